@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs links demo soak bench-simulation bench-selection bench-matching bench-one-by-one bench-like bench-attributes bench-topics bench-covering bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-trials bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests docs prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -52,7 +52,7 @@ QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests
 # the time.
 NOT_QUICK := --ignore-glob 'tests/*/test_hostile*.py' --ignore tests/overlays/octopia/test_deaths.py \
   $(addprefix --ignore tests/contract/,test_growth.py test_drivers.py test_all_systems.py) \
-  $(addprefix --ignore tests/mqtt/,federation/roaming/test_filling.py federation/test_joining.py) \
+  $(addprefix --ignore tests/mqtt/,federation/session_transfer/test_filling.py federation/test_joining.py) \
   $(addprefix --ignore tests/,mqtt/memory/test_contents.py overlays/tree/test_telling.py)
 
 quick: install ## the core's tests, the simulator's and a live network, with a fifth of the examples and cases (a minute)
@@ -81,8 +81,24 @@ docs: install ## docs/reference/ from the code, and the site into build/docs
 	$(SPHINX) -W --keep-going -q . build/docs
 	@echo 'Open build/docs/index.html'
 
-links: install ## whether the addresses that the pages link to answer
+prose: install ## sentences of docstrings and pages, measured by package
+	$(BIN)/python -m tools.prose
+
+links: install ## check that the addresses in the pages answer
 	$(SPHINX) -b linkcheck -q . build/links
+
+wheel: install ## the wheel, installed where nothing else is: match, a broker with a client, simulate (a minute)
+	$(BIN)/python -m tools.smoke_wheel
+
+wheel-pipeline: install ## the same, then with the extra `pipeline`, which is 1.1 GiB
+	$(BIN)/python -m tools.smoke_wheel --pipeline
+
+image: install ## the steps of the container image, in an empty folder
+	$(BIN)/python -m tools.image_steps
+
+manifests: install ## the Kubernetes manifests, by the schemas of its API
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[manifests]'
+	$(BIN)/pytest -n 0 tests/runtime/operations/test_kubernetes.py
 
 demo: install ## flights through Spark, three simulated networks and 15 live brokers to demo/report.html
 	$(BIN)/shoal demo
@@ -101,19 +117,8 @@ bench-matching: install ## events per second of the match index, beside other en
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
 
-bench-one-by-one: install ## microseconds of the match index for one publication at a time, beside other engines
-	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
-	$(BIN)/python benchmarks/bench_one_by_one.py
-
-bench-like: install ## one long text against thousands of LIKE filters, with and without tables of it
-	$(BIN)/python benchmarks/bench_like.py
-
 bench-attributes: install ## reading the attributes of a message, beside decoding JSON alone
 	$(BIN)/python benchmarks/bench_attributes.py
-
-bench-topics: install ## topics per second of the topic index, beside paho-mqtt's matcher
-	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
-	$(BIN)/python benchmarks/bench_topics.py
 
 bench-mqtt-codec: install ## MQTT packets read and written per second, beside the package mqtt5
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
@@ -122,13 +127,10 @@ bench-mqtt-codec: install ## MQTT packets read and written per second, beside th
 bench-mqtt-clients: install ## messages per second through the MQTT side of a broker, without sockets
 	$(BIN)/python benchmarks/bench_mqtt_clients.py
 
-bench-covering: install ## time to reduce 100,000 subscriptions to those that no other covers
-	$(BIN)/python benchmarks/bench_covering.py
-
-bench-covering-routing: install ## what covering saves in routing tables, on quotes and flights
+bench-covering-routing: install ## savings of covering in routing tables, on quotes and flights
 	$(BIN)/python benchmarks/bench_covering_routing.py
 
-bench-sharp-bits: install ## what OctopiA's sharp bits save and cost, on quotes and flights
+bench-sharp-bits: install ## savings and costs of OctopiA's sharp bits, on quotes and flights
 	$(BIN)/python benchmarks/bench_sharp_bits.py
 
 bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's join by condition
@@ -139,19 +141,16 @@ bench-spark-partitions: install ## spreading on Spark: auto beside one dimension
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_partitions.py $(WORKLOADS)
 
-bench-journal: install ## what remembering costs a broker, beside SQLite
+bench-journal: install ## cost of the journal for a broker, beside SQLite
 	$(BIN)/python benchmarks/bench_journal.py
 
 bench-set-search: install ## time of a message against sets of several sizes; the costs of `shoal reproduce bluedove`
 	$(BIN)/python benchmarks/bench_set_search.py
 
-bench-trials: install ## whether trials twice as long change the rates of `shoal reproduce bluedove`
-	$(BIN)/python benchmarks/bench_trials.py
-
-bench-live: install ## live brokers beside mosquitto, where that is installed
+bench-live: install ## live brokers beside mosquitto, if it is installed
 	$(BIN)/python benchmarks/bench_live.py
 
-bench-long-runs: install ## what a publication costs at first and after a million, every system; and at doors
+bench-long-runs: install ## cost of a publication at first and after a million, every system; and at front ends
 	$(BIN)/python benchmarks/bench_long_runs.py
 
 bench-sizes: install ## memory and disk for each client, subscription and message; 15 brokers
@@ -163,13 +162,13 @@ bench-rearranging: install ## publishers that move and links that are exchanged,
 bench-moving-clients: install ## publishers that move, subscribers that move, and both, on flights and quotes
 	$(BIN)/python benchmarks/bench_moving_clients.py build/moving-clients
 
-bench-moves: install ## delays at a steady pace while clients are sent from broker to broker, live
+bench-moves: install ## delays at a steady pace while clients move from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
 
-bench-whereabouts: install ## messages between 100 brokers when clients connect, leave and go elsewhere
+bench-whereabouts: install ## messages between 100 brokers when clients connect, leave and move
 	$(BIN)/python benchmarks/bench_whereabouts.py
 
-bench-bluedove-order: install ## what a publisher's order costs a live BlueDove cluster
+bench-bluedove-order: install ## cost of per-publisher order for a live BlueDove cluster
 	$(BIN)/python benchmarks/bench_bluedove_order.py
 
 clean: ## remove .venv, caches and the output of the demo and of benchmarks

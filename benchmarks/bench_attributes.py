@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from shoal.mqtt.content import read_attributes
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 
 RUNS, TIMES = 9, 5_000
 MOST_MS = 100.0
@@ -60,7 +60,7 @@ def hostile(front: bytes, unit: bytes, end: bytes) -> bytes:
 
 def main() -> int:
     for name, payload in PAYLOADS.items():
-        message = Message("flights/UA", payload, "p", 0)
+        message = PublishedMessage("flights/UA", payload, "p", 0)
         took = median_us(partial(read_attributes, message, "auto"), TIMES)
         try:
             msgspec.json.decode(payload)
@@ -72,7 +72,7 @@ def main() -> int:
         print(f"{name:24} {took:8.2f} us{ratio}")
     slowest = 0.0
     for name, parts in HOSTILE.items():
-        message = Message("flights/UA", hostile(*parts), "p", 0)
+        message = PublishedMessage("flights/UA", hostile(*parts), "p", 0)
         took = median_us(partial(read_attributes, message, "auto"), 1, 3) / 1e3
         slowest = max(slowest, took)
         print(f"{name:24} {took:8.2f} ms")

@@ -32,7 +32,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Write
-from shoal.mqtt.limits import Limits
+from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.memory.journal_records import ItemEnd, ItemPut, MessagePut, read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.runtime.storage.journal_files import JournalFiles
@@ -40,7 +40,7 @@ from shoal.runtime.storage.journal_files import JournalFiles
 RUNS = 5
 READS = 40
 PAYLOAD = b"x" * 100
-QUIET = Limits(statistics_interval_s=0)
+QUIET = MqttLimits(statistics_interval_s=0)
 KEPT = Properties(session_expiry_interval_s=3_600)
 
 Keep = Callable[[bytes], None]

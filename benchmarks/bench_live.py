@@ -32,7 +32,7 @@ from live_load import Place
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Packet, Publish, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
-from shoal.runtime.network_file import Network, dump_network, parse_network
+from shoal.runtime.network_file import NetworkFile, dump_network, parse_network
 from shoal.runtime.supervisor import free_ports
 
 REPEATS = 3
@@ -120,7 +120,7 @@ def mosquitto() -> Iterator[Brokers]:
             yield brokers
 
 
-def line(count: int) -> Network:
+def line(count: int) -> NetworkFile:
     """Brokers in a line; every one lets clients in."""
     free = iter(free_ports("127.0.0.1", 2 * count))
     names = [f"B{number}" for number in range(1, count + 1)]

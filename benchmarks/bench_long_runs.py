@@ -3,7 +3,8 @@
 Brokers remember what they have delivered, streams, and what a system learns; all of it has bounds,
 and beyond them the oldest goes.  What that costs shows only where a bound has been reached: after
 500,000 publications, some of them.  Four simulated brokers with a publisher and a subscriber each
-take all publications, half of them in streams of their own; then doors take what may come twice.
+take all publications, half of them in streams of their own; then front ends take what may come
+twice.
 
     python benchmarks/bench_long_runs.py [--publications N] [SYSTEM ...]
 """
@@ -25,7 +26,7 @@ from tests.systems import eager, with_cycles
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.mqtt.door.repeats import Repeats, UnorderedRepeats
+from shoal.mqtt.front_end.deduplication import OrderedDeduplication, UnorderedDeduplication
 from shoal.overlays.registry import MODULES, strategy_factory
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.world import World
@@ -107,8 +108,10 @@ def of_a_system(system: str, publications: int) -> Iterator[float]:
     return (traffic.pass_on(PART) for _ in range(publications // PART))
 
 
-def of_a_door(taker: Repeats | UnorderedRepeats, publications: int) -> Iterator[float]:
-    """The same of a door where each publication may come twice."""
+def of_a_front_end(
+    taker: OrderedDeduplication | UnorderedDeduplication, publications: int
+) -> Iterator[float]:
+    """The same of a front end where each publication may come twice."""
     for part in range(publications // PART):
         made = [
             Publication(
@@ -143,8 +146,11 @@ def main() -> None:
     print(f"{'':24}{'first':>10}{'last':>10}{'most':>10}{'last/first':>12}{'most/first':>12}")
     for system in arguments.systems:
         show(system, of_a_system(system, arguments.publications))
-    for name, taker in (("streams", Repeats({})), ("publications", UnorderedRepeats({}))):
-        show(f"a door's {name}", of_a_door(taker, arguments.publications))
+    for name, taker in (
+        ("streams", OrderedDeduplication({})),
+        ("publications", UnorderedDeduplication({})),
+    ):
+        show(f"a front end's {name}", of_a_front_end(taker, arguments.publications))
 
 
 if __name__ == "__main__":

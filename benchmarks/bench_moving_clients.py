@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from shoal.experiments.run_files import Event, Workload, read_workload
+from shoal.experiments.run_files import RunEvent, WorkloadFiles, read_workload
 from shoal.experiments.runner import RunResult, run_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.experiments.studies.data import DataSet, Walks, ingest
@@ -38,7 +38,7 @@ from shoal.frames.times import instant
 from shoal.language import parse
 from shoal.matching.semantics import matches
 from shoal.pipeline.session import spark_session
-from shoal.pipeline.workloads.windows import Window
+from shoal.pipeline.workloads.windows import TimeWindow
 from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
 
 SECOND_US = 1_000_000
@@ -52,7 +52,7 @@ AIMED_AT = {
     "flights": ("dep_delay", "arr_delay", "distance", "air_time"),
     "quotes": ("highLow%Diff", "volume", "openClose%Diff"),
 }
-WINDOWS = {"flights": Window(instant("2013-01-01"), instant("2013-01-11"))}
+WINDOWS = {"flights": TimeWindow(instant("2013-01-01"), instant("2013-01-11"))}
 PRIORITIES = ("load", "delay", "knee")
 MOVES = ("publishers", "subscribers", "both")
 COLUMNS = ("messages/s", "delay (ms)", "publishers", "subscribers", "regret (%)", "excess (%)")
@@ -105,7 +105,7 @@ def figures(result: RunResult) -> list[float]:
 class Places:
     """Where all clients are at the end of a run, and what each broker would cost a subscriber."""
 
-    def __init__(self, scenario: Scenario, workload: Workload, result: RunResult) -> None:
+    def __init__(self, scenario: Scenario, workload: WorkloadFiles, result: RunResult) -> None:
         self.brokers = [row.broker for row in workload.brokers]
         underlay = build_underlay(scenario.underlay, workload.brokers, scenario.seed)
         self._latency_us = underlay.latency_us
@@ -124,7 +124,7 @@ class Places:
         self._filters = {row.subscription: parse(row.filter) for row in workload.subscriptions}
         self.homes = {row.subscription: row.place or row.broker for row in workload.subscriptions}
 
-    def costs(self, events: list[Event], figure: str) -> Mapping[str, Mapping[str, float]]:
+    def costs(self, events: list[RunEvent], figure: str) -> Mapping[str, Mapping[str, float]]:
         """Of each subscriber: load or delay of these publications at each broker, added up."""
         found: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(self.brokers, 0.0))
         for event in events:
@@ -162,7 +162,7 @@ def _ways(neighbours: Mapping[str, list[str]], start: str) -> Iterator[tuple[str
         waiting += [[*way, each] for each in neighbours[way[-1]] if each not in way]
 
 
-def regret(places: Places, events: list[Event], figure: str) -> Regret:
+def regret(places: Places, events: list[RunEvent], figure: str) -> Regret:
     worse, more, began = 0, 0.0, 0.0
     costs = places.costs(events, figure)
     for name, by_broker in costs.items():
@@ -174,7 +174,7 @@ def regret(places: Places, events: list[Event], figure: str) -> Regret:
     return Regret(share, 100 * more / (began or 1))
 
 
-def last_events(workload: Workload) -> list[Event]:
+def last_events(workload: WorkloadFiles) -> list[RunEvent]:
     """Every tenth of the last third."""
     from_us = workload.events.last_replay_us - DURATION_US // 3
     return [event for event in workload.events if event.replay_us >= from_us][::10]
@@ -216,7 +216,7 @@ def prepare(folder: Path, data: DataSet, brokers: int, publishers: int) -> None:
         publishers=publishers,
         aim_at=AIMED_AT[data.name],
         duration_us=DURATION_US,
-        window=WINDOWS.get(data.name, Window()),
+        window=WINDOWS.get(data.name, TimeWindow()),
     )
     with spark_session("moving clients", memory="1g") as spark:
         ingest(spark, data, publications, seed=1)

@@ -29,7 +29,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Write
-from shoal.mqtt.limits import Limits
+from shoal.mqtt.limits import MqttLimits
 
 RUNS = 5
 READ_MESSAGES = 250
@@ -39,7 +39,7 @@ CONTENT_FILTERS = 10_000
 SYMBOLS = 900
 CONNECTIONS = 5_000
 
-QUIET = Limits(statistics_interval_s=0)
+QUIET = MqttLimits(statistics_interval_s=0)
 
 
 def send(connection: Connection, *packets: Packet) -> None:

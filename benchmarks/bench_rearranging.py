@@ -23,10 +23,15 @@ from shoal.clients.records import MigrationRecord
 from shoal.experiments.topologies import random_tree
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as Grape
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters as Grape
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.parameters import Interest, Mode, Parameters, Publishers
+from shoal.overlays.self_organising.parameters import (
+    InterestMeasure,
+    Mode,
+    PublisherPolicy,
+    SelfOrganisingParameters,
+)
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.simulation.links.underlay import GeographicUnderlay
 from shoal.simulation.service import ServiceCosts
@@ -39,14 +44,16 @@ LAST_US = END_US - 60 * SECOND_US
 SERVICE = ServiceCosts(
     processing_us=500, matching_us=300, transmission_us=150, client_transmission_us=50
 )
-EXCHANGE = Parameters(mode=Mode.EXCHANGE, interval_us=10 * SECOND_US, interest=Interest.PASSING)
+EXCHANGE = SelfOrganisingParameters(
+    mode=Mode.EXCHANGE, interval_us=10 * SECOND_US, interest=InterestMeasure.PASSING
+)
 RUNS: dict[str, tuple[str, msgspec.Struct | None]] = {
     "tree": ("tree", None),
     "moves (grape)": ("grape", Grape()),
     "exchanges": ("self_organising", EXCHANGE),
     "both": (
         "self_organising",
-        msgspec.structs.replace(EXCHANGE, publishers=Publishers.GRAPE),
+        msgspec.structs.replace(EXCHANGE, publishers=PublisherPolicy.GRAPE),
     ),
 }
 COLUMNS = ("messages/s", "delay (ms)", "links", "moves", "exchanges", "moves off", "exchanges off")

@@ -20,7 +20,7 @@ import msgspec
 import tomli_w
 
 from shoal.experiments.bluedove.testbed.engine_costs import FILE, Measurement, SearchTime
-from shoal.experiments.bluedove.testbed.workload import Workload
+from shoal.experiments.bluedove.testbed.workload import BlueDoveWorkload
 from shoal.matching import MatchIndex
 
 SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 40_000)
@@ -47,7 +47,7 @@ def least_s(work: Callable[[], object]) -> float:
 
 
 def measure() -> list[SearchTime]:
-    workload = Workload(Random(1), deviation=250.0, adverse=0)
+    workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0)
     filters = [workload.filter() for _ in range(max(SIZES))]
     messages = [workload.message() for _ in range(BATCH)]
     times = []

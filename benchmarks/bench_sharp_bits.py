@@ -155,7 +155,7 @@ def measure(brokers: list[str], made: Workload, publications: int, filters: int)
 
 
 def promising_nothing(made: Workload) -> Workload:
-    """The same with publishers that promise everything, as a door does for its clients."""
+    """The same with publishers that promise everything, as a front end does for its clients."""
     everything = parse("TRUE")
     promises = [
         (msgspec.structs.replace(each, filter=everything), home)

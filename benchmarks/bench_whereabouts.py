@@ -7,7 +7,7 @@ publication of the brokers' MQTT sides counts on each link that it goes over.  P
 "Join" is a broker that begins, and has missed all, with 1,000
 kept sessions in the network.  Then a second in which 100 clients connect at each of the 100
 brokers, each for the first time, ten at a time.  Then what a SUBACK costs in the tree, where the
-door asks for all that its clients do, and where it does not ask for what is covered already.
+front end asks for all that its clients do, and where it does not ask for what is covered already.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.mqtt.house import Client
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import Client
+from tests.mqtt.network_broker_api import Network
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest, Unsubscribe
@@ -183,7 +183,7 @@ def main() -> None:
     print(f"\n{'messages for each SUBACK':30}{'asks all':>10}{'covers':>10}{'ratio':>10}")
     before, now = Costs(tree(100)), Costs(tree(100))
     for site in before.network.sites.values():
-        site.clients.door.asking.ask_for_all()
+        site.clients.front_end.asking.ask_for_all()
     for (name, old), (_, new) in zip(subscribing(before), subscribing(now), strict=True):
         show(name, old, new)
 

@@ -13,7 +13,13 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Connect,
+    Packet,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 
 PAYLOAD = b"x" * 100
 TOPIC = "bench/topic"

@@ -24,7 +24,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.onward import Asked, Hop, Onward
+from shoal.broker.routing_decision import Hop, RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
@@ -71,9 +71,9 @@ class Flooding(GraphStrategy):
     def has_clients(self) -> bool:
         return bool(self.subscriptions or self._publishers.clients)
 
-    def onward(self, asked: Asked) -> Onward:
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
         hops = tuple(Hop(each) for each in self._neighbours if each != asked.source)
-        return Onward(hops, is_local=bool(self._index.match(asked.attributes)))
+        return RoutingDecision(hops, is_local=bool(self._index.match(asked.attributes)))
 
     def on_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
@@ -146,7 +146,7 @@ class Flooding(GraphStrategy):
 
 
 def _wave(routed: RoutedPublication) -> Wave:
-    """What is sent again is new to everybody once more; doors know what they have had."""
+    """What is sent again is new to everybody once more; front ends know what they have had."""
     return (*routed.publication.key, routed.publication.again)
 
 

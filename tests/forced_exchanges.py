@@ -6,26 +6,26 @@ from collections.abc import Collection, Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Effect, LinkState, Measured, Record, Started, TimerKey
+from shoal.broker.effects import Effect, LinkState, MeasuredDelays, Record, Started, TimerKey
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import BaseStrategy, BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.publisher_relocation.choosing import Priority
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.publisher_relocation.migration import Migrations
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.links.overlay import Overlay
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import MESSAGES
+from shoal.overlays.self_organising.links.overlay import TreeOverlay
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
 from shoal.overlays.self_organising.system import SYSTEM as SELF_ORGANISING_SYSTEM
 from shoal.overlays.system import System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
-from shoal.overlays.tree.system import Parameters as TreeParameters
+from shoal.overlays.tree.system import TreeParameters
 
 # The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
 BEGIN = "begin"
@@ -51,7 +51,7 @@ class Forced(BaseStrategy):
     def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
         self.tree = TreeRouting(context, covering=covering)
         self.routing = self.make_routing(context)
-        self.overlay = Overlay(context, self, self.tree, self.routing)
+        self.overlay = TreeOverlay(context, self, self.tree, self.routing)
         self._broker = context.broker
         self._begun_us = 0
 
@@ -132,7 +132,7 @@ class ForcedWithMoves(Forced):
     """One whose publishers move, too, as GRAPE has it: eagerly."""
 
     def make_routing(self, context: BrokerContext) -> MovingPublishers:
-        parameters = Parameters(trace_session_length=5, priority=Priority.DELAY)
+        parameters = GrapeParameters(trace_session_length=5, priority=Priority.DELAY)
         return MovingPublishers(
             self.tree,
             lambda send_away: Grape(context, parameters, send_away),
@@ -144,7 +144,7 @@ class ForcedWithMoves(Forced):
         assert isinstance(self.routing, MovingPublishers)
         return self.routing.migrations
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         self.routing.measured(measured)
 
 

@@ -11,7 +11,7 @@ from shoal.broker.effects import Effect, SetTimer, Started, TimerKey
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.quiet_ring.ring_messages import MESSAGES
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import MESSAGES
 from shoal.overlays.system import NoParameters, System
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
 from shoal.overlays.tree.oracle import table_problems

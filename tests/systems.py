@@ -9,19 +9,21 @@ from random import Random
 import msgspec
 
 from shoal.matching.segments import Dimension
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
-from shoal.overlays.dynatops.parameters import HybridParameters, Managed
-from shoal.overlays.dynatops.parameters import Parameters as DynatopsParameters
-from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters, HybridParameters, Managed
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.publisher_relocation.choosing import Priority
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.registry import MODULES, SYSTEMS
-from shoal.overlays.self_organising.parameters import Mode, Publishers
-from shoal.overlays.self_organising.parameters import Parameters as SelfOrganisingParameters
+from shoal.overlays.self_organising.parameters import (
+    Mode,
+    PublisherPolicy,
+    SelfOrganisingParameters,
+)
 from shoal.overlays.shapes import TREE, Link, TopologyError
-from shoal.overlays.tco.parameters import Parameters as TcoParameters
-from shoal.overlays.tid.parameters import Parameters as TidParameters
+from shoal.overlays.tco.parameters import TcoParameters
+from shoal.overlays.tid.parameters import TidParameters
 
 SECOND_US = 1_000_000
 # Systems of the house whose brokers route by last hops over a tree of links; a guest on a tree
@@ -50,7 +52,7 @@ def eager(
     """
     match system:
         case "bluedove":
-            return BluedoveParameters(
+            return BlueDoveParameters(
                 dimensions=(
                     Dimension(attribute="x", low=0, high=100),
                     Dimension(attribute="class", low="a", high="z"),
@@ -81,7 +83,7 @@ def eager(
                 interval_us=publications * SECOND_US,
                 neighbourhood_hops=8,
                 least_gain_percent=0,
-                publishers=Publishers.GRAPE,
+                publishers=PublisherPolicy.GRAPE,
                 grape=GrapeParameters(trace_session_length=publications, priority=Priority.DELAY),
             )
     if system not in MODULES and brokers:
@@ -133,7 +135,7 @@ def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec
             )
     parameters = eager(system, publications, brokers)
     if isinstance(parameters, SelfOrganisingParameters) and publications % 2:
-        return msgspec.structs.replace(parameters, publishers=Publishers.STAY)
+        return msgspec.structs.replace(parameters, publishers=PublisherPolicy.STAY)
     if isinstance(parameters, DynatopsParameters) and publications % 2:
         return msgspec.structs.replace(parameters, manager=Managed.PAIRWISE)
     return parameters

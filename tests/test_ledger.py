@@ -12,7 +12,7 @@ from shoal.matching.relations import decisions
 from shoal.matching.relations.overlap_candidates import _bounds_of
 from shoal.model import And, Filter, Operator, predicate
 
-DOOR = Filter(predicate("$to", Operator.EQ, "*"))
+FRONT_END = Filter(predicate("$to", Operator.EQ, "*"))
 
 
 def ask(name: str, tests: int) -> None:
@@ -20,8 +20,8 @@ def ask(name: str, tests: int) -> None:
     filter = Filter(
         And(tuple(predicate(f"a{at}", Operator.EQ, f"{name} {at}") for at in range(tests)))
     )
-    covers(DOOR, filter)
-    overlaps(filter, DOOR)
+    covers(FRONT_END, filter)
+    overlaps(filter, FRONT_END)
     places_of(filter)
     _bounds_of(filter)
 

@@ -15,7 +15,7 @@ SOURCES = Path(__file__).parents[1] / "src" / "shoal"
 
 
 def first_line(path: Path) -> str:
-    """What a module says it is; of a folder, its package."""
+    """The first line of a module's docstring; of a folder, its package's."""
     file = path / "__init__.py" if path.is_dir() else path
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     return docstring.splitlines()[0] if docstring else ""

@@ -1,8 +1,8 @@
 """shoal: a publish/subscribe broker network that filters on content and rearranges itself.
 
-`shoal.Client` is the client of a live network, and what else `shoal.client` has is here, too
-(`ClientError`, `Keep`, `Message`, `Subscription`, `Tls`, `Will`): imported when it is asked for, as
-nothing else here needs a network.
+`shoal.Client` is the client of a live network, and the other names of `shoal.client` are here, too
+(`ClientError`, `Keep`, `Message`, `Subscription`, `Tls`, `Will`): imported at first use, as nothing
+else here needs a network.
 """
 
 from __future__ import annotations

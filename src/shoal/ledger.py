@@ -1,9 +1,9 @@
 """The memory ledger: every cache and table that grows with use, with its bound, a row each.
 
 The owner of a cache or of a table registers it here, where it is made: a cache of the process with
-`remembered`, a table of one broker with `Ledger.register`.  A row is made when somebody asks, in
-constant time.  Bytes are estimates: what is counted where it is counted, else entries times what
-one takes, about.
+`remembered`, a table of one broker with `Ledger.register`. A row is made when it is read, in
+constant time. Bytes are estimates: counted bytes if the owner counts them, else entries times the
+size of one, about.
 
 >>> @remembered("squares, for this example", most=2, bytes_each=60)
 ... def square(number: int) -> int:
@@ -11,9 +11,9 @@ one takes, about.
 >>> [square(number) for number in (1, 2, 3, 3)]
 [1, 4, 9, 9]
 >>> ledger = Ledger()
->>> ledger.register("sessions", lambda: Measure(entries=3, bytes=12_000, most_entries=100))
+>>> ledger.register("sessions", lambda: LedgerMeasure(entries=3, bytes=12_000, most_entries=100))
 >>> next(row for row in ledger.rows() if row.name == "sessions")
-Row(name='sessions', entries=3, bytes=12000, most_entries=100, most_bytes=None)
+LedgerRow(name='sessions', entries=3, bytes=12000, most_entries=100, most_bytes=None)
 >>> [(row.entries, row.bytes) for row in ledger.rows() if row.name.startswith("squares")]
 [(2, 120)]
 """
@@ -28,8 +28,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Measure(NamedTuple):
-    """What a table has now, and its bounds; None where it has none of that kind."""
+class LedgerMeasure(NamedTuple):
+    """A table's current size, and its bounds; None if it has none of that kind."""
 
     entries: int
     bytes: int
@@ -37,7 +37,7 @@ class Measure(NamedTuple):
     most_bytes: int | None = None
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """A line of the ledger."""
 
     name: str
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 # Of this process, by name.
-_CACHES: dict[str, Callable[[], Measure]] = {}
+_CACHES: dict[str, Callable[[], LedgerMeasure]] = {}
 
 
 def remembered(
@@ -59,9 +59,9 @@ def remembered(
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         cached = lru_cache(most)(function)
 
-        def measure() -> Measure:
+        def measure() -> LedgerMeasure:
             entries = cached.cache_info().currsize
-            return Measure(entries, entries * bytes_each, most)
+            return LedgerMeasure(entries, entries * bytes_each, most)
 
         _CACHES[name] = measure
         return cached  # type: ignore[return-value]
@@ -73,13 +73,13 @@ class Ledger:
     """Of one broker; those of the process are in it, too."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, Callable[[], Measure]] = {}
+        self._tables: dict[str, Callable[[], LedgerMeasure]] = {}
 
-    def register(self, name: str, measure: Callable[[], Measure]) -> None:
-        """A table; `measure` is asked whenever somebody wants the rows, and must be cheap."""
+    def register(self, name: str, measure: Callable[[], LedgerMeasure]) -> None:
+        """A table; `measure` is called whenever the rows are read, and must be cheap."""
         self._tables[name] = measure
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LedgerRow]:
         """All, the largest first."""
-        found = [Row(name, *measure()) for name, measure in (self._tables | _CACHES).items()]
+        found = [LedgerRow(name, *measure()) for name, measure in (self._tables | _CACHES).items()]
         return sorted(found, key=lambda row: (-row.bytes, row.name))

@@ -1,9 +1,8 @@
-"""TOML into typed structs, with errors that name the file, the key and what is allowed.
+"""TOML into typed structs, with errors that name the file, the key and the allowed values.
 
-A key nobody knows is an error, not a silent nothing: it names the key by its whole path and the
-nearest one that exists.  Overrides (`key.path=value`, from a command line) are typed like the
-file.  Where a table is one of several kinds (its key `kind` says which), overriding the kind
-drops the keys of the former one.
+An unknown key is an error, never ignored: the error has its whole path and the nearest existing
+key. Overrides (`key.path=value`, from a command line) are typed like the file. If a table is one of
+several kinds (its key `kind` selects one), overriding the kind drops the keys of the former one.
 
 >>> class Speed(msgspec.Struct, frozen=True):
 ...     limit_kmh: int = 100
@@ -34,7 +33,7 @@ OVERRIDE = "--set"
 
 
 class TomlError(ValueError):
-    """A file or an override that does not say what its type asks for."""
+    """A file or an override that does not fit its type."""
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def override(data: dict[str, Any], settings: Iterable[str], target: type) -> lis
     A value is read as TOML where it is TOML, else (and where a text is expected) taken as text.
     """
     parsed = [_split(setting) for setting in settings]
-    # A change of kind first: it drops what the former kind had, not what is set beside it.
+    # A change of kind first: it drops the former kind's keys, not the other overrides.
     parsed.sort(key=lambda setting: setting[0][-1] != KIND)
     for keys, text in parsed:
         table = data
@@ -96,7 +95,7 @@ def convert(
 
 
 class Draft(NamedTuple, Generic[T]):
-    """What could be read of a table, without what is at fault; None where too little is left.
+    """The readable part of a table, without its faults; None if too little is left.
 
     `faults` name all that is at fault by its path, as `convert` does of the first.  `dropped` are
     these paths, and those of keys that may be meant.  `is_whole`: no item of a list is gone.
@@ -139,7 +138,7 @@ def draft(
         dropped.add(path)
         if meant := re.search(r"did you mean (\S+)\?$", found.problem):
             dropped.add(_join(path.rpartition(".")[0], meant[1]))
-        # What was dropped is missing now; it is named already.
+        # A dropped key is missing now; its fault is reported already.
         faults.setdefault(path, _said(_Fault(path, found.problem), label, pages, within))
         # A struct's own check may name a key further below.
         below = re.match(r"([\w.]+): ", found.problem)
@@ -176,7 +175,7 @@ def _said(fault: _Fault, origin: str, pages: Mapping[str, str], within: str) -> 
 def _drop(
     data: dict[str, Any], path: str, places: dict[str, list[int]], *, or_above: bool = True
 ) -> bool:
-    """Take what is at a path out of a table; if it is missing, what it is missing in (`or_above`).
+    """Remove the value at a path from a table; if it is missing, its container (`or_above`).
 
     False if there is nothing to take.
     """
@@ -220,7 +219,7 @@ def _at_first(path: str, places: Mapping[str, list[int]]) -> str:
 
 
 def _concerns(key: str, path: str) -> bool:
-    """Whether an override of `key` is what put a problem at `path`."""
+    """Return whether an override of `key` caused a problem at `path`."""
     given = key.removesuffix(f".{KIND}").split(".")
     found = re.split(r"[.\[]", path)
     shared = min(len(given), len(found))
@@ -333,7 +332,7 @@ def _explain(message: str, data: Any, kind: inspect.Type) -> tuple[str, str]:
     return path, _in_words(problem)
 
 
-# What msgspec calls types, and what people do.
+# msgspec's names of types, and plain ones.
 _NOUNS = {
     "int": "a whole number",
     "float": "a number",

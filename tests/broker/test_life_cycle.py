@@ -14,7 +14,7 @@ from shoal.broker.links import session
 from shoal.clients import publisher
 from shoal.mqtt.connection import connection
 from shoal.overlays.coordination import coordinator
-from shoal.overlays.self_organising.quiet_ring import steps
+from shoal.overlays.self_organising.link_reconfiguration import steps
 
 MODULES = [publisher, session, connection, steps, coordinator]
 

@@ -1,4 +1,4 @@
-"""The broker's door: only a driver's mistakes raise, whatever peers and clients send."""
+"""The broker's front end: only a driver's mistakes raise, whatever peers and clients send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.broker.effects import (
     Input,
     LinkChanged,
     LinkState,
-    Measured,
+    MeasuredDelays,
     Notify,
     Received,
     Record,
@@ -39,8 +39,16 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.records import RefusalRecord
-from shoal.clients.courier_messages import ClientNotice, ClientRequest
-from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants, Wish
+from shoal.clients.forwarding_channel_messages import ClientNotice, ClientRequest
+from shoal.clients.front_ends import (
+    DeliveriesReported,
+    StandsFor,
+    Stayed,
+    Wants,
+    WhoHad,
+    WhoWants,
+    Wish,
+)
 from shoal.clients.messages import (
     CannotMove,
     MigrationAdvertisement,
@@ -53,10 +61,10 @@ from shoal.clients.messages import (
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.dynatops.messages import (
-    Arriving,
     Between,
     MembersMessage,
     TopicMessage,
+    UserArriving,
     ViewCarrier,
 )
 from shoal.overlays.octopia.messages import DepartingMessage
@@ -73,15 +81,15 @@ from shoal.overlays.publisher_relocation.pop.messages import (
 )
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.overlays.self_organising.links.healing import HealingMessage
-from shoal.overlays.self_organising.moves.path_messages import PathMessage
-from shoal.overlays.self_organising.quiet_ring.ring_messages import (
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
     Doubt,
-    Forgotten,
+    ExchangeForgotten,
     RingMessage,
 )
+from shoal.overlays.self_organising.links.healing import HealingMessage
+from shoal.overlays.self_organising.moves.path_messages import PathMessage
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
-from shoal.simulation.links.reliable import Frame, ReliableBroker
+from shoal.simulation.links.reliable import ReliableBroker, ReliableFrame
 from tests.broker.transcript import publish
 from tests.examples import examples
 from tests.overlays.bluedove.anything import cluster_messages
@@ -193,8 +201,14 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     ),
     StandsFor: st.builds(StandsFor),
     WhoHad: st.builds(WhoHad, IDS),
-    Had: st.builds(
-        Had, IDS, BITS, NOT_NEGATIVE, NUMBERS, st.dictionaries(CLIENTS, NUMBERS), tuples(CLIENTS)
+    DeliveriesReported: st.builds(
+        DeliveriesReported,
+        IDS,
+        BITS,
+        NOT_NEGATIVE,
+        NUMBERS,
+        st.dictionaries(CLIENTS, NUMBERS),
+        tuples(CLIENTS),
     ),
     WhoWants: st.builds(WhoWants),
     Wants: st.builds(
@@ -233,20 +247,20 @@ BASES = {
     MembersMessage,
     TopicMessage,
     ViewCarrier,
-    Arriving,
+    UserArriving,
     Between,
 }
 JOINS = st.one_of([strategy for kind, strategy in MESSAGES.items() if kind.joins])
 MESSAGES[Together] = st.builds(Together, st.lists(JOINS, min_size=1, max_size=3).map(tuple))
 ANY_MESSAGE = st.one_of(list(MESSAGES.values()))
-FRAMES = st.builds(Frame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
+FRAMES = st.builds(ReliableFrame, NUMBERS, NUMBERS, st.one_of(st.none(), ANY_MESSAGE))
 NEIGHBOURS = st.sampled_from(["B0", "B2"])
 TIMERS = st.sampled_from(["session", "link", "trace", "request", "migration"])
 OTHER_INPUTS = st.one_of(
     st.builds(TimerFired, st.tuples(TIMERS, CLIENTS)),
     st.builds(LinkChanged, NEIGHBOURS, st.sampled_from(LinkState)),
     st.builds(
-        Measured,
+        MeasuredDelays,
         st.one_of(st.none(), NOT_NEGATIVE),
         st.one_of(st.none(), NOT_NEGATIVE),
         st.dictionaries(BROKERS, NOT_NEGATIVE),
@@ -271,7 +285,7 @@ def test_every_message_there_is_takes_part() -> None:
     def kinds(base: type[Message]) -> set[type[Message]]:
         return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
 
-    between_drivers = {Frame, ClientRequest, ClientNotice}
+    between_drivers = {ReliableFrame, ClientRequest, ClientNotice}
     ours = {kind for kind in kinds(Message) if kind.__module__.startswith("shoal.")}
     assert ours - BASES - between_drivers == set(MESSAGES)
 
@@ -300,7 +314,9 @@ def test_no_input_raises(system: str, is_covering: bool, data: st.DataObject) ->
 
 def test_who_is_no_neighbour_gets_no_answer() -> None:
     machine = broker("self_organising", is_covering=False)
-    assert feed(machine, [Received("B0", Doubt(("B9", 0)))]) == [Send("B0", Forgotten(("B9", 0)))]
+    assert feed(machine, [Received("B0", Doubt(("B9", 0)))]) == [
+        Send("B0", ExchangeForgotten(("B9", 0)))
+    ]
     assert feed(machine, [Received("unknown", Doubt(("B9", 0)))]) == []
 
 

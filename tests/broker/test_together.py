@@ -24,7 +24,7 @@ from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, WireError
 from shoal.model import And, Filter, Operator, Subscription, predicate
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.messages import SubscriptionsSaid
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 
 SEEDS = range(40)
@@ -74,7 +74,7 @@ def test_brokers_that_say_things_together_know_the_same(seed: int, covering: boo
     """One that subscribes and is answered gets what is published from then on."""
     chance = Random(seed)
     links = [(f"B{chance.randrange(at)}", f"B{at}") for at in range(1, 7)]
-    parameters = Parameters(covering=covering)
+    parameters = TreeParameters(covering=covering)
     stages = [Stage(links, parameters=parameters, joins=joins) for joins in (False, True)]
     wanted: dict[str, dict[str, str]] = {f"B{at}": {} for at in range(7)}
     number = 0
@@ -191,7 +191,7 @@ def test_it_travels() -> None:
 )
 def test_nothing_else_comes_together(messages: tuple[Message, ...]) -> None:
     codec = Codec(COMMON)
-    with pytest.raises(WireError, match="together"):
+    with pytest.raises(WireError, match="joined"):
         codec.decode(codec.encode(Together(messages))[HEAD_BYTES:])
 
 

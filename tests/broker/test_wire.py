@@ -28,7 +28,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, Form, FrameReader, Vocabulary, WireError
-from shoal.clients.doors import Had, StandsFor, Stayed, Wants, WhoHad, WhoWants
+from shoal.clients.front_ends import DeliveriesReported, StandsFor, Stayed, Wants, WhoHad, WhoWants
 from shoal.clients.messages import MESSAGES as CLIENTS_MESSAGES
 from shoal.model import (
     And,
@@ -46,7 +46,7 @@ from shoal.model import (
 from shoal.overlays.publisher_relocation.grape.messages import SessionTraces, TraceInformationAnswer
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import SYSTEMS
-from shoal.simulation.links.reliable import Frame
+from shoal.simulation.links.reliable import ReliableFrame
 from tests.broker.test_machine import IDS, MESSAGES, NAMES, ROUTED, tuples
 from tests.examples import examples
 from tests.strategies import filters
@@ -56,8 +56,8 @@ SYSTEMS_MESSAGES: Vocabulary = tuple(
 )
 EVERY: Vocabulary = COMMON + CLIENTS_MESSAGES + SYSTEMS_MESSAGES
 CODEC = Codec(EVERY)
-# What a door and its broker say stays on their machine.
-NEVER_WRITTEN = {StandsFor, WhoHad, Had, WhoWants, Wants, Stayed}
+# What a front end and its broker say stays on their machine.
+NEVER_WRITTEN = {StandsFor, WhoHad, DeliveriesReported, WhoWants, Wants, Stayed}
 FIGURES = st.integers(0, 2**63 - 1)
 TRACES = tuples(
     st.builds(
@@ -95,7 +95,7 @@ def decode(frame: bytes) -> Message:
 
 
 def frame_of(*, tag: str, fields: list[object]) -> bytes:
-    return b"\x02" + msgspec.msgpack.encode([tag, *fields])
+    return b"\x01" + msgspec.msgpack.encode([tag, *fields])
 
 
 # --- there and back ---------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def publication_of(attributes: dict[str, object]) -> Publish:
     [
         (Unsubscribe("\ud800"), "Unsubscribe cannot be written: 'utf-8' codec can't encode"),
         (publication_of({"x": 2**64}), "Publish cannot be written: "),
-        (publication_of({"x": object()}), "Publish cannot be written: object is nothing that"),
-        (Frame(0, 0, None), "Frame is no message of this network"),
+        (publication_of({"x": object()}), "Publish cannot be written: object cannot be encoded"),
+        (ReliableFrame(0, 0, None), "Frame is no message of this network"),
         (Rejected("x" * 1_000), "Rejected takes 1014 bytes, more than 1000"),
     ],
     ids=lambda each: "" if isinstance(each, str) else type(each).__name__,
@@ -204,16 +204,16 @@ def batch_with(attributes: object, hops: int = 1) -> bytes:
 
 
 PROBLEMS = {
-    "no byte": (b"", "an empty frame; this broker reads version 2"),
+    "no byte": (b"", "an empty frame; this broker reads version 1"),
     "other version": (b"\x03" + msgspec.msgpack.encode(["Resume"]), "version 3; this broker reads"),
-    "no message": (b"\x02", "truncated"),
-    "no MessagePack": (b"\x02\xc1", "malformed"),
+    "no message": (b"\x01", "truncated"),
+    "no MessagePack": (b"\x01\xc1", "malformed"),
     "more than one": (frame_of(tag="Goodbye", fields=[]) + b"\xc0", "trailing characters"),
-    "other shape": (b"\x02\x07", "Expected `array`, got `int`"),
+    "other shape": (b"\x01\x07", "Expected `array`, got `int`"),
     "unknown tag": (frame_of(tag="Explode", fields=[]), "Invalid value 'Explode'"),
     "missing field": (frame_of(tag="Unsubscribe", fields=[]), "at least length 2, got 1"),
     "wrong type": (frame_of(tag="Unsubscribe", fields=[7]), r"Expected `str`, got `int` - at"),
-    "no UTF-8": (b"\x02\x92\xabUnsubscribe\xa1\xff", "utf-8"),
+    "no UTF-8": (b"\x01\x92\xabUnsubscribe\xa1\xff", "utf-8"),
     "big attribute": (batch_with({"x": 2**63}), "9223372036854775808 does not fit in 64 bits"),
     "odd attribute": (batch_with({"x": [1]}), "got `array`"),
     "nameless attribute": (batch_with({"": 1}), "an attribute without a name"),
@@ -227,9 +227,9 @@ PROBLEMS = {
     "no list": (subscription_with(["predicate", "a", "IN", [], "number"]), "take a list of values"),
     "depth": (subscription_with(msgspec.to_builtins(deep(256))), "nested more than 256 deep"),
     "width": (subscription_with(msgspec.to_builtins(wide(4_000))), "more than 4000 parts"),
-    "abyss": (b"\x02" + b"\x91" * 100_000 + b"\xc0", "."),
+    "abyss": (b"\x01" + b"\x91" * 100_000 + b"\xc0", "."),
     "abyss in a filter": (
-        b"\x02\x92\xa9Subscribe\x93\xa1s\xa1c" + b"\x92\xa3not" * 100_000 + b"\xc0",
+        b"\x01\x92\xa9Subscribe\x93\xa1s\xa1c" + b"\x92\xa3not" * 100_000 + b"\xc0",
         "nested too deeply",
     ),
     "negative figure": (
@@ -276,7 +276,7 @@ def test_what_is_no_message_is_said(name: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_random_bytes_raise_nothing_else(body: bytes) -> None:
-    for garbage in (body, b"\x02" + body):
+    for garbage in (body, b"\x01" + body):
         with contextlib.suppress(WireError):
             CODEC.decode(garbage)
 
@@ -373,7 +373,7 @@ def test_messages_without_end_do_not_come_together() -> None:
     assert most == Together((Unsubscribe("s"),) * MOST_TOGETHER)
     with pytest.raises(WireError, match="`array` of length <= 256"):
         CODEC.decode(written(wire._Together((body,) * (MOST_TOGETHER + 1))))
-    with pytest.raises(WireError, match="257 messages together, not 256"):
+    with pytest.raises(WireError, match="257 joined messages, more than 256"):
         CODEC.encode(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
 
 

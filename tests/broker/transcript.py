@@ -23,7 +23,7 @@ from shoal.broker.effects import (
     Input,
     LinkChanged,
     LinkState,
-    Measured,
+    MeasuredDelays,
     MoveClient,
     Notify,
     Received,
@@ -165,7 +165,7 @@ class Stage:
         self.now_us = max(self.now_us, self.timers.pop((broker, key)))
         self.handle(broker, TimerFired(key))
 
-    def measure(self, broker: str, measured: Measured) -> None:
+    def measure(self, broker: str, measured: MeasuredDelays) -> None:
         self.handle(broker, measured)
 
     def break_link(self, left: str, right: str) -> None:

@@ -17,7 +17,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.parameters import links as octopia_links
 from shoal.overlays.registry import MODULES
 from shoal.overlays.registry import SYSTEMS as REGISTERED
@@ -176,7 +176,7 @@ def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple
     if REGISTERED[system].shape.opens_links:
         return ()
     if system == "octopia":
-        return tuple(octopia_links(Parameters(clusters=clusters_of(brokers)), brokers))
+        return tuple(octopia_links(OctopiaParameters(clusters=clusters_of(brokers)), brokers))
     tree = [(brokers[random.randrange(place)], brokers[place]) for place in range(1, len(brokers))]
     if system == "tid":
         others = [pair for pair in combinations(brokers, 2) if pair not in tree]

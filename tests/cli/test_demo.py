@@ -21,10 +21,10 @@ from shoal.cli.main import main
 from shoal.cli.support.demo_live import RUNS as LIVE_RUNS
 from shoal.cli.support.demo_live import live_scenario, replay_live
 from shoal.cli.support.replay_outcome import show_replays
-from shoal.cli.support.steps import Steps
+from shoal.cli.support.steps import CommandSteps
 from shoal.experiments.live.judge import expected_by_filters
 from shoal.experiments.run_files import read_workload
-from shoal.report.inputs import Run, read_runs
+from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.replays import problems as replay_problems
 from shoal.report.replays import read_replay
 from shoal.runtime.network_file import load_network
@@ -34,7 +34,7 @@ from tests.runtime.live import PATIENCE_S
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> ReportRun:
     run = read_runs(*make_runs(tmp_path, names=["load100"]))[0]
     return dataclasses.replace(run, checks={"out_of_order": 0})
 
@@ -55,11 +55,11 @@ def test_the_three_networks_differ_in_what_is_compared_and_nothing_else(tmp_path
     assert alike[0].seed == 7
 
 
-def test_a_run_as_expected_has_no_problems(run: Run) -> None:
+def test_a_run_as_expected_has_no_problems(run: ReportRun) -> None:
     assert problems(run, 131_072) == []
 
 
-def test_every_way_to_be_wrong_is_told(run: Run) -> None:
+def test_every_way_to_be_wrong_is_told(run: ReportRun) -> None:
     run.metrics.update(lost=1, duplicated=20, phantom=3_000)
     disordered = dataclasses.replace(run, checks={"out_of_order": 4})
     assert problems(disordered, 131_073) == [
@@ -106,7 +106,7 @@ def test_the_live_networks_differ_in_their_system_alone(tmp_path: Path) -> None:
 
 
 def test_the_live_part(live: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Steps() as steps:
+    with CommandSteps() as steps:
         replays = replay_live(steps, live, 1, TOPOLOGY)
     assert [replay.name for replay in replays] == list(LIVE_RUNS)
     for replay in replays:

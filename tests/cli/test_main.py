@@ -12,9 +12,19 @@ from shoal.cli import main as cli
 from shoal.cli.commands.subscribe import _line
 from shoal.cli.support.errors import UserError
 from shoal.client import Message
+from shoal.matching.compiled.kernels import compiler
 from shoal.overlays.registry import MODULES
 
 HEAVY = ("pyspark", "pyarrow", "bokeh", "lark", "numpy", "pandas")
+
+# Finding numba fails, as where it is not installed.
+WITHOUT_NUMBA = """
+import importlib.util
+from shoal.cli import main as cli
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "numba" else find(name)
+{}
+"""
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -106,7 +116,7 @@ def test_a_missing_extra_says_what_to_install(
 
     monkeypatch.setattr(cli, "load_command", lambda name: fail)
     assert exit_code(["truth"]) == 2
-    assert "pip install 'shoal[all]'" in capsys.readouterr().err
+    assert "pip install 'shoal[pipeline]'" in capsys.readouterr().err
 
 
 def test_an_interrupt_while_a_command_is_imported_is_no_traceback(
@@ -181,7 +191,38 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main(["--version"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out == f"shoal {metadata.version('shoal')}\n"
+    kernels = f"kernels compiled by numba {metadata.version('numba')}"
+    assert capsys.readouterr().out == f"shoal {metadata.version('shoal')}, {kernels}\n"
+
+
+def test_version_says_how_to_get_compiled_kernels() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA.format("cli.main(['--version'])")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (
+        "kernels not compiled (numba is not installed: pip install 'shoal[fast]')" in found.stdout
+    )
+
+
+def test_a_long_command_without_numba_ends_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "load_command", lambda name: lambda: None)
+    monkeypatch.setattr(cli, "HINT_AFTER_S", 0.0)
+    monkeypatch.setattr(compiler, "COMPILES", False)
+    assert exit_code(["match"]) == 0
+    assert capsys.readouterr().err.count("pip install 'shoal[fast]'") == 1
+    assert exit_code(["status"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_windows_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert exit_code(["match"]) == 2
+    assert "Windows is not supported" in capsys.readouterr().err
 
 
 def test_what_arrives_does_nothing_to_a_terminal() -> None:

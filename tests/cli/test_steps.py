@@ -2,11 +2,11 @@ import re
 
 import pytest
 
-from shoal.cli.support.steps import Steps
+from shoal.cli.support.steps import CommandSteps
 
 
 def test_a_line_per_finished_step_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with Steps() as steps:
+    with CommandSteps() as steps:
         with steps.step("reading") as step:
             step.result = "3 [rows] of 4"
         with steps.step("running", bars=["one", "two"]) as step:
@@ -20,6 +20,6 @@ def test_a_line_per_finished_step_on_stderr(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_failed_step_writes_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="broken"), Steps() as steps, steps.step("reading"):
+    with pytest.raises(ValueError, match="broken"), CommandSteps() as steps, steps.step("reading"):
         raise ValueError("broken")
     assert capsys.readouterr().err == ""

@@ -12,8 +12,8 @@ import pytest
 
 from shoal.client import Client, ClientError, Message
 from shoal.client.bridges import bridge as module
-from shoal.client.bridges.bridge import CARRIED_BY, WAS_IN, Lane, Shares
-from shoal.client.bridges.bridge_file import RuleSection, parse_bridge
+from shoal.client.bridges.bridge import CARRIED_BY, WAS_IN, BridgeShares, Lane
+from shoal.client.bridges.bridge_file import BridgeRuleSection, parse_bridge
 from shoal.client.bridges.identity import Identity
 from shoal.client.bridges.metrics import Flow
 from shoal.client.events import SessionError
@@ -27,7 +27,7 @@ from shoal.mqtt.codec.properties import Properties
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network, running
 
-RULE = RuleSection(topic="a/#", remove="a/", add="b/")
+RULE = BridgeRuleSection(topic="a/#", remove="a/", add="b/")
 
 
 class Source:
@@ -68,12 +68,12 @@ class Target:
 class Carrying:
     """A lane between the two, at work."""
 
-    def __init__(self, rule: RuleSection = RULE) -> None:
+    def __init__(self, rule: BridgeRuleSection = RULE) -> None:
         self.source, self.target = Source(), Target()
         self.flow = Flow()
         ends = cast(Client, self.source), cast(Client, self.target)
         self.lane = Lane(rule, *ends, "me", self.flow)
-        self.shares = Shares()
+        self.shares = BridgeShares()
         subscription = cast(Subscription, self.source)
         self.task = asyncio.create_task(self.lane.run(subscription, self.shares))
 
@@ -278,7 +278,7 @@ async def test_what_a_hostile_end_says_ends_its_connection_and_nothing_else() ->
             reader.subscribe("a/#") as subscription,
         ):
             # The rule's, and that to the network's identity.
-            await until(lambda: here.door.clients.subscriptions.count == 2)
+            await until(lambda: here.front_end.clients.subscriptions.count == 2)
             await writer.publish("a/x", b"m")
             assert (await subscription.get()).payload == b"m"
         assert not said

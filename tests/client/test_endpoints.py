@@ -117,7 +117,7 @@ async def test_what_tls_does_not_trust_is_said(tmp_path: Path) -> None:
         tls = Tls(authority=files.authority)
         assert "127.0.0.1" in await refusal(address, tls)
         tls = Tls(authority=files.authority, server_name="broker.example.org")
-        assert "may want a certificate of the client" in await refusal(address, tls)
+        assert "may require a client certificate" in await refusal(address, tls)
         certificate, key = files.issue("dashboard")
         tls = msgspec.structs.replace(tls, certificate=certificate, key=key)
         async with Client(address, tls=tls) as client:
@@ -132,7 +132,7 @@ def test_addresses_and_files_that_cannot_be() -> None:
         Client("mqtts://localhost", tls=Tls(authority="nowhere.pem"))
     with pytest.raises(ValueError, match="give both or neither"):
         Client("mqtts://localhost", tls=Tls(certificate=__file__))
-    with pytest.raises(ValueError, match=r"3\.1\.1 has no words"):
+    with pytest.raises(ValueError, match=r"3\.1\.1 has no advertisements"):
         Client("localhost", version="3.1.1", advertise=["x > 0"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import shoal
-from tests.runtime.doors.test_mqtt_door import mqtt
+from tests.runtime.front_ends.test_mqtt_front_end import mqtt
 from tests.runtime.live import on_loop
 
 README = Path(__file__).parents[2] / "README.md"

@@ -9,9 +9,9 @@ import pytest
 from shoal.client import Client
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from tests.client.test_client import at, payloads
-from tests.runtime.doors.test_clients import LINE, MOVING
-from tests.runtime.doors.test_mqtt_door import MqttNetwork, mqtt
-from tests.runtime.doors.test_publishers import IMPATIENT, SHORT, STAR
+from tests.runtime.front_ends.test_clients import LINE, MOVING
+from tests.runtime.front_ends.test_mqtt_front_end import MqttNetwork, mqtt
+from tests.runtime.front_ends.test_publishers import IMPATIENT, SHORT, STAR
 from tests.runtime.live import on_loop
 from tests.systems import eager
 
@@ -41,7 +41,7 @@ async def test_a_client_follows_its_publisher_and_nothing_is_lost_doubled_or_out
                 writer.publish("own/x", b"%d" % sent, attributes={"x": sent}),
             )
             sent += 20
-            # Nobody reads yet, and a door keeps only so much for a client that does not.
+            # Nobody reads yet, and a front end keeps only so much for a client that does not.
             await asyncio.sleep(0.02)
         assert await payloads(subscription, sent) == [b"%d" % number for number in range(sent)]
         assert writer.address in [network.servers[name] for name in ("B2", "B3", "B4")]
@@ -68,16 +68,16 @@ async def test_a_client_that_does_not_follow_is_not_sent_away() -> None:
             sent += 1
         assert await payloads(subscription, sent) == [b"%d" % number for number in range(sent)]
         assert not writer.redirections
-        assert network.doors["B1"].clients.statistics.connected == 1
+        assert network.front_ends["B1"].clients.statistics.connected == 1
 
 
 async def send_away(network: MqttNetwork, client: Client, where: str) -> None:
     """Its broker sends the client there; wait until it has noticed."""
     before = client.redirections
-    for door in network.doors.values():
-        for connection in list(door._sockets):
+    for front_end in network.front_ends.values():
+        for connection in list(front_end._sockets):
             if connection.client_id == client.client_id:
-                door.carry_out(connection.redirect(where, door.node.clock.now_us()))
+                front_end.carry_out(connection.redirect(where, front_end.node.clock.now_us()))
     while client.redirections == before or not client._up.is_set():
         await asyncio.sleep(0.01)
 
@@ -126,8 +126,8 @@ async def test_a_client_sent_on_and_on_says_so_and_stays(
     async with mqtt() as network, at(network, "B1", "w") as client:
         for target in ("B2", "B3", "B2"):
             await send_away(network, client, network.servers[target])
-        assert caplog.messages == [f"sent on 3 times, stays at {network.servers['B2']}"]
-        (connection,) = network.doors["B2"]._sockets
+        assert caplog.messages == [f"redirected 3 times, stays at {network.servers['B2']}"]
+        (connection,) = network.front_ends["B2"]._sockets
         assert connection.terms is not None
         assert not connection.terms.follows
         await client.publish("a", b"still there")
@@ -151,7 +151,7 @@ async def test_a_client_sent_where_nobody_is_returns_to_where_it_began() -> None
 
 @on_loop
 async def test_the_broker_that_a_client_followed_to_dies() -> None:
-    limits = {"courier_limits": SHORT, "limits": IMPATIENT}
+    limits = {"forwarding_channel_limits": SHORT, "limits": IMPATIENT}
     async with (
         mqtt(STAR, system="pop", parameters=eager("pop"), **limits) as network,
         at(network, "B1", "near") as near,

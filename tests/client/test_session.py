@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.client.events import Connected, Done, RefusedError, SessionError
-from shoal.client.session import ClientSession, State
+from shoal.client.session import ClientSession, ClientState
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Connack, Connect, Puback, Publish, Pubrec, Pubrel
@@ -31,7 +31,7 @@ def test_who_was_let_in_before_tries_again_where_its_session_is_not_there_yet(
         answered(session, code)
     assert not isinstance(caught.value, RefusedError)
     answered(session, ReasonCode.SUCCESS)
-    assert session.state is State.UP
+    assert session.state is ClientState.UP
     with pytest.raises(RefusedError):
         answered(session, ReasonCode.NOT_AUTHORIZED)
 

@@ -22,7 +22,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.messages import Message as Request
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -34,8 +34,8 @@ from shoal.model import (
 )
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
-from shoal.runtime.doors.clients import LocalClient
-from shoal.simulation.trace import Delivery
+from shoal.runtime.front_ends.clients import LocalClient
+from shoal.simulation.trace import DeliveryEvent
 from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
 from tests.systems import covering, eager, with_cycles
@@ -57,7 +57,7 @@ class Driver(Protocol):
     `deliveries` has what reached clients, in that order, `refused` the reasons of refusals.
     """
 
-    deliveries: list[Delivery]
+    deliveries: list[DeliveryEvent]
     refused: list[str]
 
     def publisher(self, client: ClientId, broker: BrokerId) -> None:
@@ -69,7 +69,7 @@ class Driver(Protocol):
     def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
         """A subscriber asks at a broker."""
 
-    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
+    def routing_decision(self, broker: BrokerId, asked: RoutingQuery) -> RoutingDecision | None:
         """Where a broker would send a publication."""
 
     def settle(self) -> None:
@@ -136,7 +136,7 @@ class Simulated:
         self.settle()
 
     @property
-    def deliveries(self) -> list[Delivery]:
+    def deliveries(self) -> list[DeliveryEvent]:
         return self._world.trace.deliveries
 
     @property
@@ -155,8 +155,8 @@ class Simulated:
         self._world.add_subscriber(client, broker)
         self._world.queue.push(self._now_us(), node.receive, Requested(client, request))
 
-    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
-        return self._world.brokers[broker].machine.strategy.onward(asked)
+    def routing_decision(self, broker: BrokerId, asked: RoutingQuery) -> RoutingDecision | None:
+        return self._world.brokers[broker].machine.strategy.routing_decision(asked)
 
     def _now_us(self) -> int:
         self._until_us += 1_000
@@ -193,7 +193,7 @@ class Live:
         self._network.delivered = self._delivered  # type: ignore[method-assign]
         self._runner = asyncio.Runner()
         self._clients: dict[ClientId, LocalClient] = {}
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[DeliveryEvent] = []
         self._run(self._start())
 
     def _run(self, work: object) -> None:
@@ -224,7 +224,7 @@ class Live:
     def _delivered(self, delivery: Deliver, now_us: int) -> None:
         routed = delivery.routed
         self.deliveries.append(
-            Delivery(
+            DeliveryEvent(
                 routed.publication,
                 delivery.subscriptions,
                 delivery.client,
@@ -258,8 +258,8 @@ class Live:
 
         self._run(ask())
 
-    def onward(self, broker: BrokerId, asked: Asked) -> Onward | None:
-        return self._network.nodes[broker].machine.onward(asked)
+    def routing_decision(self, broker: BrokerId, asked: RoutingQuery) -> RoutingDecision | None:
+        return self._network.nodes[broker].machine.routing_decision(asked)
 
     def settle(self) -> None:
         self._run(self._settle())

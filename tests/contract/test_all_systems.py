@@ -37,7 +37,7 @@ from shoal.model import Publication
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.trace_rows import SHARED_RECORDS
 from shoal.simulation.judging.checkers import check_deliveries
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.examples import at_length
 from tests.seeds.networks.random_changes import ChangingNetwork
@@ -168,9 +168,9 @@ def test_what_travels_together_may_come_in_pieces(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drivers cut what would hold a broker up, and links what is too long for one frame."""
-    send, cut = Link.send, 0
+    send, cut = SimulatedLink.send, 0
 
-    def in_pieces(self: Link, input: Received, units: int, ready_us: int) -> None:
+    def in_pieces(self: SimulatedLink, input: Received, units: int, ready_us: int) -> None:
         nonlocal cut
         message = input.message
         if not isinstance(message, Carrier) or len(message.publications) < 2:
@@ -181,7 +181,7 @@ def test_what_travels_together_may_come_in_pieces(
             piece = message.with_publications((each,))
             send(self, Received(input.neighbour, piece), 1, ready_us)
 
-    monkeypatch.setattr(Link, "send", in_pieces)
+    monkeypatch.setattr(SimulatedLink, "send", in_pieces)
     for seed in (23, 42):
         network = run(system, seed)
         together: dict[str, list[Publication]] = {}
@@ -214,7 +214,7 @@ def test_all_that_is_said_between_brokers_can_travel(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codec, kinds = Codec(COMMON + SYSTEMS[system].messages), set()
-    send, send_one = Link.send, Link.send_one
+    send, send_one = SimulatedLink.send, SimulatedLink.send_one
 
     def encoded(input: Received) -> Received:
         message: Message = input.message
@@ -223,9 +223,13 @@ def test_all_that_is_said_between_brokers_can_travel(
         kinds.add(type(message))
         return Received(input.neighbour, codec.decode(body))
 
-    monkeypatch.setattr(Link, "send", lambda self, input, *when: send(self, encoded(input), *when))
     monkeypatch.setattr(
-        Link, "send_one", lambda self, input, ready_us: send_one(self, encoded(input), ready_us)
+        SimulatedLink, "send", lambda self, input, *when: send(self, encoded(input), *when)
+    )
+    monkeypatch.setattr(
+        SimulatedLink,
+        "send_one",
+        lambda self, input, ready_us: send_one(self, encoded(input), ready_us),
     )
     run(system, 11)
     assert any(issubclass(kind, Message) for kind in kinds)

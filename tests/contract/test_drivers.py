@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from shoal.broker.messages import Publish
-from shoal.broker.onward import Asked
+from shoal.broker.routing_decision import RoutingQuery
 from shoal.matching import matches
 from shoal.model import Attributes, BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
@@ -165,17 +165,17 @@ def _ways(
 ) -> dict[BrokerId, set[int]]:
     """Where a publication would be delivered, and over how many hops, as brokers say it."""
     found: dict[BrokerId, set[int]] = {}
-    waiting = deque([(start, Asked(attributes=attributes, publisher=publisher), 0)])
+    waiting = deque([(start, RoutingQuery(attributes=attributes, publisher=publisher), 0)])
     while waiting:
         broker, asked, hops = waiting.popleft()
         if hops > 4:  # round a cycle, where the broker would know that it was there
             continue
-        said = clients.driver.onward(broker, asked)
+        said = clients.driver.routing_decision(broker, asked)
         assert said is not None, "onward: it must say where a publication goes"
         if said.is_local:
             found.setdefault(broker, set()).add(hops)
         for hop in said.hops:
-            further = Asked(
+            further = RoutingQuery(
                 attributes=attributes, publisher=publisher, source=broker, told=hop.told
             )
             waiting.append((hop.neighbour, further, hops + (hop.neighbour != broker)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.broker.custody import repeated
+from shoal.broker.ack_tracker import repeated
 from shoal.broker.effects import Deliver, Effect, LinkChanged, LinkState, Received, Returned, Send
 from shoal.broker.machine import Broker
 from shoal.broker.messages import PublicationBatch, RoutedPublication

@@ -17,8 +17,8 @@ from shoal.client import Client
 from shoal.overlays.registry import MODULES, SYSTEMS
 from shoal.runtime.addresses import read_address
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.links.joining import Join
-from shoal.runtime.network_file import Network
+from shoal.runtime.links.joining import JoinAttempt
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import StorageSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.examples import at_length
@@ -29,7 +29,7 @@ from tests.runtime.systems.test_leaving import with_new
 COUNT = 60
 
 
-def network_of(system: str, folder: Path) -> Network:
+def network_of(system: str, folder: Path) -> NetworkFile:
     layout = SYSTEMS[system].size().layout()
     network = local_network(system, layout, port=0)
     storage = StorageSection(folder=str(folder), sync="never")
@@ -73,10 +73,10 @@ async def test_a_broker_joins_and_leaves_with_its_sessions(system: str, tmp_path
     ):
         await until(lambda: not any(service.missing() for service in services))
         at = {service.node.id: service for service in services}
-        door = str(at[first].listening["mqtt"])
-        async with Client(door) as publisher:
+        front_end = str(at[first].listening["mqtt"])
+        async with Client(front_end) as publisher:
             await publisher.publish("kept", b"kept", qos=1, retain=True)
-            new = BrokerService(with_new(network, "B99"), "B99", [Join(last, there)])
+            new = BrokerService(with_new(network, "B99"), "B99", [JoinAttempt(last, there)])
             left = asyncio.Event()
             new.at_left = left.set
             await new.start()

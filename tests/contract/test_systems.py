@@ -33,9 +33,9 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import BrokerContext
 from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.forwarding import Forwarding
+from shoal.overlays.tree.forwarding import TreeForwarding
 from shoal.overlays.tree.propagation import Propagation
-from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.judging.checkers import CheckerVerdict, TimedSubscription, check_deliveries
 from tests.broker.transcript import Stage, advertisement, publication, publish, subscription
 from tests.seeds.networks.random_network import RandomNetwork
 from tests.systems import TREES, calm, eager
@@ -176,7 +176,7 @@ def notices(system: str, what: str, count: int = 4) -> bool:
 
 def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ignore[no-untyped-def]
     """`change(effects)` after each forwarding of publications."""
-    forward = Forwarding.forward
+    forward = TreeForwarding.forward
 
     def mutant(self, publications, hops, hop, out):  # type: ignore[no-untyped-def]
         mine: list[Effect] = []
@@ -184,7 +184,7 @@ def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ig
         out.extend(change(mine))
         return routes
 
-    monkeypatch.setattr(Forwarding, "forward", mutant)
+    monkeypatch.setattr(TreeForwarding, "forward", mutant)
 
 
 def test_doubled_messages_are_noticed(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_tables_that_keep_too_much_are_noticed(
     assert notices(system, "subscriptions", 8)
 
 
-def verdict_of(network: RandomNetwork, interests: list[TimedSubscription]) -> Verdict:
+def verdict_of(network: RandomNetwork, interests: list[TimedSubscription]) -> CheckerVerdict:
     deliveries = sorted(network.world.trace.deliveries, key=lambda row: row.delivered_us)
     return check_deliveries(network.publications, interests, deliveries, 6_000_000)
 

@@ -16,9 +16,9 @@ def test_each_module_and_package_says_what_it_is_in_one_line() -> None:
 
 def test_a_package_is_printed_with_its_rooms() -> None:
     found = dict(modules(SOURCES / "overlays" / "octopia", and_within=True))
-    assert found["protocol.py"].startswith("OctopiA at one broker")
+    assert found["protocol.py"].startswith("The strategy of one OctopiA broker")
     assert found["ways/"] == first_line(SOURCES / "overlays" / "octopia" / "ways")
-    assert found["  copies.py"].startswith("Which copies of a publication go where")
+    assert found["  copies.py"].startswith("The copies of a publication")
 
 
 def test_the_map_names_what_there_is() -> None:

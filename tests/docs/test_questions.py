@@ -22,8 +22,8 @@ import trustme
 from shoal.cli.main import main
 from shoal.client import Client, ClientError, Tls
 from shoal.client.terms import Keep
-from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
+from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.network_file import dump_network, parse_network
 from tests.docs.blocks import ROOT
 from tests.docs.reader import take_interrupts

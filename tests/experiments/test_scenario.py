@@ -12,7 +12,7 @@ from shoal.experiments.scenario import (
     BalancedTree,
     Crash,
     Faults,
-    Geography,
+    GeographySection,
     LinkDown,
     LinksFile,
     Matrix,
@@ -43,7 +43,7 @@ def written(folder: Path, text: str) -> Path:
 def test_the_example_is_the_papers_setting() -> None:
     scenario = load_scenario(EXAMPLE)
     assert scenario.topology == BalancedTree(fan_out=2)
-    assert isinstance(scenario.underlay, Geography)
+    assert isinstance(scenario.underlay, GeographySection)
     assert scenario.sections["grape"].trace_session_length == 100
     assert scenario.workload.path == str((EXAMPLE.parent / "../demo/workload").resolve())
 

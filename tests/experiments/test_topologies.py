@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, Events, Workload
+from shoal.experiments.run_files import BrokerRow, RunEvents, WorkloadFiles
 from shoal.experiments.topologies import (
     build_links,
     line,
@@ -115,17 +115,17 @@ def test_a_scenarios_topology(tmp_path: Path) -> None:
     brokers = list(where)
     for section, expected in (
         (scenario.BalancedTree(fan_out=3), balanced_tree(brokers, 3)),
-        (scenario.Line(), line(brokers)),
-        (scenario.Star(), star(brokers)),
-        (scenario.Star(centre="B4"), star(brokers, "B4")),
+        (scenario.LineSection(), line(brokers)),
+        (scenario.StarSection(), star(brokers)),
+        (scenario.StarSection(centre="B4"), star(brokers, "B4")),
         (scenario.RandomTree(), random_tree(brokers, 6)),
         (scenario.MinimumSpanningTree(), minimum_spanning_tree(where)),
         (scenario.MinimumSpanningTree(max_degree=2), minimum_spanning_tree(where, 2)),
     ):
         assert build_links(section, rows, None, 6) == expected
-    shuffled = build_links(scenario.Line(order="shuffled"), rows, None, 6)
+    shuffled = build_links(scenario.LineSection(order="shuffled"), rows, None, 6)
     assert shuffled != line(brokers)
-    assert shuffled == build_links(scenario.Line(order="shuffled"), rows, None, 6)
+    assert shuffled == build_links(scenario.LineSection(order="shuffled"), rows, None, 6)
     pq.write_table(pa.Table.from_pylist([{"left": "B0", "right": "B1"}]), tmp_path / "l.parquet")
     from_file = scenario.LinksFile(path=str(tmp_path / "l.parquet"))
     assert build_links(from_file, rows[:2], None, 6) == [("B0", "B1")]
@@ -133,13 +133,13 @@ def test_a_scenarios_topology(tmp_path: Path) -> None:
     assert build_links(scenario.LinksFile(), rows[:2], own, 6) == [("B1", "B0")]
     with pytest.raises(TopologyError, match="workload has no links"):
         build_links(scenario.LinksFile(), rows, None, 6)
-    assert build_links(scenario.Ring(), rows, None, 6) == [
+    assert build_links(scenario.RingSection(), rows, None, 6) == [
         *line(brokers),
         (brokers[-1], brokers[0]),
     ]
 
 
-NO_EVENTS = Events(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
+NO_EVENTS = RunEvents(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_system_has_links_of_its_shape(
 ) -> None:
     rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
     own = [OverlayLink(left=one, right=two) for one, two in links]
-    workload = Workload(rows, [], [], NO_EVENTS, own)
+    workload = WorkloadFiles(rows, [], [], NO_EVENTS, own)
     chosen = scenario.parse_scenario(
         {
             "name": "n",
@@ -183,11 +183,13 @@ def test_links_that_a_system_makes_are_of_its_shape(
     rows = [BrokerRow(broker=f"B{number}") for number in range(3)]
     data = {"name": "n", "system": "flooding", "workload": {"path": str(tmp_path)}}
     with pytest.raises(TopologyError, match="link B0 - B0 joins a broker to itself"):
-        scenario_links(scenario.parse_scenario(data), Workload(rows, [], [], NO_EVENTS, None))
+        scenario_links(scenario.parse_scenario(data), WorkloadFiles(rows, [], [], NO_EVENTS, None))
 
 
 def test_parameters_that_name_no_broker_of_the_workload(tmp_path: Path) -> None:
-    workload = Workload([BrokerRow(broker="B1"), BrokerRow(broker="B2")], [], [], NO_EVENTS, [])
+    workload = WorkloadFiles(
+        [BrokerRow(broker="B1"), BrokerRow(broker="B2")], [], [], NO_EVENTS, []
+    )
     data = {"name": "n", "system": "self_organising", "workload": {"path": str(tmp_path)}}
     chosen = scenario.parse_scenario(data | {"self_organising": {"pinned": [["B1", "X"]]}})
     with pytest.raises(TopologyError, match=r"self_organising.pinned: no broker 'X'; there are B1"):

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from shoal.experiments.transit_stub import (
-    Network,
-    Size,
+    TransitStubNetwork,
+    TransitStubSize,
     distances,
     normalised,
     place,
     transit_stub,
 )
 
-SMALL = Size(transit_domains=3, stub_domains=9, routers=8)
+SMALL = TransitStubSize(transit_domains=3, stub_domains=9, routers=8)
 
 
-def domain_of(network: Network, router: int) -> int:
+def domain_of(network: TransitStubNetwork, router: int) -> int:
     return next(n for n, routers in enumerate(network.domains) if router in routers)
 
 
@@ -45,7 +45,7 @@ def test_stubs_are_joined_to_transit_domains_only_and_pass_nothing_on() -> None:
 
 
 def test_distances_are_those_of_the_shortest_ways() -> None:
-    network = transit_stub(2, Size(transit_domains=2, stub_domains=2, routers=4))
+    network = transit_stub(2, TransitStubSize(transit_domains=2, stub_domains=2, routers=4))
     apart = np.full((16, 16), np.inf)
     for router, links in enumerate(network.links):
         apart[router, router] = 0
@@ -73,4 +73,4 @@ def test_costs_run_from_nothing_to_the_most() -> None:
 
 def test_what_is_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match="transit_domains=0"):
-        transit_stub(1, Size(transit_domains=0))
+        transit_stub(1, TransitStubSize(transit_domains=0))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.experiments.run_files import BrokerRow, RunFileError
-from shoal.experiments.scenario import Constant, Geography, Matrix
+from shoal.experiments.scenario import ConstantSection, GeographySection, Matrix
 from shoal.experiments.underlays import build_underlay
 from shoal.simulation.links.underlay import UnderlayError
 
@@ -18,9 +18,9 @@ BROKERS = [
 
 
 def test_each_kind(tmp_path: Path) -> None:
-    constant = build_underlay(Constant(latency_us=3_000), BROKERS, seed=1)
+    constant = build_underlay(ConstantSection(latency_us=3_000), BROKERS, seed=1)
     assert constant.latency_us("JFK", "LAX") == 3_000
-    geography = build_underlay(Geography(hop_cost_us=0), BROKERS, seed=1)
+    geography = build_underlay(GeographySection(hop_cost_us=0), BROKERS, seed=1)
     assert geography.latency_us("JFK", "LAX") == pytest.approx(19_883, rel=0.003)
     path = tmp_path / "rtt.csv"
     path.write_text("src,dst,rtt_ms\n1,2,8.0\n")
@@ -31,7 +31,7 @@ def test_each_kind(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnderlayError, match="broker 'X' has no coordinates; use"):
-        build_underlay(Geography(), [BrokerRow(broker="X")], seed=1)
+        build_underlay(GeographySection(), [BrokerRow(broker="X")], seed=1)
     with pytest.raises(RunFileError, match="no such table"):
         build_underlay(Matrix(path=str(tmp_path / "rtt.parquet")), BROKERS, seed=1)
     path = tmp_path / "rtt.csv"

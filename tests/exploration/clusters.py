@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 from shoal.broker.effects import Notify, OpenLink, Requested, Started, TimerFired
 from shoal.broker.messages import Message, Publish, Subscribe
 from shoal.matching.segments import Dimension
-from shoal.overlays.bluedove.messages import Leave, SubscriptionStored
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.messages import LeaveCluster, SubscriptionStored
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.bluedove.protocol import Bluedove
 from tests.broker.transcript import publication, subscription
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
 from tests.exploration.search import Explored, explore
 from tests.overlays.bluedove.cluster import Cluster, ToItself
 
-DISPATCHER, HEIR, LEAVER = "D", "M1", "M2"
-NAMES = (DISPATCHER, HEIR, LEAVER)
-SET_BY = Parameters(
+DISPATCHER, HEIR, LEAVING_BROKER = "D", "M1", "M2"
+NAMES = (DISPATCHER, HEIR, LEAVING_BROKER)
+SET_BY = BlueDoveParameters(
     dimensions=(Dimension(attribute="x", low=0, high=100),),
     dispatchers=(DISPATCHER,),
-    matchers=(HEIR, LEAVER),
+    matchers=(HEIR, LEAVING_BROKER),
     cores=1,
 )
 # Until all are there and know each other; until the dead are missed and all is asked again.
@@ -156,8 +156,8 @@ class Handovers(Network):
             draft = Draft(state)
         if left.leaves:
             draft.left = left._replace(leaves=False)
-            self._ask(draft, LEAVER, Leave())
-            yield (LEAVER, "leaves"), draft.state()
+            self._ask(draft, LEAVING_BROKER, LeaveCluster())
+            yield (LEAVING_BROKER, "leaves"), draft.state()
             draft = Draft(state)
         if left.subscribes:
             draft.left = left._replace(subscribes=False)

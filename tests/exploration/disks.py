@@ -276,9 +276,9 @@ class Disks(Network):
                     word = -1 - input
                     is_owed = self.is_awaited and any(
                         number == each[0]
-                        for ends, onward in self.ways.items()
+                        for ends, routing_decision in self.ways.items()
                         if ends[0] == target and ends[1] != source
-                        for each in unsent[onward]
+                        for each in unsent[routing_decision]
                     )
                     is_said = word in draft.queues[back] or back in draft.closed
                     if is_handled and not is_owed and not is_said:

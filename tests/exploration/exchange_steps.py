@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from shoal.broker.effects import Effect
 from shoal.broker.machine import Broker
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.quiet_ring.steps import TIMER
+from shoal.overlays.self_organising.link_reconfiguration.steps import TIMER
 from tests.exploration.network import Doing
 
 Fault = tuple[str, ...]

@@ -29,8 +29,10 @@ from shoal.broker.messages import Advertise, Message, Publish, Subscribe
 from shoal.broker.records import RefusalRecord
 from shoal.broker.strategy import StrategyFactory
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.quiet_ring.states import State as RingState
-from shoal.overlays.self_organising.quiet_ring.steps import TIMER
+from shoal.overlays.self_organising.link_reconfiguration.states import (
+    ReconfigurationState as RingState,
+)
+from shoal.overlays.self_organising.link_reconfiguration.steps import TIMER
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.exchange_steps import LAST, Fault, Left, beginning, being_late

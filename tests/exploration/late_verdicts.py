@@ -16,10 +16,13 @@ from shoal.broker.effects import LinkState, Started
 from shoal.broker.messages import Subscribe
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.links.memory import DONE, STANDINGS, Memory
-from shoal.overlays.self_organising.links.overlay import Overlay
-from shoal.overlays.self_organising.quiet_ring.ring import Ring
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing, Verdict
+from shoal.overlays.self_organising.link_reconfiguration.ring import ExchangeRing
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    ExchangeDecision,
+    LinkStanding,
+)
+from shoal.overlays.self_organising.links.memory import DONE, STANDINGS, LinkMemory
+from shoal.overlays.self_organising.links.overlay import TreeOverlay
 from tests.broker.transcript import advertisement, subscription
 from tests.exploration.exchange_steps import Left
 from tests.exploration.exchanges import LinkExchanges
@@ -63,7 +66,7 @@ class Bare:
     def _nothing(self, *arguments: Any) -> None:
         """No tables, nothing to wait for."""
 
-    surround = start = expect = began_anew = wants = dismiss = replaced = _nothing
+    surround = start = expect = restarted = wants = dismiss = replaced = _nothing
 
 
 class BareLinks(Forced):
@@ -73,7 +76,7 @@ class BareLinks(Forced):
         super().__init__(context)
         self.tree: Any = Bare(tuple(context.neighbours))
         self.routing: Any = self.tree
-        self.overlay = Overlay(context, self, self.tree, self.tree)
+        self.overlay = TreeOverlay(context, self, self.tree, self.tree)
 
 
 class LateVerdictsMeet(LinkExchanges):
@@ -147,7 +150,7 @@ class LateVerdictsMeet(LinkExchanges):
     def _start(self, draft: Draft, name: str) -> None:
         memory = self._memories[name]
         rows = {each: memory.standing(each) for each in memory._rows}
-        facts = {STANDINGS: msgspec.to_builtins(rows), DONE: msgspec.to_builtins(memory.verdicts)}
+        facts = {STANDINGS: msgspec.to_builtins(rows), DONE: msgspec.to_builtins(memory.decisions)}
         started = Started(former=(), give_up_us=60_000_000, facts=facts)
         self.take(draft, self.index[name], self.lives.input(started))
 
@@ -159,16 +162,16 @@ class LateVerdictsMeet(LinkExchanges):
             if home in names:
                 self._ask(draft, home, Subscribe(interest))
 
-    def _remembered(self, names: tuple[str, ...]) -> dict[str, Memory]:
+    def _remembered(self, names: tuple[str, ...]) -> dict[str, LinkMemory]:
         """What each broker has settled: the decider that it is done, the others that it is not."""
         memories = {
-            name: Memory(
+            name: LinkMemory(
                 [end for ends in self.links if name in ends for end in {*ends} - {name}], dict
             )
             for name in names
         }
         for number, exchange in enumerate(self.decided):
-            rings = {name: Ring(name, exchange) for name in exchange.cycle}
+            rings = {name: ExchangeRing(name, exchange) for name in exchange.cycle}
             latest_us = max(
                 0,
                 *(
@@ -183,16 +186,18 @@ class LateVerdictsMeet(LinkExchanges):
                 ),
             )
             key = exchange.cycle[-1], number + 1
-            done = Verdict(key, exchange, True, DECIDED_US * (number + 1), latest_us)
-            kept = Verdict(key, exchange, False, latest_us + 1, latest_us, "lost")
+            done = ExchangeDecision(key, exchange, True, DECIDED_US * (number + 1), latest_us)
+            kept = ExchangeDecision(key, exchange, False, latest_us + 1, latest_us, "lost")
             for name, ring in rings.items():
                 verdict = done if ring.is_first else kept
                 memories[name].became(verdict)
                 if ring.opens_link:
-                    standing = Standing(verdict.is_done, verdict.at_us)
+                    standing = LinkStanding(verdict.is_done, verdict.at_us)
                     memories[name].put(ring.opposite, standing)
                 if ring.ends_link:
-                    memories[name].put(ring.before, Standing(not verdict.is_done, verdict.at_us))
+                    memories[name].put(
+                        ring.before, LinkStanding(not verdict.is_done, verdict.at_us)
+                    )
         return memories
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:

@@ -40,7 +40,7 @@ from shoal.broker.messages import Advertise, Message, Publish, Subscribe, Unsubs
 from shoal.overlays.coordination.part import Stage
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.around import DOWN, Pair
 from tests.exploration.disks import Disks
@@ -75,7 +75,7 @@ class Play(NamedTuple):
     """
 
     links: tuple[Ends, ...] = LINE
-    leavers: tuple[str, ...] = ("B",)
+    leaving_brokers: tuple[str, ...] = ("B",)
     publications: int = 0
     fault: tuple[str, ...] = ()
     publishing: str = "A"
@@ -93,7 +93,7 @@ class Script(NamedTuple):
     """What is still to happen, and whether publications may be lost."""
 
     publications: int
-    leavers: tuple[str, ...]
+    leaving_brokers: tuple[str, ...]
     fault: tuple[str, ...]
     comes: str
     goes: str
@@ -115,13 +115,13 @@ class Leaves(Disks):
 
     def __init__(self, play: Play, system: str = "tree") -> None:
         names = {end for ends in (*play.links, play.joins[:1]) for end in ends}
-        parameters = Parameters(covering=True) if play.covering else None
+        parameters = TreeParameters(covering=True) if play.covering else None
         super().__init__(tuple(sorted(names)), strategy_factory(system, parameters))
         self.play, self.is_awaited = play, play.awaited
         self.watchers = [WISH.id, LATE.id, OLD.id]
         script = Script(
             play.publications,
-            play.leavers,
+            play.leaving_brokers,
             play.fault,
             play.comes,
             play.goes,
@@ -158,7 +158,7 @@ class Leaves(Disks):
             problem = f"leaves: {changes.problem}"
         elif tree._away or not strategy.is_ready:
             problem = f"away: {[*tree._away]}, awaited: {[*strategy.awaited]}"
-        elif tree.propagation.hearsay or tree.forwarding.draining:
+        elif tree.propagation.alternate_routes or tree.forwarding.draining:
             problem = f"remembers {tree.forwarding.draining}"
         return Seen(frozenset(tree.neighbours), changes.is_out, problem)
 
@@ -223,10 +223,12 @@ class Leaves(Disks):
 
     def _is_over(self, state: State) -> bool:
         script = self.script(state)
-        leavers = (state.lives[self.index[each]] == DEAD for each in self.play.leavers)
+        leaving_brokers = (
+            state.lives[self.index[each]] == DEAD for each in self.play.leaving_brokers
+        )
         alive = (each for each in self.names if self.is_alive(state, each))
         return (
-            all(leavers)
+            all(leaving_brokers)
             and not script.joins
             and not any(self.seen(state, each).problem for each in alive)
         )
@@ -249,11 +251,11 @@ class Leaves(Disks):
             self.change_script(draft, goes="")
             self._ask(draft, script.goes, "O", Unsubscribe(OLD.id))
             yield ("O unsubscribes",), draft.state()
-        for name in script.leavers:
+        for name in script.leaving_brokers:
             if self.is_alive(state, name):
                 draft = Draft(state)
-                left = tuple(each for each in script.leavers if each != name)
-                self.change_script(draft, leavers=left)
+                left = tuple(each for each in script.leaving_brokers if each != name)
+                self.change_script(draft, leaving_brokers=left)
                 self.take(draft, self.index[name], self.lives.input(Leave()))
                 yield (name, "leaves"), draft.state()
         if play.joins and self.is_alive(state, play.joins[0]):
@@ -290,10 +292,10 @@ class Leaves(Disks):
             case "broker", name if self.is_alive(state, name):
                 for what, after in self.crashes(state, name):
                     draft = Draft(after)
-                    left = script.leavers
-                    if name in self.play.leavers and name not in left:
+                    left = script.leaving_brokers
+                    if name in self.play.leaving_brokers and name not in left:
                         left += (name,)
-                    self.change_script(draft, fault=(), leavers=left, is_lossy=True)
+                    self.change_script(draft, fault=(), leaving_brokers=left, is_lossy=True)
                     yield what, draft.state()
             case ("early",):
                 for what, after in self.timeouts(state):
@@ -340,7 +342,7 @@ class Leaves(Disks):
         """What is wrong when nothing can happen any more."""
         alive = [name for name in self.names if self.is_alive(state, name)]
         world = self.world(state)
-        problems = [f"{each} has not left" for each in self.play.leavers if each in alive]
+        problems = [f"{each} has not left" for each in self.play.leaving_brokers if each in alive]
         problems += [f"{each}: {p}" for each in alive if (p := self.seen(state, each).problem)]
         problems += [f"{each} holds" for each in alive if world.holds[self.index[each]] is not None]
         if world.linked != world.lasting or world.ending:

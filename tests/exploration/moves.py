@@ -22,8 +22,8 @@ from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.judging.checkers import TimedSubscription, check_deliveries
-from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
-from shoal.simulation.trace import Delivery, Published
+from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
+from shoal.simulation.trace import DeliveryEvent, Published
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.exploration.network import DEAD, Doing, Draft, Network, State, Timer, Told
 from tests.exploration.search import Explored, explore
@@ -369,13 +369,13 @@ class Moves(Network):
         ]
         parts = self.fault[1:]
         outages = [Outage(parts=parts, from_us=AT, until_us=AFTER)] if parts else []
-        whereabouts = Whereabouts([("P", self.start_at)], records)
+        whereabouts = PublisherAttachments([("P", self.start_at)], records)
         excuses = Excuses(self.links, outages, whereabouts, ALWAYS)
         verdict = check_deliveries(
             [publication(sequence) for sequence, *_ in left.handed],
             timed,
             [
-                Delivery(publication(sequence), (watcher,), "C", homes[watcher], 0, 0)
+                DeliveryEvent(publication(sequence), (watcher,), "C", homes[watcher], 0, 0)
                 for watcher, keys in zip(self.watchers, state.seen, strict=True)
                 for _, sequence in keys
             ],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shoal.overlays.bluedove.serving.handover import Handover
-from tests.exploration.clusters import DISPATCHER, HEIR, LEAVER, Handovers
+from tests.exploration.clusters import DISPATCHER, HEIR, LEAVING_BROKER, Handovers
 from tests.exploration.network import Ends
 
-LINKS: list[Ends] = [(HEIR, LEAVER), (DISPATCHER, HEIR), (DISPATCHER, LEAVER)]
+LINKS: list[Ends] = [(HEIR, LEAVING_BROKER), (DISPATCHER, HEIR), (DISPATCHER, LEAVING_BROKER)]
 # Places in M2's segment, which moves, and in M1's.
 ABOVE, BELOW = 80, 20
 
@@ -26,7 +26,7 @@ def test_a_handover_whatever_arrives_first() -> None:
 
 
 def test_a_handover_whose_link_breaks() -> None:
-    print(explored(Handovers((ABOVE,), (HEIR, LEAVER), subscribes=False)))
+    print(explored(Handovers((ABOVE,), (HEIR, LEAVING_BROKER), subscribes=False)))
 
 
 def test_the_judges_notice_what_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shoal.broker.messages import Publish, Subscribe
-from shoal.overlays.self_organising.links.overlay import Overlay
-from shoal.overlays.self_organising.quiet_ring import steps
-from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
+from shoal.overlays.self_organising.link_reconfiguration import steps
+from shoal.overlays.self_organising.link_reconfiguration.link_reconfiguration import (
+    LinkReconfiguration,
+)
+from shoal.overlays.self_organising.links.overlay import TreeOverlay
 from tests.broker.transcript import publication, subscription
 from tests.examples import at_length
 from tests.exploration.exchange_steps import Fault
@@ -59,11 +61,11 @@ def turn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QuietRing, "_ask", lambda *arguments: None)
+    monkeypatch.setattr(LinkReconfiguration, "_ask", lambda *arguments: None)
 
 
 def greet_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Overlay, "_greet", lambda *arguments: None)
+    monkeypatch.setattr(TreeOverlay, "_greet", lambda *arguments: None)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.self_organising.quiet_ring.verdicts import Verdicts
+from shoal.overlays.self_organising.link_reconfiguration.known_decisions import KnownDecisions
 from tests.examples import at_length
 from tests.exploration.late_verdicts import Decided, LateVerdictsMeet
 from tests.exploration.test_exchanges import explored
@@ -58,5 +58,5 @@ def test_two_of_which_each_takes_a_link_of_the_other(decided: tuple[Decided, Dec
 def test_the_judge_notices_when_both_are_done(
     decided: tuple[Decided, Decided], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Verdicts, "have_taken_a_link_since", lambda self, verdict: False)
+    monkeypatch.setattr(KnownDecisions, "have_taken_a_link_since", lambda self, verdict: False)
     assert _walks(decided)

@@ -71,7 +71,9 @@ QUICK = {
         for each in (*links("AB"), *brokers("AB"), EARLY)
     },
     **{
-        f"a line's leaf, {' '.join(each)}": Play(leavers=("C",), subscribing="B", fault=each)
+        f"a line's leaf, {' '.join(each)}": Play(
+            leaving_brokers=("C",), subscribing="B", fault=each
+        )
         for each in (*links("AB", "BC"), *brokers("BC"), EARLY)
     },
 }

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 
 from shoal.language import parse
-from shoal.matching import Explanation, Verdict, evaluate, explain
+from shoal.matching import Explanation, FilterVerdict, evaluate, explain
 from shoal.model import COMPLEMENT, Filter, Operator, Value, predicate
 from tests.strategies import attributes, filters
 
 NAN = math.nan
-VERDICTS = {True: Verdict.TRUE, False: Verdict.FALSE, None: Verdict.UNKNOWN}
+VERDICTS = {True: FilterVerdict.TRUE, False: FilterVerdict.FALSE, None: FilterVerdict.UNKNOWN}
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_only_what_stands_in_the_way_is_shown() -> None:
         "  UNKNOWN  b = 1 OR c = 1: no part is TRUE, 1 of 2 is UNKNOWN\n"
         "    FALSE    b = 1: b is 2, not 1\n"
         "    UNKNOWN  c = 1: c is missing\n"
-        "  FALSE    NOT (d = 1 AND e = 1): what NOT negates is TRUE\n"
+        "  FALSE    NOT (d = 1 AND e = 1): the operand of NOT is TRUE\n"
         "    TRUE     d = 1 AND e = 1: every part is TRUE\n"
         "      TRUE     d = 1: d is 1\n"
         "      TRUE     e = 1: e is 1\n"
-        "  FALSE    NOT (f = 1 OR g = 1): what NOT negates is TRUE\n"
+        "  FALSE    NOT (f = 1 OR g = 1): the operand of NOT is TRUE\n"
         "    TRUE     f = 1 OR g = 1: 1 of 2 parts is TRUE\n"
         "      TRUE     g = 1: g is 1"
     )
@@ -102,7 +102,7 @@ def test_the_tree_as_json() -> None:
     assert json.loads(json.dumps(tree)) == tree
     assert tree == {
         "part": "NOT a > 1", "verdict": "FALSE", "operator": "NOT",
-        "reason": "what NOT negates is TRUE",
+        "reason": "the operand of NOT is TRUE",
         "parts": [{"part": "a > 1", "verdict": "TRUE", "operator": ">", "attribute": "a",
                    "found": 5, "reason": "a is 5"}],
     }  # fmt: skip
@@ -137,4 +137,4 @@ def test_the_verdicts_are_those_of_the_definition(
             assert Operator(leaf.operator) in COMPLEMENT
             assert leaf.reason
     # Whatever does not match has at least one test to blame, or a constant.
-    assert why.verdict is Verdict.TRUE or len(why.text().split("\n")) >= 1 + bool(why.parts)
+    assert why.verdict is FilterVerdict.TRUE or len(why.text().split("\n")) >= 1 + bool(why.parts)

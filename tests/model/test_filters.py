@@ -59,7 +59,7 @@ def test_no_filter_takes_long_to_normalise(expression: Expression, size: int | N
     assert calls.count < 500_000
 
 
-def test_predicates_stand_in_the_order_of_the_expression() -> None:
+def test_predicates_placeholder_the_order_of_the_expression() -> None:
     [one, other] = parse("(a = 1 OR b = 2) AND c = 3 AND d = 4").normal_form
     assert [each.attribute for each in one] == ["a", "c", "d"]
     assert [each.attribute for each in other] == ["b", "c", "d"]

@@ -33,7 +33,7 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
     Unsuback,
     Unsubscribe,
-    Will,
+    WillFields,
 )
 from shoal.mqtt.codec.properties import MAX_USER_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -216,7 +216,7 @@ def _queries() -> Iterator[tuple[str, str]]:
 def _connects() -> Iterator[tuple[str, Connect]]:
     long = "x" * STRING_BYTES
     yield "long names", Connect(long, username=long, password=long.encode())
-    yield "a long will", Connect("w", will=Will("a/" * 100 + "a", long.encode(), 1, True))
+    yield "a long will", Connect("w", will=WillFields("a/" * 100 + "a", long.encode(), 1, True))
     pairs = (("", ""),) * (PACKET_BYTES // 5)
     for name, few in (("user properties", pairs[:MAX_USER_PROPERTIES]), ("far too many", pairs)):
         yield name, Connect("u", properties=Properties(user_properties=few))

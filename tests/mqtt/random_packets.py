@@ -30,7 +30,7 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
     Unsuback,
     Unsubscribe,
-    Will,
+    WillFields,
 )
 from shoal.mqtt.codec.properties import NO_PROPERTIES, TABLE, Properties
 from shoal.mqtt.codec.reason_codes import (
@@ -99,8 +99,10 @@ def _codes(place: PacketType) -> st.SearchStrategy[ReasonCode]:
     return st.sampled_from(list(ALLOWED_REASON_CODES[place].values()))
 
 
-def _wills(held: Callable[[int], st.SearchStrategy[Properties]]) -> st.SearchStrategy[Will | None]:
-    return st.none() | st.builds(Will, NAMES, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
+def _wills(
+    held: Callable[[int], st.SearchStrategy[Properties]],
+) -> st.SearchStrategy[WillFields | None]:
+    return st.none() | st.builds(WillFields, NAMES, BYTE_STRINGS, QOS, st.booleans(), held(WILL))
 
 
 _MAYBE_NAMES, _MAYBE_BYTE_STRINGS = st.none() | NAMES, st.none() | BYTE_STRINGS
@@ -111,7 +113,7 @@ _KEEP_ALIVES = st.integers(0, 65_535)
 def _connects(
     draw: st.DrawFn,
     version: int,
-    wills: st.SearchStrategy[Will | None],
+    wills: st.SearchStrategy[WillFields | None],
     held: st.SearchStrategy[Properties],
 ) -> Connect:
     username = draw(_MAYBE_NAMES)

@@ -6,19 +6,19 @@ from typing import Any
 
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
-from shoal.mqtt.door.network import write_body
+from shoal.mqtt.front_end.network import write_body
 from shoal.mqtt.memory.journal_records import read_records
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscribed.rows import row_of
-from tests.mqtt.house import House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi
+from tests.mqtt.network_broker_api import Network
 
 # How long sessions are kept.
 KEPT = Properties(session_expiry_interval_s=600)
 
 
-class RememberingHouse(House):
+class RememberingBrokerApi(BrokerApi):
     """A broker by itself that writes a journal: `batches`, one for each time it was taken."""
 
     def __init__(self, batches: list[bytes], now_us: int | None = None, **limits: Any) -> None:
@@ -39,9 +39,9 @@ class RememberingHouse(House):
         if batch := self.clients.journal.take():
             self.batches.append(batch)
 
-    def killed(self, after_s: float = 0, **limits: Any) -> RememberingHouse:
+    def killed(self, after_s: float = 0, **limits: Any) -> RememberingBrokerApi:
         """The house that is made of what this one has written, some time later."""
-        return RememberingHouse(self.batches, self.now_us + round(after_s * 1e6), **limits)
+        return RememberingBrokerApi(self.batches, self.now_us + round(after_s * 1e6), **limits)
 
 
 class Memory:

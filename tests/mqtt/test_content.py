@@ -24,20 +24,20 @@ from shoal.mqtt.content import (
     attributes_of,
     read_advertisements,
 )
-from shoal.mqtt.limits import DEFAULT_LIMITS, Limits
-from shoal.mqtt.messages import Message
+from shoal.mqtt.limits import DEFAULT_LIMITS, MqttLimits
+from shoal.mqtt.messages import PublishedMessage
 from tests.calls import Calls
-from tests.mqtt.house import House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi
+from tests.mqtt.network_broker_api import Network
 
 
 def read_filter(text: str, user_properties: Any = (), **limits: Any) -> SubscriptionFilter:
-    return FilterReader(user_properties, Limits(**limits)).read(text)
+    return FilterReader(user_properties, MqttLimits(**limits)).read(text)
 
 
 def attributes(payload: bytes = b"", content_type: str | None = None, **user: str) -> dict:
     properties = Properties(content_type=content_type, user_properties=tuple(user.items()))
-    found = attributes_of(Message("t", payload, "p", 0, properties=properties))
+    found = attributes_of(PublishedMessage("t", payload, "p", 0, properties=properties))
     return own_attributes(found)
 
 
@@ -49,12 +49,12 @@ def own_attributes(found: Attributes) -> dict:
 
 
 def test_attributes_of_the_topic() -> None:
-    found = attributes_of(Message("a//b", b"", "p", 0, retain=True))
+    found = attributes_of(PublishedMessage("a//b", b"", "p", 0, retain=True))
     assert found == {
         "$topic": "a//b", "$topic.0": "a", "$topic.1": "", "$topic.2": "b", "$levels": 3,
         "$retain": True,
     }  # fmt: skip
-    deep = attributes_of(Message("/".join("abcdefghij"), b"", "p", 0))
+    deep = attributes_of(PublishedMessage("/".join("abcdefghij"), b"", "p", 0))
     assert deep["$levels"] == 10
     assert "$topic.7" in deep
     assert "$topic.8" not in deep
@@ -106,7 +106,7 @@ def test_a_user_property_takes_the_place_of_a_field_and_the_last_of_each_counts(
     properties = Properties(
         content_type="application/json", user_properties=(("a", "2"), ("a", "3"), ("$topic", "x"))
     )
-    message = Message("t", b'{"a": 1, "b": 1, "b": 2}', "p", 0, properties=properties)
+    message = PublishedMessage("t", b'{"a": 1, "b": 1, "b": 2}', "p", 0, properties=properties)
     assert own_attributes(attributes_of(message)) == {"a": 3, "b": 2}
 
 
@@ -132,25 +132,25 @@ def test_of_very_many_fields_the_first_are_looked_at() -> None:
 
 
 def test_who_does_not_ask_for_a_text_that_is_too_long_gets_it_all_the_same() -> None:
-    house = House()
+    broker_api = BrokerApi()
     got = []
     wheres = ("d = 1", "a LIKE '%x%'", "a IS NULL", "d = 1 OR a LIKE '%x%'", "a NOT LIKE '%y%'")
     for number, where in enumerate(wheres):
-        client = house.connect(f"c{number}")
+        client = broker_api.connect(f"c{number}")
         client.subscribe("t", properties=Properties(user_properties=(("$where", where),)))
         got.append(client)
     payload = b'{"a": "%s", "d": 1}' % (b"x" * (MAX_TEXT + 1))
-    house.connect("p").publish("t", payload)
+    broker_api.connect("p").publish("t", payload)
     assert [each.take_payloads() == [payload] for each in got] == [True, False, True, True, False]
 
 
 def test_patterns_of_many_clients_go_through_one_message_in_a_short_time() -> None:
     """300 took 0.8 s of 1 MB that are all the same character."""
-    house = House()
+    broker_api = BrokerApi()
     for number in range(300):
         where = Properties(user_properties=(("$where", f"a LIKE '%a{number}b%'"),))
-        house.connect(f"c{number}").subscribe("t", properties=where)
-    publisher = house.connect("p")
+        broker_api.connect(f"c{number}").subscribe("t", properties=where)
+    publisher = broker_api.connect("p")
     for count in (MAX_TEXT, 1_000_000):
         payload = b'{"a": "%s"}' % (b"a" * count)
         with Calls() as calls:
@@ -161,7 +161,7 @@ def test_patterns_of_many_clients_go_through_one_message_in_a_short_time() -> No
 @given(st.binary(max_size=40), st.lists(st.tuples(st.text(max_size=3), st.text(max_size=5))))
 def test_whatever_is_published_has_attributes(payload: bytes, user: list[tuple[str, str]]) -> None:
     properties = Properties(content_type="application/json", user_properties=tuple(user))
-    check_attributes(attributes_of(Message("t", payload, "p", 0, properties=properties)))
+    check_attributes(attributes_of(PublishedMessage("t", payload, "p", 0, properties=properties)))
 
 
 def test_no_more_attributes_than_there_may_be() -> None:
@@ -216,7 +216,7 @@ def test_where_and_a_query_must_both_hold() -> None:
 def test_one_packet_may_ask_for_so_much(
     limits: dict[str, int], texts: tuple[str, ...], where: tuple[str, ...], granted: list[bool]
 ) -> None:
-    reader = FilterReader(tuple(("$where", text) for text in where), Limits(**limits))
+    reader = FilterReader(tuple(("$where", text) for text in where), MqttLimits(**limits))
     found = []
     for text in texts:
         try:
@@ -237,10 +237,10 @@ def test_one_packet_may_ask_for_so_much(
 def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -> None:
     advertised = (("$advertise", "x > 1"), ("$advertise", "y > 1"))
     if granted:
-        assert len(read_advertisements(advertised, Limits(**limits))) == 2
+        assert len(read_advertisements(advertised, MqttLimits(**limits))) == 2
     else:
         with pytest.raises(FilterQuotaError):
-            read_advertisements(advertised, Limits(**limits))
+            read_advertisements(advertised, MqttLimits(**limits))
 
 
 @pytest.mark.parametrize(
@@ -260,16 +260,18 @@ def test_which_payloads_are_json(
 ) -> None:
     for json in ("auto", "declared", "never"):
         properties = Properties(content_type=content_type)
-        message = Message("t", payload, "p", 0, properties=properties)
+        message = PublishedMessage("t", payload, "p", 0, properties=properties)
         wanted = {"t": 41} if json in found else {}
         assert own_attributes(attributes_of(message, json)) == wanted
 
 
 @pytest.mark.parametrize(("json", "count"), [("auto", 2), ("declared", 0), ("never", 0)])
 def test_a_client_of_3_1_1_publishes_attributes_as_json(json: Any, count: int) -> None:
-    house = House()
-    house.clients = BrokerClients("B1", house.now_us, limits=house.clients.limits, json=json)
-    publisher, client = house.connect("p", version=4), house.connect("c", version=4)
+    broker_api = BrokerApi()
+    broker_api.clients = BrokerClients(
+        "B1", broker_api.now_us, limits=broker_api.clients.limits, json=json
+    )
+    publisher, client = broker_api.connect("p", version=4), broker_api.connect("c", version=4)
     publisher.publish("a", b'{"t": 42}', retain=True)
     client.subscribe("$where/t>30/#")
     publisher.publish("b", b'{"t": 41}')
@@ -280,7 +282,9 @@ def test_a_client_of_3_1_1_publishes_attributes_as_json(json: Any, count: int) -
 def test_a_plain_value_is_an_attribute_where_it_is_not_declared_to_be_something_else() -> None:
     read = {
         json: [
-            own_attributes(attributes_of(Message("t", payload, "p", 0, properties=sent), json))
+            own_attributes(
+                attributes_of(PublishedMessage("t", payload, "p", 0, properties=sent), json)
+            )
             for payload in (b"21.5", b"ON", b"true")
             for sent in (Properties(), Properties(content_type="text/plain"))
         ]
@@ -303,15 +307,15 @@ def test_fields_of_a_payload_make_room_for_user_properties() -> None:
 @pytest.mark.parametrize("networked", [False, True])
 def test_payloads_that_are_not_read_are_counted_and_told(networked: bool) -> None:
     network = Network("B1")
-    house = network["B1"] if networked else House()
-    client = house.connect("c")
+    broker_api = network["B1"] if networked else BrokerApi()
+    client = broker_api.connect("c")
     client.subscribe("t/#", properties=Properties(user_properties=(("$where", "u = 1"),)))
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for payload in (b'{"u": 1', b'{"u": 1, "t": NaN}', b"ON", b"\xff"):
         publisher.publish("t/1", payload)
     publisher.publish("t/2", b"ON", properties=Properties(content_type="application/json"))
     assert client.take_payloads() == [b'{"u": 1, "t": NaN}']
-    statistics = house.clients.statistics
+    statistics = broker_api.clients.statistics
     assert statistics.unread_payloads == 2
     assert statistics.texts(0)["$SYS/broker/publish/payloads/unread"] == "2"
     told = [(each.what, each.who.client, each.where) for each in statistics.notices.take()]

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from shoal.mqtt import content
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import ClientAdmission, ClientCredentials
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import (
@@ -21,37 +21,39 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.codec.requests import MOST_AT_ONCE as MOST_READ_AT_ONCE
 from shoal.mqtt.connection.serving import TURN
 from shoal.mqtt.content import FILTER_WORK
-from shoal.mqtt.limits import _RANGES, Limits
+from shoal.mqtt.limits import _RANGES, MqttLimits
 from shoal.mqtt.sessions import subscribing
 from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
-from tests.mqtt.house import KEPT, House
+from tests.mqtt.broker_api import KEPT, BrokerApi
 from tests.mqtt.test_users import Users
 
 
 @pytest.mark.parametrize(("name", "low", "high"), _RANGES)
 def test_limits_have_limits(name: str, low: int, high: int) -> None:
     for value in (low, high):
-        assert getattr(Limits(**{name: value}), name) == value
+        assert getattr(MqttLimits(**{name: value}), name) == value
     for value in (low - 1, high + 1):
         with pytest.raises(ValueError, match=f"{name} is {value}; it must be between {low}"):
-            Limits(**{name: value})
+            MqttLimits(**{name: value})
 
 
 def test_every_number_has_a_range() -> None:
     named = {name for name, _, _ in _RANGES}
-    fields = {name for name in Limits.__struct_fields__ if type(getattr(Limits(), name)) is int}
+    fields = {
+        name for name in MqttLimits.__struct_fields__ if type(getattr(MqttLimits(), name)) is int
+    }
     assert fields == named
 
 
 def test_of_too_many_topic_filters_those_beyond_are_refused_and_counted() -> None:
-    house = House(maximum_topic_filters=2)
-    client = house.connect("c")
+    broker_api = BrokerApi(maximum_topic_filters=2)
+    client = broker_api.connect("c")
     client.send(Subscribe(1, tuple(map(SubscriptionRequest, "abcd"))))
     granted, refused = (ReasonCode.SUCCESS,) * 2, (ReasonCode.QUOTA_EXCEEDED,) * 2
     suback = client.take()[0]
     assert suback.reason_codes == granted + refused
     assert suback.properties.reason_string == "more than 2 topic filters"
-    notices = house.clients.statistics.notices
+    notices = broker_api.clients.statistics.notices
     (notice,) = notices.take()
     assert (notice.who.client, notice.where, notice.times) == ("c", "c", 2)
     assert notices.refusals["subscribe refused", "quota exceeded"] == 2
@@ -66,8 +68,8 @@ MORE = 3 * MOST_READ_AT_ONCE
 @pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
 def test_one_packet_may_ask_for_as_much_as_there_is_room_for(version: int) -> None:
     """mqtt.js asks in one packet for all that it had before its connection broke."""
-    house = House()
-    client, publisher = house.connect("c", version), house.connect("p")
+    broker_api = BrokerApi()
+    client, publisher = broker_api.connect("c", version), broker_api.connect("p")
     for first in (0, 1):  # and again, where it has all of them already
         requests = (SubscriptionRequest(f"a/{number}", 1) for number in range(first, MORE))
         client.send(Subscribe(1, tuple(requests)))
@@ -83,27 +85,27 @@ def test_one_packet_may_ask_for_as_much_as_there_is_room_for(version: int) -> No
 
 
 def test_others_have_their_turn_meanwhile() -> None:
-    house = House()
-    client, other = house.connect("c"), house.connect("other")
+    broker_api = BrokerApi()
+    client, other = broker_api.connect("c"), broker_api.connect("other")
     requests = tuple(SubscriptionRequest(f"a/{number}") for number in range(MORE))
     data = encode(Subscribe(1, requests), MQTT_5)
     for at in range(0, len(data), 1_000):
-        house.carry_out(client.connection.receive(data[at : at + 1_000], house.now_us))
+        broker_api.carry_out(client.connection.receive(data[at : at + 1_000], broker_api.now_us))
     turns = 0
     while client.connection.holds:
         turns += 1
         assert client.take() == []
         assert other.publish("b", b"", qos=1)
         before = len(client.connection.session.subscriptions)
-        house.carry_out(client.connection.take_held(house.now_us))
+        broker_api.carry_out(client.connection.take_held(broker_api.now_us))
         assert len(client.connection.session.subscriptions) - before <= TURN / FILTER_WORK
     assert turns > 3
     assert len(client.take()[0].reason_codes) == MORE
 
 
 def test_what_is_retained_comes_for_all_of_a_packet() -> None:
-    house = House()
-    publisher, client = house.connect("p"), house.connect("c")
+    broker_api = BrokerApi()
+    publisher, client = broker_api.connect("p"), broker_api.connect("c")
     for number in range(MORE):
         publisher.publish(f"a/{number}", b"%d" % number, retain=True)
     requests = tuple(SubscriptionRequest(f"a/{number}", 1) for number in range(MORE))
@@ -111,48 +113,50 @@ def test_what_is_retained_comes_for_all_of_a_packet() -> None:
     assert len(client._take_first(Suback).reason_codes) == MORE
     found = client.take_payloads()
     for _ in range(MORE):
-        house.after(0.001)
+        broker_api.after(0.001)
         found += client.take_payloads()
     assert found == [b"%d" % number for number in range(MORE)]
 
 
 @pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
 def test_of_a_packet_that_is_malformed_nothing_is_granted(version: int) -> None:
-    client = House().connect("c", version, **KEPT if version == MQTT_5 else {"clean_start": False})
+    client = BrokerApi().connect(
+        "c", version, **KEPT if version == MQTT_5 else {"clean_start": False}
+    )
     many = encode(Subscribe(1, (SubscriptionRequest("a"),) * MORE), version)
     client.send_bytes(many[:-3] + b"\0\x01#")  # which ends within its options
     assert client.closed
-    assert client.house.clients.sessions["c"].subscriptions == {}
+    assert client.broker_api.clients.sessions["c"].subscriptions == {}
 
 
 def test_what_is_refused_for_many_reasons_says_some_of_them() -> None:
-    house = House(Users())
-    client = house.connect("c")
+    broker_api = BrokerApi(Users())
+    client = broker_api.connect("c")
     client.send(Subscribe(1, tuple(SubscriptionRequest(f"secret/{n}") for n in range(100))))
     (suback,) = client.take()
     assert suback.reason_codes == (ReasonCode.NOT_AUTHORIZED,) * 100
     assert (suback.properties.reason_string or "").count("no permission") == 8
-    (notice,) = house.clients.statistics.notices.take()
+    (notice,) = broker_api.clients.statistics.notices.take()
     assert (notice.where, notice.times) == ("secret/0", 100)
 
 
 def test_nothing_a_stranger_advertises_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nobody:
-        def admit(self, credentials: Credentials) -> Admission:
-            return Admission(ReasonCode.NOT_AUTHORIZED)
+        def admit(self, credentials: ClientCredentials) -> ClientAdmission:
+            return ClientAdmission(ReasonCode.NOT_AUTHORIZED)
 
     parsed: list[str] = []
     monkeypatch.setattr(content, "parse", parsed.append)
-    house = House()
-    house.clients._reception.access = Nobody()
-    client = house.open()
+    broker_api = BrokerApi()
+    broker_api.clients._reception.access = Nobody()
+    client = broker_api.open()
     client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x >"),))))
     assert client.take()[0].reason_code is ReasonCode.NOT_AUTHORIZED
     assert parsed == []
 
 
 def test_too_much_is_not_advertised() -> None:
-    client = House(maximum_filter_bytes=4).open()
+    client = BrokerApi(maximum_filter_bytes=4).open()
     client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x > 1"),))))
     assert client.take()[0].reason_code is ReasonCode.QUOTA_EXCEEDED
 
@@ -162,8 +166,8 @@ def test_others_have_their_turn_while_retained_messages_are_tested(
 ) -> None:
     tested: list[object] = []
     monkeypatch.setattr(subscribing, "matches", lambda *_: tested.append(_))
-    house = House()
-    publisher, client = house.connect("p"), house.connect("c")
+    broker_api = BrokerApi()
+    publisher, client = broker_api.connect("p"), broker_api.connect("c")
     for number in range(300):
         publisher.publish(f"a/{number}", b"x", retain=True)
     where = " AND ".join(f"x{number} = 1" for number in range(100))
@@ -176,8 +180,8 @@ def test_others_have_their_turn_while_retained_messages_are_tested(
     )
     turns = [len(tested)]
     while turns[-1] < 300:
-        assert house.clients.deadline_us == 0
-        house.clients.advance(house.now_us)
+        assert broker_api.clients.deadline_us == 0
+        broker_api.clients.advance(broker_api.now_us)
         turns.append(len(tested))
     most = MOST_AT_ONCE // 100
     assert max(after - before for before, after in pairwise(turns)) <= most
@@ -200,8 +204,8 @@ def test_publications_that_are_much_work_are_taken_in_turns(
     filters: list[str], topic: str, qos: int
 ) -> None:
     """Whoever subscribes to much makes every publication work; those of one read are not one."""
-    house = House(maximum_topic_filters=100_000, maximum_filter_bytes=65_536)
-    greedy, flood = house.connect("greedy"), house.connect("flood")
+    broker_api = BrokerApi(maximum_topic_filters=100_000, maximum_filter_bytes=65_536)
+    greedy, flood = broker_api.connect("greedy"), broker_api.connect("flood")
     for first in range(0, len(filters), 1_000):
         some = filters[first : first + 1_000]
         greedy.send(Subscribe(1, tuple(map(SubscriptionRequest, some))))
@@ -210,6 +214,6 @@ def test_publications_that_are_much_work_are_taken_in_turns(
         encode(Publish(topic, b"%d" % number, qos, packet_id=number if qos else 0), MQTT_5)
         for number in range(1, 201)
     )
-    before = house.clients.statistics.publications_received
-    flood.connection.receive(data, house.now_us)
-    assert house.clients.statistics.publications_received - before <= 20
+    before = broker_api.clients.statistics.publications_received
+    flood.connection.receive(data, broker_api.now_us)
+    assert broker_api.clients.statistics.publications_received - before <= 20

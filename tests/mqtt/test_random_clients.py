@@ -17,7 +17,7 @@ from shoal.mqtt.codec.packets import Connect, Puback, Pubcomp, Publish, Pubrec, 
 from shoal.mqtt.codec.properties import Properties
 from tests.examples import examples
 from tests.mqtt.backlogs import counted_again
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 
 SEEDS = range(examples(30))
 STEPS = 250
@@ -29,8 +29,8 @@ KEPT = Properties(session_expiry_interval_s=1_000_000, receive_maximum=3)
 class Subscriber:
     """A client that loses its connection, answers late, and remembers what it has taken."""
 
-    def __init__(self, house: House, name: str, version: int, chance: Random) -> None:
-        self.house, self.name, self.version, self.chance = house, name, version, chance
+    def __init__(self, broker_api: BrokerApi, name: str, version: int, chance: Random) -> None:
+        self.broker_api, self.name, self.version, self.chance = broker_api, name, version, chance
         self.filters: dict[str, int] = {}
         self.client: Client | None = None
         # In the order of arrival: topic, payload, QoS.
@@ -41,7 +41,7 @@ class Subscriber:
 
     def connect(self) -> None:
         fields = {"properties": KEPT} if self.version == 5 else {}
-        self.client = self.house.connect(self.name, self.version, clean_start=False, **fields)
+        self.client = self.broker_api.connect(self.name, self.version, clean_start=False, **fields)
 
     def lose(self) -> None:
         assert self.client is not None
@@ -85,8 +85,8 @@ class Subscriber:
 class Publisher:
     """Publishes numbers; sends a QoS 2 publication again until it is released."""
 
-    def __init__(self, house: House, name: str) -> None:
-        self.client = house.connect(name)
+    def __init__(self, broker_api: BrokerApi, name: str) -> None:
+        self.client = broker_api.connect(name)
         self.name = name
         self.count = 0
         # By topic and QoS: what a subscriber to everything should have got.
@@ -114,9 +114,9 @@ def number(payload: bytes) -> int:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_clients(seed: int) -> None:
     chance = Random(seed)
-    house = House()
-    subscribers = [Subscriber(house, f"s{n}", chance.choice((4, 5)), chance) for n in range(3)]
-    publishers = [Publisher(house, f"p{n}") for n in range(2)]
+    broker_api = BrokerApi()
+    subscribers = [Subscriber(broker_api, f"s{n}", chance.choice((4, 5)), chance) for n in range(3)]
+    publishers = [Publisher(broker_api, f"p{n}") for n in range(2)]
     # For each subscriber what it must get, and what it may get only once or not at all.
     due: list[list[tuple[str, bytes, int]]] = [[] for _ in subscribers]
     for _ in range(STEPS):
@@ -149,7 +149,7 @@ def test_random_clients(seed: int) -> None:
                     asked = [q for f, q in each.filters.items() if topic_matches(f, topic)]
                     if asked:
                         expected.append((topic, payload, min(qos, max(asked))))
-        assert house.clients.backlog.bytes == counted_again(house.clients)
+        assert broker_api.clients.backlog.bytes == counted_again(broker_api.clients)
     for subscriber, expected in zip(subscribers, due, strict=True):
         subscriber.settle()
         assert subscriber.client is not None
@@ -157,7 +157,7 @@ def test_random_clients(seed: int) -> None:
         assert session is not None
         assert (session.inflight, session.queued) == (0, 0)
         check(subscriber, expected)
-    assert house.clients.backlog.bytes == 0
+    assert broker_api.clients.backlog.bytes == 0
 
 
 def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> None:
@@ -185,12 +185,12 @@ def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> Non
 def test_garbage_hurts_only_who_sends_it(seed: int) -> None:
     """Damaged packets of many clients beside two that behave."""
     chance = Random(seed)
-    house = House()
-    right, other = house.connect("right"), house.connect("other")
+    broker_api = BrokerApi()
+    right, other = broker_api.connect("right"), broker_api.connect("other")
     right.subscribe("good/#", qos=2)
     for step in range(60):
         version = chance.choice((4, 5))
-        wrong = house.open(version)
+        wrong = broker_api.open(version)
         stream = bytearray(
             encode(Connect(f"w{step % 5}", version=version), version)
             + encode(Publish("bad", b"x", 2, packet_id=1), version)

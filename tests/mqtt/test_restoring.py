@@ -14,33 +14,33 @@ from shoal.mqtt.memory.journal_records import (
     read_records,
 )
 from shoal.mqtt.restoring import Remembered, restore
-from tests.mqtt.house import Client, will
-from tests.mqtt.remembering import KEPT, RememberingHouse
+from tests.mqtt.broker_api import Client, will
+from tests.mqtt.remembering import KEPT, RememberingBrokerApi
 
 
-def back(house: RememberingHouse, name: str) -> Client:
-    client = house.connect(name, clean_start=False, properties=KEPT)
+def back(broker_api: RememberingBrokerApi, name: str) -> Client:
+    client = broker_api.connect(name, clean_start=False, properties=KEPT)
     assert client.connack.session_present
     return client
 
 
 def test_what_waited_comes_in_its_order_with_all_options() -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     properties = Properties(
         session_expiry_interval_s=600, subscription_identifiers=(), user_properties=()
     )
-    client = house.connect("c", properties=properties)
+    client = broker_api.connect("c", properties=properties)
     asked = Properties(user_properties=(("$where", "n > 2"),), subscription_identifiers=(7,))
     client.subscribe("a/+", qos=2, properties=asked, retain_as_published=True)
     client.lose()
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for number in range(6):
         sent = Properties(
             user_properties=(("n", str(number)),), message_expiry_interval_s=100, content_type="x"
         )
         publisher.publish("a/b", b"%d" % number, qos=1 + number % 2, retain=True, properties=sent)
-    house = house.killed(after_s=30)
-    found = back(house, "c").take_publications()
+    broker_api = broker_api.killed(after_s=30)
+    found = back(broker_api, "c").take_publications()
     assert [(each.payload, each.qos, each.retain) for each in found] == [
         (b"3", 2, True),
         (b"4", 1, True),
@@ -52,15 +52,15 @@ def test_what_waited_comes_in_its_order_with_all_options() -> None:
 
 
 def test_what_was_in_flight_is_sent_again_as_it_was() -> None:
-    house = RememberingHouse([])
-    client = house.connect("c", properties=KEPT)
+    broker_api = RememberingBrokerApi([])
+    client = broker_api.connect("c", properties=KEPT)
     client.subscribe("a", qos=2)
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for payload, qos in ((b"1", 1), (b"2", 2), (b"3", 2), (b"4", 2)):
         publisher.publish("a", payload, qos=qos)
     one, two, three, four = client.take()
     client.send(Pubrec(three.packet_id), Pubrec(four.packet_id), Pubcomp(four.packet_id))
-    again = back(house.killed(), "c")
+    again = back(broker_api.killed(), "c")
     found = again.take()
     assert found[0] == Publish("a", b"1", 1, False, True, one.packet_id)
     assert found[1] == Publish("a", b"2", 2, False, True, two.packet_id)
@@ -68,155 +68,155 @@ def test_what_was_in_flight_is_sent_again_as_it_was() -> None:
     assert len(found) == 3
     again.send(Puback(one.packet_id), Pubrec(two.packet_id), Pubcomp(two.packet_id))
     again.send(Pubcomp(three.packet_id))
-    assert back(again.house.killed(), "c").take() == []  # type: ignore[attr-defined]
+    assert back(again.broker_api.killed(), "c").take() == []  # type: ignore[attr-defined]
 
 
 def test_a_publication_of_qos_2_is_taken_once() -> None:
-    house = RememberingHouse([])
-    house.connect("s", properties=KEPT).subscribe("a", qos=2)
-    publisher = house.connect("p", properties=KEPT)
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("s", properties=KEPT).subscribe("a", qos=2)
+    publisher = broker_api.connect("p", properties=KEPT)
     publisher.send(Publish("a", b"x", 2, packet_id=9))
-    house = house.killed()
-    publisher = back(house, "p")
+    broker_api = broker_api.killed()
+    publisher = back(broker_api, "p")
     publisher.send(Publish("a", b"x", 2, False, True, packet_id=9))
     assert [type(each) for each in publisher.take()] == [Pubrec]
-    house = house.killed()
-    publisher = back(house, "p")
+    broker_api = broker_api.killed()
+    publisher = back(broker_api, "p")
     publisher.send(Pubrel(9))
     assert publisher.take() == [Pubcomp(9)]
-    assert back(house, "s").take_payloads() == [b"x"]
+    assert back(broker_api, "s").take_payloads() == [b"x"]
 
 
 def test_new_packet_identifiers_are_free_ones() -> None:
-    house = RememberingHouse([])
-    client = house.connect("c", properties=KEPT)
+    broker_api = RememberingBrokerApi([])
+    client = broker_api.connect("c", properties=KEPT)
     client.subscribe("a", qos=1)
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for _ in range(3):
         publisher.publish("a", qos=1)
-    house = house.killed()
-    client = back(house, "c")
-    house.connect("p").publish("a", qos=1)
+    broker_api = broker_api.killed()
+    client = back(broker_api, "c")
+    broker_api.connect("p").publish("a", qos=1)
     assert sorted(each.packet_id for each in client.take()) == [1, 2, 3, 4]
 
 
 def test_sessions_go_on_expiring() -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     for name in ("gone", "there"):
-        house.connect(name, properties=KEPT).subscribe("a", qos=1)
-    house.connect("short", properties=Properties(session_expiry_interval_s=0))
-    client = back(house, "gone")
+        broker_api.connect(name, properties=KEPT).subscribe("a", qos=1)
+    broker_api.connect("short", properties=Properties(session_expiry_interval_s=0))
+    client = back(broker_api, "gone")
     client.disconnect()
-    house.after(400)
-    house = house.killed(after_s=300)
-    house.after(1)
-    assert not house.clients.sessions.is_kept("gone")
-    assert house.clients.sessions.is_kept("there")
-    assert not house.clients.sessions.is_kept("short")
+    broker_api.after(400)
+    broker_api = broker_api.killed(after_s=300)
+    broker_api.after(1)
+    assert not broker_api.clients.sessions.is_kept("gone")
+    assert broker_api.clients.sessions.is_kept("there")
+    assert not broker_api.clients.sessions.is_kept("short")
     # Whoever was connected left when the broker did, as far as anyone knows.
-    house = house.killed()
-    house.after(598)
-    assert house.clients.sessions.is_kept("there")
-    house.after(2)
-    assert not house.clients.sessions.is_kept("there")
-    assert house.killed().clients.statistics.sessions == 0
+    broker_api = broker_api.killed()
+    broker_api.after(598)
+    assert broker_api.clients.sessions.is_kept("there")
+    broker_api.after(2)
+    assert not broker_api.clients.sessions.is_kept("there")
+    assert broker_api.killed().clients.statistics.sessions == 0
 
 
 @pytest.mark.parametrize("interval_s", [0, 600])
 @pytest.mark.parametrize("delay_s", [None, 60])
 def test_a_will_is_published_once(interval_s: int, delay_s: int | None) -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     last = will("w", b"gone", qos=1, properties=Properties(will_delay_interval_s=delay_s))
-    house.connect("c", properties=Properties(session_expiry_interval_s=interval_s), will=last)
-    house = house.killed()
-    watcher = house.connect("w", properties=KEPT)
+    broker_api.connect("c", properties=Properties(session_expiry_interval_s=interval_s), will=last)
+    broker_api = broker_api.killed()
+    watcher = broker_api.connect("w", properties=KEPT)
     watcher.subscribe("w", qos=1)
-    house.after(30)
+    broker_api.after(30)
     is_delayed = delay_s is not None and interval_s > 0
     assert watcher.take_payloads() == ([] if is_delayed else [b"gone"])
-    house.after(40)
+    broker_api.after(40)
     assert watcher.take_payloads() == ([b"gone"] if is_delayed else [])
-    house = house.killed()
-    house.after(200)
-    assert back(house, "w").take_payloads() == []
+    broker_api = broker_api.killed()
+    broker_api.after(200)
+    assert back(broker_api, "w").take_payloads() == []
 
 
 def test_a_client_that_is_back_soon_has_no_will_published() -> None:
-    house = RememberingHouse([])
-    house.connect("c", properties=KEPT, will=will("w"))
-    house = house.killed()
-    watcher = house.connect("w")
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("c", properties=KEPT, will=will("w"))
+    broker_api = broker_api.killed()
+    watcher = broker_api.connect("w")
     watcher.subscribe("w")
-    back(house, "c")
-    house.after(60)
+    back(broker_api, "c")
+    broker_api.after(60)
     assert watcher.take_payloads() == []
 
 
 def test_one_whose_session_ended_with_its_connection_has_none_even_with_a_will() -> None:
-    house = RememberingHouse([])
-    house.connect("c", will=will("w"))
-    house = house.killed()
-    watcher = house.connect("w")
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("c", will=will("w"))
+    broker_api = broker_api.killed()
+    watcher = broker_api.connect("w")
     watcher.subscribe("w")
-    assert not house.connect("c", clean_start=False).connack.session_present
+    assert not broker_api.connect("c", clean_start=False).connack.session_present
     assert watcher.take_payloads() == [b"gone"]
 
 
 def test_who_says_goodbye_leaves_no_will() -> None:
-    house = RememberingHouse([])
-    house.connect("c", will=will("w")).disconnect()
-    house.connect("d", will=will("w"), properties=KEPT).disconnect()
-    house = house.killed()
-    watcher = house.connect("w")
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("c", will=will("w")).disconnect()
+    broker_api.connect("d", will=will("w"), properties=KEPT).disconnect()
+    broker_api = broker_api.killed()
+    watcher = broker_api.connect("w")
     watcher.subscribe("w")
-    house.after(1_000)
+    broker_api.after(1_000)
     assert watcher.take_payloads() == []
 
 
 def test_retained_messages_and_their_removal() -> None:
-    house = RememberingHouse([])
-    publisher = house.connect("p")
+    broker_api = RememberingBrokerApi([])
+    publisher = broker_api.connect("p")
     for topic in ("a", "b", "c"):
         publisher.publish(topic, b"1", retain=True)
     publisher.publish("a", b"2", qos=1, retain=True)
     publisher.publish("b", b"", retain=True)
-    house = house.killed()
-    reader = house.connect("r")
+    broker_api = broker_api.killed()
+    reader = broker_api.connect("r")
     reader.subscribe("#", qos=1)
     assert sorted(reader.take_payloads()) == [b"1", b"2"]
     # An older message, as another broker may still tell it, does not come back.
-    assert {each.topic for each in house.clients.retained.history()} == {"a", "b", "c"}
+    assert {each.topic for each in broker_api.clients.retained.history()} == {"a", "b", "c"}
 
 
 def test_shared_subscriptions_take_turns_again() -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     for name in ("x", "y"):
-        house.connect(name, properties=KEPT).subscribe("$share/g/a", qos=1)
-    house = house.killed()
-    publisher = house.connect("p")
+        broker_api.connect(name, properties=KEPT).subscribe("$share/g/a", qos=1)
+    broker_api = broker_api.killed()
+    publisher = broker_api.connect("p")
     for number in range(4):
         publisher.publish("a", b"%d" % number, qos=1)
-    found = [back(house, name).take_payloads() for name in ("x", "y")]
+    found = [back(broker_api, name).take_payloads() for name in ("x", "y")]
     assert sorted(map(len, found)) == [2, 2]
 
 
 def test_a_clean_start_forgets_for_good() -> None:
-    house = RememberingHouse([])
-    client = house.connect("c", properties=KEPT)
+    broker_api = RememberingBrokerApi([])
+    client = broker_api.connect("c", properties=KEPT)
     client.subscribe("a", qos=1)
-    house.connect("p").publish("a", qos=1)
+    broker_api.connect("p").publish("a", qos=1)
     client.lose()
-    house.connect("c", clean_start=True, properties=KEPT).lose()
-    house = house.killed()
-    house.connect("p").publish("a", qos=1)
-    assert back(house, "c").take() == []
+    broker_api.connect("c", clean_start=True, properties=KEPT).lose()
+    broker_api = broker_api.killed()
+    broker_api.connect("p").publish("a", qos=1)
+    assert back(broker_api, "c").take() == []
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
-    house = RememberingHouse([])
-    house.connect("c", properties=KEPT).subscribe("a", qos=1)
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("c", properties=KEPT).subscribe("a", qos=1)
     found = Remembered()
-    for batch in house.batches:
+    for batch in broker_api.batches:
         found.apply(read_records(batch))
     found.apply([MessagePut(5, b"\xff", 0, None, None), RetainedPut("x", 5), RetainedPut("y", 6)])
     clients = BrokerClients("B1", 0)
@@ -230,13 +230,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
 
 
 def test_what_cannot_be_kept_is_refused() -> None:
-    house = RememberingHouse([])
-    reader = house.connect("r", properties=KEPT)
+    broker_api = RememberingBrokerApi([])
+    reader = broker_api.connect("r", properties=KEPT)
     reader.subscribe("a", qos=1)
-    publisher, old = house.connect("p"), house.connect("old", version=4)
-    passing = house.connect("passing")
-    assert house.clients.journal is not None
-    house.clients.journal.is_failing = True
+    publisher, old = broker_api.connect("p"), broker_api.connect("old", version=4)
+    passing = broker_api.connect("passing")
+    assert broker_api.clients.journal is not None
+    broker_api.clients.journal.is_failing = True
     (puback,) = publisher.publish("a", b"1", qos=1)
     (pubrec,) = publisher.publish("a", b"2", qos=2)
     assert puback.reason_code is pubrec.reason_code is ReasonCode.QUOTA_EXCEEDED
@@ -249,22 +249,22 @@ def test_what_cannot_be_kept_is_refused() -> None:
     assert passing.subscribe("b", qos=1).reason_codes == (ReasonCode.GRANTED_QOS_1,)
     publisher.publish("a", b"4")
     assert reader.take_payloads() == [b"4"]
-    house.clients.journal.is_failing = False
+    broker_api.clients.journal.is_failing = False
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is ReasonCode.SUCCESS
 
 
 def test_what_there_is_no_room_for_is_refused() -> None:
     """On the disk of a broker that keeps what others are to get."""
-    house = RememberingHouse([])
-    publisher, old = house.connect("p"), house.connect("old", version=4)
-    house.clients.refuse("too much waits for broker B3")
+    broker_api = RememberingBrokerApi([])
+    publisher, old = broker_api.connect("p"), broker_api.connect("old", version=4)
+    broker_api.clients.refuse("too much waits for broker B3")
     (pubrec,) = publisher.publish("a", b"2", qos=2)
     assert pubrec.reason_code is ReasonCode.QUOTA_EXCEEDED
     assert pubrec.properties.reason_string == "too much waits for broker B3"
     assert publisher.publish("a", b"3") == []
     old.send(Publish("a", b"3", 1, packet_id=3))
     assert old.closed
-    house.clients.refuse("")
+    broker_api.clients.refuse("")
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is not ReasonCode.QUOTA_EXCEEDED
 
 
@@ -285,11 +285,11 @@ LARGE = [
 
 @pytest.mark.parametrize("texts", LARGE)
 def test_every_filter_that_was_granted_comes_back(texts: tuple[str, ...]) -> None:
-    house = RememberingHouse([], maximum_filter_bytes=65_536, maximum_filter_tests=4_000)
-    client = house.connect("c", properties=KEPT)
+    broker_api = RememberingBrokerApi([], maximum_filter_bytes=65_536, maximum_filter_tests=4_000)
+    client = broker_api.connect("c", properties=KEPT)
     suback = client.subscribe("a", qos=1, properties=where(*texts))
     assert suback.reason_codes == (ReasonCode.GRANTED_QOS_1,)
     granted = client.connection.session.subscriptions["a"].content
     client.lose()
-    house = house.killed()
-    assert back(house, "c").connection.session.subscriptions["a"].content == granted
+    broker_api = broker_api.killed()
+    assert back(broker_api, "c").connection.session.subscriptions["a"].content == granted

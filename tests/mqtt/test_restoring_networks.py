@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from shoal.mqtt.codec.packets import Connect, Pubcomp, Publish, Pubrec, Pubrel
-from shoal.mqtt.door.network import TO_ATTRIBUTE
-from shoal.mqtt.door.repeats import Repeats
-from shoal.mqtt.federation.said import item_of
+from shoal.mqtt.federation.conversions import item_of
+from shoal.mqtt.front_end.deduplication import OrderedDeduplication
+from shoal.mqtt.front_end.network import TO_ATTRIBUTE
 from shoal.mqtt.memory.journal_records import (
     HeardPut,
     ItemPut,
     Record,
     read_records,
 )
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import Outgoing
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 from tests.mqtt.remembering import KEPT, Memory
 
 NAMES = ("B1", "B2", "B3")
@@ -129,9 +129,9 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     network.after(6)
     publisher.publish("a", b"5", qos=2)
     assert client.take_payloads() == [b"1", b"2", b"3", b"4", b"5"]
-    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
+    assert not network["B3"].clients.federation.session_transfer.arriving._moves  # type: ignore[union-attr]
     memory.restart("B3")
-    assert not network["B3"].clients.federation.roaming.arriving._moves  # type: ignore[union-attr]
+    assert not network["B3"].clients.federation.session_transfer.arriving._moves  # type: ignore[union-attr]
 
 
 def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> None:
@@ -155,13 +155,13 @@ def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> No
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     network["B3"].connect("c", clean_start=False, properties=KEPT)
-    roaming = network["B3"].clients.federation.roaming
-    (journey,) = roaming.arriving._moves
+    session_transfer = network["B3"].clients.federation.session_transfer
+    (transfer,) = session_transfer.arriving._moves
     memory.restart("B3")
     site = network["B3"]
-    message = Message("a", b"late", "p", site.now_us, 2)
-    item = item_of(Outgoing(message, 2, False, ()), journey, site.now_us)
-    site.clients.federation.roaming.hear(item, site.now_us)
+    message = PublishedMessage("a", b"late", "p", site.now_us, 2)
+    item = item_of(Outgoing(message, 2, False, ()), transfer, site.now_us)
+    site.clients.federation.session_transfer.on_control(item, site.now_us)
     client = site.connect("c", clean_start=False, properties=KEPT)
     assert client.take_payloads() == [b"late"]
 
@@ -200,7 +200,7 @@ def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> 
     memory.restart("B3")
     journal = network["B3"].clients.journal
     assert journal is not None
-    repeats = Repeats(journal.heard)
+    repeats = OrderedDeduplication(journal.heard)
     assert not repeats.take(again)
     assert repeats.take(msgspec.structs.replace(again, sequence=again.sequence + 1))
     # The client hears of it once, and only when it is settled.

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import MqttTimers
 
 STEPS = st.lists(
     st.tuples(st.sampled_from("sssscd"), st.sampled_from("abcde"), st.integers(0, 20)), max_size=60
@@ -12,7 +12,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_timers_against_a_list(steps: list[tuple[str, str, int]]) -> None:
-    timers = Timers()
+    timers = MqttTimers()
     naive: list[tuple[int, int, str]] = []
     for number, (what, key, at_us) in enumerate(steps):
         if what != "d":
@@ -28,7 +28,7 @@ def test_timers_against_a_list(steps: list[tuple[str, str, int]]) -> None:
 
 
 def test_keys_that_move_often_do_not_pile_up() -> None:
-    timers = Timers()
+    timers = MqttTimers()
     for number in range(20_000):
         timers.set(number % 10, number)
     assert len(timers._heap) < 2_000

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, ClientAdmission, ClientCredentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.restoring import restore
-from tests.mqtt.house import KEPT, SECOND, Client, House, will
-from tests.mqtt.network_house import Network
-from tests.mqtt.remembering import RememberingHouse, remembered
+from tests.mqtt.broker_api import KEPT, SECOND, BrokerApi, Client, will
+from tests.mqtt.network_broker_api import Network
+from tests.mqtt.remembering import RememberingBrokerApi, remembered
 
 
 class Granted:
@@ -38,10 +38,10 @@ class Users:
     def __init__(self, *trusted: str) -> None:
         self.trusted = trusted
 
-    def admit(self, credentials: Credentials) -> Admission | None:
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         user = credentials.username or ""
         permissions = self.permissions(user, credentials.client_id)
-        return Admission(user=user, permissions=permissions)
+        return ClientAdmission(user=user, permissions=permissions)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         return Granted(("secret/", "open/", "#") if user in (*self.trusted, "p") else ("open/",))
@@ -55,14 +55,14 @@ def network() -> Network:
     return network
 
 
-def alice_is_away(house: House) -> None:
-    alice = house.connect("c", username="alice", **KEPT)
+def alice_is_away(broker_api: BrokerApi) -> None:
+    alice = broker_api.connect("c", username="alice", **KEPT)
     assert alice.subscribe("secret/#", qos=1).reason_codes == (ReasonCode.GRANTED_QOS_1,)
     alice.lose()
 
 
-def try_as(house: House, user: str | None, version: int = 5, **fields: Any) -> Client:
-    client = house.open(version)
+def try_as(broker_api: BrokerApi, user: str | None, version: int = 5, **fields: Any) -> Client:
+    client = broker_api.open(version)
     client.send(Connect("c", version=version, username=user, **fields))
     return client
 
@@ -108,7 +108,7 @@ def test_of_two_users_at_brokers_that_do_not_know_of_each_other_the_first_stays(
 ) -> None:
     alice = network["B1"].connect("c", username="alice", **KEPT)
     network.is_slow = True
-    network["B3"].clients.federation.roaming.homes.pop("c")
+    network["B3"].clients.federation.session_transfer.homes.pop("c")
     bob = network["B3"].connect("c", username="bob", **KEPT)
     network.settle()
     assert bob.closed
@@ -127,24 +127,24 @@ def test_a_name_is_free_when_its_session_has_ended(network: Network) -> None:
 
 
 def test_it_is_whose_it_was_after_a_restart() -> None:
-    house = RememberingHouse([])
-    house.clients._reception.access = Users("alice")
-    alice_is_away(house)
-    clients = BrokerClients("B1", house.now_us, access=Users("alice"))
-    assert restore(clients, remembered(house.batches), house.now_us) == []
-    house.clients = clients
-    bob = try_as(house, "bob", clean_start=False)
+    broker_api = RememberingBrokerApi([])
+    broker_api.clients._reception.access = Users("alice")
+    alice_is_away(broker_api)
+    clients = BrokerClients("B1", broker_api.now_us, access=Users("alice"))
+    assert restore(clients, remembered(broker_api.batches), broker_api.now_us) == []
+    broker_api.clients = clients
+    bob = try_as(broker_api, "bob", clean_start=False)
     assert bob.take()[0].reason_code is ReasonCode.NOT_AUTHORIZED
-    alice = house.connect("c", username="alice", **KEPT)
+    alice = broker_api.connect("c", username="alice", **KEPT)
     assert alice.connack.session_present
 
 
 def test_what_the_rules_do_not_allow_any_more_is_not_restored() -> None:
-    house = RememberingHouse([])
-    house.clients._reception.access = Users("alice")
-    alice_is_away(house)
-    clients = BrokerClients("B1", house.now_us, access=Users())
-    (problem,) = restore(clients, remembered(house.batches), house.now_us)
+    broker_api = RememberingBrokerApi([])
+    broker_api.clients._reception.access = Users("alice")
+    alice_is_away(broker_api)
+    clients = BrokerClients("B1", broker_api.now_us, access=Users())
+    (problem,) = restore(clients, remembered(broker_api.batches), broker_api.now_us)
     assert "'secret/#'" in problem
     assert clients.subscriptions.count == 0
 
@@ -160,100 +160,104 @@ def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> Non
     assert network["B3"].clients.subscriptions.count == 0
 
 
-def renewed(house: House, stays: Callable[[Credentials], bool]) -> None:
+def renewed(broker_api: BrokerApi, stays: Callable[[ClientCredentials], bool]) -> None:
     """The rules change while the broker runs: nobody is trusted now, and some are closed."""
-    clients = house.clients
+    clients = broker_api.clients
 
-    def permissions(credentials: Credentials) -> Permissions | None:
+    def permissions(credentials: ClientCredentials) -> Permissions | None:
         user = credentials.username or ""
         return Users().permissions(user, credentials.client_id) if stays(credentials) else None
 
-    house.carry_out(clients.renew(clients.limits, Users(), permissions, house.now_us))
-    house.after(1)
+    broker_api.carry_out(clients.renew(clients.limits, Users(), permissions, broker_api.now_us))
+    broker_api.after(1)
 
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_nor_does_it_stay_in_a_session_when_the_rules_change(
     network: Network, is_away: bool
 ) -> None:
-    house = network["B1"]
-    alice = house.connect("c", username="alice", **KEPT)
+    broker_api = network["B1"]
+    alice = broker_api.connect("c", username="alice", **KEPT)
     for topic_filter in ("secret/#", "$share/g/secret/#", "open/#"):
         alice.subscribe(topic_filter, qos=1)
     if is_away:
         alice.lose()
-    renewed(house, stays=lambda _: False)
+    renewed(broker_api, stays=lambda _: False)
     assert alice.closed
     publisher = network["B2"].connect("p", username="p")
     publisher.publish("secret/x", b"1", qos=1)
-    alice = house.connect("c", username="alice", **KEPT)
+    alice = broker_api.connect("c", username="alice", **KEPT)
     assert alice.connack.session_present
     publisher.publish("secret/x", b"2", qos=1)
     publisher.publish("open/x", b"3", qos=1)
     assert alice.take_payloads() == [b"3"]
     assert network["B2"].clients.subscriptions.count == 0
-    assert house.clients.subscriptions.count == 1
+    assert broker_api.clients.subscriptions.count == 1
 
 
 def test_many_are_taken_back_a_few_at_a_time() -> None:
-    house = House(Users("alice"))
-    alice = house.connect("c", username="alice", **KEPT)
+    broker_api = BrokerApi(Users("alice"))
+    alice = broker_api.connect("c", username="alice", **KEPT)
     count = 1_000
     for number in range(count):
         alice.subscribe(f"secret/{number}")
     alice.lose()
-    house.clients.renew(house.clients.limits, Users(), lambda _: ALL_PERMISSIONS, house.now_us)
+    broker_api.clients.renew(
+        broker_api.clients.limits, Users(), lambda _: ALL_PERMISSIONS, broker_api.now_us
+    )
     left = [count]
     while left[-1] and len(left) < count:
-        house.now_us += 1
-        house.carry_out(house.clients.advance(house.now_us))
-        left.append(house.clients.subscriptions.count)
+        broker_api.now_us += 1
+        broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
+        left.append(broker_api.clients.subscriptions.count)
     assert left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= 200
 
 
 def test_what_a_client_leaves_behind_does_not_go_where_it_may_not_publish_any_more() -> None:
-    house = House(Users("alice"))
-    watch = house.connect("w", username="p")
+    broker_api = BrokerApi(Users("alice"))
+    watch = broker_api.connect("w", username="p")
     watch.subscribe("#")
     for name, options in {"c": {}, "d": KEPT}.items():
-        house.connect(name, username="alice", will=will("secret/x"), **options)
-        house.connect(f"open {name}", username="alice", will=will("open/x"), **options)
-    renewed(house, stays=lambda credentials: credentials.username == "p")
+        broker_api.connect(name, username="alice", will=will("secret/x"), **options)
+        broker_api.connect(f"open {name}", username="alice", will=will("open/x"), **options)
+    renewed(broker_api, stays=lambda credentials: credentials.username == "p")
     assert [packet.topic for packet in watch.take_publications()] == ["open/x", "open/x"]
-    kinds = house.clients.statistics.notices.refusals
+    kinds = broker_api.clients.statistics.notices.refusals
     assert kinds["publish refused", "not authorized"] == 2
 
 
 def test_nor_does_a_will_that_is_restored() -> None:
-    house = RememberingHouse([])
-    house.clients._reception.access = Users("alice")
+    broker_api = RememberingBrokerApi([])
+    broker_api.clients._reception.access = Users("alice")
     later = Properties(will_delay_interval_s=60)
-    house.connect("c", username="alice", will=will("secret/x", properties=later), **KEPT).lose()
-    house.clients = BrokerClients("B1", house.now_us, access=Users())
-    assert restore(house.clients, remembered(house.batches), house.now_us) == []
-    watch = house.connect("w", username="p")
+    broker_api.connect(
+        "c", username="alice", will=will("secret/x", properties=later), **KEPT
+    ).lose()
+    broker_api.clients = BrokerClients("B1", broker_api.now_us, access=Users())
+    assert restore(broker_api.clients, remembered(broker_api.batches), broker_api.now_us) == []
+    watch = broker_api.connect("w", username="p")
     watch.subscribe("secret/#")
-    house.clients.advance(house.now_us + 70 * SECOND)
+    broker_api.clients.advance(broker_api.now_us + 70 * SECOND)
     assert watch.take_publications() == []
-    assert house.clients.sessions["c"].will is None
+    assert broker_api.clients.sessions["c"].will is None
 
 
 def test_a_connected_client_has_its_new_rights_at_once() -> None:
-    house = House(Users())
-    watch = house.connect("w", username="p")
+    broker_api = BrokerApi(Users())
+    watch = broker_api.connect("w", username="p")
     watch.subscribe("#")
-    alice = house.connect("c", username="alice")
+    alice = broker_api.connect("c", username="alice")
     (refused,) = alice.publish("secret/x", b"1", qos=1)
     assert refused.reason_code is ReasonCode.NOT_AUTHORIZED
     assert alice.subscribe("secret/#").reason_codes == (ReasonCode.NOT_AUTHORIZED,)
-    clients, trusting = house.clients, Users("alice")
+    clients, trusting = broker_api.clients, Users("alice")
 
-    def permissions(credentials: Credentials) -> Permissions | None:
+    def permissions(credentials: ClientCredentials) -> Permissions | None:
         return trusting.permissions(credentials.username or "", credentials.client_id)
 
-    house.carry_out(clients.renew(clients.limits, trusting, permissions, house.now_us))
-    house.after(1)
+    broker_api.carry_out(clients.renew(clients.limits, trusting, permissions, broker_api.now_us))
+    broker_api.after(1)
     assert not alice.closed
     alice.publish("secret/x", b"2", qos=1)
     assert watch.take_payloads() == [b"2"]

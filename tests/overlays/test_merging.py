@@ -12,10 +12,10 @@ from shoal.broker.records import RefusalRecord
 from shoal.model import Subscription
 from shoal.overlays.merging import NOBODY
 from shoal.overlays.octopia.messages import HomeChange
-from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
-from shoal.overlays.tree.system import Parameters as TreeParameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 
 LINKS = [("B0", "B1"), ("B1", "B2"), ("B1", "B3"), ("B3", "B4"), ("B3", "B5")]

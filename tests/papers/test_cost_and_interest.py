@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from shoal.overlays.self_organising.deciding.planner import (
     Cycle,
     Mean,
+    NeighbourhoodView,
     UnknownBrokerError,
-    View,
     cost_vector,
     decide,
     evaluate,
@@ -51,7 +51,7 @@ def whole_vector(known: Shared) -> list[float]:
     return [sum(costs) for costs in zip(*each, strict=True)]
 
 
-def basic_costs(view: View, cycle: Cycle) -> tuple[float, float]:
+def basic_costs(view: NeighbourhoodView, cycle: Cycle) -> tuple[float, float]:
     """Eq. 3 and 4: what the first of three brokers says that both trees cost."""
     (_, middle, last), (p_i, p_k, p_j) = cycle.brokers, cycle.processing
     c_ik, c_kj, c_ij = cycle.costs

@@ -12,7 +12,7 @@ from __future__ import annotations
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.clients.messages import MigrationAdvertisement, Paused
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop
 from shoal.overlays.publisher_relocation.relocation import Relocation
 from tests.broker.transcript import Stage, publish, subscription
@@ -20,7 +20,7 @@ from tests.papers.test_relocation_figure_1 import LEFT, LINKS, PATH, RIGHT, P, c
 
 
 def traced() -> Stage:
-    stage = Stage(LINKS, "pop", Parameters(threshold=1))
+    stage = Stage(LINKS, "pop", PopParameters(threshold=1))
     stage.ask("B1", "P", Advertise(P))
     for client in clients(LEFT | RIGHT):
         stage.ask(client[:2], client, Subscribe(subscription(client, client=client)))

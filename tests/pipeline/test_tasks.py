@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import spark_mistakes
-from shoal.pipeline.tasks import Outcome, Progress, run_tasks
+from shoal.pipeline.tasks import Progress, TaskOutcome, run_tasks
 
 
 def test_outcomes_come_in_order_and_a_failure_stays_alone(spark: SparkSession) -> None:
@@ -35,7 +35,7 @@ def test_an_interrupt_passes_on_and_spark_stays_usable(spark: SparkSession) -> N
     with pytest.raises(KeyboardInterrupt):
         run_tasks(spark, [partial(pow, 2, 5)], [1.0], interrupt)
     again = run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda progress: None)
-    assert again == [Outcome(32, None)]
+    assert again == [TaskOutcome(32, None)]
 
 
 def test_what_has_not_begun_in_time_is_left_out(spark: SparkSession) -> None:
@@ -51,5 +51,5 @@ def test_a_process_that_is_killed_is_told_of_in_a_line(spark: SparkSession) -> N
     with pytest.raises(UserError, match=killed), spark_mistakes():
         run_tasks(spark, [partial(os._exit, 9)], [1.0], progress=lambda _: None)
     assert run_tasks(spark, [partial(pow, 2, 3)], [1.0], progress=lambda _: None) == [
-        Outcome(8, None)
+        TaskOutcome(8, None)
     ]

@@ -13,7 +13,7 @@ import pytest
 
 from shoal.report.chance import differences, interval, verdicts
 from shoal.report.comparison import sentences
-from shoal.report.inputs import Run, read_runs
+from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.page import render
 from shoal.report.settings import without_effect
 from tests.report.fake_runs import make_runs
@@ -31,7 +31,7 @@ def write_seeds(run: Path, rates: Sequence[float], delays: Sequence[float], **ch
 
 def runs_of(
     root: Path, rates: Sequence[float], delays: Sequence[float], **changes: Any
-) -> tuple[Run, Run]:
+) -> tuple[ReportRun, ReportRun]:
     """A reference with 100 messages/s and 50 ms for each seed, and a run with these."""
     folders, summary = make_runs(root, ("baseline", "load100"))
     write_seeds(folders[0], [100.0] * len(rates), [50_000.0] * len(rates))
@@ -137,7 +137,7 @@ def test_the_large_figures_are_medians_over_the_seeds(tmp_path: Path) -> None:
     assert "median of" not in render(runs_of_one_seed(tmp_path / "one"))
 
 
-def runs_of_one_seed(root: Path) -> list[Run]:
+def runs_of_one_seed(root: Path) -> list[ReportRun]:
     return list(read_runs(*make_runs(root, ("baseline", "load100"))))
 
 

@@ -15,7 +15,7 @@ from shoal.report.page import render
 from tests.report.fake_runs import make_runs
 from tests.report.test_page import Page
 
-WHAT = "What brokers say happened"
+WHAT = "Events that brokers report"
 
 
 def test_who_died_and_who_was_added_is_in_the_report(tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from shoal.report.comparison import sentences
 from shoal.report.exchanges import gone_links, links_at_end, new_links
-from shoal.report.inputs import Run, read_runs
+from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.page import render
 from tests.report.fake_runs import make_runs, proposal, write_proposals
 from tests.report.test_page import Page
 
 
-def runs_with(folder: Path, outcome: str) -> tuple[list[Run], str, str]:
+def runs_with(folder: Path, outcome: str) -> tuple[list[ReportRun], str, str]:
     """A baseline and a run in which a link is proposed for another: those links."""
     paths, summary = make_runs(folder, names=("baseline", "links"))
     (left, middle), *others = read_runs(paths, summary)[1].links

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from shoal.report.inputs import Run, read_runs
+from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.made_up import made_up, one_seed
 from shoal.report.page import render
 from tests.report.fake_runs import make_runs
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> list[Run]:
+def runs(tmp_path: Path) -> list[ReportRun]:
     return read_runs(*make_runs(tmp_path, names=("one", "two")))
 
 
-def with_checks(run: Run, **checks: int) -> Run:
+def with_checks(run: ReportRun, **checks: int) -> ReportRun:
     return dataclasses.replace(run, checks={**run.checks, **checks})
 
 
@@ -27,16 +27,16 @@ def with_checks(run: Run, **checks: int) -> Run:
     ("derived", "words"),
     [
         (0, "the subscriptions are those of the workload's own files"),
-        (1, r"nobody asked for this. 1 of [\d,]+ subscriptions were derived"),
-        (10**6, r"nobody asked for this. All [\d,]+ subscriptions were derived"),
+        (1, r"Demand: 1 of [\d,]+ subscriptions were derived"),
+        (10**6, r"Demand: All [\d,]+ subscriptions were derived"),
     ],
 )
-def test_whose_demand_it_is(runs: list[Run], derived: int, words: str) -> None:
+def test_whose_demand_it_is(runs: list[ReportRun], derived: int, words: str) -> None:
     (first, *_) = made_up(with_checks(runs[0], derived_subscriptions=derived))
     assert re.search(words, first)
 
 
-def test_where_brokers_are_and_where_they_are_not(runs: list[Run]) -> None:
+def test_where_brokers_are_and_where_they_are_not(runs: list[ReportRun]) -> None:
     run = runs[0]
     nowhere = [{**row, "latitude": None, "longitude": None} for row in run.brokers]
     somewhere = [{**row, "latitude": 1.0, "longitude": 2.0} for row in run.brokers]
@@ -49,14 +49,14 @@ def test_where_brokers_are_and_where_they_are_not(runs: list[Run]) -> None:
         assert words in said
 
 
-def test_one_seed_is_one_seed_and_the_page_says_so(runs: list[Run]) -> None:
+def test_one_seed_is_one_seed_and_the_page_says_so(runs: list[ReportRun]) -> None:
     assert "one seed is one draw" in one_seed(runs)
     page = render(runs)
     assert page.count("one seed is one draw") == 2
     assert 'id="made-up"' in page
 
 
-def test_on_a_phone_cells_say_their_headings(runs: list[Run]) -> None:
+def test_on_a_phone_cells_say_their_headings(runs: list[ReportRun]) -> None:
     """The script finds the tables by their looks, the style makes rows of them."""
     page = render(runs)
     script = page.rpartition('<script type="module">')[2]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.report.drawing import figures
-from shoal.report.inputs import Run, read_runs
+from shoal.report.inputs import ReportRun, read_runs
 from shoal.report.over_time import charts_of
 from shoal.report.page import render
 from tests.report.fake_runs import AIRPORTS, make_runs
@@ -50,7 +50,7 @@ class Page(HTMLParser):
         )
 
 
-def runs_of(root: Path, **arguments: Any) -> list[Run]:
+def runs_of(root: Path, **arguments: Any) -> list[ReportRun]:
     return read_runs(*make_runs(root, **arguments))
 
 

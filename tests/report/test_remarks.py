@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.report.comparison import headline, sentences
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 from shoal.report.page import render
 from shoal.report.remarks import remarks, why_nobody_moved
 from tests.report.test_page import Page, runs_of
@@ -25,16 +25,16 @@ POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
             GRAPE,
             84,
             False,
-            "Publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can "
-            "move.",
+            "Publishers publish at most 84 times; grape.trace_session_length needs 100: no "
+            "publisher can move.",
         ),
         (
             POP,
             1,
             False,
-            "Publishers publish at most once; pop.threshold needs 100: nobody can move",
+            "Publishers publish at most once; pop.threshold needs 100: no publisher can move",
         ),
-        (POP, 84, False, "Publishers publish at most 84 times; pop.threshold needs 100: nobody c"),
+        (POP, 84, False, "Publishers publish at most 84 times; pop.threshold needs 100: no publ"),
         (GRAPE, 100, True, "grape decided, and moving never promised enough (grape.least_gain_per"),
         (GRAPE, 100, False, "grape decided nothing."),
         (
@@ -71,12 +71,12 @@ def test_brokers_that_could_not_keep_up_are_told() -> None:
 def test_a_system_of_a_module_that_is_not_named_is_told() -> None:
     (unknown,) = remarks({"system": "guest"}, {})
     assert unknown == (
-        "guest is no system that is known here, so what its brokers told is left out: name its "
+        "guest is no system that is known here, so its brokers' records are left out: name its "
         "module in SHOAL_SYSTEMS"
     )
 
 
-def changed(run: Run, **metrics: float | None) -> None:
+def changed(run: ReportRun, **metrics: float | None) -> None:
     run.metrics.update(metrics)
 
 
@@ -103,7 +103,8 @@ def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
     still = replace(run, migrations=())
     text = Page(render([runs[0], still])).text
     why = (
-        "ublishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move"
+        "ublishers publish at most 84 times; grape.trace_session_length needs 100: "
+        "no publisher can move"
     )
     assert f". {'P' + why}. " in text
     assert f"None of the 12 publishers moved. {'P' + why}." in text

@@ -14,10 +14,10 @@ from shoal.report.inputs import ReportError, read_runs
 from shoal.report.page import render
 from shoal.report.replays import (
     LINES,
-    Cell,
-    Figures,
-    Place,
     Replay,
+    ReplayCell,
+    ReplayFigures,
+    ReplayPlace,
     cell,
     effects,
     held_back,
@@ -32,16 +32,20 @@ from tests.report.fake_runs import make_runs
 from tests.report.test_page import Page
 
 PLACES = (
-    Place(publisher="p1", first="A", predicted="A", measured="A"),
-    Place(publisher="p2", first="A", predicted="C", measured="C"),
-    Place(publisher="p3", first="A", predicted="B", measured="C"),
-    Place(publisher="p4", first="B", predicted="C", measured="B"),
-    Place(publisher="p5", first="B", predicted="C", measured=None),
+    ReplayPlace(publisher="p1", first="A", predicted="A", measured="A"),
+    ReplayPlace(publisher="p2", first="A", predicted="C", measured="C"),
+    ReplayPlace(publisher="p3", first="A", predicted="B", measured="C"),
+    ReplayPlace(publisher="p4", first="B", predicted="C", measured="B"),
+    ReplayPlace(publisher="p5", first="B", predicted="C", measured=None),
 )
 
 
-def figures(messages: int, hops: float | None, moves: int, delay: float | None = None) -> Figures:
-    return Figures(messages=messages, seconds=10.0, hops_mean=hops, moves=moves, delay_p50_us=delay)
+def figures(
+    messages: int, hops: float | None, moves: int, delay: float | None = None
+) -> ReplayFigures:
+    return ReplayFigures(
+        messages=messages, seconds=10.0, hops_mean=hops, moves=moves, delay_p50_us=delay
+    )
 
 
 def replay(name: str, **changed: Any) -> Replay:
@@ -67,11 +71,11 @@ GRAPE = replay(
 def test_measured_stands_beside_predicted() -> None:
     found = {line.label: cell(line, GRAPE) for line in LINES}
     assert found == {
-        "Messages per publication": Cell("1.50", "1.65", "+10.0 %"),
-        "\N{HORIZONTAL ELLIPSIS} per broker": Cell("5.00", "5.50", "+10.0 %"),
-        "Hops per delivery": Cell("1.00", "1.20", "+20.0 %"),
-        "Publisher moves": Cell("2", "3", "+50.0 %"),
-        "Median delay": Cell(MISSING, "3.00", ""),
+        "Messages per publication": ReplayCell("1.50", "1.65", "+10.0 %"),
+        "\N{HORIZONTAL ELLIPSIS} per broker": ReplayCell("5.00", "5.50", "+10.0 %"),
+        "Hops per delivery": ReplayCell("1.00", "1.20", "+20.0 %"),
+        "Publisher moves": ReplayCell("2", "3", "+50.0 %"),
+        "Median delay": ReplayCell(MISSING, "3.00", ""),
     }
 
 
@@ -81,7 +85,7 @@ def test_what_is_not_known_is_not_invented() -> None:
     assert [each.predicted for each in texts] == [MISSING] * 5
     assert [each.measured for each in texts] == ["3.00", "10.0", MISSING, "0", MISSING]
     assert effects([TREE, unknown]) == []
-    nothing = replay("x", publications=0, measured=Figures(**ZERO))
+    nothing = replay("x", publications=0, measured=ReplayFigures(**ZERO))
     assert {cell(line, nothing).measured for line in LINES} == {MISSING}
 
 

@@ -12,19 +12,19 @@ import pytest
 from shoal.report.plots import COLOURS, plot
 from shoal.report.study import (
     Figure,
-    Finding,
-    Group,
-    Line,
     StudyError,
+    StudyFinding,
+    StudyGroup,
+    StudyLine,
     StudyReport,
-    Table,
+    StudyTable,
     count_verdicts,
     read_study,
     reason,
 )
 from shoal.report.study_pages import markdown, page, write_pages
 
-LOAD = Finding(
+LOAD = StudyFinding(
     id="load",
     section="Load",
     dataset="quotes",
@@ -45,8 +45,8 @@ FIGURE = Figure(
     x_label="X",
     y_label="messages/s",
     lines=(
-        Line(name="baseline", points=((1, 4.0), (16, 5.0), (63, None))),
-        Line(name="load100 & more", points=((1, 1.0), (16, 2.0), (63, 3.0))),
+        StudyLine(name="baseline", points=((1, 4.0), (16, 5.0), (63, None))),
+        StudyLine(name="load100 & more", points=((1, 1.0), (16, 2.0), (63, 3.0))),
     ),
 )
 STUDY = StudyReport(
@@ -55,9 +55,11 @@ STUDY = StudyReport(
     notes=("A note.",),
     claims=(LOAD, DELAY),
     tables=(
-        Table(title="Regret", caption="of choices", columns=("a", "b"), rows=(("1", "2 | 3"),)),
+        StudyTable(
+            title="Regret", caption="of choices", columns=("a", "b"), rows=(("1", "2 | 3"),)
+        ),
     ),
-    groups=(Group(title="Figure 5", figures=(FIGURE,)),),
+    groups=(StudyGroup(title="Figure 5", figures=(FIGURE,)),),
 )
 
 
@@ -122,16 +124,16 @@ def test_data_sets_of_one_reading_share_a_sentence() -> None:
 def test_figures_are_at_the_right() -> None:
     html = page(STUDY)
     assert '<td class="number">1</td>' in html
-    words = Table(title="", caption="", columns=("a", "b"), rows=(("word", "5 %"), ("4", "")))
+    words = StudyTable(title="", caption="", columns=("a", "b"), rows=(("word", "5 %"), ("4", "")))
     html = page(msgspec.structs.replace(STUDY, tables=(words,)))
     assert '<td>word</td><td class="number">5 %</td>' in html
 
 
 def test_what_was_not_measured_is_said_in_the_place_of_rows_and_lines() -> None:
-    table = Table(title="Regret", caption="", columns=("a column", "b"), rows=())
+    table = StudyTable(title="Regret", caption="", columns=("a column", "b"), rows=())
     figure = msgspec.structs.replace(FIGURE, lines=())
     study = msgspec.structs.replace(
-        STUDY, tables=(table,), groups=(Group(title="Figure 5", figures=(figure,)),)
+        STUDY, tables=(table,), groups=(StudyGroup(title="Figure 5", figures=(figure,)),)
     )
     assert page(study).count("nothing was measured") == 2
     assert "a column" not in page(study)
@@ -161,15 +163,15 @@ def test_the_folder_holds_what_the_text_links_to(tmp_path: Path) -> None:
     "lines",
     [
         (),
-        (Line(name="empty", points=()),),
-        (Line(name="gap", points=((1, None),)),),
-        (Line(name="one", points=((5, 5.0),)),),
-        (Line(name="nought", points=((0, 0.0), (0, 0.0))),),
-        (Line(name="below", points=((1, -4.0), (2, 4.0))),),
-        tuple(Line(name=f"line {n}", points=((1, 1.0), (1_000, 1e6))) for n in range(14)),
+        (StudyLine(name="empty", points=()),),
+        (StudyLine(name="gap", points=((1, None),)),),
+        (StudyLine(name="one", points=((5, 5.0),)),),
+        (StudyLine(name="nought", points=((0, 0.0), (0, 0.0))),),
+        (StudyLine(name="below", points=((1, -4.0), (2, 4.0))),),
+        tuple(StudyLine(name=f"line {n}", points=((1, 1.0), (1_000, 1e6))) for n in range(14)),
     ],
 )
-def test_any_figure_can_be_drawn(x_scale: str, y_scale: str, lines: tuple[Line, ...]) -> None:
+def test_any_figure_can_be_drawn(x_scale: str, y_scale: str, lines: tuple[StudyLine, ...]) -> None:
     figure = msgspec.structs.replace(FIGURE, lines=lines, x_scale=x_scale, y_scale=y_scale)
     drawing = ElementTree.fromstring(plot(figure))
     assert "nan" not in plot(figure)
@@ -177,8 +179,8 @@ def test_any_figure_can_be_drawn(x_scale: str, y_scale: str, lines: tuple[Line, 
 
 
 def test_a_series_looks_the_same_in_every_figure() -> None:
-    one = Line(name="a", points=((1, 1.0),), look=2)
-    other = Line(name="b", points=((1, 1.0),))
+    one = StudyLine(name="a", points=((1, 1.0),), look=2)
+    other = StudyLine(name="b", points=((1, 1.0),))
     alone = plot(msgspec.structs.replace(FIGURE, lines=(one,)))
     second = plot(msgspec.structs.replace(FIGURE, lines=(other, one)))
     assert COLOURS[2] in alone
@@ -188,7 +190,7 @@ def test_a_series_looks_the_same_in_every_figure() -> None:
 
 
 def test_a_gap_breaks_the_line_and_marks_tell_values() -> None:
-    line = Line(name="a", points=((1, 1.0), (2, None), (4, 2.0)))
+    line = StudyLine(name="a", points=((1, 1.0), (2, None), (4, 2.0)))
     drawing = plot(msgspec.structs.replace(FIGURE, lines=(line,)))
     assert drawing.count("<title>") == 2
     assert "a, 4: 2.00" in drawing

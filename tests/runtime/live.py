@@ -23,18 +23,18 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Message, Publish
 from shoal.broker.wire import COMMON, Codec
 from shoal.client import client
-from shoal.clients.courier import CourierLimits
+from shoal.clients.forwarding_channel import ForwardingChannelLimits
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.addresses import Address
-from shoal.runtime.doors.clients import LocalClient
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.front_ends.clients import LocalClient
+from shoal.runtime.links.forwarding_channels import ForwardingChannels
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.node import Node
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.supervisor import get_json
 from shoal.runtime.tls.contexts import TlsContexts
 from tests.examples import at_length
@@ -86,7 +86,7 @@ class LiveNetwork:
         parameters: msgspec.Struct | None = None,
         limits: LinkLimits | None = None,
         tls: Callable[[BrokerId], TlsContexts] | None = None,
-        courier_limits: CourierLimits | None = None,
+        forwarding_channel_limits: ForwardingChannelLimits | None = None,
         brokers: Iterable[BrokerId] = (),
         *,
         has_journals: bool = False,
@@ -104,15 +104,15 @@ class LiveNetwork:
         self.own_parameters: dict[BrokerId, msgspec.Struct] = {}
         self.limits = limits or LinkLimits()
         self.tls = tls
-        self.courier_limits = courier_limits
+        self.forwarding_channel_limits = forwarding_channel_limits
         ends = (name for link in self.joins for name in link)
         self.names = list(dict.fromkeys((*brokers, *ends)))
         self.addresses: dict[BrokerId, Address] = {}
         self.nodes: dict[BrokerId, Node] = {}
         self.links: dict[BrokerId, PeerLinks] = {}
-        self.couriers: dict[BrokerId, Couriers] = {}
+        self.forwarding_channels: dict[BrokerId, ForwardingChannels] = {}
         # What outlives a broker, as on its disk.
-        self.overlays: dict[BrokerId, Overlay] = {}
+        self.overlays: dict[BrokerId, OverlayFile] = {}
         self.former: dict[BrokerId, dict[BrokerId, None]] | None = {} if has_journals else None
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
@@ -127,7 +127,7 @@ class LiveNetwork:
         )
         parameters = self.own_parameters.get(name, self.parameters)
         factory = strategy_factory(self.system, parameters)
-        overlay = self.overlays.setdefault(name, Overlay())
+        overlay = self.overlays.setdefault(name, OverlayFile())
         machine = Broker(name, (), factory, expected=overlay.expected(neighbours), joins=True)
         has_cycles = SYSTEMS[self.system].shape.has_cycles
         admits_bytes = self.limits.high_bytes if has_cycles else None
@@ -148,15 +148,17 @@ class LiveNetwork:
         )
         self.nodes[name] = node
         self.links[name] = PeerLinks(node, codec, settings, overlay=overlay)
-        self.couriers[name] = Couriers(node, settings, self.courier_limits)
-        self.links[name].couriers = self.couriers[name]
+        self.forwarding_channels[name] = ForwardingChannels(
+            node, settings, self.forwarding_channel_limits
+        )
+        self.links[name].forwarding_channels = self.forwarding_channels[name]
         node.start(self._started(name, node, overlay))
-        self.couriers[name].start()
+        self.forwarding_channels[name].start()
         if name not in self.addresses:
             self.addresses[name] = Address("127.0.0.1", *free_ports("127.0.0.1", 1))
         await self.links[name].start(self.addresses[name])
 
-    def _started(self, name: BrokerId, node: Node, overlay: Overlay) -> Started:
+    def _started(self, name: BrokerId, node: Node, overlay: OverlayFile) -> Started:
         if self.former is None:
             return Started()
         former = self.former.setdefault(name, {})
@@ -175,7 +177,7 @@ class LiveNetwork:
     async def kill(self, name: BrokerId) -> None:
         """Stop a broker; whatever it kept is gone."""
         self.nodes.pop(name).stop()
-        await self.couriers.pop(name).stop()
+        await self.forwarding_channels.pop(name).stop()
         await self.links.pop(name).stop()
 
     async def connected(self) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.network_file import Network, dump_network, parse_network
+from shoal.runtime.network_file import NetworkFile, dump_network, parse_network
 
 
-def network(brokers: int = 1, **changes: Any) -> Network:
+def network(brokers: int = 1, **changes: Any) -> NetworkFile:
     ports = free_ports("127.0.0.1", brokers)
     keys = ("mqtt", "websocket", "admin")
     sections = [
@@ -25,7 +25,7 @@ def network(brokers: int = 1, **changes: Any) -> Network:
 
 
 @asynccontextmanager
-async def running(network: Network, *names: str) -> AsyncIterator[list[BrokerService]]:
+async def running(network: NetworkFile, *names: str) -> AsyncIterator[list[BrokerService]]:
     services = [BrokerService(network, name) for name in names]
     for service in services:
         await service.start()
@@ -36,6 +36,6 @@ async def running(network: Network, *names: str) -> AsyncIterator[list[BrokerSer
             await service.stop()
 
 
-def data_of(network: Network) -> dict[str, Any]:
+def data_of(network: NetworkFile) -> dict[str, Any]:
     data: dict[str, Any] = tomllib.loads(dump_network(network))
     return data

@@ -170,7 +170,7 @@ class Processes:
         resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, (infinity, infinity))
 
     def knows(self, broker: str, subscriptions: int) -> None:
-        """Wait until a broker has heard of so many subscriptions, its own door's included."""
+        """Wait until a broker has heard of so many subscriptions, its own front end's included."""
 
         def has_heard() -> bool:
             return bool(self.status(broker)["tables"]["subscriptions"] == subscriptions)

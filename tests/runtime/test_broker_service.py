@@ -114,7 +114,7 @@ WRONG = [
 
 @on_loop
 async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.runtime.doors.sockets.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("shoal.runtime.front_ends.sockets.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
     async with running(network(), "B1") as (service,):
         for data in WRONG:
             reader, writer = await asyncio.open_connection(*service.listening["websocket"])
@@ -123,7 +123,7 @@ async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) 
                 answer = await reader.read()
             assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer
             writer.close()
-        assert service.door.clients.statistics.connected == 0
+        assert service.front_end.clients.statistics.connected == 0
 
 
 @on_loop

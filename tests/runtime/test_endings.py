@@ -14,7 +14,7 @@ from rich.console import Console
 from shoal.cli.commands import status as status_command
 from shoal.cli.main import main
 from shoal.cli.support.live.statuses import Statuses
-from shoal.runtime.network_file import Network, dump_network, load_network, parse_network
+from shoal.runtime.network_file import NetworkFile, dump_network, load_network, parse_network
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.certificates import Certificates
 from shoal.runtime.tls.endings import endings, remark
@@ -38,7 +38,7 @@ class Folder:
         issued.private_key_pem.write_to_path(self.path / f"{name}.key")
         (self.path / f"{name}.pem").write_bytes(issued.cert_chain_pems[0].bytes())
 
-    def network(self) -> Network:
+    def network(self) -> NetworkFile:
         own = {"certificate": "{broker}.pem", "key": "{broker}.key"}
         listeners = dict.fromkeys(("peers", "mqtts", "admin"), "127.0.0.1:0")
         network = parse_network(
@@ -46,7 +46,7 @@ class Folder:
                 "name": "ends",
                 "brokers": [{"name": "B1"} | listeners],
                 "client_tls": {
-                    "certificate": "door.pem", "key": "door.key", "authority": "ca.pem",
+                    "certificate": "front_end.pem", "key": "front_end.key", "authority": "ca.pem",
                 },
                 "admin": {**own, "open": True},
                 "access": {"anonymous": True},
@@ -61,14 +61,14 @@ class Folder:
 def folder(tmp_path: Path) -> Folder:
     found = Folder(tmp_path)
     found.issue("B1", 400)
-    found.issue("door", 9.5)
+    found.issue("front_end", 9.5)
     return found
 
 
 def test_each_use_and_file_has_its_end(folder: Folder) -> None:
     rows = {row["use"]: row for row in endings(folder.network(), "B1")}
     assert set(rows) == {"clients", "authority of clients", "admin port"}
-    assert rows["clients"]["file"] == str(folder.path / "door.pem")
+    assert rows["clients"]["file"] == str(folder.path / "front_end.pem")
     assert abs(rows["clients"]["ends_s"] - time.time() - 9.5 * DAY_S) < 60
     assert abs(rows["admin port"]["ends_s"] - time.time() - 400 * DAY_S) < 60
     assert "ends in 9 days" in remark(rows["clients"])
@@ -79,7 +79,7 @@ def test_of_several_authorities_the_last_counts_and_no_certificate_is_no_error(
     folder: Folder,
 ) -> None:
     own = folder.path / "ca.pem"
-    own.write_bytes((folder.path / "door.pem").read_bytes() + own.read_bytes())
+    own.write_bytes((folder.path / "front_end.pem").read_bytes() + own.read_bytes())
     (folder.path / "B1.pem").write_text("nothing")
     rows = {row["use"]: row for row in endings(folder.network(), "B1")}
     assert set(rows) == {"clients", "authority of clients"}
@@ -101,7 +101,7 @@ def test_those_in_use_count_until_others_are_taken(folder: Folder) -> None:
     network = folder.network()
     certificates = Certificates(network, "B1")
     before = list(certificates.endings)
-    folder.issue("door", 300)
+    folder.issue("front_end", 300)
     assert certificates.endings == before
     certificates.renew(certificates.renewable(network))
     now = {row["use"]: row["ends_s"] for row in certificates.endings}
@@ -112,13 +112,15 @@ def test_those_in_use_count_until_others_are_taken(folder: Folder) -> None:
 async def test_status_and_metrics_say_it(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.issue("B1", 400)
-    folder.issue("door", 9.5)
+    folder.issue("front_end", 9.5)
     async with running(folder.network(), "B1") as (service,):
         status = service.status()
         console = Console(record=True, width=300)
         status_command._show(console, service.network, Statuses({"B1": dict(status)}))
         said = console.export_text()
-    assert re.search(r"^B1: the certificate of clients, .*door\.pem, ends in 9 days", said, re.M)
+    assert re.search(
+        r"^B1: the certificate of clients, .*front end\.pem, ends in 9 days", said, re.M
+    )
     assert "admin port" not in said
     text = render(lambda: status).decode()
     (ends,) = re.findall(

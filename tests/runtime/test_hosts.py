@@ -68,7 +68,7 @@ async def test_pages_by_a_name_of_their_own_get_nothing_at_an_admin_port() -> No
                 assert await asked(admin, path, host) == 403
             assert await asked(admin, "/drain", host, order=True) == 403
             assert await asked(admin, "/health", host) == 200
-        refusals = service.door.clients.statistics.notices.refusals
+        refusals = service.front_end.clients.statistics.notices.refusals
         assert refusals["operator refused", "not authorized"] == 4 * len(OTHERS)
         # It is heard, but who is alone can send its clients nowhere.
         assert await asked(admin, "/drain", "localhost", order=True) == 409

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from shoal.runtime import listing
-from shoal.runtime.listing import Listing
+from shoal.runtime.listing import StatusListing
 from tests.runtime.live import on_loop, until
 
 
@@ -21,7 +21,7 @@ class Names:
         Random(1).shuffle(names)
         self.there = dict.fromkeys(names)
         self.taken = 0
-        self.listing = Listing(self._take, self.there.__contains__)
+        self.listing = StatusListing(self._take, self.there.__contains__)
 
     def _take(self) -> list[str]:
         self.taken += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_file import dump_network, hints, load_network, parse_network, problems
 from shoal.typed_toml import TomlError
@@ -74,7 +74,7 @@ def test_a_file_is_read_and_written_back(tmp_path: Path) -> None:
     assert read.neighbours("B2") == ("B1", "B3")
     assert read.broker("B1").address("mqtt") == Address("0.0.0.0", 1883)
     assert read.broker("B2").address("mqtt") is None
-    assert read.system_parameters == Parameters(weight=40)
+    assert read.system_parameters == GrapeParameters(weight=40)
     assert read.trace.folder == str(tmp_path / "trace")
     assert problems(read) == []
     path.write_text(dump_network(read))
@@ -104,7 +104,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nowhere": (
         broker(mqtt="0.0.0.0:1883", public={"mqtt": "0.0.0.0:1884"}),
-        "brokers[0]: public.mqtt: nobody can connect to 0.0.0.0:1884",
+        "brokers[0]: public.mqtt: no machine can connect to 0.0.0.0:1884",
     ),
     "name": (broker(name="B 1"), "brokers[0].name: expected text of the form"),
     "system key": (network(grape={"weigth": 3}), "grape.weigth: unknown key; did you mean weight?"),
@@ -172,7 +172,7 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
     "open on purpose": (two_at("0.0.0.0:7001", "10.0.0.1:7002") | {"plain_links": True}, []),
     "nobody": (
         broker(mqtt="127.0.0.1:1883"),
-        ["access: nobody is let in; set anonymous = true or name passwords = a file"],
+        ["access: no client is admitted; set anonymous = true or name passwords = a file"],
     ),
     "no passwords": (
         broker(mqtt="127.0.0.1:1883") | {"access": {"passwords": "/no/users"}},

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import (
     CancelTimer,
     Costs,
@@ -21,7 +21,7 @@ from shoal.broker.effects import (
     LinkLoad,
     LinkState,
     Loads,
-    Measured,
+    MeasuredDelays,
     Notify,
     Received,
     Release,
@@ -110,16 +110,16 @@ class Links:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.sent: list[Message] = []
-        self.in_custody: list[Custody] = []
+        self.in_ack_tracker: list[AckTracker] = []
         self.queued = {"B2": (5, 2)}
 
-    def send(self, neighbour: str, message: Message, custody: Custody | None = None) -> None:
+    def send(self, neighbour: str, message: Message, ack_tracker: AckTracker | None = None) -> None:
         if neighbour == "B9":
             raise WireError("cannot be written")
         self.sent.append(message)
-        if custody is not None:
-            custody.extend()
-            self.in_custody.append(custody)
+        if ack_tracker is not None:
+            ack_tracker.extend()
+            self.in_ack_tracker.append(ack_tracker)
 
     def open(self, neighbour: str, address: str, *, is_lasting: bool) -> None: ...
 
@@ -243,8 +243,8 @@ async def test_a_machine_that_watches_is_told_what_was_measured() -> None:
     node, machine, _ = node_of(lambda input: [WatchDelays()] if input == Started() else [])
     node.start()
     node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
-    await until(lambda: any(isinstance(each, Measured) for each in machine.inputs))
-    (measured,) = (each for each in machine.inputs if isinstance(each, Measured))
+    await until(lambda: any(isinstance(each, MeasuredDelays) for each in machine.inputs))
+    (measured,) = (each for each in machine.inputs if isinstance(each, MeasuredDelays))
     assert machine.inputs[0] == Started()
     assert measured.output_us == {"B2": 300}
     assert measured.input_queue_us is not None
@@ -279,26 +279,26 @@ async def test_whoever_brings_an_input_is_told_when_all_it_caused_is_settled() -
     node, _, links = node_of(answer)
     settled: list[tuple[int, int]] = []
 
-    def owe(first: int, last: int) -> Custody:
-        return Custody(lambda: settled.append((first, last)))
+    def owe(first: int, last: int) -> AckTracker:
+        return AckTracker(lambda: settled.append((first, last)))
 
     node.receive("B2", [Unsubscribe("x"), batch(1, assured=True), batch(2)], owe=owe)
-    assert len(links.in_custody) == 2  # the batch for each, and nothing else
-    links.in_custody[0].settle()
+    assert len(links.in_ack_tracker) == 2  # the batch for each, and nothing else
+    links.in_ack_tracker[0].settle()
     assert settled == []
-    links.in_custody[1].settle()
+    links.in_ack_tracker[1].settle()
     assert settled == [(1, 2)]
     node.receive("B2", [batch(3)], owe=owe)  # for which nobody waits
     node.receive("B9", [batch(4, assured=True)])  # nor for this
     assert settled == [(1, 2)]
-    assert len(links.in_custody) == 2
+    assert len(links.in_ack_tracker) == 2
 
 
 @on_loop
 async def test_what_causes_nothing_is_settled_at_once() -> None:
     node, _, _ = node_of(lambda input: [])
     settled: list[int] = []
-    node.request("C", Ping(SESSION), custody=Custody(lambda: settled.append(1)))
+    node.request("C", Ping(SESSION), ack_tracker=AckTracker(lambda: settled.append(1)))
     assert settled == [1]
 
 
@@ -360,9 +360,9 @@ async def test_what_a_machine_holds_back_comes_later_in_its_order_and_is_not_set
     node.at_hold.append(told.append)
     node.start()
     node.request("C", Unsubscribe("hold"))
-    custody = Custody(lambda: settled.append("x"))
+    ack_tracker = AckTracker(lambda: settled.append("x"))
     node.receive("B2", [Unsubscribe("1")])
-    node.bring(Received("B3", Unsubscribe("2")), custody=custody)
+    node.bring(Received("B3", Unsubscribe("2")), ack_tracker=ack_tracker)
     node.request("P", Unsubscribe("3"))
     node.request("P", Ping(SESSION))  # is answered all the same
     node.receive("B2", [Unsubscribe("4")])
@@ -401,14 +401,14 @@ async def test_loads_are_of_the_window_and_costs_are_said_when_they_change() -> 
         return [WatchLoads(20_000), WatchCosts()] if isinstance(input, Started) else []
 
     node, machine, links = node_of(answer)
-    node.watching.say_costs(Costs(1.0, {"B2": 2.0}))
+    node.watching.report_costs(Costs(1.0, {"B2": 2.0}))
     node.start()
     links.queued = {"B2": (9, 3), "B3": (4, 4)}
     await until(lambda: any(isinstance(each, Loads) for each in machine.inputs))
     links.queued = {"B2": (9, 0), "B3": (1, 0)}  # B3's link has come up anew
     await until(lambda: sum(isinstance(each, Loads) for each in machine.inputs) > 1)
-    node.watching.say_costs(Costs(1.0, {"B2": 2.0}))
-    node.watching.say_costs(Costs(1.0, {}))
+    node.watching.report_costs(Costs(1.0, {"B2": 2.0}))
+    node.watching.report_costs(Costs(1.0, {}))
     node.stop()
     found = [each.links for each in machine.inputs if isinstance(each, Loads)]
     assert found[0] == {"B2": LinkLoad(4, 3, 3), "B3": LinkLoad(4, 0, 4)}

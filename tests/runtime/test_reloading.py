@@ -15,8 +15,8 @@ import trustme
 
 from shoal.client import Client, ClientError
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.entry.access import AccessError
-from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.front_ends.entry.access import AccessError
+from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.network_file import parse_network
 from shoal.runtime.tls.contexts import TlsError
 from tests.runtime.live import PATIENCE_S, on_loop, until
@@ -43,10 +43,10 @@ async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_aga
             name: aiomqtt.Client(host, port, identifier=name, username=name, password=f"{name}'s")
             for name in ("ann", "bob", "cat", "dan")
         }
-        door = service.door
+        front_end = service.front_end
 
         def connected() -> set[str | None]:
-            return {connection.client_id for connection in door._sockets}
+            return {connection.client_id for connection in front_end._sockets}
 
         async with as_user["ann"]:
             gone = [as_user[name] for name in ("bob", "cat")]
@@ -91,7 +91,7 @@ async def test_only_who_lost_a_right_is_closed(tmp_path: Path) -> None:
             assert service.reload(parse_network(data_of(before) | access)) == []
 
         def connected() -> set[str | None]:
-            return {connection.client_id for connection in service.door._sockets}
+            return {connection.client_id for connection in service.front_end._sockets}
 
         async with AsyncExitStack() as stack:
             ann, bob, cat = [
@@ -159,7 +159,7 @@ async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
         after = parse_network(data_of(before) | {"limits": {"maximum_subscriptions": 1}})
         with pytest.raises(AccessError, match="line 1"):
             service.reload(after)
-        assert service.door.clients.limits == before.limits
+        assert service.front_end.clients.limits == before.limits
         host, port = service.listening["mqtt"]
         async with aiomqtt.Client(host, port, username="ann", password="ann's"):
             pass

@@ -25,7 +25,7 @@ async def listed(service: BrokerService, query: str) -> list[dict[str, Any]]:
 
 
 def topics(service: BrokerService) -> set[str]:
-    found = service.door.clients.retained.matching("#", service.door.node.clock.now_us())
+    found = service.front_end.clients.retained.matching("#", service.front_end.node.clock.now_us())
     return {message.topic for message in found}
 
 
@@ -78,7 +78,7 @@ async def test_searches_that_nobody_goes_on_with_are_few(monkeypatch: pytest.Mon
         async with Client(str(service.listening["mqtt"]), "p") as publisher:
             for topic in "abc":
                 await publisher.publish(topic, b"1", qos=1, retain=True)
-        asked = retained.Retained(service.door)
+        asked = retained.Retained(service.front_end)
         pages = [await asked.page({"filter": "#"}) for _ in range(retained.MOST_CURSORS + 5)]
         assert len(asked._cursors) == retained.MOST_CURSORS
         first, last = (dict([each["next"].split("=")]) for each in (pages[0], pages[-1]))

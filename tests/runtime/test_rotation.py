@@ -13,7 +13,7 @@ import trustme
 
 from shoal.runtime.addresses import Address
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network, parse_network
+from shoal.runtime.network_file import NetworkFile, parse_network
 from tests.runtime.live import on_loop, until
 from tests.runtime.one_service import data_of, network, running
 
@@ -36,7 +36,7 @@ class Folder:
         issued.private_key_and_cert_chain_pem.write_to_path(path)
         return path
 
-    def network(self, brokers: int) -> Network:
+    def network(self, brokers: int) -> NetworkFile:
         both = {"certificate": str(self.path / "{broker}.pem")}
         both |= {"key": both["certificate"], "authority": str(self.path / "ca.pem")}
         data = data_of(network(brokers)) | {"tls": both, "client_tls": both}
@@ -74,7 +74,7 @@ async def is_let_in(where: Address, context: ssl.SSLContext) -> bool:
 
 
 def connected(service: BrokerService) -> set[Any]:
-    return {connection.client_id for connection in service.door._sockets}
+    return {connection.client_id for connection in service.front_end._sockets}
 
 
 @on_loop
@@ -90,8 +90,8 @@ async def test_of_clients_only_those_are_closed_whose_authority_has_gone(tmp_pat
             running(folder.network(1), "B1") as (service,),
             folder.client(service, "ann", "ann-old") as ann,
         ):
-            door = service.listening["mqtts"]
-            assert not await is_let_in(door, folder.context("bob-new"))
+            front_end = service.listening["mqtts"]
+            assert not await is_let_in(front_end, folder.context("bob-new"))
             folder.trust(folder.old, folder.new)
             service.reload(service.network)
             async with folder.client(service, "bob", "bob-new") as bob:
@@ -104,8 +104,8 @@ async def test_of_clients_only_those_are_closed_whose_authority_has_gone(tmp_pat
                 service.reload(service.network)
                 await until(lambda: connected(service) == {"bob"})
                 await bob.publish("a", b"1", qos=1)
-                assert not await is_let_in(door, folder.context("ann-old"))
-                assert await is_let_in(door, folder.context("bob-new"))
+                assert not await is_let_in(front_end, folder.context("ann-old"))
+                assert await is_let_in(front_end, folder.context("bob-new"))
                 has_closed = True
     assert has_closed
 
@@ -133,6 +133,6 @@ async def test_links_stay_up_and_who_has_the_old_one_comes_no_more(tmp_path: Pat
         reload()
         assert [row["connections"] for each in services for row in each.links.status()] == [1, 1]
         # A link that is made anew is the new authority's.
-        door = services[0].listening["peers"]
-        assert not await is_let_in(door, folder.context(stolen.stem))
-        assert await is_let_in(door, folder.context("B2"))
+        front_end = services[0].listening["peers"]
+        assert not await is_let_in(front_end, folder.context(stolen.stem))
+        assert await is_let_in(front_end, folder.context("B2"))

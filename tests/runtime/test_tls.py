@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from shoal.broker.links.controls import CONTROLS, Hello, Purpose, Refuse
+from shoal.broker.links.controls import CONTROLS, Hello, Purpose, RefuseConnection
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import Message, Ping, Pong
 from shoal.broker.wire import Codec, FrameReader
-from shoal.clients.courier import CourierEvent
+from shoal.clients.forwarding_channel import ForwardingChannelEvent
 from shoal.model import MessageId
 from shoal.runtime.network_sections import TlsSection
 from shoal.runtime.tls.contexts import TlsContexts, TlsError, certified_names, load_contexts
@@ -70,7 +70,7 @@ async def answer(
     context: ssl.SSLContext | None,
     name: str,
     purpose: Purpose = Purpose.LINK,
-) -> Refuse | Hello | None:
+) -> RefuseConnection | Hello | None:
     """What a broker that claims to be `name` is answered; None when it gets no answer."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
@@ -83,7 +83,7 @@ async def answer(
         return None
     writer.close()
     bodies = list(FrameReader().feed(data)) if data[:1] == b"\0" else []
-    found: Refuse | Hello | None = Codec(CONTROLS).decode(bodies[0]) if bodies else None
+    found: RefuseConnection | Hello | None = Codec(CONTROLS).decode(bodies[0]) if bodies else None
     return found
 
 
@@ -101,11 +101,11 @@ async def test_others_are_refused(authority: Authority, tmp_path: Path) -> None:
             assert await answer(address, context, "B1") is None
         other = authority.contexts("B3").outgoing
         refusal = await answer(address, other, "B1")
-        assert refusal == Refuse("the certificate is not made out to 'B1'")
+        assert refusal == RefuseConnection("the certificate is not made out to 'B1'")
         refusal = await answer(address, other, "B3")
-        assert refusal == Refuse("B2 has no link to broker 'B3'")
-        refusal = await answer(address, other, "B1", Purpose.COURIER)
-        assert refusal == Refuse("the certificate is not made out to 'B1'")
+        assert refusal == RefuseConnection("B2 has no link to broker 'B3'")
+        refusal = await answer(address, other, "B1", Purpose.FORWARDING_CHANNEL)
+        assert refusal == RefuseConnection("the certificate is not made out to 'B1'")
         assert not network.links["B1"].away
         assert network.links["B2"].status()[0]["connections"] == 1
 
@@ -152,7 +152,7 @@ class Client:
     def noticed(self, broker: str, client: str, message: Message) -> None:
         self.heard.append((broker, client, message))
 
-    def happened(self, event: CourierEvent) -> None: ...
+    def happened(self, event: ForwardingChannelEvent) -> None: ...
 
     def found(self, broker: str) -> None: ...
 
@@ -163,11 +163,11 @@ class Client:
 
 
 @on_loop
-async def test_couriers_have_certificates_too(authority: Authority) -> None:
+async def test_forwarding_channels_have_certificates_too(authority: Authority) -> None:
     async with live(LINK, tls=authority.contexts) as network:
-        owner = network.couriers["B1"].owner = Client()
+        owner = network.forwarding_channels["B1"].owner = Client()
         session = MessageId("B2", "P", 0)
-        network.couriers["B1"].ask("B2", "P", Ping(session))
+        network.forwarding_channels["B1"].ask("B2", "P", Ping(session))
         await until(lambda: owner.heard == [("B2", "P", Pong(session))])
 
 

@@ -158,7 +158,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if listening is None:
             raise ConnectionRefusedError
         far = listening()
-        cable = self._cable(*(each._door._node.id for each in (near, far)))
+        cable = self._cable(*(each._handler._node.id for each in (near, far)))
         await asyncio.sleep(cable.draw_s())
         if cable.is_cut:
             await asyncio.sleep(60)

@@ -15,11 +15,11 @@ from shoal.language import parse
 from shoal.matching.segments import Dimension
 from shoal.model import Publication, Subscription
 from shoal.overlays.bluedove.cluster.forwarding import Policy
-from shoal.overlays.bluedove.messages import Leave
-from shoal.overlays.bluedove.parameters import Order, Parameters
+from shoal.overlays.bluedove.messages import LeaveCluster
+from shoal.overlays.bluedove.parameters import BlueDoveParameters, DeliveryOrder
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.judging.checkers import CheckerVerdict, TimedSubscription, check_deliveries
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
@@ -45,12 +45,12 @@ class RandomCluster:
         trouble: Trouble,
         *,
         lossy: bool = False,
-        order: Order | None = None,
+        order: DeliveryOrder | None = None,
         both: bool = False,
     ) -> None:
         """With `both` every dispatcher is a matcher, and there are no others at first."""
         self.random = random = Random(f"cluster/{seed}/{trouble.name}")
-        self.order = order or (Order.FREE if seed % 3 == 0 else Order.PUBLISHER)
+        self.order = order or (DeliveryOrder.FREE if seed % 3 == 0 else DeliveryOrder.PUBLISHER)
         self._seed = seed
         self.trouble = trouble
         self.dispatchers = [f"D{number}" for number in range(random.randint(1, 3))]
@@ -74,7 +74,7 @@ class RandomCluster:
 
     def _world(self, faults: LinkFaults | None) -> World:
         random = self.random
-        parameters = Parameters(
+        parameters = BlueDoveParameters(
             dimensions=tuple(Dimension(attribute=name) for name in self.names),
             dispatchers=tuple(self.dispatchers),
             matchers=tuple(self.matchers),
@@ -167,7 +167,7 @@ class RandomCluster:
         for name in random.sample(self.matchers, min(2, len(self.matchers) - 2)):
             at_us = random.randint(6 * SECOND_US, 30 * SECOND_US)
             if self.trouble is Trouble.LEAVES:
-                leave = Requested("operator", Leave())
+                leave = Requested("operator", LeaveCluster())
                 world.queue.push(at_us, world.brokers[name].receive, leave)
                 continue
             world.crash(at_us, name)
@@ -185,7 +185,7 @@ class RandomCluster:
         problems += [f"lost: {key}" for key in verdict.lost]
         problems += [f"twice: {key}" for key in verdict.duplicates]
         problems += [f"phantom: {key}" for key in verdict.phantoms]
-        if self.order is Order.PUBLISHER:
+        if self.order is DeliveryOrder.PUBLISHER:
             problems += [f"out of order: {key}" for key in verdict.out_of_order]
         self.required = verdict.required
         for name in self.dispatchers:
@@ -197,7 +197,7 @@ class RandomCluster:
                 problems.append(f"{name} has not stored {dispatcher.home.unstored}")
         return problems + self._judge_segments()
 
-    def judge(self) -> Verdict:
+    def judge(self) -> CheckerVerdict:
         deliveries = sorted(self.world.trace.deliveries, key=lambda row: row.delivered_us)
         return check_deliveries(self.publications, self.interests, deliveries, self.trouble.value)
 

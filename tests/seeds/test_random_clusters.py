@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.bluedove.dispatching.home import Home
-from shoal.overlays.bluedove.dispatching.lines import Lines, Pending
-from shoal.overlays.bluedove.dispatching.outbox import Outbox
-from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.bluedove.dispatching.home import SubscriberEdge
+from shoal.overlays.bluedove.dispatching.lines import DispatchLines, Pending
+from shoal.overlays.bluedove.dispatching.outbox import DispatchOutbox
+from shoal.overlays.bluedove.parameters import DeliveryOrder
 from shoal.overlays.bluedove.records import DeathRecord, ServedRecord
 from shoal.overlays.bluedove.serving.handover import Handover
 from tests.seeds.chosen import CHOSEN, chosen
@@ -107,7 +107,7 @@ def test_a_thousand_clusters_lose_nothing(trouble: Trouble, lossy: bool) -> None
 # --- the judges bite --------------------------------------------------------------------------
 
 
-def problems(trouble: Trouble, count: int = 3, order: Order | None = None) -> str:
+def problems(trouble: Trouble, count: int = 3, order: DeliveryOrder | None = None) -> str:
     clusters = [RandomCluster(seed, trouble, order=order) for seed in range(count)]
     return "\n".join(row for cluster in clusters for row in cluster.run())
 
@@ -115,20 +115,20 @@ def problems(trouble: Trouble, count: int = 3, order: Order | None = None) -> st
 def test_publications_that_do_not_wait_for_their_turn_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def at_once(self: Lines, publisher: str, now_us: int) -> list[Pending]:
+    def at_once(self: DispatchLines, publisher: str, now_us: int) -> list[Pending]:
         found = [each for each in self._lines[publisher] if each.result is not None]
         for each in found:
             self._lines[publisher].remove(each)
         return found
 
-    monkeypatch.setattr(Lines, "leave", at_once)
-    assert "out of order: " in problems(Trouble.NONE, 2, Order.PUBLISHER)
+    monkeypatch.setattr(DispatchLines, "leave", at_once)
+    assert "out of order: " in problems(Trouble.NONE, 2, DeliveryOrder.PUBLISHER)
 
 
 def test_publications_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the paper: what was sent to a matcher that dies is lost."""
-    monkeypatch.setattr(Outbox, "link_down", lambda self, broker, now_us, out: None)
-    monkeypatch.setattr(Outbox, "tick", lambda self, now_us, out: False)
+    monkeypatch.setattr(DispatchOutbox, "link_down", lambda self, broker, now_us, out: None)
+    monkeypatch.setattr(DispatchOutbox, "tick", lambda self, now_us, out: False)
     assert "lost: " in problems(Trouble.CRASHES)
 
 
@@ -138,19 +138,19 @@ def test_subscriptions_that_do_not_move_are_noticed(monkeypatch: pytest.MonkeyPa
 
 
 def _send_no_rows(self, to, dimension, segment, rows, now_us, out):  # type: ignore[no-untyped-def]
-    from shoal.overlays.bluedove.messages import Rows
+    from shoal.overlays.bluedove.messages import SubscriptionRows
 
-    self._node.send(to, Rows(dimension, segment, (), True), now_us, out)
+    self._node.send(to, SubscriptionRows(dimension, segment, (), True), now_us, out)
 
 
 def test_second_copies_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    matched = Home.matched
+    matched = SubscriberEdge.matched
 
     def forgetful(self, found, now_us, out):  # type: ignore[no-untyped-def]
         self._delivered.clear()
         matched(self, [*found, *found], now_us, out)
         self._delivered.clear()
 
-    monkeypatch.setattr(Home, "matched", forgetful)
+    monkeypatch.setattr(SubscriberEdge, "matched", forgetful)
     monkeypatch.setattr("shoal.overlays.bluedove.dispatching.home.MAX_REMEMBERED", 0)
     assert "twice: " in problems(Trouble.NONE, 1)

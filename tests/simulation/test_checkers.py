@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from shoal.model import Publication
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.overlays.tree.routing_table import RoutingTable
-from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
-from shoal.simulation.trace import Delivery
+from shoal.simulation.judging.checkers import CheckerVerdict, TimedSubscription, check_deliveries
+from shoal.simulation.trace import DeliveryEvent
 from tests.broker.transcript import advertisement, publication, subscription
 
 SETTLE_US = 10
@@ -20,15 +20,17 @@ def at(sequence: int, published_us: int) -> Publication:
     return replace(publication(sequence), published_us=published_us)
 
 
-def delivery(sequence: int, *names: str, client: str = "C", published_us: int = 100) -> Delivery:
-    return Delivery(at(sequence, published_us), names or ("s",), client, "B1", 200, 1)
+def delivery(
+    sequence: int, *names: str, client: str = "C", published_us: int = 100
+) -> DeliveryEvent:
+    return DeliveryEvent(at(sequence, published_us), names or ("s",), client, "B1", 200, 1)
 
 
 def timed(from_us: int = 0, until_us: int | None = None, name: str = "s") -> TimedSubscription:
     return TimedSubscription(subscription=subscription(name), from_us=from_us, until_us=until_us)
 
 
-def judge(*deliveries: Delivery, published: tuple[int, ...] = (1, 2)) -> Verdict:
+def judge(*deliveries: DeliveryEvent, published: tuple[int, ...] = (1, 2)) -> CheckerVerdict:
     publications = [at(sequence, 100) for sequence in published]
     return check_deliveries(publications, [timed()], deliveries, SETTLE_US)
 
@@ -61,7 +63,7 @@ def test_duplicates() -> None:
         delivery(1, client="D"),  # somebody else's
     ],
 )
-def test_phantoms(phantom: Delivery) -> None:
+def test_phantoms(phantom: DeliveryEvent) -> None:
     publications = [at(sequence, 100) for sequence in (-1, 1, 2)]
     verdict = check_deliveries(publications, [timed()], [phantom, delivery(2)], SETTLE_US)
     assert len(verdict.phantoms) == 1

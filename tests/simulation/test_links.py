@@ -25,7 +25,7 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Message, Ping, Publish, Subscribe, Unadvertise
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.links import reliable as links
-from shoal.simulation.links.reliable import Frame, ReliableBroker
+from shoal.simulation.links.reliable import ReliableBroker, ReliableFrame
 from tests.broker.transcript import advertisement, publish, subscription
 
 KEY = ("link", "B2")
@@ -44,7 +44,7 @@ def advertise(number: int) -> Requested:
 def frames(effects: list[Effect]) -> list[tuple[int, int, bool]]:
     """(sequence, acknowledged, whether it carries a message) of what is sent."""
     sent = [effect.message for effect in effects if isinstance(effect, Send)]
-    assert all(isinstance(frame, Frame) for frame in sent)
+    assert all(isinstance(frame, ReliableFrame) for frame in sent)
     return [(row.sequence, row.acknowledged, row.message is not None) for row in sent]  # type: ignore[attr-defined]
 
 
@@ -154,10 +154,10 @@ def test_the_transcript_of_a_lost_frame() -> None:
     again = machine.handle(TimerFired(KEY), 1_010)
     assert frames(again) == [(1, 0, True), (2, 0, True)]
     assert again[-1] == SetTimer(KEY, 1_010 + RESEND_US)
-    some = machine.handle(Received("B2", Frame(0, 1, None)), 1_100)
+    some = machine.handle(Received("B2", ReliableFrame(0, 1, None)), 1_100)
     assert some == [SetTimer(KEY, 1_100 + RESEND_US)]
-    assert machine.handle(Received("B2", Frame(0, 2, None)), 1_200) == [CancelTimer(KEY)]
-    assert machine.handle(Received("B2", Frame(0, 2, None)), 1_300) == []
+    assert machine.handle(Received("B2", ReliableFrame(0, 2, None)), 1_200) == [CancelTimer(KEY)]
+    assert machine.handle(Received("B2", ReliableFrame(0, 2, None)), 1_300) == []
     assert machine.handle(TimerFired(KEY), 5_000) == []
 
 
@@ -170,14 +170,14 @@ def test_the_timer_starts_with_the_first_frame_only() -> None:
 def test_acknowledgements_ride_on_what_goes_the_other_way() -> None:
     machine = broker("B1", "B2")
     machine.handle(Requested("C", Subscribe(subscription("s"))), 5)
-    effects = machine.handle(Received("B2", Frame(1, 0, Advertise(advertisement("a")))), 10)
+    effects = machine.handle(Received("B2", ReliableFrame(1, 0, Advertise(advertisement("a")))), 10)
     assert frames(effects) == [(1, 1, True)]  # the subscription, and no more
 
 
 @pytest.mark.parametrize("sequence", [-1, 0, 2, links.WINDOW + 1, 10**18])
 def test_frames_beyond_the_window_are_dropped_and_answered(sequence: int) -> None:
     machine = broker("B1", "B2")
-    effects = machine.handle(Received("B2", Frame(sequence, 0, Ping(None))), 10)  # type: ignore[arg-type]
+    effects = machine.handle(Received("B2", ReliableFrame(sequence, 0, Ping(None))), 10)  # type: ignore[arg-type]
     assert frames(effects) == [(0, 0, False)]
 
 
@@ -185,7 +185,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_garbage() -> None:
     machine = broker("B1", "B2")
     machine.handle(advertise(1), 5)
     message = Advertise(advertisement("b"))
-    assert machine.handle(Received("B2", Frame(1, 2, message)), 10) == []
+    assert machine.handle(Received("B2", ReliableFrame(1, 2, message)), 10) == []
     assert "b" not in machine.strategy.tables.advertisements
 
 
@@ -199,7 +199,7 @@ def test_the_window_and_what_waits_behind_it(monkeypatch: pytest.MonkeyPatch) ->
         (2, 0, True),
         (3, 0, True),
     ]
-    moved = machine.handle(Received("B2", Frame(0, 2, None)), 200)
+    moved = machine.handle(Received("B2", ReliableFrame(0, 2, None)), 200)
     assert frames(moved) == [(4, 0, True), (5, 0, True)]
 
 
@@ -213,7 +213,7 @@ def test_a_link_too_far_behind_is_closed_once_and_starts_anew(
         effect for number in range(9) for effect in machine.handle(advertise(number), number)
     ]
     assert [effect for effect in effects if isinstance(effect, ResetLink)] == [ResetLink("B2")]
-    assert machine.handle(Received("B2", Frame(0, 2, None)), 20) == []  # it is given up
+    assert machine.handle(Received("B2", ReliableFrame(0, 2, None)), 20) == []  # it is given up
     down = machine.handle(LinkChanged("B2", LinkState.FAILED), 30)
     assert down == [CancelTimer(KEY)]
     up = machine.handle(LinkChanged("B2", LinkState.UP), 40)
@@ -223,11 +223,13 @@ def test_a_link_too_far_behind_is_closed_once_and_starts_anew(
 def test_a_link_that_changed_knows_nothing_of_before() -> None:
     machine = broker("B1", "B2")
     machine.handle(advertise(1), 5)
-    machine.handle(Received("B2", Frame(3, 0, Unadvertise("a1"))), 10)  # early: waits for 1 and 2
+    machine.handle(
+        Received("B2", ReliableFrame(3, 0, Unadvertise("a1"))), 10
+    )  # early: waits for 1 and 2
     machine.handle(LinkChanged("B2", LinkState.FAILED), 20)
     up = machine.handle(LinkChanged("B2", LinkState.UP), 30)
     assert frames(up) == [(1, 0, True), (2, 0, True)]  # the advertisement, and that it is all
-    effects = machine.handle(Received("B2", Frame(1, 0, Advertise(advertisement("b")))), 40)
+    effects = machine.handle(Received("B2", ReliableFrame(1, 0, Advertise(advertisement("b")))), 40)
     assert frames(effects) == [(0, 1, False)]
     assert list(machine.strategy.tables.advertisements) == ["a1", "b"]
 
@@ -242,7 +244,9 @@ def test_a_neighbour_that_sends_no_frames_is_refused() -> None:
 
 def test_a_frame_in_a_frame_is_refused() -> None:
     machine = broker("B1", "B2")
-    effects = machine.handle(Received("B2", Frame(1, 0, Frame(1, 0, Publish(())))), 10)
+    effects = machine.handle(
+        Received("B2", ReliableFrame(1, 0, ReliableFrame(1, 0, Publish(())))), 10
+    )
     assert isinstance(effects[0], Record)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from shoal.clients.records import MigrationRecord, ReturnRecord
-from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
 
 #  B1 - B2 - B3 - B4
 #        \
 #         B5           P moves from B1 to B3 between 40 and 50, and tries B4 between 70 and 80
 LINKS = (("B1", "B2"), ("B2", "B3"), ("B3", "B4"), ("B2", "B5"))
-WHEREABOUTS = Whereabouts(
+WHEREABOUTS = PublisherAttachments(
     [("P", "B1")],
     [
         MigrationRecord(

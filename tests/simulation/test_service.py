@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.broker.effects import Measured
+from shoal.broker.effects import MeasuredDelays
 from shoal.overlays.trace_rows import LoadRow
-from shoal.simulation.service import Meter, Monitor, ServiceCosts
+from shoal.simulation.service import Meter, ServiceCosts, ServiceMonitor
 
 COSTS = ServiceCosts(processing_us=10, matching_us=100, transmission_us=3, client_transmission_us=7)
 
@@ -58,12 +58,12 @@ def test_the_monitor_averages_since_its_last_report() -> None:
     meter.ones_in = meter.carriers_in = meter.carried_in = meter.delivered = (
         9  # before there was a monitor
     )
-    monitor = Monitor(meter)
+    monitor = ServiceMonitor(meter)
     meter.ones_in += 3
     meter.carriers_in += 1
     meter.carried_in += 1
     meter.searched_us += 3
     meter.delivered += 3
     monitor.input_queue_us, monitor.client_output_us = 10, 10
-    assert monitor.report({"B2": 5}) == Measured(2, 110, {"B2": 5}, 3)
-    assert monitor.report({}) == Measured(None, None, {}, None)
+    assert monitor.report({"B2": 5}) == MeasuredDelays(2, 110, {"B2": 5}, 3)
+    assert monitor.report({}) == MeasuredDelays(None, None, {}, None)

@@ -7,7 +7,7 @@ import pytest
 from shoal.broker.effects import LinkLoad
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.links.shared_outputs import Outputs, Turn
+from shoal.simulation.links.shared_outputs import OutputTurn, SharedOutputs
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import World
@@ -19,11 +19,11 @@ class Broker:
 
     def __init__(self, links: int) -> None:
         self.queue = EventQueue()
-        outputs = Outputs(self.queue)
+        outputs = SharedOutputs(self.queue)
         self.turns = [outputs.turn() for _ in range(links)]
         self.out: list[tuple[int, str]] = []
 
-    def send(self, turn: Turn, name: str, ready_us: int = 0, units: int = 1) -> None:
+    def send(self, turn: OutputTurn, name: str, ready_us: int = 0, units: int = 1) -> None:
         turn.send(name, units, ready_us, 10 * units, self._arrive, 1)
 
     def _arrive(self, now_us: int, name: str) -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import astuple
 
-from shoal.broker.effects import Measured, MoveClient, ResetLink
+from shoal.broker.effects import MeasuredDelays, MoveClient, ResetLink
 from shoal.broker.messages import Publish
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.trace_rows import LoadRow
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.service import ServiceCosts
@@ -134,11 +134,11 @@ def test_refusals_are_seen() -> None:
 
 
 def test_who_watches_is_told_what_messages_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports: list[tuple[str, Measured]] = []
+    reports: list[tuple[str, MeasuredDelays]] = []
     bring = BrokerNode.bring
 
     def listen(self: BrokerNode, now_us: int, input: object) -> None:
-        if isinstance(input, Measured):
+        if isinstance(input, MeasuredDelays):
             reports.append((self.id, input))
         bring(self, now_us, input)  # type: ignore[arg-type]
 
@@ -149,8 +149,11 @@ def test_who_watches_is_told_what_messages_waited(monkeypatch: pytest.MonkeyPatc
     made.request(MONITOR_INTERVAL_US, "P", publish(3))
     made.run()
     assert reports[:2] == [
-        ("B1", Measured(15, 30, {"B2": 1_005}, None)),  # 0 and 30 waited; control waits uncounted
-        ("B2", Measured(0, 30, {"B1": 1_005}, 1_003)),
+        (
+            "B1",
+            MeasuredDelays(15, 30, {"B2": 1_005}, None),
+        ),  # 0 and 30 waited; control waits uncounted
+        ("B2", MeasuredDelays(0, 30, {"B1": 1_005}, 1_003)),
     ]
 
 
@@ -165,7 +168,7 @@ def test_who_does_not_watch_is_told_nothing() -> None:
 
 
 def heard(receive: Callable[..., None], arrivals: list[tuple[int, str, object]]) -> object:
-    """The same door; what comes in is written down."""
+    """The same front end; what comes in is written down."""
 
     def listen(self: BrokerNode, now_us: int, input: object) -> None:
         arrivals.append((now_us, self.id, input))
@@ -177,8 +180,8 @@ def heard(receive: Callable[..., None], arrivals: list[tuple[int, str, object]])
 def observed_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[RandomNetwork, list]:
     """A random network, with all that arrives at brokers: (time, broker, input)."""
     arrivals: list[tuple[int, str, object]] = []
-    for door in ("receive", "receive_one"):
-        monkeypatch.setattr(BrokerNode, door, heard(getattr(BrokerNode, door), arrivals))
+    for front_end in ("receive", "receive_one"):
+        monkeypatch.setattr(BrokerNode, front_end, heard(getattr(BrokerNode, front_end), arrivals))
     return RandomNetwork(seed, system="grape"), arrivals
 
 
@@ -189,14 +192,14 @@ def test_links_keep_order_and_time_never_goes_back(
     sent: dict[tuple[str, int], list] = {}
 
     def said(send: Callable[..., None]) -> object:
-        def listen(self: Link, input, *when: int) -> None:  # type: ignore[no-untyped-def]
+        def listen(self: SimulatedLink, input, *when: int) -> None:  # type: ignore[no-untyped-def]
             sent.setdefault((input.neighbour, id(self)), []).append(input.message)
             send(self, input, *when)
 
         return listen
 
-    monkeypatch.setattr(Link, "send", said(Link.send))
-    monkeypatch.setattr(Link, "send_one", said(Link.send_one))
+    monkeypatch.setattr(SimulatedLink, "send", said(SimulatedLink.send))
+    monkeypatch.setattr(SimulatedLink, "send_one", said(SimulatedLink.send_one))
     network, arrivals = observed_network(seed, monkeypatch)
     assert network.run() == []
     times = [now_us for now_us, _, _ in arrivals]

@@ -1,4 +1,4 @@
-"""What brokers of every network say on a link, one of each, as a later version must read it."""
+"""One of each message that brokers of every network send over a link."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import msgspec
 from shoal.broker.links.controls import (
     CONTROLS,
     Acknowledge,
+    BrokerLocation,
     Echo,
     Ends,
     Heartbeat,
     Hello,
     Lasts,
+    LocationAnnounced,
     Over,
-    Place,
     Purpose,
-    Refuse,
+    RefuseConnection,
     Rests,
     Stores,
-    Whereabouts,
 )
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.messages import (
@@ -40,7 +40,7 @@ from shoal.language import parse
 from shoal.model import Advertisement, MessageId, Publication, Subscription
 
 CODEC = Codec(COMMON + CONTROLS)
-THERE = Whereabouts("B2", 12, "h:1", "h:2", "h:3")
+THERE = BrokerLocation("B2", 12, "h:1", "h:2", "h:3")
 _ID = MessageId("B1", "p", 7)
 _FILTER = parse("(x > 1.5 AND s LIKE 'a%') OR NOT b = TRUE")
 _PUBLICATION = Publication(
@@ -53,8 +53,8 @@ _PUBLICATION = Publication(
 )
 SAID: tuple[msgspec.Struct, ...] = (
     Hello(PROTOCOL, "net", "B1", (1, 2), (3, 4), 5, Purpose.LINK, 6, False, 8),
-    Hello(PROTOCOL, "net", "B1", (1, 2), None, 0, Purpose.COURIER),
-    Refuse("why", has_ended=True),
+    Hello(PROTOCOL, "net", "B1", (1, 2), None, 0, Purpose.FORWARDING_CHANNEL),
+    RefuseConnection("why", has_ended=True),
     Acknowledge(9, ((1, 4), (6, 7))),
     Heartbeat(10),
     Echo(10),
@@ -63,8 +63,8 @@ SAID: tuple[msgspec.Struct, ...] = (
     Rests(),
     Over(),
     Stores(False),
-    Place(THERE),
-    Place(Whereabouts("B3", 13, has_left=True)),
+    LocationAnnounced(THERE),
+    LocationAnnounced(BrokerLocation("B3", 13, has_left=True)),
     Advertise(Advertisement(id="a1", publisher="p", filter=_FILTER), 2),
     Unadvertise("a1"),
     Subscribe(Subscription(id="s1", client="c", filter=_FILTER)),

@@ -1,4 +1,4 @@
-"""What two brokers are made to remember, and what they must still know in a later version."""
+"""What two brokers are made to remember, and what they must still know after a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Connack, Connect, Packet, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from tests.runtime.live import until
 from tests.runtime.one_service import network, running
 
@@ -23,7 +23,7 @@ KEEP = Keep(seconds=EVER_S)
 TWICE = Publish("a/once", b'{"x": 9}', 2, packet_id=7)
 
 
-def two_brokers(folder: Path) -> Network:
+def two_brokers(folder: Path) -> NetworkFile:
     return network(
         2,
         name="upgrade",
@@ -93,7 +93,7 @@ async def play(folder: Path) -> None:
         raw, _ = await Raw.connect(here, "sender")
         assert isinstance(await raw.ask(TWICE), Pubrec)
         raw.vanish()
-        await until(lambda: here.door.clients.connection("sender") is None)
+        await until(lambda: here.front_end.clients.connection("sender") is None)
 
 
 async def know(folder: Path) -> None:

@@ -56,13 +56,25 @@ PARTS = (
     Part("Spark", f"{_SPARK}.compiled_matching", ("match_tables",)),
     Part("Spark, partitioned", f"{_SPARK}.partitioned_matching", ("match_partitioned",)),
     Part("Spark, streams", f"{_SPARK}.matching_stream", ("match_stream",)),
-    Part("An overlay's strategy", "shoal.broker.strategy", ("Strategy",)),
+    Part("An overlay's strategy", "shoal.broker.strategy", ("OverlaySystem", "LifeEvents")),
+    Part(
+        "Its optional capabilities",
+        "shoal.broker.capabilities",
+        (
+            "MatchingCost",
+            "Introspection",
+            "Membership",
+            "LoadReports",
+            "Retransmission",
+            "OperatorOrders",
+        ),
+    ),
     Part("An overlay's description", "shoal.overlays.system", ("System",)),
 )
 
 
 def api_page() -> list[str]:
-    """What may be imported by others: each class and function with its docstring."""
+    """The public API: each class and function with its docstring."""
     lines = ["# Python API"]
     for part in PARTS:
         module = importlib.import_module(part.module)

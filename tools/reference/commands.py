@@ -79,7 +79,7 @@ def _argument(one: Any) -> str:
 
 
 def _value(one: Any) -> str:
-    """What stands for the value, or its type and bounds."""
+    """The placeholder of the value, or its type and bounds."""
     if getattr(one, "is_flag", False):
         return ""
     kind = one.type_descriptor.annotation
@@ -100,7 +100,7 @@ def _value(one: Any) -> str:
 
 
 def _default(one: Any) -> str:
-    """What holds where it is left out."""
+    """The default."""
     if one.required:
         return "needed"
     if isinstance(one.show_default, str):

@@ -9,7 +9,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.metrics_core import Metric
 
 from shoal.broker.machine import Broker
-from shoal.client.bridges.metrics import BridgeMetrics, Tally
+from shoal.client.bridges.metrics import BridgeMetrics, BridgeTally
 from shoal.overlays.registry import strategy_factory
 from shoal.runtime.operations.metrics import Metrics
 from shoal.runtime.traffic.latency import Latencies
@@ -79,7 +79,7 @@ def metric_page(systems: list[str]) -> list[str]:
         for table in broker.description:
             having.setdefault(table, []).append(name)
     lines += [f"| `shoal_routing_{table}` | {_listed(names)} |" for table, names in having.items()]
-    tally = Tally()
+    tally = BridgeTally()
     for flow in tally.flows.values():
         flow.left["REASON"] += 1
     lines += [
@@ -96,7 +96,7 @@ def metric_page(systems: list[str]) -> list[str]:
 
 
 def process_metrics() -> list[Metric]:
-    """What every process says of itself, on Linux."""
+    """Metrics of every process, on Linux."""
     return list(ProcessCollector(registry=None).collect())
 
 

@@ -63,7 +63,7 @@ def _index(made: Mapping[str, list[str]]) -> list[str]:
 
 
 def _network_file(systems: list[str]) -> list[str]:
-    kind = network_file.Network
+    kind = network_file.NetworkFile
     lines = section(kind, "", Pages(), "The network file", level=1, without="parameters")
     return [*lines[:2], UNITS, "", *lines[2:], "", *_links(systems)]
 

@@ -73,7 +73,7 @@ def table(kind: type, path: str, pages: Pages, without: str = "") -> list[str]:
 
 
 def value(kind: inspect.Type) -> str:
-    """What a key takes, in words."""
+    """The type of a key, in words."""
     match kind:
         case inspect.BoolType():
             return "`true`, `false`"
@@ -102,7 +102,7 @@ def value(kind: inspect.Type) -> str:
 
 
 def default(field: inspect.Field) -> str:
-    """What holds without the key."""
+    """The default of a key."""
     if field.required:
         return "needed"
     found = field.default
@@ -136,7 +136,7 @@ def _struct(kind: type) -> inspect.StructType:
 
 
 def _name(struct: inspect.StructType, path: str, kind: inspect.Type) -> str:
-    """What the table of a struct is called, as TOML has it."""
+    """The name of a struct's table, as TOML has it."""
     if struct.tag_field == KIND:
         return f'`[{path}]`, `kind = "{struct.tag}"`'
     if isinstance(kind, inspect.VarTupleType | inspect.ListType):
@@ -219,6 +219,6 @@ def _join(path: str, key: str) -> str:
 
 
 def anchor(title: str) -> str:
-    """What a heading is linked by on GitHub."""
+    """The anchor of a heading on GitHub."""
     kept = "".join(one for one in title.lower() if one.isalnum() or one in " -_")
     return kept.replace(" ", "-")

@@ -24,7 +24,7 @@ _FOR_CALLERS = re.compile(r"[;,.]?\s*ValueError names [^.;]*(?=[.;])")
 
 
 class Doc(NamedTuple):
-    """What a docstring says of a struct, and of each of its keys."""
+    """The texts of a struct and of its keys, from its docstring."""
 
     prose: str
     keys: dict[str, str]
@@ -50,7 +50,7 @@ def read_doc(text: str) -> Doc:
 
 
 def doc_of(kind: type) -> Doc:
-    """What a class says of itself, and of keys it or one that it derives from has."""
+    """The texts of a class and of its keys, those of its bases among them."""
     keys: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         keys |= read_doc(one.__dict__.get("__doc__") or "").keys

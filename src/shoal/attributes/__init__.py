@@ -1,4 +1,4 @@
-"""What an attribute is: the names and types that filters see of a message, wherever it is read.
+"""Attributes: the names and types that filters see of a message, for every source.
 
 Brokers, bridges and `shoal record` read messages here; `shoal match` and `shoal ingest` read rows
 of files by the same names.  A value is a boolean, a 64-bit integer, a double or a string.
@@ -14,14 +14,14 @@ Invariants:
 
 - A value that no attribute can be (null, a list, NaN, a number beyond all doubles, half a surrogate
   pair, a text of more than `MAX_TEXT` characters) hides itself only: all other fields stay.
-- A name has one value.  A field whose own name is `a.b` goes before the field `b` of an object `a`;
-  of fields that are as deep, the first has the name.
-- What one message costs is bounded: `MAX_FIELDS` fields are looked at, in objects `MAX_DEPTH` deep,
-  and the outermost of them become attributes, `MAX_ATTRIBUTES` with all others.
+- A name has one value. A field whose own name is `a.b` goes before the field `b` of an object `a`;
+  of fields of equal depth, the first has the name.
+- The cost of one message is bounded: `MAX_FIELDS` fields are looked at, in objects `MAX_DEPTH`
+  deep, and the outermost of them become attributes, `MAX_ATTRIBUTES` with all others.
 
-A list is no attribute.  A type for each name of a plain value, since a column of a recording has
-one type: where a sensor publishes `21.5` and a lamp `ON`, both are recorded, and each is called
-what it is called when it is alone.
+A list is no attribute. Each kind of plain value has its own name, since a column of a recording has
+one type: if a sensor publishes `21.5` and a lamp `ON`, both are recorded, under the same names as
+alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""JSON as devices write it: what is no JSON value within an object or a list counts as null.
+"""JSON as devices write it: an invalid value within an object or a list counts as null.
 
-| in the payload | what becomes of it |
+| in the payload | result |
 | --- | --- |
 | a byte order mark in front, zero bytes and white space behind | nothing: they do not count |
 | `NaN`, `Infinity`, `1e400`, half a surrogate pair | that value is missing, or its name |
@@ -8,9 +8,8 @@
 | `nan`, `+1`, `.5`, `01`, `None`, `21.5C`, nothing behind a colon | that value is missing |
 | a quote, a bracket or a comma too many or too few; nesting beyond 900 | `UnreadableError` |
 
-The strict decoder comes first, as nearly all payloads are JSON; Python's knows the rest at a
-tenth of the speed; only what that refuses goes through a regular expression, and only if it is
-short.
+The strict decoder comes first, as nearly all payloads are JSON; Python's knows the rest at a tenth
+of the speed; payloads that it refuses go through a regular expression, if they are short.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-# Bytes of a payload whose tokens are looked at one by one, which takes some 10 ms.
+# Bytes of a payload whose tokens are checked one by one, which takes some 10 ms.
 MAX_MENDED_BYTES = 131_072
 # Objects and lists of a payload that is decoded a second time: 260,000 take 50 ms.
 MAX_CONTAINERS = 65_536
@@ -29,8 +28,8 @@ MAX_CONTAINERS = 65_536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BRACKETS = ("{", "[")
 _PADDING = b" \t\r\n\0"
-# A string, which ends with the text at the latest (to look for its end again from each character
-# within it would take for ever); what stands where a value should; a colon without value.
+# A string, which ends with the text at the latest (searching its end again from each character
+# would take for ever); a token in place of a value; a colon without value.
 TOKENS = re.compile(
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[^\s,:"\[\]{}]++|:\s*+(?=[,}])', re.DOTALL
 )
@@ -40,7 +39,7 @@ decode_strictly = msgspec.json.Decoder().decode
 
 
 class UnreadableError(ValueError):
-    """A payload that is no JSON, in spite of what it looks like or is declared to be."""
+    """A payload that is no JSON, although it looks so or is declared so."""
 
 
 def decode_leniently(payload: bytes) -> Any:
@@ -75,7 +74,7 @@ def _decode(text: str) -> Any:
 
 
 def is_scalar(text: str) -> bool:
-    """Whether a text is a JSON number, true, false or null."""
+    """Return whether a text is a JSON number, true, false or null."""
     return _SCALAR.fullmatch(text) is not None
 
 

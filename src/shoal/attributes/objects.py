@@ -19,7 +19,7 @@ from shoal.model.entities import MAX_ATTRIBUTES
 MAX_TEXT = 16_384
 # Fields that are looked at; a broker that looks at 100,000 does nothing else.
 MAX_FIELDS = 10_000
-# Objects within objects whose fields are attributes; the outermost is the first.
+# Depth of nested objects whose fields are attributes; the outermost is the first.
 MAX_DEPTH = 8
 # Characters of the name of an object whose fields are attributes: each of them repeats it.
 MAX_PREFIX = 256
@@ -110,7 +110,7 @@ def as_value(value: object) -> Value | None:
 
 
 def is_text(text: str) -> bool:
-    """Whether a text has whole characters only."""
+    """Return whether a text has whole characters only."""
     return text.isascii() or _SURROGATE.search(text) is None
 
 

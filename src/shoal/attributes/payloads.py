@@ -29,7 +29,7 @@ from shoal.language import read_plain_value
 from shoal.ledger import remembered
 from shoal.model import Value
 
-# Which payloads are read: those that look like an object or a plain value, unless they are declared
+# Payloads that are read: those that look like an object or a plain value, unless they are declared
 # to be something else (`auto`: 3.1.1 has no content types), those that are declared to be JSON or
 # plain text (`declared`), or none.
 Json = Literal["auto", "declared", "never"]
@@ -44,13 +44,13 @@ _REMEMBERED_BYTES = 32
 _JSON = "application/json"
 _JSON_TYPES = frozenset((_JSON, "text/json"))
 _PLAIN = "text/plain"
-# What may stand in front of an object: white space, and a byte order mark.
+# Bytes that may precede an object: white space, and a byte order mark.
 _MAY_BEGIN = frozenset((b" ", b"\t", b"\n", b"\r", b"\xef"))
 # Bytes in front of an object that are looked through, and those that may stand there.
 _WHITE_SPACE, _IN_FRONT = 64, b" \t\r\n\xef\xbb\xbf"
 # White space, and the zero byte that ends a text in C.
 _AROUND = " \t\r\n\0"
-# What is no value, though JSON or Python write it.
+# Words that are no value, though JSON or Python write them.
 _NO_VALUES = frozenset(("null", "NaN", "Infinity", "-Infinity"))
 
 

@@ -13,7 +13,7 @@ TOPIC_ATTRIBUTE = "$topic"
 LEVELS_ATTRIBUTE = "$levels"
 # Levels that have an attribute of their own; deeper ones are told apart by the broker they reach.
 MAX_LEVEL_ATTRIBUTES = 8
-# Topics whose attributes are remembered, and the length of the longest of them.
+# Number of topics with remembered attributes, and the length of the longest of them.
 _REMEMBERED, _REMEMBERED_CHARACTERS = 1_024, 256
 
 

@@ -1,103 +1,109 @@
-"""The broker as a pure machine, and what it keeps until all is settled.
+"""The broker as a pure machine, and the state it keeps until publications are settled.
 
 Why nothing acknowledged is lost when a broker is killed
 --------------------------------------------------------
 
 A publication of QoS 1 or 2 is *settled* at a broker when it is in the sessions of its local
 subscribers and settled at every neighbour it was sent to. Only then does the client get PUBACK or
-PUBREC, in its order.
+PUBREC, in order.
 
-- Each broker keeps what it sent until the neighbour has said that it is settled
-  (`broker/custody.py`, `broker/links/outbox.py`), so one side of a killed broker still has what the
-  other side lacks. Of an input a `Custody` counts the frames it caused; a link says which messages
-  are settled beside how many are handled.
-- A broker that comes back within `give_up_us` (60 s) knows no tables. Its neighbours keep its rows,
-  stale, and what is for it; both ends say their tables anew and that this is all
-  (`overlays/tree/exchange.py`); what was not said again goes. Until then a gate in the link lets no
-  publication through, and the broker holds back those of its own clients: for a neighbour that the
-  journal knows (`NeighbourPut`) until it would be given up, for one never seen 10 s.
-- A pause of the process is nobody's silence (`runtime/driving/timing/pauses.py`): timers that come
-  late wait for what the sockets hold, and by however much a loop is late with looking at its links,
-  their silence is shorter, and who is away is given up later.
-- While publications must wait, connections hold what clients send, within bounds, and answer pings
-  (`mqtt/connection/connection.py`).
-- Then all that was not settled is sent again, marked; doors drop what they have had
-  (`mqtt/door/repeats.py`).
-- A system that answers later than it is asked says so (`Unsettled`, `Settled`), and the custody
+- Each broker keeps the frames that it sent until the neighbour reports them settled
+  (`broker/ack_tracker.py`, `broker/links/outbox.py`), so a neighbour of a killed broker still has
+  what the other neighbours lack. An `AckTracker` counts the frames that one input caused; a link
+  reports settled messages beside the number of handled ones.
+- A broker that restarts within `give_up_us` (60 s) has no routing tables. Its neighbours keep its
+  rows, as stale ones, and the frames for it; both ends send their tables anew and mark the end
+  (`overlays/tree/exchange.py`); rows that were not sent again are removed. Until then the link
+  holds
+  publications at its gate, and the broker holds the publications of its own clients: for a
+  neighbour in the journal (`NeighbourPut`) until it would be given up, for one never seen 10 s.
+- A pause of the process does not count as silence of others (`runtime/driving/timing/pauses.py`):
+  late timers wait for the data in the sockets, and the time in which a loop did not read its links
+  does not count, so neighbours are given up that much later.
+- While publications must wait, connections hold their clients' packets, within bounds, and answer
+  PINGREQ (`mqtt/connection/connection.py`).
+- Afterwards all that was not settled is retransmitted, marked; front ends drop duplicates
+  (`mqtt/front_end/deduplication.py`).
+- A system that needs further answers reports this (`Unsettled`, `Settled`), and the acknowledgement
   waits. BlueDove's dispatchers do: a publication is settled when a matcher has matched it and all
-  homes have it, a subscription when no publication can miss it. A home that comes back is sent what
-  it had not confirmed. Where order is not kept (`keeps_order`; BlueDove with `order = "free"`),
-  doors know repeats one by one.
-- What BlueDove's matchers find is complete: whoever serves a place has every granted subscription
-  that meets it, of every home that is not given up. It has them from who served before or, where
-  nobody did (a first segment, a hole), from all dispatchers, those that are away included
-  (`handover.py`); what comes before that waits. A broker that starts again asks for the same under
-  the same names (`mqtt/door/network.py`), so what matchers have of its earlier life stands for it
-  until it is stored anew. What was found is passed on within a second, or found again, so a session
-  that moves is at one of its homes.
-- A session that moves takes along what each door had sent it so far (`had`): what is sent again may
-  come to a broker for the first time that the session had before it came. It leaves nothing
-  unsettled behind: who owes its client stays.
+  edge brokers have it, a subscription when no publication can miss it. An edge broker that comes
+  back gets the publications that it has not confirmed. Where order is not kept (`keeps_order`;
+  BlueDove with `order = "free"`), front ends remember publications one by one to drop duplicates.
+- The results of BlueDove's matchers are complete: a matcher has every granted subscription that
+  meets its segment, of every edge broker that is not given up. It gets them from the segment's
+  former matcher or, without one (a first segment, a hole), from all dispatchers, disconnected ones
+  included (`handover.py`); earlier publications wait. A restarted broker requests the same
+  subscriptions under the same names (`mqtt/front_end/network.py`), so the matchers' rows of its
+  earlier incarnation stay valid until they are stored anew. A result is passed on within a second,
+  or matched again, so a session that moves is at one of its edge brokers.
+- A session that moves takes along a summary of the publications that each front end had sent it
+  (`had`): a retransmitted publication may come to a broker for the first time although the session
+  got it before. The session leaves no unsettled publication behind: a broker that owes its client
+  an acknowledgement keeps it.
 - A flush has an order (`runtime/driving/flushing.py`, `Phase`): deliveries into sessions, the
-  journal, neighbours, clients. Nobody hears of what could still be lost. While a message is handed
-  to many, in several flushes, nothing counts as settled (`settling.py`).
+  journal, neighbours, clients. No neighbour or client sees a change that could still be lost. While
+  a sliced fan-out takes several flushes, nothing counts as settled (`settling.py`).
 
-`tests/seeds/restarts/random_kills.py` kills brokers at random and asks at every settlement whether
-everybody has it, `tests/seeds/restarts/random_restarts.py` so for BlueDove, several at once;
-`tests/seeds/custody/random_custody.py` so for OctopiA, TID and DYNATOPS, on a live network in
-virtual time (`tests/runtime/virtual_loop.py`: all but sockets and the clock), with cut cables,
-hangs and stalls; `tests/seeds/sessions/random_sessions.py` does so under MQTT clients that move,
-ask elsewhere, share and hang up; `tests/runtime/storage/test_custody.py` does it to processes; for
-BlueDove `tests/overlays/bluedove/test_custody.py` and `tests/live/`. What waits for a broker that
-is away is bounded: 8 MB per link, then clients are read no more, and after 60 s it counts as gone,
-with the subscriptions behind it; or it goes to disk:
+`tests/seeds/restarts/random_kills.py` kills brokers at random and checks at every settlement that
+all subscribers have the publication, `tests/seeds/restarts/random_restarts.py` does so for
+BlueDove, with several brokers at once; `tests/seeds/ack_tracker/random_ack_tracker.py` for OctopiA,
+TID and DYNATOPS, on a live network in virtual time (`tests/runtime/virtual_loop.py`: all but
+sockets and the clock), with cut cables, hangs and stalls; `tests/seeds/sessions/random_sessions.py`
+under MQTT clients that move, ask elsewhere, share and hang up;
+`tests/runtime/storage/test_ack_tracker.py` with processes; for BlueDove
+`tests/overlays/bluedove/test_ack_tracker.py` and `tests/live/`. The frames for a disconnected
+broker are bounded: at 8 MB per link clients are not read any more, and after 60 s the broker counts
+as dead, with the subscriptions behind it; or they go to disk:
 
 Decisions
 ---------
 
-- **What carries publications is a `Carrier`.** Drivers meter, gate, join and keep carriers, and do
-  not read their routes. What was not settled when a link is given up comes back to the machine
-  (`Returned`), which sends it another way or lets it be: on a tree nobody is left there, with
-  cycles there may be. What a BlueDove dispatcher sends to a matcher is none: it keeps the
-  publications itself until they are matched and all homes have them, and asks another when it hears
-  nothing. As carriers links would keep them a second time, give back what is no longer theirs, and
-  the simulator would charge a matcher as a router for what it charges as `Work`.
+- **A `Carrier` carries publications.** Drivers meter, hold, join and keep carriers, and do not read
+  their routes. Publications that were not settled when a link is given up return to the machine
+  (`Returned`), which sends them another way or drops them: on a tree no subscriber is left there,
+  with cycles one may be. A BlueDove dispatcher's message to a matcher is no carrier: the dispatcher
+  keeps the publications itself until they are matched and all edge brokers have them, and asks
+  another matcher without an answer. As carriers, links would keep them a second time and return
+  obsolete ones, and the simulator would charge a matcher as a router for what it charges as `Work`.
 - **A life cycle is a literal table** (`broker/life_cycle.py`) where a machine has one: states
-  across, inputs down, in each place a method or that nothing is done; a missing one raises at
-  import, and a test draws the table into the module's docstring. The other design was a decorator
-  on each method that names its state and input: shorter, but the table would be nowhere to be read,
-  and holes would show only when all is gathered. Not a table: the migration at a broker, whose
-  state is four facts about a publisher beside the rows of the routing table, with several rows that
-  change at one input. It would have more states than lines now; it is explored instead.
-- **Acknowledged when settled; stored only for who is away.** Three designs were weighed. *Settled
-  everywhere* needs no disk, and what is acknowledged has arrived; but who publishes to subscribers
-  behind a dead broker waits until it is back or given up. *Store and forward at the first broker*
-  (a journal record per publication, PUBACK at once, the record kept until all is settled) lets
-  nobody wait; but each publication costs a write, what a killed first broker had taken is delivered
-  to nobody until it is back, if its disk is, also while every subscriber is there; and it does not
-  end there: the brokers on the way hold what is not settled, so what they cannot send needs a disk
-  of theirs all the same. What is built is the first while everybody is there, and the second at the
-  gap: the broker before a neighbour that is away writes what is for it, and that counts as settled.
-  It costs nothing while all is well (no write; the same 11 to 15 µs of processor time for each
-  message, and as much with a neighbour away), and what depends on one disk is only what could not
-  be delivered anyway. That is what one wants at three in the morning, when a broker has died:
-  publishers go on, nothing is lost, and nobody must do anything until it is back. So it is the
-  default where there is a disk. Its prices: an acknowledgement still takes as long as the way to
-  the farthest subscriber, a broker that hangs is noticed after 5 s (`silence_us`), and one that is
-  never coming back fills disks for a day. BlueDove keeps to the first: its matchers and homes have
-  their own answer to who is gone. A further one, doors that acknowledge to the publisher's door end
-  to end, needs to know who they are, which on a tree of filters nobody does.
+  across, inputs down, in each cell a method or that nothing is done; a missing cell raises at
+  import, and a test draws the table into the module's docstring. The alternative is a decorator on
+  each method that names its state and input: shorter, but without a readable table, and holes would
+  show only when all are collected. The migration at a broker is no table: its state is four facts
+  about a publisher beside the rows of the routing table, and one input changes several rows. A
+  table would have more states than lines; tests explore it instead.
+- **Acknowledged when settled; stored only for disconnected brokers.** Three designs were weighed.
+  *Settled everywhere* needs no disk, and an acknowledged publication has arrived; but publishers
+  to subscribers behind a dead broker wait until it is back or given up. *Store and forward at the
+  first broker* (a journal record per publication, PUBACK at once, the record kept until all is
+  settled) makes no publisher wait; but each publication costs a write, the publications of a killed
+  first broker are delivered only when it is back, with its disk, also while every subscriber is
+  present; and the brokers on the way hold unsettled publications, so what they cannot send needs a
+  disk of theirs, too. Shoal combines them: the first design while all brokers are connected, the
+  second at the gap: the broker before a disconnected neighbour writes the frames for it, and these
+  count as settled. It costs nothing in normal operation (no write; the same 11 to 15 µs of
+  processor
+  time for each message, also with a disconnected neighbour), and one disk has only what could not
+  be
+  delivered anyway. When a broker has died, publishers go on, nothing is lost, and an operator need
+  not act until it is back. So it is the default where there is a disk. Its prices: an
+  acknowledgement still takes as long as the way to the farthest subscriber, a broker that hangs is
+  noticed after 5 s (`silence_us`), and a broker that never comes back fills disks for a day.
+  BlueDove keeps to the first design: its matchers and edge brokers handle dead brokers themselves.
+  End-to-end acknowledgements between front ends would need to know the receivers, which no broker
+  of a filter tree knows.
 - **Filters travel and are stored as expressions**, not as SQL: microseconds instead of a parse, and
-  exact where SQL has no words or a limit. What MessagePack cannot say (bits of a trace session) a
-  system's messages bring as a `Form` (`broker/wire.py`).
-- **`broker/` names no system, and messages live with who speaks them.** `broker/messages.py` has
-  what every broker says; what a client and its broker say of a move is in `clients/`, what brokers
-  of a tree say of their tables in `overlays/tree/`, tracing and migrations in the relocation's
-  folder. What links must know of a message it says of itself (it `introduces`: it is said before
-  publications may come); what a first broker writes on a publication is a `mark` that only its
-  system reads; who speaks for a neighbour that is away is a fact of the system (`stand_in`).
-  `Advertise` still counts a publisher's moves: publishers say it, whichever system moves them.
-- **`Notify` instead of `Redirect`.** Being moved is one of several things a broker tells a client's
+  exact where SQL has no syntax or a limit. For types that MessagePack lacks (bits of a trace
+  session) a system's messages bring a `Form` (`broker/wire.py`).
+- **`broker/` names no system, and messages live with their senders.** `broker/messages.py` has the
+  messages of every broker; those between a client and its broker about a move are in `clients/`,
+  those of tree brokers about their tables in `overlays/tree/`, tracing and migrations in the
+  relocation's folder. A message carries the properties that links need (it `introduces`: it is sent
+  before publications); a first broker's `mark` on a publication is read only by its system; the
+  placeholder of a disconnected neighbour is a fact of the system (`placeholder`). `Advertise`
+  counts
+  a publisher's moves in every system, as publishers send it.
+- **`Notify` instead of `Redirect`.** A move is one of several messages from a broker to a client's
   library (ping requests, refusals); a live driver maps it to its protocol's redirect.
 - **A client's subscriptions that match together are one `Deliver`** that names them all: the client
   gets an event once.

@@ -1,8 +1,7 @@
-"""The broker's door: inputs that drivers bring, effects that drivers carry out.
+"""Inputs and effects of the broker machine.
 
-Inputs and effects are plain data.  A driver (the simulator, the live network) turns what
-happens to a broker into inputs, in the order it happens, and carries the effects out in the
-order they come; it decides nothing.
+Both are plain data. A driver (the simulator, the live network) turns events into inputs, in their
+order, and carries effects out in their order; it makes no decisions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 from shoal.broker.messages import Carrier, Message, RoutedPublication
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
-# Names within one broker: the part of the broker that gave it, then what for.
+# A name within one broker: the part of the broker that uses it, then its purpose.
 Key = tuple[str, ...]
 TimerKey = Key
 
@@ -25,11 +24,11 @@ TimerKey = Key
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The broker starts, for the first time or after a crash: the first input of its life.
+    """The broker starts, for the first time or after a crash: the first input of its incarnation.
 
-    `former` are the brokers that it was linked to before, as far as anybody remembers.  They are
-    waited for like one that goes away while the broker runs, which is given up after `give_up_us`.
-    `facts` are what it has said last that it must not forget (`Remember`).
+    `former` are its earlier neighbours, as far as they are known. The broker waits for them as for
+    a neighbour that disconnects, which is given up after `give_up_us`. `facts` are those of its
+    last `Remember`.
     """
 
     former: tuple[BrokerId, ...] = ()
@@ -56,11 +55,11 @@ class TimerFired(msgspec.Struct, frozen=True):
 
 
 class LinkState(enum.Enum):
-    """What became of a link.
+    """The new state of a link.
 
-    UP      it is there, and nothing sent before is in it
-    FAILED  it is gone, or did not come up; what was in it may be lost
-    ENDED   it is gone on purpose (`EndLink`), and nothing was in it
+    UP      the link is up, and empty
+    FAILED  the link is down, or did not come up; frames in it may be lost
+    ENDED   the link has ended on purpose (`EndLink`), and was empty
     """
 
     UP = "up"
@@ -71,15 +70,15 @@ class LinkState(enum.Enum):
 class LinkChanged(msgspec.Struct, frozen=True):
     """The link to a neighbour came up, failed or ended.
 
-    `opened_us` is when a lasting link was opened on purpose, 0 if it always was there; None: it
-    does not last.
+    A link that is not `is_lasting` belongs to no overlay: a change of links opened it, and may
+    adopt it.
 
-    Up without a word before: the neighbour has come back soon, and knows nothing of what was said.
+    Up again without a failure in between: the neighbour has restarted, and has no tables.
     """
 
     neighbour: BrokerId
     state: LinkState
-    opened_us: int | None = 0
+    is_lasting: bool = True
 
     @property
     def up(self) -> bool:
@@ -87,21 +86,21 @@ class LinkChanged(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """What was sent to a neighbour, and was not settled there when its link was given up.
+    """A carrier that was not settled at a neighbour when its link was given up.
 
-    It comes behind the word that the link is down, in the order in which it was sent, marked.  What
-    the machine has recalled comes next, before all that is held back.
+    It comes after the link's failure, in the order of sending, marked. Carriers that the machine
+    has recalled come next, before all held inputs.
     """
 
     neighbour: BrokerId
     carrier: Carrier
 
 
-class Measured(msgspec.Struct, frozen=True):
-    """For who asked to `WatchDelays`: averages of the broker's delays since the last report, in µs.
+class MeasuredDelays(msgspec.Struct, frozen=True):
+    """Averages of the broker's delays since the last report, in µs (see `WatchDelays`).
 
-    `output_us` is queueing, transmission and link delay to each neighbour that was sent
-    something; `client_output_us` the same to the clients.  None: nothing to average.
+    `output_us` is queueing, transmission and link delay to each neighbour with traffic;
+    `client_output_us` the same to the clients. None: nothing to average.
     """
 
     input_queue_us: int | None
@@ -122,19 +121,19 @@ class LinkLoad(msgspec.Struct, frozen=True):
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """For who asked to `WatchLoads`: each link's load in the window that has just ended.
+    """Each link's load in the window that has just ended (see `WatchLoads`).
 
-    A window in which nothing passed may be left out where all is as at the end of the one before.
+    A window without traffic may be left out if the queues are as at the end of the one before.
     """
 
     links: Mapping[BrokerId, LinkLoad]
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """For who asked to `WatchCosts`: at once, and when they change.
+    """The costs of messages, at once and when they change (see `WatchCosts`).
 
-    `here` is what a message costs to process, `links` to send it to each broker that this one may
-    be linked to, neighbour or not; to others it may not.
+    `here` is the cost of processing a message, `links` the cost of sending it to each broker that
+    may be a neighbour; this broker may not be linked to others.
     """
 
     here: float
@@ -142,10 +141,10 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class Departed(msgspec.Struct, frozen=True):
-    """A broker has left the network, and this one did not hear that the link between them ended.
+    """A broker has left the network, and this one missed the end of the link between them.
 
-    It comes behind the word that the link is down; that link will not be there again.  Of a dead
-    broker the `successor` is the one that has its place.
+    It comes after the failure of the link, which will not come up again. A dead broker's
+    `successor` has its place.
     """
 
     broker: BrokerId
@@ -153,9 +152,9 @@ class Departed(msgspec.Struct, frozen=True):
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """A neighbour is dead, as an operator says; these others were linked to it, too.
+    """An operator declares a neighbour dead; these others were linked to it, too.
 
-    `Answered` answers at once whether that can be done now.
+    `Answered` answers at once whether the system can do that now.
     """
 
     broker: BrokerId
@@ -163,18 +162,18 @@ class Dead(msgspec.Struct, frozen=True):
 
 
 class Leave(msgspec.Struct, frozen=True):
-    """The broker is to leave the network; its clients have gone.
+    """Leave the network; the broker's clients have gone.
 
-    `Left` answers, when it has, or `Stays`.
+    `Left` answers when it is done, or `Stays`.
     """
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """The broker takes its leave back; `Answered` answers, at once."""
+    """Cancel the leave; `Answered` answers at once."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An operator orders what only the system knows how to do; `Answered` answers, at once."""
+    """An operator's order that only the system understands; `Answered` answers at once."""
 
     name: str
     said: Mapping[str, str] = {}
@@ -187,7 +186,7 @@ Input = (
     | TimerFired
     | LinkChanged
     | Returned
-    | Measured
+    | MeasuredDelays
     | Loads
     | Costs
     | Departed
@@ -202,14 +201,14 @@ Input = (
 
 
 class Send(msgspec.Struct, frozen=True, gc=False):
-    """Send a message to a neighbour, behind all sent to it before."""
+    """Send a message to a neighbour, after all earlier ones."""
 
     neighbour: BrokerId
     message: Message
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
-    """Deliver a publication to a local client, once, for these subscriptions of its."""
+    """Deliver a publication to a local client, once, for these subscriptions."""
 
     client: ClientId
     routed: RoutedPublication
@@ -224,24 +223,24 @@ class Notify(msgspec.Struct, frozen=True):
     message: Message
 
 
-class Work(msgspec.Struct, frozen=True):
-    """Matching on one core: how many publications, against how many subscriptions in all."""
+class MatchingWork(msgspec.Struct, frozen=True):
+    """Matching on one core: the number of publications, and of subscriptions searched in all."""
 
     publications: int
     searched: int
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Fire `key` once at `at_us`; a timer of that key that is already set is replaced.
+    """Fire `key` once at `at_us`; replaces a timer of that key.
 
     With `work` the timer stands for matching: so many publications, and pairs of publication and
-    subscription to search, which one core is busy with until it fires.  A live driver ignores it,
-    as matching takes its time when the timer fires; a simulated one lets that time pass before.
+    subscription, keep one core busy until it fires. A live driver ignores it, as matching takes its
+    time when the timer fires; a simulator lets that time pass before.
     """
 
     key: TimerKey
     at_us: int
-    work: Work | None = None
+    work: MatchingWork | None = None
 
 
 class CancelTimer(msgspec.Struct, frozen=True):
@@ -249,11 +248,12 @@ class CancelTimer(msgspec.Struct, frozen=True):
 
 
 class OpenLink(msgspec.Struct, frozen=True):
-    """Bring up a link to a broker that may be no neighbour yet; it is said when it is up, or not.
+    """Bring up a link to a broker that may not be a neighbour yet; `LinkChanged` reports the
+    result.
 
-    `address` is for drivers to whom the broker's name does not say where it is.  A lasting link is
-    one of the overlay as it is now: it is brought up again and again, also when either end has
-    started anew, until it is ended.
+    `address` is for drivers that cannot derive it from the broker's name. A lasting link belongs to
+    the overlay: the driver brings it up again and again, also after restarts of either end, until
+    it is ended.
     """
 
     neighbour: BrokerId
@@ -262,29 +262,29 @@ class OpenLink(msgspec.Struct, frozen=True):
 
 
 class EndLink(msgspec.Struct, frozen=True):
-    """End a link for good, once all that is sent over it, either way, is settled.
+    """End a link for good, when all that is sent over it, either way, is settled.
 
-    Then both ends hear that it has ended.  Should it fail before, it has failed, and it is not
-    brought up again.
+    Then both ends get `LinkState.ENDED`. If it fails before, it has failed, and it is not brought
+    up again.
     """
 
     neighbour: BrokerId
 
 
 class DropLink(msgspec.Struct, frozen=True):
-    """The other end of a link is dead, as an operator says: the link has ended for good.
+    """End a link at once: an operator has declared the other end dead.
 
-    What was not settled there comes back (`Returned`); both ends hear that the link has ended.
+    Unsettled carriers come back (`Returned`); both ends get `LinkState.ENDED`.
     """
 
     neighbour: BrokerId
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """Bring what a neighbour was sent and has not settled (`Returned`), to be sent another way.
+    """Return the unsettled carriers of a neighbour (`Returned`), to be sent another way.
 
-    Each publication once, and none that came from the neighbour `over` whose link it is to go.  If
-    it `moves`, the first need not settle it, and a link that is ended ends without it.
+    Each publication once, and none that came from the neighbour `over` to which it is to go. If it
+    `moves`, the first neighbour need not settle it, and an ending link ends without it.
     """
 
     neighbour: BrokerId
@@ -293,51 +293,51 @@ class Recall(msgspec.Struct, frozen=True):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """Bring no messages of neighbours but these, and no requests of clients, until `Release`.
+    """Hold messages of neighbours except these, and requests of clients, until `Release`.
 
-    They are kept as they come, not handled and so not settled.  All other inputs still come.
-    Another `Hold` replaces the one before.
+    They are kept in order, not handled and so not settled. All other inputs still come. Another
+    `Hold` replaces the one before.
     """
 
     but: tuple[BrokerId, ...] = ()
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Bring what was held back, in its order, then what comes."""
+    """Handle the held inputs, in order, then later ones."""
 
 
 class LinkReady(msgspec.Struct, frozen=True):
-    """The neighbour, whose link came up, knows where publications go: they may be sent to it."""
+    """The neighbour's routing table is complete: publications may be sent to it."""
 
     neighbour: BrokerId
 
 
 class ResetLink(msgspec.Struct, frozen=True):
-    """Give the link up: drop what is in it, tell both ends, then bring it up anew."""
+    """Give the link up: drop its frames, report it to both ends, then bring it up anew."""
 
     neighbour: BrokerId
 
 
 class WatchDelays(msgspec.Struct, frozen=True):
-    """Measure this broker's delays from now on, and report them (`Measured`) about every second."""
+    """Measure this broker's delays, and report them (`MeasuredDelays`) about every second."""
 
 
 class WatchLoads(msgspec.Struct, frozen=True):
-    """Report what passes the links (`Loads`) for each window from now on; the last one counts."""
+    """Report the traffic of the links (`Loads`) for each window; the last `WatchLoads` holds."""
 
     window_us: int = 1_000_000
 
 
 class WatchCosts(msgspec.Struct, frozen=True):
-    """Say what messages cost here and to other brokers (`Costs`), now and whenever it changes."""
+    """Report the costs of messages here and to other brokers (`Costs`), now and on changes."""
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The broker has left: the network does without it, and its driver may stop it."""
+    """The broker has left the network, and its driver may stop it."""
 
 
 class Unsettled(msgspec.Struct, frozen=True):
-    """This input is not done when it is handled: who waits for it waits until `Settled`.
+    """This input is not complete when it is handled: acknowledgements wait for `Settled`.
 
     A driver whose clients wait for nothing ignores both.
     """
@@ -346,46 +346,46 @@ class Unsettled(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What was said to be unsettled is done."""
+    """An unsettled input is complete."""
 
     key: Key
 
 
 class Continue(msgspec.Struct, frozen=True):
-    """The effects that follow are of the input that is unsettled under this key; None: of this one.
+    """The next effects belong to the unsettled input of this key; None: to the present input.
 
-    So what they send is settled where that input is.
+    So the frames that they send count for that input.
     """
 
     key: Key | None
 
 
 class Remember(msgspec.Struct, frozen=True):
-    """What a broker must know of the overlay when it starts again, in place of what it said before.
+    """Facts about the overlay for the next start, in place of the earlier ones.
 
-    Texts, numbers, lists and dicts by text: what a file of facts can hold (`Started.facts`).
+    Texts, numbers, lists and dicts by text: values of a file of facts (`Started.facts`).
     """
 
     facts: Mapping[str, Any]
 
 
 class Stays(msgspec.Struct, frozen=True):
-    """The broker cannot leave now: asked again later it may."""
+    """The broker cannot leave now; a later attempt may succeed."""
 
     reason: str
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """An order is followed, or a leave is taken back; or why that cannot be."""
+    """An order is followed, or a leave cancelled; or the reason why not."""
 
     problem: str = ""
 
 
 class MoveClient(msgspec.Struct, frozen=True):
-    """Send a client to another broker, with what it has subscribed to, advertised and is owed.
+    """Redirect a client to another broker, with its subscriptions, advertisements and queue.
 
-    It makes before it breaks: nothing is lost, doubled or out of order.  Nothing says what came of
-    it: a driver lets it be where the broker or the client cannot.
+    Make before break: nothing is lost, duplicated or reordered. The result is not reported: a
+    driver ignores it if the broker or the client cannot.
     """
 
     client: ClientId
@@ -393,7 +393,7 @@ class MoveClient(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Something worth a row in the trace (see `shoal.broker.records`)."""
+    """A row of the trace (see `shoal.broker.records`)."""
 
     record: msgspec.Struct
 

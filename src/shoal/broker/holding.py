@@ -1,7 +1,7 @@
-"""What a machine has asked its driver to hold back (`Hold`), in the order it came.
+"""Inputs that the machine has asked its driver to hold (`Hold`), in order.
 
-Who brings it keeps the rest where it is; here is what was under way to the machine at that moment.
-What somebody waits for stays unsettled.  Pings are answered all the same.
+Drivers stop reading their sources; this class keeps the inputs that were under way to the machine.
+Assured ones stay unsettled. Pings are answered nevertheless.
 
 >>> from shoal.broker.messages import Goodbye
 >>> holding: Holding[None] = Holding()
@@ -30,9 +30,9 @@ Owed = TypeVar("Owed")
 
 
 class Holding(Generic[Owed]):
-    """Inputs that wait, also behind those that waited before them when the machine releases them.
+    """Held inputs, also those that queue behind held ones after the release.
 
-    Each is kept with what its driver owes for it.
+    Each is kept with the acknowledgement that its driver owes for it.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Holding(Generic[Owed]):
         self.kept: deque[tuple[Input, Owed]] = deque()
 
     def hold(self, but: Container[BrokerId]) -> None:
-        """Keep what comes from now on, except from these neighbours."""
+        """Hold inputs, except those of these neighbours."""
         self._but, self.is_on = but, True
 
     def release(self) -> None:
@@ -49,15 +49,15 @@ class Holding(Generic[Owed]):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is kept, and nothing is to be."""
+        """Whether nothing is held, and nothing is to be."""
         return not self.is_on and not self.kept
 
     def holds_back(self, neighbour: BrokerId) -> bool:
-        """Whether nothing of a neighbour should be brought."""
+        """Whether the driver should not read this neighbour."""
         return self.is_on and neighbour not in self._but
 
     def keep(self, input: Input, owed: Owed) -> bool:
-        """Keep an input that has come, if it must wait."""
+        """Keep an input if it must wait; returns whether it does."""
         if self.is_over or not _can_wait(input):
             return False
         if self.is_on and type(input) is Received and not self.holds_back(input.neighbour):
@@ -78,21 +78,21 @@ class Holding(Generic[Owed]):
         return None
 
     def keeps_of(self, neighbour: BrokerId) -> bool:
-        """Whether a message of this neighbour waits."""
+        """Whether a message of this neighbour is held."""
         return any(is_from(neighbour, each) for each, _ in self.kept)
 
     def drop(self, neighbour: BrokerId) -> None:
-        """The link to this neighbour is lost, and with it what was not handled."""
+        """Drop the messages of a neighbour after the failure of its link."""
         self.kept = deque(each for each in self.kept if not is_from(neighbour, each[0]))
 
 
 def _can_wait(input: Input) -> bool:
-    """Whether such inputs wait at all."""
+    """Whether inputs of this kind may be held."""
     if type(input) is Requested:
         return type(input.request) is not Ping
     return type(input) is Received
 
 
 def is_from(neighbour: BrokerId, input: Input) -> bool:
-    """Whether it is a message of this neighbour."""
+    """Whether the input is a message of this neighbour."""
     return type(input) is Received and input.neighbour == neighbour

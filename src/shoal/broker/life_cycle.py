@@ -1,30 +1,30 @@
-"""Life cycles as tables: what a machine does in each state with each input, and where it is then.
+"""Life cycles as tables: the action and the next state for each state and input.
 
-A table has an entry for every pair, or it cannot be made; that nothing is done is an entry as well.
-It is drawn into the docstring of the module that has it (`tests/broker/test_life_cycle.py`).
+A table must have an entry for every pair; to do nothing is an entry as well. A test draws it into
+the docstring of its module (`tests/broker/test_life_cycle.py`).
 
->>> class Door(Label):
+>>> class FrontEnd(Label):
 ...     OPEN = "open"
 ...     SHUT = "shut"
 >>> class Push(Label):
 ...     GENTLY = "pushed gently"
 ...     HARD = "pushed hard"
 >>> def close(): "Falls shut."
->>> door = LifeCycle(Door, Push, {
-...     Push.GENTLY: (does(close, Door.SHUT), IGNORED),
-...     Push.HARD: (does(close, Door.SHUT), to(Door.OPEN)),
+>>> front_end = LifeCycle(FrontEnd, Push, {
+...     Push.GENTLY: (does(close, FrontEnd.SHUT), IGNORED),
+...     Push.HARD: (does(close, FrontEnd.SHUT), to(FrontEnd.OPEN)),
 ... })
->>> door[Door.SHUT, Push.HARD]
-Entry(do=None, then=<Door.OPEN: 'open'>)
->>> print(door.drawn())
+>>> front_end[FrontEnd.SHUT, Push.HARD]
+Transition(do=None, then=<FrontEnd.OPEN: 'open'>)
+>>> print(front_end.drawn())
 | input | open | shut |
 | --- | --- | --- |
 | pushed gently | falls shut → shut | |
 | pushed hard | falls shut → shut | → open |
->>> LifeCycle(Door, Push, {Push.HARD: (IGNORED, IGNORED)})
+>>> LifeCycle(FrontEnd, Push, {Push.HARD: (IGNORED, IGNORED)})
 Traceback (most recent call last):
 ValueError: no entries for pushed gently
->>> LifeCycle(Door, Push, {Push.GENTLY: (IGNORED,), Push.HARD: (IGNORED, IGNORED)})
+>>> LifeCycle(FrontEnd, Push, {Push.GENTLY: (IGNORED,), Push.HARD: (IGNORED, IGNORED)})
 Traceback (most recent call last):
 ValueError: pushed gently: 1 entries for 2 states
 """
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, TypeVar
 
 
 class Label(enum.Enum):
-    """States, or inputs.  An enum's own hash is its name's, which each step would ask for."""
+    """Base of states and inputs. An enum's own hash is that of its name, which is slower."""
 
     __hash__ = object.__hash__
 
@@ -46,36 +46,36 @@ State = TypeVar("State", bound=Label)
 Input = TypeVar("Input", bound=Label)
 
 
-class Entry(NamedTuple):
-    """What is called, None for nothing, and the state then, None for the same."""
+class Transition(NamedTuple):
+    """The method to call, None for none, and the next state, None for the same."""
 
     do: Callable[..., Any] | None
     then: Label | None
 
 
-IGNORED = Entry(None, None)
+IGNORED = Transition(None, None)
 
 
-def does(what: Callable[..., Any], then: Label | None = None) -> Entry:
-    """The machine does this; the table shows the first line of its docstring."""
-    return Entry(what, then)
+def does(what: Callable[..., Any], then: Label | None = None) -> Transition:
+    """The entry of an action; the table shows the first line of its docstring."""
+    return Transition(what, then)
 
 
-def to(then: Label) -> Entry:
-    """The machine only goes to another state."""
-    return Entry(None, then)
+def to(then: Label) -> Transition:
+    """The entry of a mere change of state."""
+    return Transition(None, then)
 
 
-class LifeCycle(dict[tuple[State, Input], Entry]):
+class LifeCycle(dict[tuple[State, Input], Transition]):
     """A table with an entry for each input and state, in the order of the states."""
 
     def __init__(
         self,
         states: type[State],
         inputs: type[Input],
-        rows: Mapping[Input, tuple[Entry, ...]],
+        rows: Mapping[Input, tuple[Transition, ...]],
     ) -> None:
-        """ValueError when an input or a state is left out."""
+        """Raises ValueError when an input or a state is left out."""
         super().__init__()
         self._states, self._rows = tuple(states), rows
         missing = [each.value for each in inputs if each not in rows]
@@ -98,7 +98,7 @@ class LifeCycle(dict[tuple[State, Input], Entry]):
         )
 
 
-def _words(entry: Entry) -> str:
+def _words(entry: Transition) -> str:
     words = []
     if entry.do is not None:
         line = (entry.do.__doc__ or entry.do.__name__).partition("\n")[0]

@@ -1,8 +1,8 @@
-"""The broker: one pure machine, whatever drives it and whichever system it runs.
+"""The broker: one pure machine for all drivers and systems.
 
-`handle(input, now_us)` is its only door.  The same object runs in the simulator and behind real
-sockets.  What a peer or client gets wrong becomes effects (a refusal, a record), never an
-exception; what a driver gets wrong (time running backwards) raises.
+`handle(input, now_us)` is its only entry. The same object runs in the simulator and behind real
+sockets. Errors of a peer or client become effects (a refusal, a record), never an exception; errors
+of a driver (time running backwards) raise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoal.broker.effects import (
     LinkChanged,
     LinkState,
     Loads,
-    Measured,
+    MeasuredDelays,
     Notify,
     Order,
     Received,
@@ -35,8 +35,8 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.messages import Message, Ping, Pong, PublicationBatch, Rejected, Together
-from shoal.broker.onward import Asked, Onward
 from shoal.broker.records import RefusalRecord
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BrokerContext, ProtocolError, Strategy, StrategyFactory
 from shoal.broker.together import joined
 from shoal.matching import Outcomes, OutcomesFactory
@@ -46,10 +46,10 @@ from shoal.model import BrokerId, ClientId
 class Broker:
     """One broker.
 
-    `neighbours` are the brokers it has links to when it starts, `expected` those to which links
-    will come up; `seed` starts the randomness that its system may use, and `outcomes` makes what it
-    may route by.  If it `joins`, what can be is sent together (`together.py`): without, messages
-    are those that the papers count.  A broker that is no founder joins the network.
+    `neighbours` are the brokers with links at its start, `expected` those whose links will come up;
+    `seed` initialises the randomness of its system, and `outcomes` creates the routing outcomes. If
+    it `joins`, consecutive messages to one neighbour are sent as one (`together.py`); without,
+    messages are those that the papers count. A broker that is no founder joins the network.
     """
 
     def __init__(
@@ -77,23 +77,24 @@ class Broker:
         self.expect(expected)
 
     def expect(self, expected: tuple[BrokerId, ...]) -> None:
-        """Before the broker starts: links to these will come up, as is known only now."""
+        """Set the brokers whose links will come up, if they are known only now, before the
+        start."""
         self._strategy = self._make_strategy(expected)
         self._receive_batch = self._strategy.receive_batch
 
     @property
     def strategy(self) -> Strategy:
-        """The system at this broker, to look at."""
+        """The system at this broker, for inspection."""
         return self._strategy
 
     @property
     def description(self) -> Mapping[str, int]:
-        """What there is to show of it: how many of what it holds."""
+        """The number of objects of each kind that it holds, for display."""
         return self._strategy.description
 
     @property
     def congested(self) -> Mapping[BrokerId, int]:
-        """Neighbours whose links are congested, and since when (µs)."""
+        """Neighbours with congested links, with the begin of the congestion (µs)."""
         return self._strategy.congested
 
     @property
@@ -103,45 +104,45 @@ class Broker:
 
     @property
     def awaited(self) -> Collection[BrokerId]:
-        """Who has yet to say what this broker must know to do all it should."""
+        """Brokers that must answer before this broker is complete."""
         return self._strategy.awaited
 
     @property
     def keeps_order(self) -> bool:
-        """Whether a publisher's publications reach each subscriber in their order."""
+        """Whether each subscriber gets a publisher's publications in order."""
         return self._strategy.keeps_order
 
     @property
     def ordered_by(self) -> str | None:
-        """The attribute by whose text their order is kept, where it is not by publisher alone."""
+        """The attribute that defines ordered streams by its text, if there is one."""
         return self._strategy.ordered_by
 
-    def onward(self, asked: Asked) -> Onward | None:
-        """Where a publication would go from here (see `Strategy`)."""
-        return self._strategy.onward(asked)
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision | None:
+        """The next hops of a publication from here (see `Strategy`)."""
+        return self._strategy.routing_decision(asked)
 
     @property
     def survey(self) -> Mapping[str, Any] | None:
-        """What a planner has to know of the system (see `Strategy`)."""
+        """The planner's information about the system (see `Strategy`)."""
         return self._strategy.survey
 
     @property
     def obstacle(self) -> str:
-        """Why the broker cannot leave now, as far as its system knows; empty if it can."""
+        """The reason why the broker cannot leave now, as its system knows; empty if it can."""
         return self._strategy.obstacle
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the broker was about to leave when its driver stopped, and still is."""
+        """Whether the broker was leaving when its driver stopped, and still is."""
         return self._strategy.is_leaving
 
     @property
     def successor(self) -> BrokerId | None:
-        """The neighbour that would take this broker's place, where the system has one."""
+        """The neighbour that would be this broker's successor, if the system has one."""
         return self._strategy.successor
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
-        """Take one input at `now_us` (µs, never less than before) and say what to do about it."""
+        """Take one input at `now_us` (µs, never less than before); returns its effects."""
         if now_us < self._now_us:
             raise ValueError(f"broker {self.id}: time went back from {self._now_us} to {now_us}")
         self._now_us = now_us
@@ -150,7 +151,7 @@ class Broker:
             message = input.message
             try:
                 if type(message) is PublicationBatch:
-                    # What an attribute holds is no method of its own: so it is found faster.
+                    # A bound method in a local variable is found faster.
                     receive_batch = self._receive_batch
                     receive_batch(input.neighbour, message, now_us, out)
                 elif type(message) is Together:
@@ -168,7 +169,7 @@ class Broker:
     def _take_all(
         self, neighbour: BrokerId, message: Together, now_us: int, out: list[Effect]
     ) -> None:
-        """Messages that came together; what one of them gets wrong says nothing of the others."""
+        """Handle messages that came together; an error of one does not affect the others."""
         for each in message.messages:
             try:
                 self._strategy.receive(neighbour, each, now_us, out)
@@ -192,13 +193,13 @@ class Broker:
         match input:
             case TimerFired(key):
                 self._strategy.timer(key, now_us, out)
-            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, None):
+            case LinkChanged(neighbour, LinkState.UP | LinkState.FAILED as state, False):
                 self._strategy.passing_link(neighbour, state, now_us, out)
             case LinkChanged(neighbour, state):
                 self._strategy.link(neighbour, state, now_us, out)
             case Returned(neighbour, carrier):
                 self._strategy.returned(neighbour, carrier, now_us, out)
-            case Measured():
+            case MeasuredDelays():
                 self._strategy.measured(input)
             case Loads():
                 self._strategy.loads(input, now_us, out)
@@ -215,14 +216,14 @@ class Broker:
                     out.append(Stays(str(error)))
             case Stay() | Dead() | Order():
                 try:
-                    self._follow(input, now_us, out)
+                    self._obey(input, now_us, out)
                     out.append(Answered())
                 except ProtocolError as error:
                     out.append(Answered(str(error)))
             case Started():
                 self._strategy.start(input, now_us, out)
 
-    def _follow(self, order: Stay | Dead | Order, now_us: int, out: list[Effect]) -> None:
+    def _obey(self, order: Stay | Dead | Order, now_us: int, out: list[Effect]) -> None:
         match order:
             case Stay():
                 self._strategy.stay(now_us, out)
@@ -236,7 +237,7 @@ class Broker:
 
 
 def _carries(input: Input) -> bool:
-    """Whether it brings publications: what comes of these is nothing to be joined."""
+    """Whether the input brings publications: their effects are not joined."""
     match input:
         case Received(_, message) | Requested(_, message):
             return message.carries

@@ -1,12 +1,12 @@
-"""What travels between brokers, and between a broker and its clients.
+"""Messages between brokers, and between a broker and its clients.
 
 Every message is an immutable struct with a tag, so that a wire can encode it; none can be part of a
-cycle of references, so Python's collector does not look at them (`gc=False`).  Publications
-travel in batches (a batch of one is fine); the header a batch's member carries beside its
-publication was put there by its first broker and does not change on the way.
+cycle of references, so Python's collector does not look at them (`gc=False`). Publications travel
+in batches (a batch of one is fine); the header of a batch's member was put there by its first
+broker and does not change on the way.
 
-What a client and its brokers say to each other when it is moved is in `shoal.clients.messages`;
-what the brokers of one system say is in that system's folder.
+Messages between a client and its brokers about a move are in `shoal.clients.messages`; messages of
+one system are in that system's folder.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from shoal.model import (
     SubscriptionId,
 )
 
-# What travels as one is read in one go.  So many publications with all the attributes that they can
-# have take 90 ms; a driver joins no more than some 1,500.
+# A message is decoded in one go: so many publications with the most attributes take 90 ms; a driver
+# joins no more than some 1,500.
 MOST_CARRIED = 4_096
-# So many other messages go together: whoever handles them cuts them into turns.
+# The bound of other messages sent as one: the receiver handles them in time slices.
 MOST_TOGETHER = 256
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     """Base of all messages; on a wire a list of its tag and its fields.
 
-    What `carries` has publications.  What `introduces` is said when a link has come up, before
-    publications may go over it.  What `joins` holds nothing back, so that several of them may be
-    sent and handled as one (`Together`).  What `is_awaited` is in custody as publications are:
-    whoever asked for it is told when all that came of it is handled, or gone with a link.  What
-    `confirms` says that publications have arrived at the sender's clients: it is sent once a kill
-    of the sender does not lose them.
+    A message that `carries` has publications. One that `introduces` is sent when a link has come
+    up, before publications may use it. One that `joins` holds no others up, so that several may be
+    sent and handled as one (`Together`). One that `is_awaited` is acknowledged like publications:
+    its sender learns when all its effects are handled, or lost with a link. One that `confirms`
+    reports that publications have arrived at the sender's clients: it is sent when a kill of the
+    sender does not lose them.
     """
 
     carries: ClassVar[bool] = False
@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
 
     @property
     def brings(self) -> tuple[Filter, ...]:
-        """The filters that it brings, which may be large."""
+        """Its filters, which may be large."""
         return ()
 
 
@@ -59,9 +59,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
 
 
 class Advertise(Message, frozen=True):
-    """`moves` counts the publisher's moves so far: of two words about it the later one holds.
+    """`moves` counts the publisher's moves so far: the message with the higher count holds.
 
-    Where a system's brokers answer with what is wanted of it, it `is_awaited`.
+    In systems that answer with matching subscriptions it `is_awaited`.
     """
 
     introduces = True
@@ -102,7 +102,7 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Together(Message, frozen=True):
-    """Several messages as one, in their order; all join, and `introduces` is one for all."""
+    """Several messages as one, in order; all join, and all have the same `introduces`."""
 
     messages: tuple[Message, ...]
 
@@ -119,9 +119,9 @@ class Together(Message, frozen=True):
 
 
 class RoutedPublication(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A publication with the headers its first broker gave it.
+    """A publication with the headers of its first broker.
 
-    `mark` is what that broker's system says of it to the brokers on the way, None for most.
+    `mark` is that broker's information for its system on the way, None for most.
     """
 
     publication: Publication
@@ -130,9 +130,9 @@ class RoutedPublication(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Carrier(Message, frozen=True):
-    """Base of whatever carries publications from broker to broker; all else in it is their route.
+    """Base of messages that carry publications between brokers; all other fields are their route.
 
-    Drivers meter, gate, join and keep carriers, and never look into a route.
+    Drivers meter, hold, join and keep carriers, and never read a route.
     """
 
     carries = True
@@ -145,7 +145,7 @@ class Carrier(Message, frozen=True):
         return self.with_publications(())
 
     def with_publications(self, publications: tuple[RoutedPublication, ...]) -> Self:
-        """Other publications on the same route."""
+        """The same route with other publications."""
         return msgspec.structs.replace(self, publications=publications)
 
 
@@ -184,10 +184,10 @@ class Pong(Message, frozen=True):
 
 
 class Goodbye(Message, frozen=True):
-    """From a client, or from its driver in its place: it is gone, and all it asked for here."""
+    """From a client, or from its driver in its place: the client and its requests have ended."""
 
 
 class Rejected(Message, frozen=True):
-    """To a client: a request was refused, and why."""
+    """To a client: a request was refused, and the reason."""
 
     reason: str

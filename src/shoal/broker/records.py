@@ -8,7 +8,7 @@ from shoal.model import BrokerId
 
 
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A message or request that the protocol does not allow, from whom, and why."""
+    """A message or request that violates the protocol, its sender, and the reason."""
 
     broker: BrokerId
     sender: str

@@ -1,9 +1,9 @@
-"""What one input has a broker say to a neighbour, as one message.
+"""Joins the messages that one input causes for a neighbour into one.
 
-A client subscribes to a thousand filters in one packet; what one subscription covered is told when
-that goes: each change of a table is a message, and so is each of these on every link beyond.  What
-follows each other goes `Together`, in its order; only where nothing else is to be done between.
-A message is read in one go, so what brings large filters goes in several.
+A client may subscribe to a thousand filters in one packet, and the end of a covering subscription
+announces those that it covered: each change of a table is a message, and so is each of these on
+every further link. Consecutive messages go `Together`, in order, if no other effect stands between
+them. A message is decoded in one go, so large filters go in several.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import MOST_TOGETHER, Message, Together
 from shoal.model import BrokerId
 
-# Of filters with many tests fewer go together: to read one takes some 4 us for each test, and who
-# reads a message reads all of it.
+# The bound of tests of joined filters: decoding takes some 4 us for each test, and a message is
+# decoded as a whole.
 MOST_TESTS = 2_000
 
 
 def joined(effects: Iterable[Effect]) -> list[Effect]:
-    """The effects, with runs of what is sent to one neighbour, and joins, as one message each.
+    """The effects, with runs of joining messages to one neighbour as one message each.
 
     >>> from shoal.broker.messages import Unsubscribe
     >>> joined([Send("B2", Unsubscribe("a")), Send("B3", Unsubscribe("a"))])[1].neighbour
@@ -53,7 +53,7 @@ def joined(effects: Iterable[Effect]) -> list[Effect]:
 
 
 def enough(messages: Sequence[Message], most: int) -> int:
-    """How many of these, one at least, are not more, and have not more tests, than go together."""
+    """How many of these messages, at least one, are within the bounds of joining."""
     left = MOST_TESTS
     for number, message in enumerate(messages[:most]):
         left -= _tests_in(message)

@@ -1,27 +1,27 @@
-"""Messages as bytes: what brokers say to each other, in frames.
+"""The wire format: messages between brokers, in frames.
 
-A frame is a head and a body.  The body is the version of this format (1 byte) and one message in
-MessagePack: a list of the message's tag and its fields.  The head has three numbers of 4 bytes, big
-endian: how long the body is, the checksum of the body, and the checksum of these two.  So a damaged
-length is found at once, not when as many bytes have come as it says.  A damaged frame raises
-WireError.  The link then makes a new connection, on which the sender repeats the frame: TCP's own
-checksum has 16 bits, and is made anew by each middlebox.
+A frame is a head and a body. The body is the version of this format (1 byte) and one message in
+MessagePack: a list of the message's tag and its fields. The head has three numbers of 4 bytes, big
+endian: the length of the body, the checksum of the body, and the checksum of these two. So a
+damaged length is found at once, before as many bytes have come. A damaged frame raises WireError.
+The link then makes a new connection, on which the sender repeats the frame: TCP's own checksum has
+16 bits, and is made anew by each middlebox.
 
 A checksum is the lower half of XXH3.  For a body of 100 bytes, of 1 KB and of 1 MB xxhash takes
 0.07, 0.05 and 9 µs; crc32c takes 0.12, 0.10 and 30 µs, and the standard library's crc32 0.25, 0.26
 and 137 µs (medians on one machine).
 
-Reading is strict: whatever is not a message of this network's system raises WireError, which says
-what is wrong with it, and nothing else.  Filters travel as their expressions, not as text: reading
-one costs microseconds, and it is the same expression afterwards, also where SQL cannot say it.
+Decoding is strict: bytes that are not a message of this network's system raise WireError, with a
+reason, and no other error. Filters travel as their expressions, not as text: decoding one costs
+microseconds, and yields the same expression, also where SQL cannot express it.
 
 Another form of frames is another VERSION, other messages are another link protocol
-(`links/protocol.py`): in both cases a link is refused, and the format of spools changes as well,
+(`links/protocol.py`): in both cases the link is refused, and the format of spools changes as well,
 since they keep frames.
 
-What a codec can write and read it is told (`COMMON` and the messages of a system, see
-`shoal.overlays.registry`).  A message whose fields MessagePack does not have, such as an integer
-of a thousand bits, brings a `Form`: what is written in its place.
+A codec gets its messages from the caller (`COMMON` and the messages of a system, see
+`shoal.overlays.registry`). A message with a field that MessagePack lacks, such as an integer of a
+thousand bits, brings a `Form`, which is encoded in its place.
 
 >>> codec = Codec(COMMON)
 >>> frame = codec.encode(Unsubscribe("s1"))
@@ -31,7 +31,7 @@ of a thousand bits, brings a `Form`: what is written in its place.
 >>> list(FrameReader().feed(damaged))
 Traceback (most recent call last):
 shoal.broker.wire.WireError: a damaged frame: the 17 bytes of its body have another checksum
->>> codec.decode(b"\\x02\\x92\\xabUnsubscribe\\x07")
+>>> codec.decode(b"\\x01\\x92\\xabUnsubscribe\\x07")
 Traceback (most recent call last):
 shoal.broker.wire.WireError: Expected `str`, got `int` - at `$[1]`
 """
@@ -79,33 +79,33 @@ from shoal.model import (
 )
 from shoal.model.entities import MAX_ATTRIBUTES
 
-VERSION = 2
-# The largest packet of MQTT twice, since what it says are attributes, too; a link takes less (see
+VERSION = 1
+# Twice the largest packet of MQTT, since attributes are added; a link accepts less (see
 # `links.outbox.LinkLimits`).
 MAX_FRAME_BYTES = 544 * 2**20
-# Above what the largest filter in SQL has (`shoal.language.sql`): 1,000 predicates and the ANDs,
-# ORs and NOTs between them, two of them deep for each of 100 parentheses.
+# Above the largest filter in SQL (`shoal.language.sql`): 1,000 predicates and the ANDs, ORs and
+# NOTs between them, two of them deep for each of 100 parentheses.
 MAX_PARTS = 4_000
 MAX_DEPTH = 256
-# No overlay is that long; one more than a peer may claim must still fit into a message.
+# Above any overlay; one more than a peer may claim must still fit into a message.
 MAX_HOPS = 2**31
 
-# A body's length and checksum; behind them comes their own checksum.
+# A body's length and checksum; then their own checksum.
 _LENGTH = Struct(">II")
 _CHECKSUM = Struct(">I")
 _HEAD = Struct(">III")
-# How long the head of a frame is.
+# The length of the head of a frame.
 HEAD_BYTES = _HEAD.size
 _LOWER_HALF = 0xFFFF_FFFF
 _VERSION_BYTE = bytes((VERSION,))
 
 
 class WireError(ValueError):
-    """Bytes that are no message, or a message that cannot be written; says why."""
+    """Bytes that are no message, or a message that cannot be encoded; with the reason."""
 
 
 class Form(NamedTuple):
-    """What travels in the place of a message: a struct with the message's own tag."""
+    """The encoded form of a message: a struct with the message's own tag."""
 
     message: type[Message]
     written: type[msgspec.Struct]
@@ -117,12 +117,12 @@ Vocabulary = tuple[type[msgspec.Struct] | Form, ...]
 
 
 class _Together(msgspec.Struct, frozen=True, tag="Together", array_like=True):
-    """Messages as they are written one by one."""
+    """Messages that are encoded one by one."""
 
     messages: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=MOST_TOGETHER)]
 
 
-# What every system's brokers and clients say.
+# The messages of every system's brokers and clients.
 COMMON: Vocabulary = (
     Advertise,
     Unadvertise,
@@ -139,7 +139,7 @@ COMMON: Vocabulary = (
 
 
 class Codec:
-    """Writes and reads the messages of one vocabulary."""
+    """Encodes and decodes the messages of one vocabulary."""
 
     def __init__(self, vocabulary: Iterable[type[msgspec.Struct] | Form]) -> None:
         self._write: dict[type, Callable[[Any], msgspec.Struct]] = {}
@@ -168,7 +168,8 @@ class Codec:
         ).decode
 
     def encode(self, message: msgspec.Struct) -> bytes:
-        """The frame of a message; WireError when it is too long or has what cannot travel."""
+        """The frame of a message; WireError when it is too long or has fields that cannot
+        travel."""
         try:
             body = self._body(message)
         except WireError:
@@ -216,21 +217,21 @@ class Codec:
 
     def _write_together(self, message: Together) -> _Together:
         if len(message.messages) > MOST_TOGETHER:
-            raise WireError(f"{len(message.messages)} messages together, not {MOST_TOGETHER}")
+            raise WireError(f"{len(message.messages)} joined messages, more than {MOST_TOGETHER}")
         return _Together(tuple(msgspec.Raw(self._body(each)) for each in message.messages))
 
     def _read_together(self, written: _Together) -> Together:
         found, tests = [], 0
         for each in written.messages:
             found.append(self._message(each))
-            # Brokers send much less, but for one filter that is as large as it can be.
+            # Brokers send much less, except for one filter of the largest size.
             tests += sum(filter.length for filter in getattr(found[-1], "brings", ()))
             if tests > 2 * MAX_PARTS:
-                raise WireError(f"messages came together with over {2 * MAX_PARTS} tests")
+                raise WireError(f"joined messages with over {2 * MAX_PARTS} tests")
         if not all(isinstance(each, Message) and each.joins for each in found):
-            raise WireError("messages came together that go one by one")
+            raise WireError("joined messages that cannot be joined")
         if len({each.introduces for each in found}) != 1:
-            raise WireError("no messages came together, or such as go one by one")
+            raise WireError("no joined messages, or some that cannot be joined")
         return Together(tuple(found))
 
 
@@ -250,17 +251,17 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray()
-        self._needed = 0  # bytes until another frame is complete, as far as that is known
+        self._needed = 0  # bytes until the next frame is complete, as far as known
 
     @property
     def buffered_bytes(self) -> int:
-        """What has come of a frame that is not complete; less than the longest frame."""
+        """The bytes of an incomplete frame; fewer than the longest frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The bodies that are complete now, one by one.
+        """The complete bodies, one by one.
 
-        WireError behind the last whole one when a frame is damaged, or announced to be too long.
+        WireError after the last whole one for a frame that is damaged, or announced too long.
         """
         buffer = self._buffer
         if buffer:
@@ -283,9 +284,9 @@ class FrameReader:
 
 
 def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None:
-    """The body of the first frame and what follows it; None when it is not complete.
+    """The body of the first frame and the bytes behind it; None when it is not complete.
 
-    WireError when it is damaged, or announced to be too long.
+    WireError for a frame that is damaged, or announced too long.
     """
     if len(data) < HEAD_BYTES:
         return None
@@ -297,7 +298,7 @@ def first_frame(data: bytes, max_frame_bytes: int) -> tuple[bytes, bytes] | None
 
 
 def _read_head(data: bytes, start: int, max_frame_bytes: int) -> tuple[int, int]:
-    """The length and the checksum of the body whose frame starts there; WireError if damaged."""
+    """The length and the checksum of the body of a frame; WireError if the head is damaged."""
     length, checksum, checksum_of_both = _HEAD.unpack_from(data, start)
     if _checksum(data[start : start + _LENGTH.size]) != checksum_of_both:
         raise WireError("no frame, or a damaged one: its head has another checksum")
@@ -314,7 +315,7 @@ def _checked(body: bytes, checksum: int) -> bytes:
 
 
 def check_size(expression: Expression, maximum: int = MAX_PARTS) -> None:
-    """WireError when a filter's expression is larger or deeper than what travels."""
+    """Raise WireError for a filter whose expression is larger or deeper than what may travel."""
     left = maximum
     level = [expression]
     for _ in range(MAX_DEPTH):
@@ -338,24 +339,24 @@ def _write_filter(value: Any) -> Any:
     if isinstance(value, Filter):
         check_size(value.expression)
         return value.expression
-    raise TypeError(f"{type(value).__name__} is nothing that travels")
+    raise TypeError(f"{type(value).__name__} cannot be encoded")
 
 
 def _read_filter(kind: type, value: Any) -> Any:
     if kind is not Filter:
-        raise TypeError(f"{kind.__name__} is nothing that travels")
+        raise TypeError(f"{kind.__name__} cannot be encoded")
     return read_filter(msgspec.convert(value, Expression))
 
 
 def read_filter(expression: Expression) -> Filter:
-    """The filter of an expression that was written; WireError, FilterError if it cannot be."""
-    check_size(expression)  # first: all else goes as deep as the expression does
+    """The filter of an encoded expression; WireError or FilterError if it is invalid."""
+    check_size(expression)  # first: all other checks recurse as deep as the expression
     _check_predicates(expression)
     return Filter(expression)
 
 
 def _check_predicates(expression: Expression) -> None:
-    """FilterError unless every predicate is one that `predicate` makes."""
+    """Raise FilterError unless every predicate is one that `predicate` makes."""
     match expression:
         case Predicate(attribute, test, operand, kind):
             if predicate(attribute, test, operand).kind is not kind:
@@ -383,14 +384,14 @@ def _check_carrier(carrier: Carrier) -> Carrier:
 
 
 def check_publish(message: Publish) -> Publish:
-    """WireError when a publication has attributes that none can have."""
+    """Raise WireError for publications with invalid attributes."""
     for publication in message.publications:
         _check_attributes(publication.attributes)
     return message
 
 
 def _check_attributes(attributes: Attributes) -> None:
-    """What `shoal.model.check_attributes` refuses and the types do not."""
+    """Check what `shoal.model.check_attributes` refuses beyond the types."""
     if len(attributes) > MAX_ATTRIBUTES:
         raise WireError(f"{len(attributes)} attributes, more than {MAX_ATTRIBUTES}")
     if "" in attributes:

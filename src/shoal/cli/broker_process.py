@@ -1,4 +1,4 @@
-"""A broker's process that is forked (`runtime/forks.py`): what it has loaded, and what it runs."""
+"""A forked broker process (`runtime/forks.py`): the modules it has loaded, and its function."""
 
 from __future__ import annotations
 

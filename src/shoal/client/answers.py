@@ -1,4 +1,4 @@
-"""What a client has asked its broker, and who waits for the answers."""
+"""A client's requests to its broker that wait for answers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _FAILED = 0x80
 
 
 class Answers:
-    """The requests that are not answered yet, by their numbers."""
+    """The open requests, by their numbers."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
     def to(self, number: int) -> asyncio.Future[None]:
-        """What says that a request is granted, or raises ClientError."""
+        """The future of a request: done when it is granted, or fails with ClientError."""
         future = self._waiting.get(number)
         if future is None:
             future = self._waiting[number] = asyncio.get_running_loop().create_future()
         return future
 
     def came(self, number: int, code: ReasonCode, reason: str) -> None:
-        """The broker has answered a request."""
+        """Handle the broker's answer to a request."""
         future = self._waiting.pop(number, None)
         if future is None or future.done():
             return
@@ -35,14 +35,14 @@ class Answers:
             future.set_result(None)
 
     def fail(self, error: ClientError) -> None:
-        """Nothing will be answered any more."""
+        """Fail all open requests."""
         for future in self._waiting.values():
             fail(future, error)
         self._waiting.clear()
 
 
 def fail(future: asyncio.Future[None], error: ClientError) -> None:
-    """End what somebody may wait for: who does sees the error, and nobody has to."""
+    """Fail a future; marks the error as retrieved, since no caller need wait for it."""
     if not future.done():
         future.set_exception(error)
         future.exception()

@@ -1,4 +1,4 @@
-"""Attribute values as MQTT user properties, which are text, so that brokers read the same values.
+"""Encodes attribute values as MQTT user properties, which are text, for brokers to read back.
 
 >>> [plain_text(value) for value in (41, 4.5, True, "UA", "41")]
 ['41', '4.5', 'true', 'UA', "'41'"]
@@ -13,7 +13,7 @@ from shoal.model import Value
 
 
 def plain_text(value: Value) -> str:
-    """The text that brokers read as this value; ValueError when there is none (infinities, NaN)."""
+    """The text of a value for brokers; ValueError for values without one (infinities, NaN)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):

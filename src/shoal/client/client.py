@@ -1,8 +1,8 @@
-"""The Python client: publish, subscribe with content filters, follow where a broker sends it.
+"""The Python client: publish, subscribe with content filters, follow redirects.
 
-Connections that are lost are made again, to the broker it was last sent to, and what QoS 1 and 2
-promise is kept meanwhile.  A subscription is an asynchronous iterator; who reads it too slowly
-slows its broker down, which keeps what it promised.
+The client reconnects after a lost connection, to the broker it was last redirected to, and keeps
+the guarantees of QoS 1 and 2 meanwhile. A subscription is an asynchronous iterator; an application
+that reads it too slowly slows its broker down, which keeps the guarantees.
 
     async with Client("127.0.0.1:1883") as client:
         async with client.subscribe("flights", where="dep_delay > 30") as late:
@@ -21,23 +21,23 @@ from typing import Any
 
 from shoal.client.answers import Answers, fail
 from shoal.client.connection import ClientSocket
-from shoal.client.dialling import CONNECT_TIMEOUT_S, Dialler, MismatchError, unresolved
+from shoal.client.dialling import CONNECT_TIMEOUT_S, CertificateError, Dialler, unresolved
 from shoal.client.endpoint import Tls, read_endpoint, sent_to
 from shoal.client.events import (
     Arrived,
     Connected,
     Done,
-    Elsewhere,
     Event,
     RefusedError,
+    ServerMoved,
     SessionError,
     TakenOverError,
 )
 from shoal.client.inbox import Inbox
 from shoal.client.publishing import check_qos, make_publish
-from shoal.client.session import ClientSession, State
+from shoal.client.session import ClientSession, ClientState
 from shoal.client.subscription import Message, Subscription
-from shoal.client.taken import Taken
+from shoal.client.taken import TakenMessages
 from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse
 from shoal.model import Value
@@ -47,9 +47,9 @@ from shoal.mqtt.codec.requests import check_topic_filter
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
-# Brokers that send a client on and on have lost their way.
+# The bound of consecutive redirects.
 MAX_REDIRECTIONS = 8
-# A connection that lasted so long was no detour: the count begins again.
+# A connection that lasted so long resets the count.
 SETTLED_S = 10.0
 
 _log = logging.getLogger(__name__)
@@ -58,18 +58,19 @@ _log = logging.getLogger(__name__)
 class Client:
     """One client; `async with` connects and disconnects.
 
-    address       where a broker listens: host:port, or mqtts://, ws://, wss:// before it
-    tls           with mqtts and wss: whom to trust, and the client's own certificate; ValueError
-                  names a file that cannot be used
-    version       of MQTT; 3.1.1 has no filters on content and no attributes but those in JSON
-    client_id     its name in the network; without one the broker gives it one
-    advertise     filters in SQL, one of which each publication matches: the network then carries
-                  subscriptions only where they can concern this client, and may move its
-                  publisher; FilterSyntaxError when one does not parse
-    follow        go where the publisher goes; else its first broker passes everything on.  Over
-                  TLS and WebSocket it goes to listeners of the same kind, with the same `tls`
-    keep          its session outlives it; without, the broker forgets it when the client ends
-    will          what its broker publishes when the client is gone without a goodbye
+    address       a broker's listener: host:port, or mqtts://, ws://, wss:// before it
+    tls           with mqtts and wss: the trusted authority, and the client's own certificate;
+                  ValueError names a file that cannot be used
+    version       of MQTT; 3.1.1 has no content filters and no attributes but those in JSON
+    client_id     its identifier; without one the broker assigns one
+    advertise     filters in SQL, one of which each publication matches: the network then sends
+                  only subscriptions that can concern this client, and may move its publisher;
+                  FilterSyntaxError when one does not parse
+    follow        follow redirects when its publisher moves; otherwise its edge broker forwards
+                  everything. Over TLS and WebSocket it goes to listeners of the same kind, with
+                  the same `tls`
+    keep          its session outlives it; without, the broker ends it with the client
+    will          its broker publishes it when the client's connection ends without a DISCONNECT
     """
 
     def __init__(
@@ -104,11 +105,11 @@ class Client:
             will=will,
         )
         self._keep = keep
-        self._taken = Taken(self.acknowledge)
-        # Connections that there were, and how often the broker knew nothing of the session then;
-        # the connection when it last did not.
+        self._taken = TakenMessages(self.acknowledge)
+        # The number of connections, and of those without a present session; the last connection of
+        # that kind.
         self.connections = self.forgotten = self._begun = 0
-        # Where it began, and where it tries next if nobody answers.
+        # The first broker, and the next to try if none answers.
         self._first_address = self._next_address = address
         self._first = endpoint
         self._session = ClientSession(connect)
@@ -121,7 +122,7 @@ class Client:
         self._socket: ClientSocket | None = None
         self._running: asyncio.Task[None] | None = None
         self._up = asyncio.Event()
-        # Whether a broker has ever let it in, and else what has kept it out.
+        # Whether a broker has ever accepted it; otherwise `_problem` has the reason.
         self._has_been_up = self._is_cut_off = False
         self._problem = ""
         self._ended: asyncio.Future[None] | None = None
@@ -163,7 +164,7 @@ class Client:
         self._fail(ClientError("the client is closed"))
 
     def _fail(self, error: ClientError) -> None:
-        """Nothing will be answered any more."""
+        """Fail all open requests."""
         self._answers.fail(error)
         if self._ended is not None:
             fail(self._ended, error)
@@ -185,7 +186,7 @@ class Client:
                     self._problem = str(error)
                     is_taken_over = isinstance(error, TakenOverError)
                 if is_taken_over:
-                    # Two of one name would take it from each other without a pause.
+                    # Two clients of one identifier would take it from each other without a pause.
                     _log.warning("%s: %s; a name is for one client", self.address, self._problem)
                 elif socket.was_up:
                     pause_s = FIRST_PAUSE_S
@@ -197,25 +198,27 @@ class Client:
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
                 if socket.elsewhere:
                     if hops > MAX_REDIRECTIONS and not self._session.stay():
-                        self._fail(ClientError(f"sent on {hops} times, last to {socket.elsewhere}"))
+                        self._fail(
+                            ClientError(f"redirected {hops} times, last to {socket.elsewhere}")
+                        )
                         return
                     if hops > MAX_REDIRECTIONS:
-                        _log.warning("sent on %d times, stays at %s", hops, socket.elsewhere)
+                        _log.warning("redirected %d times, stays at %s", hops, socket.elsewhere)
                         hops = 0
                     self.address, self._next_address = socket.elsewhere, self._first_address
                     self.redirections += 1
                     continue
             else:
-                # Where it was sent nobody answers, for now or for ever.
+                # The broker of the redirect does not answer.
                 self.address, self._next_address = self._next_address, self.address
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _connect(self) -> ClientSocket | None:
-        """A connection; None when there is none for now."""
+        """Connect; None when no broker answers for now."""
         try:
             socket = await self._dialler.connect(self, self.address)
-        except MismatchError as error:
+        except CertificateError as error:
             self._does_not_fit(error)
             return None
         except OSError as error:
@@ -227,24 +230,24 @@ class Client:
         return socket
 
     async def _check(self, socket: ClientSocket) -> None:
-        """A connection has ended before the broker had let anybody in."""
+        """Find out why a connection ended before the broker had accepted it."""
         try:
             await self._dialler.check(socket, self.address)
-        except MismatchError as error:
+        except CertificateError as error:
             self._does_not_fit(error)
         else:
             if not self._problem and self._session.version == MQTT_5:
-                self._problem = "who listens there hangs up; does it speak MQTT 3.1.1 only?"
+                self._problem = "the listener closes the connection; does it speak MQTT 3.1.1 only?"
 
-    def _does_not_fit(self, error: MismatchError) -> None:
-        """That ends a client that was never in; later it may be mended."""
+    def _does_not_fit(self, error: CertificateError) -> None:
+        """Handle a certificate error: it ends a client that was never connected."""
         if not self._has_been_up:
             self._fail(ClientError(f"{self.address}: {error}"))
         elif str(error) != self._problem:
             _log.warning("%s: %s", self.address, error)
         self._problem = str(error)
 
-    # --- what the application asks ------------------------------------------------------------
+    # --- for the application ------------------------------------------------------------------
 
     async def publish(
         self,
@@ -257,13 +260,13 @@ class Client:
         content_type: str | None = None,
         expiry_s: int | None = None,
     ) -> None:
-        """Publish; returns when the broker has it (at QoS 0, when it is written).
+        """Publish; returns when the broker has acknowledged it (at QoS 0, when it is written).
 
-        `attributes` are what content filters see, besides the fields of a JSON payload; after
-        `expiry_s` seconds nobody gets it any more.  While no broker is there it waits, but at
-        QoS 0: then it is dropped.
-        ClientError when the broker refuses it, ValueError for a topic, attributes or terms that
-        cannot be, TypeError for a payload that is not bytes and a value that is none.
+        `attributes` are for content filters, besides the fields of a JSON payload; after `expiry_s`
+        seconds it is not delivered any more. While disconnected, QoS 1 and 2 publications are
+        queued, and `await publish()` blocks; QoS 0 is dropped. ClientError when the broker refuses
+        it, ValueError for an invalid topic, attributes or terms, TypeError for a payload that is
+        not bytes and an invalid value.
         """
         packet = make_publish(
             topic,
@@ -280,9 +283,10 @@ class Client:
             await answer
 
     async def hand_in(self, packet: Publish) -> asyncio.Future[None] | None:
-        """Publish a packet, behind those before it; what says when the broker has it (QoS 0: None).
+        """Send a packet, behind earlier ones; returns the future of its acknowledgement (QoS 0:
+        None).
 
-        Waits while more is on its way than can be written.
+        Waits while too much is to be written.
         """
         self.check_open()
         if self._socket is not None:
@@ -291,7 +295,7 @@ class Client:
         return None if number is None else self._asked(number)
 
     def _asked(self, number: int) -> asyncio.Future[None]:
-        """What says that a request is through."""
+        """The future of a request."""
         self.flush()
         answer = self._answers.to(number)
         for done in self._session.take_too_large():
@@ -300,14 +304,14 @@ class Client:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a broker hears now what it says."""
-        return self._session.state is State.UP
+        """Whether a broker has accepted the present connection."""
+        return self._session.state is ClientState.UP
 
     def acknowledge(self, message: Message) -> None:
-        """With `keep` and its `manual_ack`: a message need not come again.
+        """With `keep` and its `manual_ack`: acknowledge a message, which then does not come again.
 
-        At QoS 1 it does if its connection is gone.  Of a message that came to several
-        subscriptions this is said once; said again, or of QoS 0, it means nothing.
+        At QoS 1 it does if its connection is lost. A message for several subscriptions is
+        acknowledged once; a repeated call, or one for QoS 0, is ignored.
         """
         oldest = self.connections if message.qos == 1 else self._begun
         if message.qos and message.connection >= oldest:
@@ -324,12 +328,12 @@ class Client:
         retain_as_published: bool = False,
         identifier: int | None = None,
     ) -> Subscription:
-        """Subscribe to topics, and with `where` (SQL) to what their content must be.
+        """Subscribe to topics, and with `where` (SQL) to their content.
 
-        FilterSyntaxError when it does not parse, TopicError for a topic filter that cannot be;
-        `granted` or the first message says whether the broker grants it.  Who subscribes before
-        the client connects misses nothing that waits in its session.  The options are MQTT 5's;
-        `identifier` is what the broker calls it, the same for every client that goes on with a
+        FilterSyntaxError when it does not parse, TopicError for an invalid topic filter; `granted`
+        or the first message tells whether the broker grants it. A subscription made before the
+        client connects misses nothing that is queued in its session. The options are MQTT 5's;
+        `identifier` is the subscription identifier, the same for every client that continues a
         session.
         """
         if self._ended is not None:
@@ -347,13 +351,14 @@ class Client:
         return subscription
 
     async def unsubscribe(self, subscription: Subscription) -> None:
-        """Take a subscription back; what waits in it is dropped."""
+        """Unsubscribe; queued messages are dropped."""
         number = self.take_back(subscription)
-        if number is not None and self._session.state is State.UP:
+        if number is not None and self._session.state is ClientState.UP:
             await self._answers.to(number)
 
     def take_back(self, subscription: Subscription) -> int | None:
-        """As `unsubscribe`, without waiting; the number of the request, if one was made."""
+        """Like `unsubscribe`, without waiting; returns the number of the request, if one was
+        made."""
         unread = tuple(subscription.messages)
         if self._inbox.drop(subscription):
             if self._keep is not None:
@@ -369,7 +374,7 @@ class Client:
         while (message := self._inbox.take(subscription)) is None:
             self.check_open()
             if subscription.is_closed:
-                raise ClientError("the subscription was taken back")
+                raise ClientError("the subscription has ended")
             subscription.changed.clear()
             await subscription.changed.wait()
         if self._keep is not None and not self._keep.manual_ack:
@@ -379,24 +384,24 @@ class Client:
         return message
 
     def check_open(self) -> None:
-        """ClientError unless somebody connects it, or has."""
+        """Raise ClientError unless the client was connected, or will be."""
         if self._ended is None:
             raise ClientError("the client is not connected: use it in `async with client:`")
         if self._ended.done():
             self._ended.result()
 
-    # --- the connection's side ----------------------------------------------------------------
+    # --- for the connection -------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write what the session has to say."""
+        """Write the session's bytes."""
         data = self._session.to_write()
         if data and self._socket is not None:
             self._socket.write(data)
 
     def received(self, socket: ClientSocket, data: bytes) -> None:
-        """Bytes of the connection; SessionError when it must end."""
+        """Handle bytes of the connection; SessionError when it must end."""
         events = self._session.receive(data)
-        self.flush()  # before one of them ends the connection: the broker wants to know what came
+        self.flush()  # before an event ends the connection: the broker needs the acknowledgements
         for event in events:
             self._handle(event, socket)
 
@@ -430,7 +435,7 @@ class Client:
                 self._deliver(packet, numbers, socket)
             case Done(number, code, reason):
                 self._answers.came(number, code, reason)
-            case Elsewhere(server):
+            case ServerMoved(server):
                 socket.elsewhere = sent_to(server, self._first)
                 socket.close()
 
@@ -449,7 +454,7 @@ class Client:
         )
         self._inbox.put(message, numbers)
         if not numbers and self._keep is not None:
-            self.acknowledge(message)  # a subscription of a client before this one
+            self.acknowledge(message)  # of a subscription of an earlier client
         if self._inbox.is_full:
             socket.hold_reading(True)
 

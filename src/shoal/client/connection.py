@@ -1,4 +1,4 @@
-"""One connection of a client: bytes in and out, pings, and whether it may be read and written."""
+"""One connection of a client: bytes in and out, pings, and flow control."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from shoal.client.events import SessionError
 from shoal.client.wires import Wire
 
 
-class Owner(Protocol):
-    """Whose connection it is."""
+class ConnectionOwner(Protocol):
+    """The owner of a connection."""
 
     def received(self, socket: ClientSocket, data: bytes) -> None:
-        """Bytes came; SessionError when the connection must end."""
+        """Handle bytes; SessionError when the connection must end."""
 
     def lost(self, socket: ClientSocket) -> None:
-        """The connection is gone."""
+        """Handle the end of the connection."""
 
     def ping(self) -> None:
-        """It is time to say that the client is there."""
+        """Send a PINGREQ."""
 
 
 class ClientSocket(asyncio.Protocol):
-    """One connection; `ended` says what ended it, `elsewhere` where the broker sends the client.
+    """One connection; `ended` has the reason of its end, `elsewhere` the target of a redirect.
 
-    `problem` is what the network, or TLS, has said.
+    `problem` is an error of the network, or of TLS.
     """
 
-    def __init__(self, client: Owner, wire: Wire) -> None:
+    def __init__(self, client: ConnectionOwner, wire: Wire) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.elsewhere: str | None = None
         self.was_up = False
@@ -43,7 +43,7 @@ class ClientSocket(asyncio.Protocol):
 
     @property
     def age_s(self) -> float:
-        """How long ago it was opened."""
+        """The time since it was opened."""
         return asyncio.get_running_loop().time() - self._opened_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,7 +86,7 @@ class ClientSocket(asyncio.Protocol):
         self.writable.set()
 
     def write(self, data: bytes) -> None:
-        # What is written to a connection that ends is lost; the session keeps what matters.
+        # Bytes for a closing connection are lost; the session keeps what matters.
         if not self._transport.is_closing() and (wrapped := self._wire.wrap(data)):
             self._transport.write(wrapped)
 
@@ -100,7 +100,7 @@ class ClientSocket(asyncio.Protocol):
             self._transport.resume_reading()
 
     def keep_alive(self, interval_s: int) -> None:
-        """Ping the broker well within what it waits for; with 0 it waits for ever."""
+        """Ping the broker well within its timeout; 0 is no timeout."""
         if interval_s:
             loop = asyncio.get_running_loop()
             self._pinging = loop.call_later(interval_s * 0.75, self._ping, interval_s)

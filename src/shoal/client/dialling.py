@@ -1,4 +1,4 @@
-"""Connections to brokers, and why there is none: one end speaks TLS and the other does not."""
+"""Connects to brokers, and diagnoses failures such as a TLS mismatch."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import contextlib
 import socket
 import ssl
 
-from shoal.client.connection import ClientSocket, Owner
+from shoal.client.connection import ClientSocket, ConnectionOwner
 from shoal.client.endpoint import Endpoint, Tls, read_endpoint
 from shoal.client.wires import make_wire
 
-# How long a connection may take to be there.
+# The timeout of a connection.
 CONNECT_TIMEOUT_S = 10.0
-# Long enough to begin a TLS handshake anywhere.
+# The timeout of a probe: long enough to begin a TLS handshake anywhere.
 PROBE_S = 3.0
-# For good, as far as anybody knows; Linux tells a name without an address from no name.
+# Lasting errors; Linux distinguishes a name without an address from an unknown name.
 _UNKNOWN_NAME = socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)
-# A CONNECT of a version that there is not: whoever speaks MQTT answers it, and lets nobody in.
+# A CONNECT of an unknown version: an MQTT broker answers it with a refusal.
 _NOBODY = bytes.fromhex("100c 0004 4d515454 63 02 003c 0000")
 _CONNACK = b"\x20"
 _UNWRAPPED = {"ws": "mqtt", "wss": "mqtts"}
 _OTHER = {"mqtt": "mqtts", "ws": "wss", "mqtts": "mqtt", "wss": "ws"}
 
 
-class MismatchError(Exception):
-    """Trying again does not help: both ends are there and do not fit, or a name is unknown."""
+class CertificateError(Exception):
+    """Retrying does not help: both ends do not fit together, or a name is unknown."""
 
 
 class Dialler:
-    """Makes a client's connections, all with the same proofs; ValueError as of `Tls`."""
+    """Makes a client's connections, all with the same credentials; ValueError as in `Tls`."""
 
     def __init__(self, endpoint: Endpoint, tls: Tls) -> None:
         self._server_name = tls.server_name
         self._has_certificate = bool(tls.certificate)
         self._context = tls.context() if endpoint.is_over_tls else None
 
-    async def connect(self, owner: Owner, address: str) -> ClientSocket:
-        """A connection; OSError or TimeoutError when there is none, MismatchError says why."""
+    async def connect(self, owner: ConnectionOwner, address: str) -> ClientSocket:
+        """Connect; OSError or TimeoutError without a connection, CertificateError with a reason."""
         endpoint = read_endpoint(address)
         name = None if self._context is None else self._server_name or endpoint.host
         try:
@@ -51,30 +51,34 @@ class Dialler:
                 )
         except socket.gaierror as error:
             if error.errno in _UNKNOWN_NAME:
-                raise MismatchError(unresolved(error)) from error
+                raise CertificateError(unresolved(error)) from error
             raise
         except OSError as error:
             if self._context is not None and (problem := handshake_problem(endpoint, error)):
-                raise MismatchError(problem) from error
+                raise CertificateError(problem) from error
             raise
         return connection
 
     async def check(self, connection: ClientSocket, address: str) -> None:
-        """MismatchError if that is why a connection ended before the broker had said a word."""
+        """Raise CertificateError if a mismatch ended a connection before the broker's first
+        byte."""
         if isinstance(connection.problem, ssl.SSLError):
-            raise MismatchError(refusal(connection.problem))
+            raise CertificateError(refusal(connection.problem))
         endpoint = read_endpoint(address)
         if self._context is None and (problem := await plain_problem(endpoint)):
-            raise MismatchError(problem)
+            raise CertificateError(problem)
         if endpoint.is_over_websocket and await self._speaks_mqtt(endpoint):
             other = _UNWRAPPED[endpoint.scheme]
-            raise MismatchError(f"takes MQTT without WebSocket; use {other}://")
+            raise CertificateError(f"takes MQTT without WebSocket; use {other}://")
         if self._context is not None and not self._has_certificate:
-            # In TLS 1.3 a broker sees that only when its client is through, and may just hang up.
-            raise MismatchError("hangs up at once; it may want a certificate of the client")
+            # In TLS 1.3 a broker checks it when the client's handshake is complete, and may just
+            # close.
+            raise CertificateError(
+                "closes the connection at once; it may require a client certificate"
+            )
 
     async def _speaks_mqtt(self, endpoint: Endpoint) -> bool:
-        """Whether who hangs up on a WebSocket answers MQTT without one."""
+        """Whether the listener, which refuses a WebSocket, answers MQTT without one."""
         name = None if self._context is None else self._server_name or endpoint.host
         try:
             async with asyncio.timeout(PROBE_S):
@@ -91,13 +95,13 @@ class Dialler:
 
 
 def unresolved(error: OSError) -> str:
-    """What to say of a name that is not known (now); nothing of other errors."""
+    """The text for an unknown name; empty for other errors."""
     is_name = isinstance(error, socket.gaierror)
     return f"the name cannot be resolved ({error.strerror})" if is_name else ""
 
 
 def handshake_problem(endpoint: Endpoint, error: OSError) -> str:
-    """Why TLS could not begin, in words; nothing if nobody was reached."""
+    """The reason why the TLS handshake failed; empty if there was no connection."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted: {error.verify_message}"
@@ -112,15 +116,15 @@ def handshake_problem(endpoint: Endpoint, error: OSError) -> str:
 
 
 def refusal(error: ssl.SSLError) -> str:
-    """What the broker's end of TLS does not like."""
+    """The text for an error of the broker's TLS."""
     words = (error.reason or str(error)).lower().replace("_", " ")
     if ("certificate" in words and "required" in words) or "handshake failure" in words:
-        return f"may want a certificate of the client ({words})"
+        return f"may require a client certificate ({words})"
     return f"TLS fails: {words}"
 
 
 async def plain_problem(endpoint: Endpoint) -> str:
-    """Why a listener hangs up that was spoken to in plain text; nothing if it is not for TLS."""
+    """The reason why a listener closed a plain-text connection; empty if it has no TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

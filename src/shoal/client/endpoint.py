@@ -1,4 +1,4 @@
-"""Where a client connects, and how: over TCP, TLS, WebSocket, or WebSocket over TLS.
+"""The listener that a client connects to: over TCP, TLS, WebSocket, or WebSocket over TLS.
 
 >>> read_endpoint("broker.example.org")
 Endpoint(scheme='mqtt', host='broker.example.org', port=1883)
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-# The ports that are registered for them.
+# The registered ports.
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _OVER_TLS = ("mqtts", "wss")
 _OVER_WEBSOCKET = ("ws", "wss")
@@ -47,7 +47,7 @@ class Endpoint(NamedTuple):
 def read_endpoint(text: str) -> Endpoint:
     """The listener that a text names; ValueError when it names none.
 
-    Without a scheme it is `mqtt`, without a port the one that is registered for the scheme.
+    The default scheme is `mqtt`, the default port the registered one of the scheme.
     """
     found = re.fullmatch(
         r"(?:(\w+)://)?(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:/\s]+))(?::(\d{1,5}))?/?", text
@@ -61,9 +61,9 @@ def read_endpoint(text: str) -> Endpoint:
 
 
 def sent_to(server: str, came_to: Endpoint) -> str:
-    """Where a broker sends a client: a listener as that which it came to, at another host:port.
+    """The target of a redirect: a listener of the same kind as the first, at another host:port.
 
-    "" if it names none such.
+    "" if the server reference names none.
     """
     try:
         named = read_endpoint(server)
@@ -75,11 +75,11 @@ def sent_to(server: str, came_to: Endpoint) -> str:
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client and its broker prove who they are; files in PEM.
+    """TLS credentials of a client; files in PEM.
 
-    authority     who signed the broker's certificate; without it, those that the system trusts
+    authority     the issuer of the broker's certificate; without it, those that the system trusts
     certificate   the client's own, and its `key`, where the broker wants one
-    server_name   to whom the broker's certificate is made out, if not to the host it is reached at
+    server_name   the name in the broker's certificate, if not the host of the address
     """
 
     authority: str = ""
@@ -88,7 +88,7 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     server_name: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """What a connection needs; ValueError names the file that cannot be used."""
+        """The TLS context of connections; ValueError names the file that cannot be used."""
         for name in ("authority", "certificate", "key"):
             path = getattr(self, name)
             if path and not Path(path).is_file():

@@ -1,4 +1,4 @@
-"""What a client's session tells its client, and what ends its connection."""
+"""Events of a client's session, and errors that end its connection."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 
 
 class SessionError(Exception):
-    """The broker said or did what ends the connection; says what."""
+    """An error of the broker that ends the connection; with the reason."""
 
 
 class RefusedError(SessionError):
-    """The broker does not want this connection; trying again does not help."""
+    """The broker refuses this connection; retrying does not help."""
 
 
 class TakenOverError(SessionError):
-    """Another client has connected under this one's name."""
+    """Another client has connected with this one's identifier."""
 
 
 class Connected(NamedTuple):
-    """The broker has taken the client in."""
+    """The broker has accepted the client."""
 
     client_id: str
     keep_alive_s: int
@@ -31,8 +31,8 @@ class Connected(NamedTuple):
 class Arrived(NamedTuple):
     """A message for these subscriptions (their numbers).
 
-    Brokers of 3.1.1, and others that do not know such numbers, say none: those whose topic filters
-    it matches.
+    Brokers of 3.1.1, and others without subscription identifiers, send none: then these are the
+    subscriptions with matching topic filters.
     """
 
     packet: Publish
@@ -40,17 +40,17 @@ class Arrived(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A request is through, or has failed: with its own number, the code, and what was said."""
+    """A request is complete, or has failed: with its number, the reason code and the reason."""
 
     number: int
     reason_code: ReasonCode
     reason: str
 
 
-class Elsewhere(NamedTuple):
-    """The broker asks the client to go to another one; "" when it does not say where."""
+class ServerMoved(NamedTuple):
+    """The broker redirects the client; "" when it does not say where."""
 
     server: str
 
 
-Event = Connected | Arrived | Done | Elsewhere
+Event = Connected | Arrived | Done | ServerMoved

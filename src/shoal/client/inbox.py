@@ -1,4 +1,4 @@
-"""What has come for a client and waits to be read, over all of its subscriptions."""
+"""The received messages of a client that wait to be read, over all of its subscriptions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 from shoal.client.subscription import Message, Subscription
 
-# Messages that wait to be read; then the client reads nothing more of its connection.
+# The bound of unread messages; then the client does not read its connection.
 MAX_UNREAD = 1_000
 
 
 class Inbox:
-    """A client's subscriptions, by their numbers, and how much waits in them together."""
+    """A client's subscriptions, by their numbers, and the count of unread messages."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[int, Subscription] = {}
         self.unread = 0
 
     def add(self, subscription: Subscription) -> None:
-        """From now on what comes for it waits in it."""
+        """Add a subscription, which then gets its messages."""
         self.subscriptions[subscription.number] = subscription
 
     def drop(self, subscription: Subscription) -> bool:
-        """It is taken back, and what waits in it is dropped; whether it was still there."""
+        """Remove a subscription, with its unread messages; returns whether it was there."""
         if self.subscriptions.pop(subscription.number, None) is None:
             return False
         self.unread -= len(subscription.messages)
@@ -32,7 +32,7 @@ class Inbox:
         return True
 
     def put(self, message: Message, numbers: Iterable[int]) -> None:
-        """A message has come to the subscriptions of these numbers."""
+        """Add a message to the subscriptions of these numbers."""
         for number in numbers:
             subscription = self.subscriptions.get(number)
             if subscription is not None:
@@ -41,7 +41,7 @@ class Inbox:
                 self.unread += 1
 
     def take(self, subscription: Subscription) -> Message | None:
-        """The next message of a subscription, if one waits."""
+        """The next message of a subscription, if there is one."""
         if not subscription.messages:
             return None
         self.unread -= 1
@@ -49,20 +49,20 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be read."""
+        """Whether the client should stop reading."""
         return self.unread > MAX_UNREAD
 
     @property
     def has_room(self) -> bool:
-        """Whether one that was full should be read for again."""
+        """Whether the client should resume reading."""
         return self.unread < MAX_UNREAD // 2
 
     def wake(self) -> None:
-        """Whoever waits for a message looks again."""
+        """Wake all callers that wait for a message."""
         for subscription in self.subscriptions.values():
             subscription.changed.set()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close all subscriptions."""
         for subscription in self.subscriptions.values():
             subscription.is_closed = True

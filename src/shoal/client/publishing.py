@@ -1,4 +1,4 @@
-"""What an application publishes, checked before it is promised: as a PUBLISH.
+"""Checks an application's publication, and makes its PUBLISH packet.
 
 >>> make_publish("a", b"x", 1, attributes={"carrier": "UA"}).properties.user_properties
 (('carrier', 'UA'),)
@@ -20,18 +20,18 @@ from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
 
-# Names that begin so are what brokers themselves say of a message.
+# The prefix of the brokers' own attributes.
 _RESERVED = "$"
 
 
 def check_qos(qos: int) -> None:
-    """Raise ValueError unless there is such a quality of service."""
+    """Raise ValueError unless it is a valid QoS."""
     if qos not in (0, 1, 2):
         raise ValueError(f"qos is 0, 1 or 2, not {qos!r}")
 
 
 def check_payload(payload: object) -> None:
-    """Raise TypeError unless these are bytes."""
+    """Raise TypeError unless it is bytes."""
     if not isinstance(payload, bytes):
         kind = type(payload).__name__
         hint = "; text.encode() makes them of a text" if isinstance(payload, str) else ""
@@ -49,7 +49,8 @@ def make_publish(
     content_type: str | None = None,
     expiry_s: int | None = None,
 ) -> Publish:
-    """The packet; ValueError for a topic, attributes or terms that cannot be, else TypeError."""
+    """The packet; ValueError for an invalid topic, attributes or terms, TypeError for wrong
+    types."""
     check_topic(topic)
     check_payload(payload)
     check_qos(qos)
@@ -70,7 +71,7 @@ def make_publish(
 
 
 def _values(given: Mapping[str, Value]) -> Attributes:
-    """The attributes, of numpy's scalars what they equal, without those that are None."""
+    """The attributes, with numpy's scalars converted, without those that are None."""
     found = {name: value for name, value in checked(given).items() if value is not None}
     check_attributes(found)
     return found

@@ -1,15 +1,14 @@
-"""A client's side of MQTT, sans-IO: what is under way, what is subscribed, what to say next.
+"""A client's side of MQTT, sans-IO: requests under way, subscriptions, and packets to send.
 
-It outlives its connections: what was published and not acknowledged is sent again, what was
-subscribed is subscribed again when the broker has forgotten it, and nothing that QoS 1 or 2
-promises is lost or, at QoS 2, doubled.  It speaks 5 or 3.1.1, which has no words for filters on
-content, nor for why something is refused.
+It outlives its connections: unacknowledged publications are retransmitted, subscriptions are made
+again when the broker has forgotten the session, and no message of QoS 1 or 2 is lost or, at QoS 2,
+duplicated. It uses 5 or 3.1.1, which has neither content filters nor reasons of refusals.
 
-| connection | what is published | what comes |
+| connection | publications | received packets |
 | --- | --- | --- |
-| down | waits | - |
-| connecting (CONNECT is out) | waits | CONNACK → up, or refused |
-| up | is sent as the broker's receive maximum allows | is handed out and acknowledged |
+| down | queued | - |
+| connecting (CONNECT is sent) | queued | CONNACK → up, or refused |
+| up | sent as the broker's receive maximum allows | delivered and acknowledged |
 
 Source: MQTT Version 5.0, sections 4.3, 4.4 and 4.9.
 """
@@ -25,9 +24,9 @@ from shoal.client.events import (
     Arrived,
     Connected,
     Done,
-    Elsewhere,
     Event,
     RefusedError,
+    ServerMoved,
     SessionError,
     TakenOverError,
 )
@@ -58,29 +57,29 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import FOLLOW
 from shoal.mqtt.content import WHERE
 
-# Packet identifiers are numbers of two bytes, 0 is none.
+# Packet identifiers have two bytes, 0 is none.
 _LAST_ID = 65_535
 _FAILED = 0x80
-# Whoever is refused so may be let in a while later.
+# Refusals after which the client tries again.
 _PASSING = (
     ReasonCode.SERVER_UNAVAILABLE,
     ReasonCode.SERVER_BUSY,
     ReasonCode.QUOTA_EXCEEDED,
     ReasonCode.CONNECTION_RATE_EXCEEDED,
 )
-# How an answer of 3.1.1 to a CONNECT begins: one of 5 is longer.
+# The first bytes of a CONNACK of 3.1.1: one of 5 is longer.
 _OLD_CONNACK = b"\x20\x02"
 _GO_ELSEWHERE = (ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED)
 
 
-class State(enum.Enum):
+class ClientState(enum.Enum):
     DOWN = "down"
     CONNECTING = "connecting"
     UP = "up"
 
 
-class _Request(msgspec.Struct):
-    """A PUBLISH above QoS 0, a SUBSCRIBE or an UNSUBSCRIBE on its way; `number` is ours."""
+class _ClientRequest(msgspec.Struct):
+    """A PUBLISH above QoS 0, a SUBSCRIBE or an UNSUBSCRIBE under way; `number` is the client's."""
 
     number: int
     packet: Publish | Subscribe | Unsubscribe
@@ -88,7 +87,7 @@ class _Request(msgspec.Struct):
 
 
 class ClientSession:
-    """One client; `connect` is what it says of itself, with its session expiry."""
+    """The session of one client; `connect` is its CONNECT, with the session expiry interval."""
 
     def __init__(
         self,
@@ -97,12 +96,12 @@ class ClientSession:
         is_held: bool = False,
         maximum_packet_size: int = MAX_PACKET_BYTES,
     ) -> None:
-        """`is_held`: what arrives at QoS 1 and 2 is acknowledged by `acknowledge`, else at once.
+        """`is_held`: messages of QoS 1 and 2 are acknowledged by `acknowledge`, otherwise at once.
 
-        ValueError for a CONNECT that cannot be written.
+        ValueError for a CONNECT that cannot be encoded.
         """
         encode(connect, connect.version)
-        self.state = State.DOWN
+        self.state = ClientState.DOWN
         self.version = connect.version
         self._connect = connect
         self._is_held = is_held
@@ -113,30 +112,30 @@ class ClientSession:
         self._numbers = 0
         self._last_id = 0
         self._window = 0
-        # The largest packet that the broker takes.
+        # The broker's maximum packet size.
         self._most_bytes = MAX_PACKET_BYTES
         self._too_large: list[Done] = []
-        self._waiting: deque[_Request] = deque()
-        self._under_way: dict[int, _Request] = {}  # by packet identifier, oldest first
-        self._again: deque[int] = deque()  # of these to be sent again, when there is room
+        self._waiting: deque[_ClientRequest] = deque()
+        self._under_way: dict[int, _ClientRequest] = {}  # by packet identifier, oldest first
+        self._again: deque[int] = deque()  # those to retransmit, when the window allows
         self._received: set[int] = set()  # identifiers at QoS 2 that are not released
-        # The QoS of messages that were handed out and wait for `acknowledge`, by identifier.
+        # The QoS of delivered messages that wait for `acknowledge`, by identifier.
         self._unacknowledged: dict[int, int] = {}
         self._subscriptions: dict[int, Subscribe] = {}
-        # What brokers call subscriptions, to which these are.
+        # Subscription numbers by subscription identifier.
         self._by_identifier: dict[int, int] = {}
 
-    # --- the application's side ---------------------------------------------------------------
+    # --- for the application ------------------------------------------------------------------
 
     def publish(self, packet: Publish) -> int | None:
-        """Publish; the number that `Done` will name, None at QoS 0: then it is sent or never.
+        """Publish; returns the number for `Done`, None at QoS 0, which is sent at once or never.
 
-        ValueError for what cannot be written; what is too large for the broker fails, at QoS 0 too.
+        ValueError if it cannot be encoded; one too large for the broker fails, at QoS 0 too.
         """
         if packet.qos:
             return self._ask(packet)
         data = encode(packet, self.version)
-        if self.state is State.UP:
+        if self.state is ClientState.UP:
             if len(data) > self._most_bytes:
                 return self._ask(packet)
             self._out.append(data)
@@ -145,10 +144,10 @@ class ClientSession:
     def subscribe(
         self, request: SubscriptionRequest, where: str | None, identifier: int | None = None
     ) -> int:
-        """Subscribe; the number that `Done` and `Arrived` will name.
+        """Subscribe; returns the number for `Done` and `Arrived`.
 
-        `identifier` is what the broker is to call it, in a session that outlives this one.
-        ValueError for what cannot be written.
+        `identifier` is the subscription identifier, for a session that outlives this one.
+        ValueError if it cannot be encoded.
         """
         number = self._numbers + 1
         named = number if identifier is None else identifier
@@ -163,41 +162,42 @@ class ClientSession:
         return self._ask(packet)
 
     def unsubscribe(self, subscription: int) -> int | None:
-        """Take a subscription back; the number that `Done` will name, None when it is not there."""
+        """Unsubscribe; returns the number for `Done`, None without such a subscription."""
         packet = self._subscriptions.pop(subscription, None)
         if packet is None:
             return None
         return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
 
     def take_too_large(self) -> list[Done]:
-        """Requests that this broker takes none of; their senders are to be told."""
+        """Take out the requests that are too large for this broker."""
         done, self._too_large = self._too_large, []
         return done
 
     def acknowledge(self, packet_id: int) -> None:
-        """What has arrived by this identifier need not come again.
+        """Acknowledge the message with this identifier, which then does not come again.
 
-        At QoS 1 it must have come over the present connection, at QoS 2 since the broker last
-        knew nothing of the session.
+        At QoS 1 it must have come over the present connection, at QoS 2 since the broker last began
+        the session.
         """
         qos = self._unacknowledged.pop(packet_id, 0)
         if qos == 2:
             self._received.add(packet_id)
-        if qos and self.state is State.UP:
+        if qos and self.state is ClientState.UP:
             self._send(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
 
     def disconnect(self, *, is_kept: bool = False) -> None:
-        """Say goodbye: the broker forgets the session, unless it is kept."""
-        if self.state is State.UP:
+        """Send a DISCONNECT: the broker ends the session, unless it is kept."""
+        if self.state is ClientState.UP:
             forget = Properties(session_expiry_interval_s=0)
             self._send(Disconnect() if is_kept else Disconnect(properties=forget))
 
     def ping(self) -> None:
-        if self.state is State.UP:
+        if self.state is ClientState.UP:
             self._send(Pingreq())
 
     def stay(self) -> bool:
-        """From the next connection on do not follow; whether that is news."""
+        """Stop following redirects from the next connection on; returns whether that is a
+        change."""
         properties = self._connect.properties
         kept = tuple(each for each in properties.user_properties if each[0] != FOLLOW)
         if kept == properties.user_properties:
@@ -206,30 +206,30 @@ class ClientSession:
         self._connect = msgspec.structs.replace(self._connect, properties=properties)
         return True
 
-    # --- the connection's side ----------------------------------------------------------------
+    # --- for the connection -------------------------------------------------------------------
 
     def opened(self) -> None:
-        """A connection is there: say hello."""
+        """Begin a connection: send the CONNECT."""
         self._decoder = Decoder(self.version, self._maximum_packet_size)
         self._out = [encode(self._connect, self.version)]
-        self.state = State.CONNECTING
+        self.state = ClientState.CONNECTING
 
     def lost(self) -> None:
-        """The connection is gone."""
-        self.state = State.DOWN
+        """Handle the end of the connection."""
+        self.state = ClientState.DOWN
         self._out = []
-        # What came at QoS 1 comes again as another message.
+        # Messages of QoS 1 come again with other identifiers.
         self._unacknowledged = {each: qos for each, qos in self._unacknowledged.items() if qos == 2}
 
     def to_write(self) -> bytes:
-        """Bytes for the connection."""
+        """The bytes to write."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
     def receive(self, data: bytes) -> list[Event]:
-        """Bytes of the connection; SessionError when it must end."""
-        if self.state is State.CONNECTING:
+        """Handle bytes of the connection; SessionError when it must end."""
+        if self.state is ClientState.CONNECTING:
             self._check_greeting(data)
         events: list[Event] = []
         for packet in self._decoder.feed(data):
@@ -239,38 +239,38 @@ class ClientSession:
         return events
 
     def _check_greeting(self, data: bytes) -> None:
-        """Whether what answers a CONNECT is a broker of this version at all."""
+        """Raise RefusedError unless the answer to a CONNECT is of a broker of this version."""
         if data.startswith(b"HTTP/"):
             raise RefusedError("answers as a web server; use ws:// or wss://")
         if self.version == MQTT_5 and data.startswith(_OLD_CONNACK):
             raise RefusedError("speaks MQTT 3.1.1 only")
 
-    # --- what goes out ------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------
 
     def _send(self, packet: Packet) -> None:
         self._out.append(encode(packet, self.version))
 
     def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
-        # What cannot be written must not wait to be: nothing behind it would be, either.
+        # Check before queueing: a packet that cannot be encoded would block all behind it.
         size = len(encode(packet, self.version))
         self._numbers += 1
-        request = _Request(self._numbers, packet)
-        if self.state is State.UP and size > self._most_bytes:
+        request = _ClientRequest(self._numbers, packet)
+        if self.state is ClientState.UP and size > self._most_bytes:
             self._refuse(request, size)
         else:
             self._waiting.append(request)
             self._pump()
         return self._numbers
 
-    def _refuse(self, request: _Request, size: int) -> None:
-        """Do not send what the broker would hang up for, again and again."""
+    def _refuse(self, request: _ClientRequest, size: int) -> None:
+        """Fail a request for which the broker would close the connection, again and again."""
         if isinstance(request.packet, Subscribe):
             self._subscriptions.pop(request.number, None)
         reason = f"{size:,} bytes; the broker takes {self._most_bytes:,} at most"
         self._too_large.append(Done(request.number, ReasonCode.PACKET_TOO_LARGE, reason))
 
     def _refuse_too_large(self) -> None:
-        """This broker may take less than the one before, or was not known yet."""
+        """Fail queued requests that are too large for this broker."""
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             size = len(encode(request.packet, self.version))
@@ -285,7 +285,9 @@ class ClientSession:
                 self._refuse(request, size)
 
     def _pump(self) -> None:
-        while self.state is State.UP and len(self._under_way) - len(self._again) < self._window:
+        while (
+            self.state is ClientState.UP and len(self._under_way) - len(self._again) < self._window
+        ):
             if self._again:
                 packet = self._under_way[self._again.popleft()].packet
                 if isinstance(packet, Publish):
@@ -306,10 +308,10 @@ class ClientSession:
             if self._last_id not in self._under_way:
                 return self._last_id
 
-    # --- what comes in ------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------
 
     def _handle(self, packet: Packet, events: list[Event]) -> None:
-        if (self.state is State.CONNECTING) != isinstance(packet, Connack):
+        if (self.state is ClientState.CONNECTING) != isinstance(packet, Connack):
             raise SessionError(f"{type(packet).__name__} comes at the wrong time")
         match packet:
             case Connack():
@@ -322,7 +324,7 @@ class ClientSession:
             case Pubrec(packet_id, code) if code < _FAILED and packet_id in self._under_way:
                 self._under_way[packet_id].is_released = True
                 self._send(Pubrel(packet_id))
-            case Pubcomp(packet_id, _, properties):  # the broker may have forgotten it by now
+            case Pubcomp(packet_id, _, properties):  # also if the broker has forgotten it
                 self._done(packet_id, ReasonCode.SUCCESS, properties, events)
             case Puback() | Pubrec():
                 self._done(packet.packet_id, packet.reason_code, packet.properties, events)
@@ -334,7 +336,7 @@ class ClientSession:
                     raise TakenOverError(f"another client connects as {self._connect.client_id!r}")
                 if code not in _GO_ELSEWHERE:
                     raise SessionError(_said(code, properties))
-                events.append(Elsewhere(properties.server_reference or ""))
+                events.append(ServerMoved(properties.server_reference or ""))
             case Pingresp():
                 pass
             case _:
@@ -343,14 +345,14 @@ class ClientSession:
     def _connected(self, packet: Connack, events: list[Event]) -> None:
         properties, code = packet.properties, packet.reason_code
         if code in _GO_ELSEWHERE:
-            events.append(Elsewhere(properties.server_reference or ""))
+            events.append(ServerMoved(properties.server_reference or ""))
             return
         if code in _PASSING and not self._connect.clean_start:
-            # It has been let in before, and what it has there is not given up for a while.
+            # The broker has accepted it before: keep its session there, and retry for a while.
             raise SessionError(_said(code, properties))
         if code >= _FAILED:
             raise RefusedError(_said(code, properties))
-        self.state = State.UP
+        self.state = ClientState.UP
         if properties.subscription_identifier_available == 0:
             self._knows_numbers = False
         client_id = properties.assigned_client_identifier or self._connect.client_id
@@ -360,7 +362,7 @@ class ClientSession:
         self._connect = msgspec.structs.replace(
             self._connect,
             client_id=client_id,
-            # In 3.1.1 a session that outlives its connection is one that nothing ends.
+            # A 3.1.1 session without clean start never ends by itself.
             clean_start=self.version == MQTT_3_1_1 and self._connect.clean_start,
         )
         self._window = properties.receive_maximum or _LAST_ID
@@ -372,7 +374,7 @@ class ClientSession:
         self._pump()
 
     def _go_on(self, session_present: bool) -> None:
-        """Send again what was under way; with a broker that has forgotten, from the beginning."""
+        """Retransmit requests under way; if the broker has a new session, repeat them all."""
         requests = list(self._under_way.values())
         self._again.clear()
         if session_present:
@@ -385,12 +387,12 @@ class ClientSession:
         self._received.clear()
         self._unacknowledged.clear()
         self._under_way.clear()
-        # What was released has arrived before the broker forgot it; the rest may have, at QoS 1.
+        # Released ones had arrived before the broker forgot them; others may have, at QoS 1.
         again = [request for request in requests if not request.is_released]
         asked = {request.number for request in (*again, *self._waiting)}
         missing = (row for row in self._subscriptions.items() if row[0] not in asked)
         self._waiting.extendleft(reversed(again))
-        self._waiting.extendleft(_Request(number, packet) for number, packet in missing)
+        self._waiting.extendleft(_ClientRequest(number, packet) for number, packet in missing)
 
     def _arrived(self, packet: Publish, events: list[Event]) -> None:
         if packet.qos and not self._is_new(packet):
@@ -401,14 +403,14 @@ class ClientSession:
         events.append(Arrived(packet, numbers if named else self._matching(packet.topic)))
 
     def _is_new(self, packet: Publish) -> bool:
-        """Acknowledge a message, or note that `acknowledge` will; whether it is no repeat."""
+        """Acknowledge a message, or note it for `acknowledge`; returns False for a duplicate."""
         packet_id, known = packet.packet_id, self._unacknowledged.get(packet.packet_id)
         if packet.qos == 2:
             if packet_id in self._received:
                 self._send(Pubrec(packet_id))
                 return False
             if packet.duplicate and known == 2:
-                return False  # it was handed out, and its acknowledgement answers this one
+                return False  # it was delivered, and its acknowledgement answers this one
         if self._is_held:
             self._unacknowledged[packet_id] = packet.qos
         elif packet.qos == 1:
@@ -419,7 +421,7 @@ class ClientSession:
         return True
 
     def _matching(self, topic: str) -> tuple[int, ...]:
-        """The subscriptions that ask for a topic; all, if it is more than topics they ask for."""
+        """The subscriptions with a matching topic filter; all, if none matches by topic alone."""
         numbers = tuple(
             number
             for number, subscribe in self._subscriptions.items()
@@ -431,7 +433,7 @@ class ClientSession:
         self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]
     ) -> None:
         if packet_id not in self._under_way or packet_id in self._again:
-            return  # acknowledged before the connection was lost
+            return  # an acknowledgement of the lost connection
         request = self._under_way.pop(packet_id)
         if code >= _FAILED and isinstance(request.packet, Subscribe):
             self._subscriptions.pop(request.number, None)

@@ -1,4 +1,4 @@
-"""One subscription of a client: its messages, to be waited for or iterated over."""
+"""One subscription of a client: an asynchronous iterator of its messages."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import msgspec
 from shoal.mqtt.codec.packets import Publish
 
 
-class Owner(Protocol):
-    """Whose subscription it is."""
+class SubscriptionOwner(Protocol):
+    """The client of a subscription."""
 
     async def unsubscribe(self, subscription: Subscription) -> None:
-        """Take a subscription back."""
+        """Unsubscribe."""
 
     def take_back(self, subscription: Subscription) -> object:
-        """The same, without waiting until the broker has it."""
+        """Unsubscribe, without waiting for the broker's answer."""
 
     async def next_message(self, subscription: Subscription) -> Message:
         """The next message of a subscription."""
 
     def check_open(self) -> None:
-        """ClientError unless somebody connects it, or has."""
+        """Raise ClientError unless the client was connected, or will be."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What arrived at a subscription; `attributes` are the publisher's user properties.
+    """A message of a subscription; `attributes` are the publisher's user properties.
 
-    `packet` is all of it.  For who acknowledges it: the connection it came over, and how many
-    subscriptions it came to.
+    `packet` is the whole PUBLISH. For its acknowledgement: `connection` is the connection that it
+    came over, `shares` the number of subscriptions that got it.
     """
 
     topic: str
@@ -47,32 +47,32 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Subscription:
-    """Messages of one subscription, to be iterated over; used by `async with` it ends there."""
+    """The messages of one subscription, an iterator; `async with` ends the subscription."""
 
-    def __init__(self, client: Owner, number: int, done: asyncio.Future[None]) -> None:
+    def __init__(self, client: SubscriptionOwner, number: int, done: asyncio.Future[None]) -> None:
         self._client = client
         self._done = done
         self.number = number
         self.messages: deque[Message] = deque()
-        # Set when there is something to look at: a message, or the end.
+        # Set when there is a message, or the end.
         self.changed = asyncio.Event()
         self.is_closed = False
 
     async def granted(self) -> None:
-        """Wait until the broker has it; ClientError when it was refused."""
+        """Wait until the broker grants it; ClientError when it is refused."""
         if not self._done.done():
             self._client.check_open()
-        # Who gives up waiting must not spoil the answer for those who go on.
+        # A cancelled caller must not cancel the answer for the others.
         await asyncio.shield(self._done)
 
     async def close(self) -> None:
-        """Take it back."""
+        """Unsubscribe."""
         await self._client.unsubscribe(self)
 
     async def get(self) -> Message:
         """The next message; ClientError when this or the client is closed.
 
-        Who gives up waiting, by a timeout, loses nothing: the message is the next one's.
+        A caller that stops waiting, by a timeout, loses nothing: the next call gets the message.
         """
         return await self._client.next_message(self)
 
@@ -81,14 +81,14 @@ class Subscription:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Who is stopped does not wait for a broker that may hang."""
+        """Unsubscribe; a cancelled caller does not wait for a broker that may hang."""
         if kind is not None and not issubclass(kind, Exception):
             self._client.take_back(self)
         else:
             await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Its messages; ends when it or its client is closed, ClientError when that has failed."""
+        """Its messages, until it or its client is closed; ClientError when that has failed."""
         await self.granted()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""When a message of a session that is kept was taken by all subscriptions that it came to."""
+"""Acknowledges messages of a kept session when all subscriptions have read them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable
 from shoal.client.subscription import Message
 
 
-class Taken:
-    """Counts how often each message was taken, and acknowledges it the last time."""
+class TakenMessages:
+    """Counts how often each message was read, and acknowledges it after the last time."""
 
     def __init__(self, acknowledge: Callable[[Message], None]) -> None:
         self._acknowledge = acknowledge
-        # Of messages that came to several subscriptions.
+        # Only of messages for several subscriptions.
         self._counts: Counter[tuple[int, int]] = Counter()
 
     def take(self, message: Message) -> None:
-        """One subscription is done with a message."""
+        """One subscription has read a message."""
         if not message.qos:
             return
         if message.shares > 1:
@@ -29,5 +29,5 @@ class Taken:
         self._acknowledge(message)
 
     def forget(self) -> None:
-        """The broker knows nothing of the session: nothing can be acknowledged any more."""
+        """The broker has begun a new session: earlier messages cannot be acknowledged any more."""
         self._counts.clear()

@@ -1,4 +1,4 @@
-"""What a client says of itself when it connects, and on which terms."""
+"""The terms of a client's connection: its CONNECT, its session and its will."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from shoal.mqtt.content import ADVERTISE
 
 Version = Literal["5", "3.1.1"]
 VERSIONS = {"5": MQTT_5, "3.1.1": MQTT_3_1_1}
-# A client that loses its connection comes back within this.
+# The session expiry interval of a client without `Keep`, to survive lost connections.
 SESSION_EXPIRY_S = 300
 
 
 class ClientError(Exception):
-    """What a broker refused, or what became of the connection."""
+    """A refusal of a broker, or an error of the connection."""
 
 
 class Keep(msgspec.Struct, frozen=True, kw_only=True):
     """A session that outlives its client.
 
-    A message of QoS 1 or 2 is acknowledged when it is taken out of its subscription; one that
-    still waits there when the client ends comes again to the next of its name.
+    A message of QoS 1 or 2 is acknowledged when the application reads it; one that is unread when
+    the client ends comes again to the next client with its identifier.
 
     seconds               how long the broker keeps it without its client
-    window                how many messages may be unacknowledged; then no more come
-    maximum_packet_size   what the client takes, in bytes
+    window                the number of unacknowledged messages; then no more come
+    maximum_packet_size   the client's, in bytes
     manual_ack            a message is acknowledged by `Client.acknowledge`, and not before
     """
 
@@ -45,9 +45,9 @@ class Keep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Will(msgspec.Struct, frozen=True, kw_only=True):
-    """What is published when a client goes without a goodbye; a move to another broker is none.
+    """Published when a client's connection ends without a DISCONNECT; not for a redirect.
 
-    `delay_s`: how long its broker waits for it to come back, in seconds (not in 3.1.1).
+    `delay_s`: how long its broker waits for it to reconnect, in seconds (not in 3.1.1).
     """
 
     topic: str
@@ -69,14 +69,14 @@ def make_connect(
     keep: Keep | None,
     will: Will | None,
 ) -> Connect:
-    """The CONNECT; FilterSyntaxError for an advertisement, ValueError for what cannot be.
+    """The CONNECT; FilterSyntaxError for an advertisement, ValueError for invalid terms.
 
-    That is a will's topic or terms, and what 3.1.1 has not.
+    These are a will's topic or terms, and features that 3.1.1 lacks.
     """
     for promise in advertise:
         parse(promise)
     if version == MQTT_3_1_1 and advertise:
-        raise ValueError("advertise: MQTT 3.1.1 has no words for it; use 5")
+        raise ValueError("advertise: MQTT 3.1.1 has no advertisements; use 5")
     said = tuple((ADVERTISE, promise) for promise in advertise)
     return Connect(
         client_id,
@@ -95,9 +95,11 @@ def make_connect(
     )
 
 
-def _will(will: Will, version: int) -> packets.Will:
+def _will(will: Will, version: int) -> packets.WillFields:
     message = make_publish(will.topic, will.payload, will.qos, will.retain)
     if will.delay_s and version == MQTT_3_1_1:
         raise ValueError("a will's delay: MQTT 3.1.1 has none; use 5")
     properties = Properties(will_delay_interval_s=will.delay_s or None)
-    return packets.Will(message.topic, message.payload, message.qos, message.retain, properties)
+    return packets.WillFields(
+        message.topic, message.payload, message.qos, message.retain, properties
+    )

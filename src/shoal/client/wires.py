@@ -1,4 +1,4 @@
-"""What a client's bytes are wrapped in on a connection, sans-IO: nothing, or WebSocket.
+"""The framing of a client's bytes on a connection, sans-IO: none, or WebSocket.
 
 MQTT goes over WebSocket in binary messages, which need not be whole packets (MQTT 5, section 6).
 """
@@ -21,27 +21,27 @@ from wsproto.utilities import ProtocolError
 from shoal.client.endpoint import Endpoint
 from shoal.client.events import RefusedError, SessionError
 
-# Where brokers take MQTT, of web servers that serve other things, too.
+# The path of brokers, as web servers may serve others.
 _PATH = "/mqtt"
 
 
 class Wire(Protocol):
-    """One connection; `problem` is why it must end, once what came before that is taken."""
+    """The framing of one connection; `problem` is why it must end, after the bytes before it."""
 
     problem: SessionError | None
 
     def opening(self) -> bytes:
-        """What is to be written before all else."""
+        """The first bytes to write."""
 
     def wrap(self, data: bytes) -> bytes:
-        """What is to be written to say this; nothing if it is too early, then `unwrap` does."""
+        """Frame bytes to write; empty while the handshake runs: then `unwrap` returns them."""
 
     def unwrap(self, data: bytes) -> tuple[bytes, bytes]:
-        """What came in these bytes, and what is to be written."""
+        """The received bytes in these, and bytes to write."""
 
 
 class PlainWire:
-    """Bytes as they are."""
+    """No framing."""
 
     problem: SessionError | None = None
 
@@ -62,7 +62,7 @@ class WebSocketWire:
         self.problem: SessionError | None = None
         self._protocol = WSConnection(ConnectionType.CLIENT)
         self._request = Request(host=host, target=_PATH, subprotocols=["mqtt"])
-        self._early: list[bytes] | None = []  # until it is accepted
+        self._early: list[bytes] | None = []  # until the WebSocket is accepted
 
     def opening(self) -> bytes:
         return self._protocol.send(self._request)
@@ -100,7 +100,7 @@ class WebSocketWire:
 
 
 def make_wire(endpoint: Endpoint) -> Wire:
-    """What a connection to this listener is wrapped in."""
+    """The framing of a connection to this listener."""
     if endpoint.is_over_websocket:
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         return WebSocketWire(f"{host}:{endpoint.port}")

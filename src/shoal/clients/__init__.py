@@ -1,1 +1,1 @@
-"""Clients as machines, in both worlds, and what they and their brokers say to each other."""
+"""Clients as machines, for the simulator and the live network, and their broker messages."""

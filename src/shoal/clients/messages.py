@@ -1,7 +1,7 @@
-"""What a publisher and its brokers say to each other when it is moved, and before.
+"""Messages of a publisher and its brokers before and during a move.
 
-Whichever system asks that a client move, it asks so; the client's machine (`publisher.py`) answers.
-Names are those of the relocation paper, sections 3.3 and 4.2.
+All systems that move clients use them; the client's machine (`publisher.py`) answers. Names are
+those of the relocation paper, sections 3.3 and 4.2.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, MessageId
 
-# --- ping times (4.2): asked, measured, told ------------------------------------------------------
+# --- ping times (4.2): requested, measured, reported ----------------------------------------------
 
 
 class PingRequest(Message, frozen=True):
-    """To a publisher: tell me your round trip to each of these brokers."""
+    """To a publisher: report your round trip to each of these brokers."""
 
     session: MessageId
     brokers: tuple[BrokerId, ...]
 
 
 class PingTimes(Message, frozen=True):
-    """From a publisher: the round trips it measured, in µs."""
+    """From a publisher: its measured round trips, in µs."""
 
     session: MessageId
     round_trip_us: Mapping[BrokerId, int]
@@ -33,7 +33,7 @@ class PingTimes(Message, frozen=True):
 
 
 class CannotMove(Message, frozen=True):
-    """From a client that cannot move: it is not asked to again."""
+    """From a client that cannot move, so that it is not asked again."""
 
 
 class Relocate(Message, frozen=True):
@@ -53,7 +53,7 @@ class Paused(Message, frozen=True):
 
 
 class MigrationAdvertisement(Message, frozen=True):
-    """To the target: all that the publisher advertises, and the path from its source."""
+    """To the target: all advertisements of the publisher, and the path from its source."""
 
     path: tuple[BrokerId, ...]
     advertisements: tuple[Advertisement, ...]
@@ -61,9 +61,10 @@ class MigrationAdvertisement(Message, frozen=True):
 
 
 class Resume(Message, frozen=True):
-    """To a publisher, from the target: publish here from now on.
+    """To a publisher, from the target: publish here.
 
-    Unless `whole` the path from the source was broken: what is behind the break is out of reach.
+    Unless `whole` the path from the source was broken: subscribers behind the break are out of
+    reach.
     """
 
     moves: int

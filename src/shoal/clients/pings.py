@@ -1,4 +1,4 @@
-"""How far a client is from some brokers: it asks them, and tells who wanted to know."""
+"""Measures a client's distance from some brokers: it pings them, and reports to the requester."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.model import BrokerId, MessageId
 
 
 class Pings:
-    """The answer to one request, which comes when all brokers have answered."""
+    """The answer to one request, complete when all brokers have answered."""
 
     def __init__(self, request: PingRequest, now_us: int) -> None:
         self._session = request.session
@@ -18,7 +18,7 @@ class Pings:
         self.asks = [(broker, Ping(request.session)) for broker in request.brokers]
 
     def answered(self, broker: BrokerId, session: MessageId, now_us: int) -> PingTimes | None:
-        """A broker has answered; the times, if it was the last."""
+        """Note a broker's answer; returns the times after the last one."""
         if session != self._session or broker not in self._waiting:
             return None
         self._waiting.discard(broker)

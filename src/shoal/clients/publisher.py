@@ -1,35 +1,35 @@
 """A publisher's side of a relocation: the thin layer in its client library (paper, 3.3).
 
-A pure machine like the broker, one per publisher.  It answers requests for ping times, and when
-it is told to relocate it pauses, announces itself at the target behind a marker to the source,
-holds back what the application asks meanwhile, and goes on at the target when told to resume.
-The application notices nothing but a delay.
+A pure machine like the broker, one per publisher. It answers requests for ping times, and when it
+gets Relocate it pauses, announces itself at the target after a marker to the source, holds the
+application's requests meanwhile, and goes on at the target after Resume. The application notices
+nothing but a delay.
 
-When the path was broken, the target is lost or nothing is heard for too long, it goes back to its
-source in the same way, over the same path.  Should that fail, it tries both ends in turn: it goes
-on at whichever lives, even if that is all that is left of the path.  Each attempt counts as a
-move, so that brokers know which is the last.
+When the path is broken, the target is lost or no answer comes for too long, it returns to its
+source in the same way, over the same path. If that fails, it tries both ends in turn: it goes on at
+the one that lives, even if no other broker of the path is left. Each attempt counts as a move, so
+that brokers know the last one.
 
-An attempt of *last resort* ends where it arrives, whatever is left of the path: on the way back,
-and on the way there when there is no source to go back to.  The *target* is where it goes or, while
-it is attached, where it is.
+An attempt of *last resort* ends where it arrives, at whatever is left of the path: on the way back,
+and on the way there when there is no source to return to. The *target* is the end of the present
+move or, while the publisher is attached, its broker.
 
 | input | attached | moving | last resort | gone |
 | --- | --- | --- | --- | --- |
 | request of the application | sent to the broker | held back | held back | refused |
 | PingRequest | pings sent | | | |
-| Pong | times told, at the last | | | |
-| Relocate | goes there → moving | | | |
-| Resume, whole | | goes on there → attached | goes on there → attached | |
-| Resume, not whole | | turns round → last resort | stays there, and says so → attached | |
-| its target is lost, or silent | | turns round → last resort | turns round → last resort | |
-| its target came back | advertises anew | turns round → last resort | tries again | |
-| its source is lost, or came back | | → last resort | | |
-| what was never handled | sent to the broker | held back, first | held back, first | |
-| its brokers are gone | comes home → attached | comes home → attached | comes home → attached | |
+| Pong | times reported, at the last | | | |
+| Relocate | moves to the target → moving | | | |
+| Resume, whole | | resumes there → attached | resumes there → attached | |
+| Resume, not whole | | turns back → last resort | stays, advertises anew → attached | |
+| target lost, or silent | | turns back → last resort | turns back → last resort | |
+| target back | advertises anew | turns back → last resort | tries again | |
+| source lost, or back | | → last resort | | |
+| requests never handled | sent to the broker | held back, first | held back, first | |
+| brokers dead | comes home → attached | comes home → attached | comes home → attached | |
 | leave | goodbye → gone | goodbye → gone | goodbye → gone | |
 
-What is no answer to this attempt, and what brokers say to which it is not attached, is no input.
+Answers to another attempt, and messages of brokers that it is not attached to, are ignored.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from shoal.clients.pings import Pings
 from shoal.clients.records import MigrationRecord, ReturnRecord
 from shoal.model import Advertisement, AdvertisementId, BrokerId, ClientId, MessageId
 
-# A migration takes seconds; a publisher that fills this meanwhile outruns any broker, and must
-# be slowed down by whoever feeds it.
+# A migration takes seconds; a publisher that fills this meanwhile outruns any broker, and must be
+# slowed down by its caller.
 MAX_HELD_BACK = 100_000
-# The longest paths take some seconds; who waits longer gains nothing from going on waiting.
+# The timeout of an attempt: the longest paths take some seconds.
 MOVE_TIMEOUT_US = 20_000_000
 
 
@@ -69,7 +69,7 @@ class ToBroker(msgspec.Struct, frozen=True):
 
 
 class WakeUp(msgspec.Struct, frozen=True):
-    """Effect: call `woken` at this time (a driver need not take back what it promised)."""
+    """Effect: call `woken` at this time (a driver need not cancel it)."""
 
     at_us: int
 
@@ -83,8 +83,8 @@ PublisherEffect = ToBroker | Record | WakeUp
 Path = tuple[BrokerId, ...]
 
 
-class State(Label):
-    """Where a publisher is in its life."""
+class PublisherState(Label):
+    """A state of a publisher."""
 
     ATTACHED = "attached"
     MOVING = "moving"
@@ -92,8 +92,8 @@ class State(Label):
     GONE = "gone"
 
 
-class Word(Label):
-    """What a publisher hears."""
+class PublisherInput(Label):
+    """An input of a publisher."""
 
     REQUEST = "request of the application"
     PING_REQUEST = "PingRequest"
@@ -101,19 +101,19 @@ class Word(Label):
     RELOCATE = "Relocate"
     RESUME = "Resume, whole"
     RESUME_BROKEN = "Resume, not whole"
-    TARGET_LOST = "its target is lost, or silent"
-    TARGET_BACK = "its target came back"
-    SOURCE_LOST = "its source is lost, or came back"
-    AGAIN = "what was never handled"
-    COME_HOME = "its brokers are gone"
+    TARGET_LOST = "target lost, or silent"
+    TARGET_BACK = "target back"
+    SOURCE_LOST = "source lost, or back"
+    AGAIN = "requests never handled"
+    COME_HOME = "brokers dead"
     LEAVE = "leave"
 
 
 class Publisher:
     """One publisher, attached to `broker`.
 
-    `moves` is how often it has moved before: a client that starts again under its name begins
-    above what it had reached, for instance with the time.
+    `moves` is the number of its earlier moves: a client that restarts under its name begins above
+    its last number, for instance with the time.
     """
 
     def __init__(self, client: ClientId, broker: BrokerId, moves: int = 0) -> None:
@@ -122,15 +122,15 @@ class Publisher:
         self.moved = 0  # how often it has gone on at another broker
         self._moves = moves
         self._advertisements: dict[AdvertisementId, Advertisement] = {}
-        self._state = State.ATTACHED
-        self._attempt: _Attempt | None = None  # while moving
+        self._state = PublisherState.ATTACHED
+        self._attempt: _SendAttempt | None = None  # while moving
         self._paused_us = 0
         self._held_back: deque[Message] = deque()
         self._pings: Pings | None = None
 
     @property
     def gone(self) -> bool:
-        return self._state is State.GONE
+        return self._state is PublisherState.GONE
 
     @property
     def moving(self) -> bool:
@@ -138,76 +138,78 @@ class Publisher:
 
     @property
     def brokers(self) -> tuple[BrokerId, ...]:
-        """Where it is; while it moves, where it comes from and where it goes."""
+        """Its broker; while it moves, its source and its target."""
         return (self.broker,) if self._attempt is None else self._attempt.ends
 
     @property
     def held_back(self) -> int:
-        """How many requests wait until it has moved."""
+        """The number of requests that wait until it has moved."""
         return len(self._held_back)
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def _hear(self, word: Word, *about: Any) -> list[PublisherEffect]:
-        """What the table says."""
+    def _hear(self, word: PublisherInput, *about: Any) -> list[PublisherEffect]:
+        """Apply the table."""
         do, then = LIFE[self._state, word]
-        if isinstance(then, State):
+        if isinstance(then, PublisherState):
             self._state = then
         effects: list[PublisherEffect] = []
         return effects if do is None else [*getattr(self, do.__name__)(*about)]
 
     def request(self, request: Message, now_us: int) -> list[PublisherEffect]:
-        """The application asks: Advertise, Unadvertise or Publish."""
-        return self._hear(Word.REQUEST, request)
+        """Handle a request of the application: Advertise, Unadvertise or Publish."""
+        return self._hear(PublisherInput.REQUEST, request)
 
     def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[PublisherEffect]:
-        """A broker tells: PingRequest, Pong, Relocate or Resume.  Others are the application's."""
+        """Handle a broker's PingRequest, Pong, Relocate or Resume; others are the application's."""
         is_here = broker == self.broker
         match message:
             case Pong(session):
-                return self._hear(Word.PONG, broker, session, now_us)
+                return self._hear(PublisherInput.PONG, broker, session, now_us)
             case PingRequest() if is_here:
-                return self._hear(Word.PING_REQUEST, message, now_us)
+                return self._hear(PublisherInput.PING_REQUEST, message, now_us)
             case Relocate(path) if is_here and len(path) > 1 and path[0] == broker:
-                return self._hear(Word.RELOCATE, path, now_us)
+                return self._hear(PublisherInput.RELOCATE, path, now_us)
             case Resume(moves, whole) if (broker, moves) == (self.brokers[-1], self._moves):
-                return self._hear(Word.RESUME if whole else Word.RESUME_BROKEN, now_us)
+                return self._hear(
+                    PublisherInput.RESUME if whole else PublisherInput.RESUME_BROKEN, now_us
+                )
         return []
 
     def lost(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
-        """The connection to a broker is gone, or could not be made."""
+        """Handle a lost connection to a broker, or one that could not be made."""
         if broker == self.brokers[-1]:
-            return self._hear(Word.TARGET_LOST, now_us)
-        return self._hear(Word.SOURCE_LOST) if broker in self.brokers else []
+            return self._hear(PublisherInput.TARGET_LOST, now_us)
+        return self._hear(PublisherInput.SOURCE_LOST) if broker in self.brokers else []
 
     def reconnected(self, broker: BrokerId, now_us: int) -> list[PublisherEffect]:
-        """A broker came back without knowing this publisher: say again what it must know."""
+        """Handle a broker that came back without its state: send the advertisements again."""
         if broker == self.brokers[-1]:
-            return self._hear(Word.TARGET_BACK, now_us)
-        return self._hear(Word.SOURCE_LOST) if broker in self.brokers else []
+            return self._hear(PublisherInput.TARGET_BACK, now_us)
+        return self._hear(PublisherInput.SOURCE_LOST) if broker in self.brokers else []
 
     def woken(self, now_us: int) -> list[PublisherEffect]:
-        """The time of a `WakeUp` has come."""
+        """Handle the time of a `WakeUp`."""
         if self._attempt is None or now_us < self._attempt.until_us:
             return []
-        return self._hear(Word.TARGET_LOST, now_us)
+        return self._hear(PublisherInput.TARGET_LOST, now_us)
 
     def again(self, requests: Iterable[Message], now_us: int) -> list[PublisherEffect]:
-        """What a broker has not handled and never will: ask it before all that is held back."""
-        return self._hear(Word.AGAIN, requests)
+        """Repeat requests that a broker has not handled and never will, before all held ones."""
+        return self._hear(PublisherInput.AGAIN, requests)
 
     def come_home(
         self, home: BrokerId, requests: Iterable[Message], now_us: int
     ) -> list[PublisherEffect]:
-        """Its brokers are gone and have not handled these: it goes on at one that lives.
+        """Attach it to its edge broker: its brokers are dead and have not handled these requests.
 
-        What is published before the advertisements have spread does not reach everybody.
+        Publications made before the advertisements have spread do not reach all subscribers.
         """
-        return self._hear(Word.COME_HOME, home, requests)
+        return self._hear(PublisherInput.COME_HOME, home, requests)
 
     def leave(self) -> list[PublisherEffect]:
-        """The application is done: nothing stays behind, wherever the publisher is."""
-        return self._hear(Word.LEAVE)
+        """End the publisher: no advertisement stays at any broker."""
+        return self._hear(PublisherInput.LEAVE)
 
     # --- what the table names -----------------------------------------------------------------
 
@@ -271,7 +273,7 @@ class Publisher:
         return [ToBroker(candidate, ping) for candidate, ping in self._pings.asks]
 
     def _pong(self, broker: BrokerId, session: MessageId, now_us: int) -> list[PublisherEffect]:
-        """Times told, at the last."""
+        """Times reported, at the last."""
         times = None if self._pings is None else self._pings.answered(broker, session, now_us)
         if times is None:
             return []
@@ -279,13 +281,13 @@ class Publisher:
         return [ToBroker(self.broker, times)]
 
     def _pause(self, path: Path, now_us: int) -> list[PublisherEffect]:
-        """Goes there."""
+        """Moves to the target."""
         self._paused_us = now_us
         self._pings = None
         return self._try(path, now_us)
 
     def _turn_round(self, now_us: int) -> list[PublisherEffect]:
-        """Turns round."""
+        """Turns back."""
         assert self._attempt is not None
         return self._try(self._attempt.path[::-1], now_us)
 
@@ -297,9 +299,9 @@ class Publisher:
     def _try(self, path: Path, now_us: int) -> list[PublisherEffect]:
         """Go to the end of the path."""
         self._moves += 1
-        self._attempt = _Attempt(path, now_us + MOVE_TIMEOUT_US)
+        self._attempt = _SendAttempt(path, now_us + MOVE_TIMEOUT_US)
         rows = tuple(self._advertisements.values())
-        # The marker travels behind the last publication, so the source knows when it has all.
+        # The marker follows the last publication, so the source knows when it has all.
         return [
             ToBroker(path[0], Paused(path, self._moves)),
             ToBroker(path[-1], MigrationAdvertisement(path, rows, self._moves)),
@@ -307,11 +309,11 @@ class Publisher:
         ]
 
     def _resume(self, now_us: int) -> list[PublisherEffect]:
-        """Goes on there."""
+        """Resumes there."""
         return [self._arrive(now_us), *self._catch_up()]
 
     def _stay(self, now_us: int) -> list[PublisherEffect]:
-        """Stays there, and says so."""
+        """Stays, advertises anew."""
         return [self._arrive(now_us), *self._advertise(self._moves), *self._catch_up()]
 
     def _arrive(self, now_us: int) -> PublisherEffect:
@@ -343,38 +345,41 @@ class Publisher:
         )
 
     def _catch_up(self) -> list[PublisherEffect]:
-        """Ask what was held back."""
+        """Send the held requests."""
         waiting, self._held_back = self._held_back, deque()
         return self._ask_again(_join_publications(waiting))
 
 
-def _life_cycle() -> LifeCycle[State, Word]:
+def _life_cycle() -> LifeCycle[PublisherState, PublisherInput]:
     p, no = Publisher, IGNORED
     ask, hold, first = does(p._ask), does(p._hold_back), does(p._hold_back_first)
-    turn, resume = does(p._turn_round, State.LAST_RESORT), does(p._resume, State.ATTACHED)
-    home, leave = does(p._come_home, State.ATTACHED), does(p._leave, State.GONE)
+    turn, resume = (
+        does(p._turn_round, PublisherState.LAST_RESORT),
+        does(p._resume, PublisherState.ATTACHED),
+    )
+    home, leave = does(p._come_home, PublisherState.ATTACHED), does(p._leave, PublisherState.GONE)
     rows = {  # in the order of the states: attached, moving, last resort, gone
-        Word.REQUEST: (ask, hold, hold, does(p._refuse)),
-        Word.PING_REQUEST: (does(p._ping), no, no, no),
-        Word.PONG: (does(p._pong), no, no, no),
-        Word.RELOCATE: (does(p._pause, State.MOVING), no, no, no),
-        Word.RESUME: (no, resume, resume, no),
-        Word.RESUME_BROKEN: (no, turn, does(p._stay, State.ATTACHED), no),
-        Word.TARGET_LOST: (no, turn, turn, no),
-        Word.TARGET_BACK: (does(p._advertise_anew), turn, does(p._try_again), no),
-        Word.SOURCE_LOST: (no, to(State.LAST_RESORT), no, no),
-        Word.AGAIN: (does(p._ask_again), first, first, no),
-        Word.COME_HOME: (home, home, home, no),
-        Word.LEAVE: (leave, leave, leave, no),
+        PublisherInput.REQUEST: (ask, hold, hold, does(p._refuse)),
+        PublisherInput.PING_REQUEST: (does(p._ping), no, no, no),
+        PublisherInput.PONG: (does(p._pong), no, no, no),
+        PublisherInput.RELOCATE: (does(p._pause, PublisherState.MOVING), no, no, no),
+        PublisherInput.RESUME: (no, resume, resume, no),
+        PublisherInput.RESUME_BROKEN: (no, turn, does(p._stay, PublisherState.ATTACHED), no),
+        PublisherInput.TARGET_LOST: (no, turn, turn, no),
+        PublisherInput.TARGET_BACK: (does(p._advertise_anew), turn, does(p._try_again), no),
+        PublisherInput.SOURCE_LOST: (no, to(PublisherState.LAST_RESORT), no, no),
+        PublisherInput.AGAIN: (does(p._ask_again), first, first, no),
+        PublisherInput.COME_HOME: (home, home, home, no),
+        PublisherInput.LEAVE: (leave, leave, leave, no),
     }
-    return LifeCycle(State, Word, rows)
+    return LifeCycle(PublisherState, PublisherInput, rows)
 
 
 LIFE = _life_cycle()
 
 
-class _Attempt:
-    """One try to move: where from and to, and until when."""
+class _SendAttempt:
+    """One attempt to move: its path, and its timeout."""
 
     def __init__(self, path: Path, until_us: int) -> None:
         self.path = path
@@ -383,7 +388,7 @@ class _Attempt:
 
 
 def _join_publications(requests: deque[Message]) -> list[Message]:
-    """One batch for each run of publications, so that catching up costs few messages."""
+    """Join each run of publications into one batch, so that catching up costs few messages."""
     joined: list[Message] = []
     for request in requests:
         if isinstance(request, Publish) and joined and isinstance(joined[-1], Publish):

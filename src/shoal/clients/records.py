@@ -29,7 +29,7 @@ class ReturnRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriberMoveRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription has moved, from when it was asked to until it was taken back at the source."""
+    """A subscription has moved: from the order until its end at the source."""
 
     client: ClientId
     subscription: SubscriptionId

@@ -1,24 +1,25 @@
-"""A subscriber's side of a move: its subscriptions go from broker to broker, and miss nothing.
+"""A subscriber's side of a move: its subscriptions go from broker to broker without a loss.
 
-A pure machine like the publisher's beside it, one per client.  It makes before it breaks: it
-subscribes at the new broker under a name of its own, and takes from the old one until every
-publisher's broker knows that name and all that was under way has come; then from the new one, but
-for what it has had, and the old one is told.  So nothing is lost, doubled or out of order.
+A pure machine like the publisher's beside it, one per client. It makes before it breaks: it
+subscribes at the new broker under a name of its own, and accepts deliveries of the old one until
+every publisher's broker knows that name and all publications under way have come; then it accepts
+those of the new one, except duplicates, and unsubscribes at the old one. So nothing is lost,
+duplicated or reordered.
 
 No broker knows when others know a subscription, so the machine waits for `SPREAD_US`, above any way
-through the network.  The live network knows (`shoal.mqtt.federation`): there a client's broker has
-its session, which moves instead.
+through the network. The live network knows it (`shoal.mqtt.federation`): there a client's broker
+has its session, which is transferred instead.
 
 | input | away | here | moving |
 | --- | --- | --- | --- |
 | move | | subscribes there → moving | |
-| SPREAD_US over | | forgets what it had | takes from there, tells the old → here |
-| its broker delivers | dropped | handed over, unless it had it | handed over, and remembered |
-| the new one delivers | | | held back, but for what comes early |
-| its broker is lost | | | takes from the new, tells the old → here |
+| SPREAD_US over | | forgets duplicates | accepts from the new, unsubscribes at the old → here |
+| its broker delivers | dropped | accepted, unless a duplicate | accepted, and remembered |
+| the new one delivers | | | held, except early publications |
+| its broker is lost | | | accepts from the new, unsubscribes at the old → here |
 | the new one is lost | | | stays → here |
 | a broker came back | | subscribes again | subscribes again |
-| go | | tells its broker → away | tells both → away |
+| go | | unsubscribes → away | unsubscribes at both → away |
 | come | subscribes there → here | | |
 
 Each subscription is such a machine by itself; a client may have them at several brokers.  All of
@@ -39,12 +40,12 @@ from shoal.clients.publisher import ToBroker, WakeUp
 from shoal.clients.records import SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, Publication, Subscription, SubscriptionId
 
-# For subscriptions to spread, and as long again for what was published before that.
+# The time for subscriptions to spread, and as long again for publications made before.
 SPREAD_US = 10_000_000
 
 
 class Handed(msgspec.Struct, frozen=True):
-    """Effect: a publication for the application, which has come from this broker."""
+    """Effect: a publication for the application, from this broker."""
 
     publication: Publication
     subscription: SubscriptionId
@@ -57,10 +58,10 @@ SubscriberEffect = ToBroker | WakeUp | Record | Handed
 Key = tuple[ClientId, int]
 
 
-class _Place:
-    """Where a subscription is: at `broker`, under the name `at.id`; None while it is away.
+class _SubscriberPlace:
+    """The place of a subscription: at `broker`, under the name `at.id`; None while it is away.
 
-    Then `left` is where it was.  `there` is what it is called at the broker it goes to.
+    Then `left` is its last broker. `there` is the subscription with its name at the target.
     """
 
     def __init__(self, subscription: Subscription) -> None:
@@ -71,20 +72,20 @@ class _Place:
         self.target: BrokerId | None = None
         self.there = subscription
         self.asked_us = 0
-        # What it has had from the old broker: the new one may have it much later, until then.
+        # Publications of the old broker: the new one may deliver them until `forgets_us`.
         self.had: set[Key] = set()
         self.forgets_us = 0
         self.held: list[Handed] = []
         self._names = 0
 
     def name_anew(self) -> Subscription:
-        """As it is called at the next broker: two of one name would be one."""
+        """The subscription with a new name for the next broker: equal names would be one."""
         self._names += 1
         name = f"{self.subscription.id}@{self._names}"
         return msgspec.structs.replace(self.subscription, id=name)
 
     def stay(self) -> None:
-        """It moves no more."""
+        """Cancel the move."""
         self.target = None
         self.held = []
 
@@ -94,25 +95,25 @@ class Subscriber:
 
     def __init__(self, client: ClientId) -> None:
         self.client = client
-        self._places: dict[SubscriptionId, _Place] = {}
-        # Who wants to know how far brokers are.
+        self._places: dict[SubscriptionId, _SubscriberPlace] = {}
+        # The broker that asked for ping times.
         self._asker: BrokerId = ""
         self._pings: Pings | None = None
 
     def __iter__(self) -> Iterator[tuple[Subscription, BrokerId]]:
-        """What it has subscribed to, as its brokers know it, and where; not what is away."""
+        """Its subscriptions, as their brokers know them, with the brokers; without those away."""
         for place in self._places.values():
             if place.broker is not None:
                 yield place.at, place.broker
 
     def uses(self, broker: BrokerId) -> bool:
-        """Whether it has subscribed there, or is about to."""
+        """Whether it has subscribed at a broker, or is about to."""
         return any(broker in (place.broker, place.target) for place in self._places.values())
 
     # --- the application's side ---------------------------------------------------------------
 
     def subscribe(self, broker: BrokerId, subscription: Subscription) -> list[SubscriberEffect]:
-        place = self._places[subscription.id] = _Place(subscription)
+        place = self._places[subscription.id] = _SubscriberPlace(subscription)
         place.broker = broker
         return [ToBroker(broker, Subscribe(subscription))]
 
@@ -121,7 +122,7 @@ class Subscriber:
         return [] if place is None else self._leave(place)
 
     def move(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
-        """Go to another broker with all that is not on its way already."""
+        """Move to another broker with all subscriptions that are not moving already."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker not in (None, broker) and place.target is None:
@@ -130,7 +131,7 @@ class Subscriber:
         return [*effects, WakeUp(now_us + SPREAD_US)] if effects else []
 
     def go(self, broker: BrokerId) -> list[SubscriberEffect]:
-        """Go away from a broker; whatever is published until it comes again, it misses."""
+        """Leave a broker; publications until the next `come` are missed."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker == broker:
@@ -140,7 +141,7 @@ class Subscriber:
         return effects
 
     def come(self, broker: BrokerId, left: BrokerId) -> list[SubscriberEffect]:
-        """Come to a broker with all that is away from the one that it has left."""
+        """Come to a broker with all subscriptions that are away from its last one."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker is None and place.left == left:
@@ -158,7 +159,7 @@ class Subscriber:
         hops: int,
         now_us: int,
     ) -> list[SubscriberEffect]:
-        """A broker delivers for subscriptions, by their names there."""
+        """Handle a broker's delivery for subscriptions, by their names there."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             handed = Handed(publication, place.subscription.id, broker, hops)
@@ -170,14 +171,15 @@ class Subscriber:
             elif (
                 place.target == broker
                 and place.there.id in names
-                # What comes early its broker has, too, and may have had before it was to move.
+                # An early publication comes from the old broker, too, perhaps before the move
+                # began.
                 and now_us >= place.asked_us + SPREAD_US // 2
             ):
                 place.held.append(handed)
         return effects
 
     def notified(self, broker: BrokerId, message: Message, now_us: int) -> list[SubscriberEffect]:
-        """A broker tells: PingRequest or Pong.  Others are the application's."""
+        """Handle a broker's PingRequest or Pong; others are the application's."""
         match message:
             case PingRequest():
                 self._asker, self._pings = broker, Pings(message, now_us)
@@ -190,7 +192,7 @@ class Subscriber:
         return []
 
     def woken(self, now_us: int) -> list[SubscriberEffect]:
-        """The time of a `WakeUp` has come."""
+        """Handle the time of a `WakeUp`."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.target is None and now_us >= place.forgets_us:
@@ -200,7 +202,7 @@ class Subscriber:
         return effects
 
     def lost(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
-        """A broker does not answer."""
+        """Handle a broker that does not answer."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.target == broker:
@@ -210,7 +212,7 @@ class Subscriber:
         return effects
 
     def reconnected(self, broker: BrokerId) -> list[SubscriberEffect]:
-        """A broker came back and knows nothing."""
+        """Handle a broker that came back without its state."""
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker == broker:
@@ -221,14 +223,14 @@ class Subscriber:
 
     # --- effects ------------------------------------------------------------------------------
 
-    def _arrive(self, place: _Place, now_us: int) -> list[SubscriberEffect]:
-        """From now on it takes what the new broker delivers."""
+    def _arrive(self, place: _SubscriberPlace, now_us: int) -> list[SubscriberEffect]:
+        """Complete a move: accept the deliveries of the new broker."""
         assert place.target is not None
         assert place.broker is not None
         newest: dict[ClientId, int] = {}
         for publisher, sequence in place.had:
             newest[publisher] = max(sequence, newest.get(publisher, sequence))
-        # What it has not had, and what the old one has missed by a fault: that would come late.
+        # Without duplicates, and without older publications that the old broker lost: out of order.
         new = [
             each
             for each in place.held
@@ -242,22 +244,22 @@ class Subscriber:
             asked_us=place.asked_us,
             moved_us=now_us,
         )
-        # One that is lost may have come back since.
+        # The old broker may be back by now, if it was lost.
         old = ToBroker(place.broker, Unsubscribe(place.at.id))
         place.broker, place.at = place.target, place.there
         place.stay()
         place.forgets_us = now_us + SPREAD_US
         return [*new, Record(record), WakeUp(place.forgets_us), old]
 
-    def _stay(self, place: _Place) -> list[SubscriberEffect]:
-        """It does not go after all; where it was to go may yet have heard of it."""
+    def _stay(self, place: _SubscriberPlace) -> list[SubscriberEffect]:
+        """Cancel a move; the target may have got the subscription already."""
         assert place.target is not None
         asked = ToBroker(place.target, Unsubscribe(place.there.id))
         place.stay()
         return [asked]
 
-    def _leave(self, place: _Place) -> list[SubscriberEffect]:
-        """Its brokers are told."""
+    def _leave(self, place: _SubscriberPlace) -> list[SubscriberEffect]:
+        """Unsubscribe at its brokers."""
         effects: list[SubscriberEffect] = []
         if place.broker is not None:
             effects.append(ToBroker(place.broker, Unsubscribe(place.at.id)))

@@ -78,13 +78,13 @@ class SubscriptionRow(TableRow, frozen=True, kw_only=True):
     to_us: int | None = None
 
     def waits_for(self, replay_us: int) -> bool:
-        """Whether what is published then is for it, if it matches."""
+        """Return whether it gets publications of that time, if they match."""
         return (self.from_us is None or self.from_us <= replay_us) and (
             self.to_us is None or replay_us < self.to_us
         )
 
 
-class Event(NamedTuple):
+class RunEvent(NamedTuple):
     """One publication to replay; attributes that are null in the table are missing here."""
 
     replay_us: int
@@ -94,7 +94,7 @@ class Event(NamedTuple):
     attributes: dict[str, Value]
 
 
-class Events:
+class RunEvents:
     """The events in replay order: by time, then publisher, then sequence."""
 
     def __init__(self, table: Any) -> None:
@@ -104,17 +104,17 @@ class Events:
     def __len__(self) -> int:
         return int(self._table.num_rows)
 
-    def before(self, replay_us: int) -> Events:
+    def before(self, replay_us: int) -> RunEvents:
         """Those of them that are earlier in the replay."""
-        return Events(self._table.filter(ds.field("replay_us") < replay_us))
+        return RunEvents(self._table.filter(ds.field("replay_us") < replay_us))
 
-    def at_speed(self, speed: float) -> Events:
+    def at_speed(self, speed: float) -> RunEvents:
         """The same events, replayed so many times as fast."""
         replay_us = pc.cast(
             pc.divide(pc.cast(self._table["replay_us"], "double"), speed), "int64", safe=False
         )
         place = self._table.column_names.index("replay_us")
-        return Events(self._table.set_column(place, "replay_us", replay_us))
+        return RunEvents(self._table.set_column(place, "replay_us", replay_us))
 
     @property
     def last_replay_us(self) -> int:
@@ -126,7 +126,7 @@ class Events:
         """The publishers that have events, sorted."""
         return sorted(self._table["publisher"].unique().to_pylist())
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[RunEvent]:
         for batch in self._table.to_batches(max_chunksize=EVENT_BATCH_ROWS):
             struct = batch.column("attributes")
             names = [field.name for field in struct.type]
@@ -139,24 +139,24 @@ class Events:
                     for name, value in zip(names, values, strict=True)
                     if value is not None
                 }
-                yield Event(replay_us, publisher, sequence, time_us, attributes)
+                yield RunEvent(replay_us, publisher, sequence, time_us, attributes)
 
 
 EVENT_KEYS = ("replay_us", "publisher", "sequence", "time_us")
 
 
-class Workload(NamedTuple):
-    """What `shoal workload` made; `links` is None when it made none."""
+class WorkloadFiles(NamedTuple):
+    """Output of `shoal workload`; `links` is None if it made none."""
 
     brokers: list[BrokerRow]
     publishers: list[PublisherRow]
     subscriptions: list[SubscriptionRow]
-    events: Events
+    events: RunEvents
     links: list[OverlayLink] | None
-    # How many subscriptions were derived from publications, and not asked for by anybody.
+    # Number of subscriptions that were derived from publications, and not given by the user.
     derived: int = 0
 
-    def at_speed(self, speed: float) -> Workload:
+    def at_speed(self, speed: float) -> WorkloadFiles:
         """The same, replayed so many times as fast."""
 
         def sooner(time_us: int | None) -> int | None:
@@ -169,7 +169,7 @@ class Workload(NamedTuple):
         return self._replace(subscriptions=subscriptions, events=self.events.at_speed(speed))
 
 
-def read_workload(path: Path) -> Workload:
+def read_workload(path: Path) -> WorkloadFiles:
     """The workload in a folder, checked: known brokers and publishers, nothing named twice.
 
     Brokers come in the order of their rank, all others by identifier.
@@ -182,9 +182,9 @@ def read_workload(path: Path) -> Workload:
     publishers.sort(key=lambda row: (row.publisher, row.advertisement_id))
     subscriptions = read_rows(path / "subscriptions.parquet", SubscriptionRow)
     subscriptions.sort(key=lambda row: row.subscription)
-    events = Events(_read_events(_existing(path, "events")))
+    events = RunEvents(_read_events(_existing(path, "events")))
     links = path / "links.parquet"
-    workload = Workload(
+    workload = WorkloadFiles(
         brokers=brokers,
         publishers=publishers,
         subscriptions=subscriptions,
@@ -197,7 +197,7 @@ def read_workload(path: Path) -> Workload:
 
 
 def _count_derived(path: Path) -> int:
-    """How many subscriptions have the class of selectivity that they were derived for."""
+    """Return how many subscriptions have the class of selectivity that they were derived for."""
     dataset = _dataset(path)
     if "rate_class" not in dataset.schema.names:
         return 0
@@ -279,7 +279,7 @@ def _read_events(path: Path) -> Any:
     return table
 
 
-def _check_workload(path: Path, workload: Workload) -> None:
+def _check_workload(path: Path, workload: WorkloadFiles) -> None:
     brokers = [row.broker for row in workload.brokers]
     subscriptions = [row.subscription for row in workload.subscriptions]
     advertisements = [row.advertisement_id for row in workload.publishers]
@@ -322,7 +322,7 @@ def _check_workload(path: Path, workload: Workload) -> None:
             raise RunFileError(f"{path / 'events'}: unknown publisher {publisher!r}")
 
 
-# What a run has; its refusals are counted.
+# Tables of a run; its refusals are counted.
 RUN_TABLES: Mapping[str, Any] = {
     name: schema_of(columns) for name, columns in TRACE_TABLES.items() if name != "refusals"
 }

@@ -1,10 +1,10 @@
 """One scenario, run in the simulator: workload in, trace tables and first checks out.
 
-Clients start one after the other, advertisements first, then subscriptions; when all has
-settled, the events are replayed at their times.  A subscription that comes later is made ahead of
-its time, and one that goes is taken back after it, by as much as all is given to settle; what
-they get beyond their time does not count.  Faults happen at the times the scenario gives,
-counted from the start of the run like everything else.
+Clients start one after the other, advertisements first, then subscriptions; when all has settled,
+the events are replayed at their times. A subscription that comes later is made ahead of its time,
+and one that goes is withdrawn after it, each by the settling time; its deliveries beyond its time
+do not count. Faults happen at the times the scenario gives, counted from the start of the run like
+everything else.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
 from shoal.experiments.run_files import (
-    Event,
+    RunEvent,
     RunFileError,
     SubscriptionRow,
-    Workload,
+    WorkloadFiles,
     read_workload,
 )
 from shoal.experiments.scenario import Scenario, check_faults
@@ -39,7 +39,7 @@ Progress = Callable[[int, int, int], None]
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run left: columns by table (see `run_files.RUN_TABLES`), and counts that judge it."""
+    """Output of a run: columns by table (see `run_files.RUN_TABLES`), and counts that judge it."""
 
     tables: Tables
     checks: Checks
@@ -56,10 +56,9 @@ def run_scenario(
     """Simulate a scenario.
 
     `progress` is told about once per virtual second; as often, `observe` may look at the system at
-    every broker.
-    `connect` lets publishers start at other brokers than the workload says, without standing
-    elsewhere; the replay may end before its last event.  What the scenario names and cannot be
-    used (files, brokers, filters) is a ValueError that says where.
+    every broker. `connect` lets publishers start at other brokers than the workload says, without
+    standing elsewhere; the replay may end before its last event. Unusable files, brokers or filters
+    in the scenario are a ValueError that names the key.
     """
     workload = _changed(read_workload(Path(scenario.workload.path)), connect or {}, replay_until_us)
     links = scenario_links(scenario, workload)
@@ -68,7 +67,7 @@ def run_scenario(
 
 def run_workload(
     scenario: Scenario,
-    workload: Workload,
+    workload: WorkloadFiles,
     links: list[Link],
     progress: Progress | None = None,
     *,
@@ -109,8 +108,8 @@ def run_workload(
 
 
 def _changed(
-    workload: Workload, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
-) -> Workload:
+    workload: WorkloadFiles, connect: Mapping[ClientId, BrokerId], replay_until_us: int | None
+) -> WorkloadFiles:
     publishers = [
         msgspec.structs.replace(
             row, broker=connect.get(row.publisher, row.broker), place=row.place or row.broker
@@ -123,7 +122,7 @@ def _changed(
     return workload._replace(publishers=publishers, events=events)
 
 
-def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> World:
+def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link]) -> World:
     brokers = [row.broker for row in workload.brokers]
     return World(
         links,
@@ -139,7 +138,7 @@ def _build_world(scenario: Scenario, workload: Workload, links: list[Link]) -> W
     )
 
 
-def _start_clients(world: World, workload: Workload, scenario: Scenario) -> dict[str, Filter]:
+def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) -> dict[str, Filter]:
     """Schedule every client's start; the filters by subscription."""
     path = Path(scenario.workload.path)
     spacing_us = scenario.run.client_spacing_us
@@ -179,12 +178,12 @@ def _comes_later(row: SubscriptionRow, settle_us: int) -> bool:
 
 def _come_and_go(
     world: World,
-    workload: Workload,
+    workload: WorkloadFiles,
     filters: Mapping[str, Filter],
     start_us: int,
     settle_us: int,
 ) -> None:
-    """Schedule what happens to subscriptions while events are replayed."""
+    """Schedule the changes of subscriptions during the replay."""
     for row in workload.subscriptions:
         subscription = _subscription(row, filters)
         if row.from_us is not None and _comes_later(row, settle_us):
@@ -193,7 +192,7 @@ def _come_and_go(
             world.unsubscribe(start_us + row.to_us + settle_us, row.broker, subscription)
 
 
-def _leave_out_of_time(world: World, workload: Workload, start_us: int) -> None:
+def _leave_out_of_time(world: World, workload: WorkloadFiles, start_us: int) -> None:
     """Forget deliveries to subscriptions that had not come yet, or had gone."""
     guests = {
         row.subscription: row
@@ -225,7 +224,7 @@ def _parse(text: str, path: Path, table: str, name: str) -> Filter:
 class _Replay:
     """Feeds events into the world one by one, so that the event queue stays small."""
 
-    def __init__(self, world: World, events: Iterator[Event], start_us: int) -> None:
+    def __init__(self, world: World, events: Iterator[RunEvent], start_us: int) -> None:
         self._world = world
         self._events = events
         self._start_us = start_us
@@ -238,7 +237,7 @@ class _Replay:
         if event is not None:
             self._world.queue.push(self._start_us + event.replay_us, self._publish, event)
 
-    def _publish(self, now_us: int, event: Event) -> None:
+    def _publish(self, now_us: int, event: RunEvent) -> None:
         publication = Publication(
             publisher=event.publisher,
             sequence=event.sequence,

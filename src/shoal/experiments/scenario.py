@@ -1,8 +1,8 @@
 """A scenario: everything one simulated run depends on, as typed TOML.
 
-A scenario and its seed decide a run down to the byte.  Every key has a default but `name` and
-the workload's path, a key nobody knows is an error, and the run keeps the complete form (all
-defaults written out) beside its tables.  Times are integer microseconds of virtual time.
+A scenario and its seed decide a run down to the byte. Every key has a default but `name` and the
+workload's path, an unknown key is an error, and the run keeps the complete form (all defaults
+written out) beside its tables. Times are integer microseconds of virtual time.
 
 >>> scenario = parse_scenario({"name": "lost links", "workload": {"path": "flights"},
 ...                            "faults": {"link_loss": 0.01}})
@@ -38,7 +38,7 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 # Above this, waiting for repeats takes longer than any run.
 Loss = Annotated[float, msgspec.Meta(ge=0, le=0.9)]
 BrokerOrder = Literal["workload", "shuffled"]
-# Where the keys of a scenario are explained.
+# The page that explains the keys of a scenario.
 PAGE = "docs/reference/scenario.md"
 
 
@@ -46,12 +46,12 @@ class ScenarioError(ValueError):
     """A scenario that its workload cannot serve; says which key."""
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a scenario."""
 
 
-class Workload(Section, frozen=True, kw_only=True):
-    """Which publishers, subscriptions, publications and brokers.
+class WorkloadSection(ScenarioSection, frozen=True, kw_only=True):
+    """Publishers, subscriptions, publications and brokers.
 
     path   a folder made by `shoal workload`
     """
@@ -59,18 +59,18 @@ class Workload(Section, frozen=True, kw_only=True):
     path: Text
 
 
-class BalancedTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="balanced"):
+class BalancedTree(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="balanced"):
     """Level by level; the relocation paper's overlay has a fan-out of 2 (5.1).
 
     fan_out   brokers below each
-    order     which broker is on top: the workload's first, or one by the seed
+    order     the broker on top: the workload's first, or one by the seed
     """
 
     fan_out: Positive = 2
     order: BrokerOrder = "workload"
 
 
-class Line(Section, frozen=True, kw_only=True, tag_field="kind", tag="line"):
+class LineSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="line"):
     """Each broker linked to the next.
 
     order   of the brokers: the workload's, or one by the seed
@@ -79,7 +79,7 @@ class Line(Section, frozen=True, kw_only=True, tag_field="kind", tag="line"):
     order: BrokerOrder = "workload"
 
 
-class LinksFile(Section, frozen=True, kw_only=True, tag_field="kind", tag="links"):
+class LinksFile(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="links"):
     """Links from a table.
 
     path   Parquet, with the columns left and right; without, the workload's own
@@ -89,7 +89,7 @@ class LinksFile(Section, frozen=True, kw_only=True, tag_field="kind", tag="links
 
 
 class MinimumSpanningTree(
-    Section, frozen=True, kw_only=True, tag_field="kind", tag="minimum_spanning"
+    ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="minimum_spanning"
 ):
     """The shortest tree on the map.
 
@@ -99,15 +99,15 @@ class MinimumSpanningTree(
     max_degree: NotNegative = 0
 
 
-class RandomTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="random"):
+class RandomTree(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="random"):
     """Each broker linked to a random earlier one, by the scenario's seed."""
 
 
-class UniformTree(Section, frozen=True, kw_only=True, tag_field="kind", tag="uniform"):
+class UniformTree(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="uniform"):
     """Any tree, each as likely as the others, by the scenario's seed."""
 
 
-class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
+class RingSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
     """Each broker linked to the next, the last to the first; for systems that need no tree.
 
     order   of the brokers: the workload's, or one by the seed
@@ -116,24 +116,33 @@ class Ring(Section, frozen=True, kw_only=True, tag_field="kind", tag="ring"):
     order: BrokerOrder = "workload"
 
 
-class Star(Section, frozen=True, kw_only=True, tag_field="kind", tag="star"):
+class StarSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="star"):
     """Every broker linked to one.
 
-    centre   that one; without, the workload's first broker
+    centre   the broker in the centre; without, the workload's first broker
     """
 
     centre: BrokerId = ""
 
 
 Topology = (
-    BalancedTree | Line | LinksFile | MinimumSpanningTree | RandomTree | Ring | Star | UniformTree
+    BalancedTree
+    | LineSection
+    | LinksFile
+    | MinimumSpanningTree
+    | RandomTree
+    | RingSection
+    | StarSection
+    | UniformTree
 )
 
 
-class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geography"):
+class GeographySection(
+    ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="geography"
+):
     """Latency is that of light in fibre along the great circle; brokers need places.
 
-    hop_cost_us        what a link takes beside that
+    hop_cost_us        additional latency of a link
     local_latency_us   between a client and its broker
     """
 
@@ -141,7 +150,7 @@ class Geography(Section, frozen=True, kw_only=True, tag_field="kind", tag="geogr
     local_latency_us: Positive = 100
 
 
-class Matrix(Section, frozen=True, kw_only=True, tag_field="kind", tag="matrix"):
+class Matrix(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="matrix"):
     """Measured round trips; which host a broker is on is drawn by the seed.
 
     path               Parquet or CSV, with the columns src, dst and rtt_ms
@@ -154,7 +163,7 @@ class Matrix(Section, frozen=True, kw_only=True, tag_field="kind", tag="matrix")
     local_latency_us: Positive = 100
 
 
-class Constant(Section, frozen=True, kw_only=True, tag_field="kind", tag="constant"):
+class ConstantSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="constant"):
     """Every two brokers equally far apart.
 
     latency_us         one way
@@ -165,11 +174,11 @@ class Constant(Section, frozen=True, kw_only=True, tag_field="kind", tag="consta
     local_latency_us: Positive = 100
 
 
-Underlay = Geography | Matrix | Constant
+Underlay = GeographySection | Matrix | ConstantSection
 
 
 class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a message costs a broker, with defaults and bounds.
+    """Costs of a message at a broker, with defaults and bounds.
 
     The paper prints no service times.  These stand for its class of broker (Java on a 1.86 GHz
     core, every message parsed, matched and serialised): with 1,000 subscriptions in the table,
@@ -184,10 +193,10 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     client_transmission_us: Positive = 50
 
 
-class Crash(Section, frozen=True, kw_only=True):
-    """One broker is away, and forgets what a crash makes it forget.
+class Crash(ScenarioSection, frozen=True, kw_only=True):
+    """One broker is down, and loses its volatile state.
 
-    broker    which
+    broker    the broker
     at_us     from this time of the run on
     back_us   it is there again
     """
@@ -200,7 +209,7 @@ class Crash(Section, frozen=True, kw_only=True):
         _check_interval(self.at_us, self.back_us)
 
 
-class LinkDown(Section, frozen=True, kw_only=True):
+class LinkDown(ScenarioSection, frozen=True, kw_only=True):
     """One link of the overlay carries nothing for a while.
 
     left, right   between these two brokers
@@ -217,13 +226,13 @@ class LinkDown(Section, frozen=True, kw_only=True):
         _check_interval(self.at_us, self.back_us)
 
 
-class Faults(Section, frozen=True, kw_only=True):
-    """What goes wrong.
+class Faults(ScenarioSection, frozen=True, kw_only=True):
+    """Fault injection.
 
     link_loss              probability that a message on an overlay link is lost
     link_delay_jitter_us   each message takes up to this much longer; more than the spacing of
                            messages reorders them
-    crashes                brokers that are away for a while
+    crashes                brokers that are down for a while
     link_downs             links that carry nothing for a while
     """
 
@@ -233,8 +242,8 @@ class Faults(Section, frozen=True, kw_only=True):
     link_downs: tuple[LinkDown, ...] = ()
 
 
-class Trace(Section, frozen=True, kw_only=True):
-    """What is recorded.
+class TracingSection(ScenarioSection, frozen=True, kw_only=True):
+    """Recorded data.
 
     window_us   load per broker, in windows of this length
     """
@@ -242,14 +251,14 @@ class Trace(Section, frozen=True, kw_only=True):
     window_us: Annotated[int, msgspec.Meta(ge=1_000)] = 1_000_000
 
 
-class Run(Section, frozen=True, kw_only=True):
+class RunSection(ScenarioSection, frozen=True, kw_only=True):
     """When clients act, in virtual time from 0.
 
     advertise_at_us     the first publisher connects and advertises
     subscribe_at_us     the first subscriber connects and subscribes
     client_spacing_us   between one client's start and the next one's
     settle_us           from the last client's start to the replay's time 0
-    drain_us            the longest wait, after the last publication, for what is under way
+    drain_us            the longest wait, after the last publication, for messages under way
     """
 
     advertise_at_us: NotNegative = 0
@@ -259,19 +268,19 @@ class Run(Section, frozen=True, kw_only=True):
     drain_us: NotNegative = 60_000_000
 
 
-class _Common(Section, frozen=True, kw_only=True):
-    """What there is whatever systems there are."""
+class _Common(ScenarioSection, frozen=True, kw_only=True):
+    """Keys that do not depend on systems."""
 
     name: Text
     seed: NotNegative = 1
     system: str = "grape"
-    workload: Workload
+    workload: WorkloadSection
     topology: Topology = BalancedTree()
-    underlay: Underlay = Geography()
+    underlay: Underlay = GeographySection()
     service: Service = Service()
     faults: Faults = Faults()
-    trace: Trace = Trace()
-    run: Run = Run()
+    trace: TracingSection = TracingSection()
+    run: RunSection = RunSection()
 
     def __post_init__(self) -> None:
         if problem := unknown(self.system):
@@ -284,15 +293,15 @@ class Scenario(_Common, frozen=True, kw_only=True):
     Files that it names are relative to its folder, those in `--set` to the working folder.  Tables
     of systems that the chosen one does not use are kept and have no effect.
 
-    name       what reports call the run
+    name       name of the run in reports
     seed       decides all that is left to chance
-    system     how brokers route
-    workload   what is published and asked for
-    topology   which links the overlay has
-    underlay   how far brokers are apart
-    service    what a message costs a broker
-    faults     what goes wrong
-    trace      what is recorded
+    system     routing of the brokers
+    workload   publications and subscriptions
+    topology   links of the overlay
+    underlay   latencies between brokers
+    service    costs of a message at a broker
+    faults     injected faults
+    trace      recorded data
     run        when clients act
     sections   each system's parameters, by its name
     """
@@ -318,7 +327,7 @@ _WRITTEN: Any = msgspec.defstruct(
 
 _PAGES = {"": PAGE, **dict.fromkeys(SYSTEMS, SYSTEMS_PAGE)}
 
-# Where a scenario names files or folders.
+# Keys of a scenario that name files or folders.
 PATHS = (("workload", "path"), ("topology", "path"), ("underlay", "path"))
 
 

@@ -1,8 +1,8 @@
 """One scenario with several seeds: of each run the figures by which settings are compared.
 
-A seed decides what a scenario leaves to chance: the links of a random topology, latencies that are
-drawn, faults, what brokers draw.  Runs of other settings with the same seeds are compared pair by
-pair (`shoal.report.chance`).  The figures mean what `shoal.pipeline.summaries` says.
+A seed decides a scenario's random parts: the links of a random topology, drawn latencies, faults,
+brokers' draws. Runs of other settings with the same seeds are compared pair by pair
+(`shoal.report.chance`). `shoal.pipeline.summaries` defines the figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from shoal.experiments.trace_tables import Tables
 
 
 class SeedFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What one seed's run came to; `wrong` counts doubles, phantoms, what is out of order."""
+    """Results of one seed's run; `wrong` counts duplicates, phantoms, and deliveries out of
+    order.
+    """
 
     seed: int
     delivered: int
@@ -36,7 +38,7 @@ class SeedFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def figures_of(result: RunResult, window_us: int) -> SeedFigures:
-    """The figures of a run whose load was counted in windows of so many µs."""
+    """Return the figures of a run with load windows of so many µs."""
     tables, checks = result.tables, result.checks
     deliveries = tables["deliveries"]
     count = len(deliveries["hops"])

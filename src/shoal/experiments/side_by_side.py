@@ -22,7 +22,7 @@ from shoal.experiments.run_files import check_target, write_run
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario
 
-# How often the caller hears of progress; a display needs no more.
+# Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.2
 
 _shares: SynchronizedArray[float] | None = None

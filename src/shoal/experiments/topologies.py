@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, Workload, read_rows
+from shoal.experiments.run_files import BrokerRow, WorkloadFiles, read_rows
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
@@ -31,7 +31,7 @@ from shoal.overlays.trace_rows import OverlayLink
 from shoal.simulation.links.underlay import Coordinates, great_circle_km
 
 
-def scenario_links(chosen: scenario.Scenario, workload: Workload) -> list[Link]:
+def scenario_links(chosen: scenario.Scenario, workload: WorkloadFiles) -> list[Link]:
     """The links that brokers have from the start, by the system's parameters if they say them.
 
     None where the system opens its own.  TopologyError when its parameters name other brokers."""
@@ -59,11 +59,11 @@ def build_links(
     match section:
         case scenario.BalancedTree():
             return balanced_tree(_ordered(names, section.order, seed), section.fan_out)
-        case scenario.Line():
+        case scenario.LineSection():
             return line(_ordered(names, section.order, seed))
-        case scenario.Ring():
+        case scenario.RingSection():
             return ring(_ordered(names, section.order, seed))
-        case scenario.Star():
+        case scenario.StarSection():
             return star(names, section.centre or None)
         case scenario.RandomTree():
             return random_tree(names, seed)
@@ -135,8 +135,8 @@ def minimum_spanning_tree(
 ) -> list[Link]:
     """The shortest tree over the ground (Prim's algorithm, from the first broker).
 
-    With `max_degree` (2 or more) the nearest pair is taken among those whose inner end has a
-    link to spare; the exact problem is hard, so the result is a short tree, not the shortest.
+    With `max_degree` (2 or more) the nearest pair is taken among those with a free link at the
+    inner end; the exact problem is hard, so the result is a short tree, not the shortest.
     """
     brokers = list(coordinates)
     check_brokers(brokers)

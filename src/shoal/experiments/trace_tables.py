@@ -1,4 +1,4 @@
-"""From what a simulated world remembers to the tables and counts of a run."""
+"""Makes a run's tables and counts from the records of a simulated world."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from shoal.broker.records import RefusalRecord
-from shoal.experiments.run_files import RUN_TABLES, Workload
+from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles
 from shoal.matching import matches
 from shoal.model import Filter, SubscriptionId
 from shoal.overlays.shapes import Link
@@ -21,7 +21,7 @@ Tables = Mapping[str, Mapping[str, Sequence[Any]]]
 Checks = Mapping[str, int]
 
 
-def trace_tables(world: World, workload: Workload, links: Sequence[Link]) -> Tables:
+def trace_tables(world: World, workload: WorkloadFiles, links: Sequence[Link]) -> Tables:
     """The columns of every table of a run."""
     trace = world.trace
     rows: dict[str, list[tuple[Any, ...]]] = {
@@ -70,7 +70,9 @@ def _columns(names: Iterable[str], rows: Sequence[tuple[Any, ...]]) -> dict[str,
 
 
 def check_counts(world: World, subscriptions: Mapping[SubscriptionId, Filter], seed: int) -> Checks:
-    """What a run can judge by itself; whether all was delivered, only the truth can tell."""
+    """Return the checks that a run can make by itself; only the truth can check that all was
+    delivered.
+    """
     trace = world.trace
     arrived = sorted(trace.deliveries, key=lambda delivery: delivery.delivered_us)
     counts, out_of_order = tally(arrived)

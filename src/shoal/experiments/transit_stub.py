@@ -2,10 +2,12 @@
 
 BRITE's top-down model: domains lie in a plane and are joined as Waxman's model says, each new one
 to a few before it, the nearer the likelier; so are the routers within a domain; a link between
-domains joins a router of each.  Some domains are transit, the rest are stubs: each is joined to one
-transit domain, so that nobody else's traffic passes it.  A link is as long as the plane says.
+domains joins a router of each. Some domains are transit, the rest are stubs: each is joined to one
+transit domain, so that it carries no traffic of others. A link's length is the distance in the
+plane.
 
->>> network = transit_stub(seed=1, size=Size(transit_domains=2, stub_domains=8, routers=20))
+>>> network = transit_stub(seed=1, size=TransitStubSize(transit_domains=2, stub_domains=8,
+...     routers=20))
 >>> len(network.domains), len(network.positions)
 (10, 200)
 >>> routers = place(network, brokers=3, seed=1)
@@ -36,19 +38,19 @@ _PLANE, _DOMAIN_PLANE = 1_000.0, 100.0
 _LINKS = 2
 
 
-class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a network is: the paper has 100 domains and over 10,000 nodes (5)."""
+class TransitStubSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of a network: the paper has 100 domains and over 10,000 nodes (5)."""
 
     transit_domains: int = 10
     stub_domains: int = 90
     routers: int = 105
 
 
-class Network(msgspec.Struct, frozen=True):
+class TransitStubNetwork(msgspec.Struct, frozen=True):
     """Routers, numbered from 0.
 
     domains     the routers of each domain, the transit domains first
-    positions   where each router is in the plane
+    positions   each router's position in the plane
     links       for each router the others that it is linked to, and how far they are
     """
 
@@ -57,7 +59,7 @@ class Network(msgspec.Struct, frozen=True):
     links: list[list[tuple[int, float]]]
 
 
-def transit_stub(seed: int, size: Size = Size()) -> Network:  # noqa: B008  # it is frozen
+def transit_stub(seed: int, size: TransitStubSize = TransitStubSize()) -> TransitStubNetwork:  # noqa: B008  # it is frozen
     """A connected network, always the same for a seed; ValueError when it has no transit domain."""
     domains, transit = size.transit_domains + size.stub_domains, size.transit_domains
     if transit < 1 or size.stub_domains < 0 or size.routers < 1:
@@ -66,7 +68,7 @@ def transit_stub(seed: int, size: Size = Size()) -> Network:  # noqa: B008  # it
     corners = random.uniform(0, _PLANE, (domains, 2))
     inner = random.uniform(0, _DOMAIN_PLANE, (domains, size.routers, 2))
     positions = (corners[:, None, :] + inner).reshape(-1, 2)
-    found = Network(
+    found = TransitStubNetwork(
         [range(start, start + size.routers) for start in range(0, len(positions), size.routers)],
         positions,
         [[] for _ in positions],
@@ -86,26 +88,28 @@ def transit_stub(seed: int, size: Size = Size()) -> Network:  # noqa: B008  # it
 def _nearer(
     random: np.random.Generator, places: Floats, new: int, among: int, side: float
 ) -> list[int]:
-    """Which of the first `among` places a new one is joined to: the nearer the likelier."""
+    """Draw those of the first `among` places that a new one is joined to: the nearer the
+    likelier.
+    """
     apart = np.hypot(*(places[:among] - places[new]).T)
     weights = np.exp(-apart / (_BETA * side * np.sqrt(2)))
     chosen = random.choice(among, min(_LINKS, among), replace=False, p=weights / weights.sum())
     return [int(each) for each in chosen]
 
 
-def _join(network: Network, left: int, right: int) -> None:
+def _join(network: TransitStubNetwork, left: int, right: int) -> None:
     apart = float(np.hypot(*(network.positions[left] - network.positions[right])))
     network.links[left].append((right, apart))
     network.links[right].append((left, apart))
 
 
-def place(network: Network, brokers: int, seed: int) -> list[int]:
+def place(network: TransitStubNetwork, brokers: int, seed: int) -> list[int]:
     """Different routers at random for so many brokers."""
     random = np.random.default_rng(seed)
     return [int(each) for each in random.choice(len(network.positions), brokers, replace=False)]
 
 
-def distances(network: Network, routers: Sequence[int]) -> Floats:
+def distances(network: TransitStubNetwork, routers: Sequence[int]) -> Floats:
     """The length of the shortest way between each two of these routers."""
     found = np.zeros((len(routers), len(routers)))
     for row, source in enumerate(routers):

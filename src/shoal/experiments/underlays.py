@@ -3,8 +3,9 @@
 A broker is its own place, and clients stand where a broker is: a subscriber with the broker it
 subscribes at, a publisher with its first broker, wherever it connects later.
 
->>> from shoal.experiments.scenario import Constant
->>> build_underlay(Constant(latency_us=7_000), [BrokerRow(broker="A")], seed=1).latency_us("A", "B")
+>>> from shoal.experiments.scenario import ConstantSection
+>>> build_underlay(ConstantSection(latency_us=7_000), [BrokerRow(broker="A")],
+...     seed=1).latency_us("A", "B")
 7000
 """
 
@@ -29,11 +30,13 @@ MATRIX_COLUMNS = ("src", "dst", "rtt_ms")
 
 
 def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], seed: int) -> Underlay:
-    """The underlay whose places are the brokers; UnderlayError or RunFileError says why not."""
+    """Return the underlay with the brokers as places; UnderlayError or RunFileError gives the
+    reason why not.
+    """
     match section:
-        case scenario.Constant():
+        case scenario.ConstantSection():
             return ConstantUnderlay(section.latency_us, local_latency_us=section.local_latency_us)
-        case scenario.Geography():
+        case scenario.GeographySection():
             return GeographicUnderlay(
                 coordinates(brokers),
                 hop_cost_us=section.hop_cost_us,
@@ -59,7 +62,9 @@ def check_matrix(path: Path, brokers: int) -> None:
 
 
 def coordinates(brokers: Sequence[BrokerRow]) -> dict[BrokerId, Coordinates]:
-    """Where the brokers are; UnderlayError names one that the workload has no place for."""
+    """Return the brokers' coordinates; UnderlayError names one that the workload has no place
+    for.
+    """
     found = {}
     for row in brokers:
         if row.latitude is None or row.longitude is None:

@@ -19,7 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.errors import TableError
 
-# What one Arrow array of texts can hold.
+# Capacity of one Arrow array of texts.
 MOST_BYTES = 2**31 - 1
 
 

@@ -1,9 +1,8 @@
-"""CSV files with a header as tables in memory, and what is wrong with one, by row or line.
+"""CSV files with a header as tables in memory; errors name row or line.
 
 Columns get the type that all their values have: integers, doubles, booleans, else text (dates stay
-the text that they are); integers that no double is stay what they are beside fractions.  An empty
-field is a null.  `.csv.gz` is unpacked on the way; what is no file on disk, such as a pipe, is read
-into memory first.
+text); integers that no double equals stay exact beside fractions. An empty field is a null.
+`.csv.gz` is unpacked on the way; a pipe is read into memory first.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from shoal.frames.errors import TableError
 from shoal.frames.exact_numbers import exact_column, may_be_inexact
 from shoal.frames.packed_files import cut_off, packed_by
 
-# What counts as a boolean; others beside these are texts.
+# Texts that count as a boolean; a column with other texts has strings.
 _TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 # Arrow's own size, and the most that it takes: a row must fit into a block.
 _BLOCK_BYTES, _MOST_BLOCK_BYTES = 1 << 20, (1 << 31) - 1
-# Where Arrow says so; it counts the header.
+# Arrow's message with the row; it counts the header.
 _ROW = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 _SHOWN = 80
 
@@ -56,7 +55,7 @@ def read_csv(path: Path) -> pa.Table:
 
 
 def _source(path: Path) -> Path | pa.Buffer:
-    """What Arrow reads, twice maybe: the file, or all that is in a pipe."""
+    """Return Arrow's input, which it may read twice: the file, or the content of a pipe."""
     if not path.is_file():
         return pa.py_buffer(path.read_bytes())
     with path.open("rb") as opened:

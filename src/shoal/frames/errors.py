@@ -1,4 +1,4 @@
-"""What is wrong with a table, in words that name it."""
+"""Errors in a table, with the table's name."""
 
 from __future__ import annotations
 

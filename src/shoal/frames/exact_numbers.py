@@ -1,4 +1,4 @@
-"""A column of a text file whose integers are no doubles, beside fractions: all of them exactly.
+"""Exact columns of a text file with fractions and integers that are no doubles.
 
 A column of Arrow has one type, and as doubles 9007199254740993 and 9007199254740992 are one.  So
 such a column is mixed, as `shoal.pipeline.matching.spark_filters` says it: a struct with a member
@@ -23,7 +23,7 @@ LONG_INTEGER = "^[ \t]*[+-]?[0-9]{16,}[ \t]*$"
 
 
 def may_be_inexact(numbers: pa.ChunkedArray) -> bool:
-    """Whether doubles are so large that an integer may have become another."""
+    """Return whether doubles are so large that an integer may have become another."""
     most = pc.max(pc.abs(numbers)).as_py()
     return most is not None and most >= EXACT_INTEGERS
 

@@ -1,7 +1,7 @@
 """Folders of tables come into being whole: written beside their place, then moved into it.
 
-`new_folder` gives a temporary folder next to the wanted one and renames it at the end of the
-block; an interrupted or failed block leaves nothing behind and keeps what was there before.
+`new_folder` gives a temporary folder next to the wanted one and renames it at the end of the block;
+an interrupted or failed block leaves nothing behind and keeps the former folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVENTS = "events"
 def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A folder to fill, which becomes `target` when the block ends without an error.
 
-    What `overwrite` replaces must be a folder of tables: a mistyped name costs nobody their files.
+    `overwrite` replaces folders of tables only: a mistyped name deletes no other files.
     """
     if target.exists() and not overwrite:
         raise TableError(f"{target} exists already; give another place, or --overwrite")

@@ -1,4 +1,4 @@
-"""Which subscription matches which publication, table against table, in this process.
+"""Matches publications with subscriptions, table against table, in this process.
 
 >>> publications = pa.table({"id": [1, 2], "carrier": ["UA", "DL"], "delay": [45, None]})
 >>> subscriptions = pa.table({"id": ["late", "any"], "filter": ["delay > 30", "TRUE"]})
@@ -18,12 +18,12 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from shoal.frames.columns import integers
 from shoal.frames.errors import TableError
 from shoal.frames.publications import SUBSCRIPTION, Publications
-from shoal.frames.subscriptions import Subscriptions
+from shoal.frames.subscriptions import SubscriptionFrame
 
 # An answer of this many pairs is some 10 MB: enough for a batch not to count, little enough for
 # two of Spark's workers and its side of them to hold several.
 PAIRS_AIM = 1_000_000
-# How many publications are asked about first, when nothing is known about their matches.
+# Size of the first batch, while the number of matches is unknown.
 FIRST_PUBLICATIONS = 1_024
 
 # So many publications times subscriptions are matched one publication at a time: batches import
@@ -37,12 +37,12 @@ def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | N
     """The pairs that match, as an Arrow table: the publication's key, and `subscription`.
 
     Both are tables that Arrow can take: pandas, Polars, PyArrow, DuckDB, anything that speaks
-    Arrow's interface.  Publications have a column `id` (or `publisher` and `sequence`, or those of
+    Arrow's interface. Publications have a column `id` (or `publisher` and `sequence`, or those of
     `key`) and a column per attribute, null where one is missing; subscriptions a column `id`, and
     `filter` with its text, or a conjunction in columns (`symbol`, `price.low`, `price.high`).
-    TableError says what is wrong with either.  Pairs come in the order of the publications.
+    TableError names the fault of either. Pairs come in the order of the publications.
     """
-    wanted = Subscriptions.of_table(_table(subscriptions, "subscriptions"))
+    wanted = SubscriptionFrame.of_table(_table(subscriptions, "subscriptions"))
     given = Publications.of(_table(publications, "publications"), wanted, key)
     return pa.Table.from_batches(pairs(given, wanted), pair_schema(given, wanted))
 
@@ -55,18 +55,20 @@ def _table(given: Any, what: str) -> pa.Table:
         raise TableError(f"{what}: {'; '.join(map(str, error.args))}") from None
 
 
-def answers(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:
+def answers(
+    publications: Publications, subscriptions: SubscriptionFrame
+) -> Iterator[pa.RecordBatch]:
     """Batches of the keys, and of a list of subscriptions for each publication (`ANSWERS`)."""
     if len(publications) * len(subscriptions) <= SINGLY:
         yield _answers_singly(publications, subscriptions)
         return
     names = publications.names
-    answering = Answering(subscriptions, len(publications.key_fields), names)
+    answering = FrameMatcher(subscriptions, len(publications.key_fields), names)
     for batch in publications.batches():
         yield from answering.answers(batch)
 
 
-def _answers_singly(publications: Publications, subscriptions: Subscriptions) -> pa.RecordBatch:
+def _answers_singly(publications: Publications, subscriptions: SubscriptionFrame) -> pa.RecordBatch:
     """As `answers`, in one batch."""
     index = subscriptions.index()
     found = [sorted(index.match(attributes)) for _, attributes in publications.rows()]
@@ -79,12 +81,12 @@ def _answers_singly(publications: Publications, subscriptions: Subscriptions) ->
     return pa.RecordBatch.from_arrays([*keys, answer], fields)
 
 
-def pair_schema(publications: Publications, subscriptions: Subscriptions) -> pa.Schema:
-    """What a table of pairs has: the publication's key, and `subscription`."""
+def pair_schema(publications: Publications, subscriptions: SubscriptionFrame) -> pa.Schema:
+    """Return the schema of a table of pairs: the publication's key, and `subscription`."""
     return pa.schema([*publications.key_fields, (SUBSCRIPTION, subscriptions.ids.type)])
 
 
-def pairs(publications: Publications, subscriptions: Subscriptions) -> Iterator[pa.RecordBatch]:
+def pairs(publications: Publications, subscriptions: SubscriptionFrame) -> Iterator[pa.RecordBatch]:
     """A row for each subscription of each publication, in batches."""
     schema = pair_schema(publications, subscriptions)
     for answer in answers(publications, subscriptions):
@@ -94,10 +96,10 @@ def pairs(publications: Publications, subscriptions: Subscriptions) -> Iterator[
         yield pa.RecordBatch.from_arrays([*keys, found.flatten()], schema=schema)
 
 
-class Answering:
+class FrameMatcher:
     """Answers batches of narrow publications, in pieces where the answers are long."""
 
-    def __init__(self, subscriptions: Subscriptions, keys: int, names: Sequence[str]) -> None:
+    def __init__(self, subscriptions: SubscriptionFrame, keys: int, names: Sequence[str]) -> None:
         self._subscriptions = subscriptions
         self._index = subscriptions.index()
         self._keys = keys

@@ -1,4 +1,4 @@
-"""Columns of attributes whose values are of several types: a struct with a member per type.
+"""Columns of attributes with values of several types: a struct with a member per type.
 
 The members are called as Spark calls their types, and of each row at most one is not null
 (`shoal.pipeline.matching.spark_filters` reads them).
@@ -30,7 +30,7 @@ _MEMBERS: dict[str, tuple[type, pa.DataType]] = {
 def mixed_column(values: Sequence[Value | None]) -> pa.Array:
     """The column of an attribute: plain where one type has all values, else mixed.
 
-    Integers among doubles are doubles if these are exactly what they are.
+    Integers among doubles become doubles if these equal them exactly.
     """
     found = {type(value) for value in values if value is not None}
     if {int, float} <= found and all(float(v) == v for v in values if type(v) is int):
@@ -50,7 +50,7 @@ def mixed_column(values: Sequence[Value | None]) -> pa.Array:
 
 
 def is_mixed(kind: pa.DataType) -> bool:
-    """Whether a column has a member for each type of its values."""
+    """Return whether a column has a member for each type of its values."""
     return bool(
         pa.types.is_struct(kind)
         and kind.num_fields

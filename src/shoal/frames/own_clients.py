@@ -2,16 +2,16 @@
 
 | subscriptions | |
 | --- | --- |
-| `id`, `filter` | what it is called, and what it asks for, in SQL |
-| `broker` | where it subscribes; without one, anywhere |
-| `client` | whose it is; without one, a client of its own |
+| `id`, `filter` | name, and filter in SQL |
+| `broker` | the subscriber's broker; without one, any |
+| `client` | the subscriber; without one, a client of its own |
 | `from`, `to` | when it comes and goes: µs since 1970 UTC, or ISO 8601; without, it stays |
 
 | publishers | |
 | --- | --- |
 | `publisher` | its name in the publications; others are left out |
-| `broker` | where it begins; without one, anywhere |
-| `advertisement` | what it promises to publish, in SQL; without one, what never changes in it |
+| `broker` | the publisher's first broker; without one, any |
+| `advertisement` | its advertisement, in SQL; without one, the constant parts of its publications |
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class OwnSubscription(
 
     @property
     def interval_us(self) -> tuple[int | None, int | None]:
-        """When it comes and goes, in µs since 1970; ValueError for what is no time."""
+        """Return when it comes and goes, in µs since 1970; ValueError for a text that is no
+        time.
+        """
         begins, ends = _time_us(self.from_time), _time_us(self.to_time)
         if begins is not None and ends is not None and begins >= ends:
             raise ValueError("`to` is not after `from`")

@@ -1,4 +1,4 @@
-"""Packed files: which are, and what is said of one that is cut off or damaged.
+"""Packed files: their detection, and errors of cut off or damaged ones.
 
 >>> packed_by(b"BZh91AY"), packed_by(b"id,v")
 ('bzip2', '')
@@ -23,7 +23,7 @@ _BEGINS = {
 
 
 def packed_by(begins: bytes) -> str:
-    """What packed a file that begins so; empty for none."""
+    """Return the compression of a file that begins so; empty for none."""
     return next((name for magic, name in _BEGINS.items() if begins.startswith(magic)), "")
 
 
@@ -46,18 +46,18 @@ def unpacked_bytes(file: Path, ending: str, error: type[Exception]) -> bytes:
 
 
 def is_gzip(file: Path) -> bool:
-    """Whether the name says so."""
+    """Return whether the name says so."""
     return file.suffix == GZIP_ENDING
 
 
 def cut_off(file: Path) -> str:
-    """What is said of a file whose end is missing."""
+    """Return the message about a file whose end is missing."""
     return f"{file}: ends too early; it was cut off, or is still being written"
 
 
 @contextlib.contextmanager
 def unpacking(file: Path, error: type[Exception]) -> Iterator[None]:
-    """What is wrong with a file that is unpacked in this block, as an `error` that names it."""
+    """Turn errors of unpacking in this block into an `error` that names the file."""
     try:
         yield
     except EOFError:

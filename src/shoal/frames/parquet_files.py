@@ -1,6 +1,7 @@
-"""Parquet files looked at before anybody reads them, which takes milliseconds and no Java.
+"""Checks Parquet files before they are read, which takes milliseconds and no Java.
 
-A file that is cut off, or no Parquet at all, is found by its end, where Parquet says what it holds.
+A file that is cut off, or no Parquet at all, is detected by its end, where Parquet has its
+metadata.
 """
 
 from __future__ import annotations

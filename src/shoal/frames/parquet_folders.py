@@ -1,6 +1,6 @@
 """Columns that are the names of folders, `code=01001`, as pyarrow, pandas and Spark write them.
 
-Their values are the texts that stand there, with zeros in front; what is escaped is UTF-8.
+Their values are the folders' texts, with leading zeros; escaped characters are UTF-8.
 
 >>> root = Path("towns")
 >>> folder_values(root, root / "city=K%C3%B6ln" / "zone=a%2Fb" / "part-0.parquet")
@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from shoal.frames.parquet_files import part_files
 from shoal.language import read_plain_value
 
-# What stands for a missing value.
+# Stands for a missing value.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -31,7 +31,9 @@ def unescaped(text: str) -> str:
 
 
 def folder_values(root: Path, file: Path) -> dict[str, str]:
-    """What the folders between a table's folder and a file of it say; a missing value is empty."""
+    """Return the values in the folder names between a table's folder and a file of it; a missing
+    value is empty.
+    """
     return {unescaped(name): _value(said) for name, said in _parts(root, file)}
 
 
@@ -43,12 +45,12 @@ class FolderColumn(NamedTuple):
 
     @property
     def has_integers(self) -> bool:
-        """Whether all values are integers of 64 bits that a text without type stands for."""
+        """Return whether all values are integers of 64 bits that a text without type stands for."""
         return all(type(read_plain_value(value)) is int for value in self.values if value)
 
     @property
     def has_dates(self) -> bool:
-        """Whether all values are dates as in ISO 8601."""
+        """Return whether all values are dates as in ISO 8601."""
         return all(_is_date(value) for value in self.values if value)
 
 

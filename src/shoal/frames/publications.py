@@ -7,7 +7,7 @@ the attribute.  Narrow integers and floats are widened, dictionaries of texts ar
 another type is an error only if a filter asks for it.
 
 >>> table = pa.table({"id": [1], "gate": pa.array([3], pa.int8()), "when": [None]})
->>> wanted = Subscriptions.of_table(pa.table({"id": [7], "filter": ["gate > 2"]}))
+>>> wanted = SubscriptionFrame.of_table(pa.table({"id": [7], "filter": ["gate > 2"]}))
 >>> Publications.of(table, wanted).attributes.schema.types
 [DataType(int64)]
 """
@@ -22,7 +22,7 @@ from shoal.attributes import MAX_DEPTH
 from shoal.frames.errors import TableError
 from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.frames.spelling import did_you_mean
-from shoal.frames.subscriptions import FILTER, ID_COLUMNS, Subscriptions
+from shoal.frames.subscriptions import FILTER, ID_COLUMNS, SubscriptionFrame
 from shoal.model import Value
 
 KEYS = (("id",), ("publisher", "sequence"))
@@ -42,12 +42,12 @@ class Publications:
 
     @classmethod
     def of(
-        cls, table: pa.Table, wanted: Subscriptions, key: Sequence[str] | None = None
+        cls, table: pa.Table, wanted: SubscriptionFrame, key: Sequence[str] | None = None
     ) -> Publications:
-        """What subscriptions ask of a table.
+        """Return the attributes that subscriptions need from a table.
 
         TableError for a key that is not there, a type that no attribute can have, and columns of
-        subscriptions that demand what no publication has.
+        subscriptions that demand an attribute that no publication has.
         """
         key = key_columns(table.column_names, key)
         there = attribute_columns(table, key)
@@ -93,7 +93,7 @@ class Publications:
 
 
 def row_names(keys: pa.Table | pa.RecordBatch) -> Iterator[object]:
-    """What each row is called: its key, as an object if that has several columns."""
+    """Return each row's name: its key, as an object if that has several columns."""
     if keys.num_columns == 1:
         yield from keys.column(0).to_pylist()
     else:

@@ -3,11 +3,11 @@
 A table of subscriptions has an id (column `id`, or `subscription` as in a workload) and either a
 column `filter` with the filter's text, or a conjunction in columns: a value in column `symbol`
 demands `symbol = value`, `price.low` and `price.high` bound a closed range, and a null asks for
-nothing.  What is wrong is named by row and id.
+nothing. An error names row and id.
 
 >>> from shoal.language import format_filter
 >>> table = pa.table({"id": ["s1", "s2"], "symbol": ["A", None], "price.low": [None, 3.5]})
->>> subscriptions = Subscriptions.of_table(table)
+>>> subscriptions = SubscriptionFrame.of_table(table)
 >>> [(id, format_filter(filter)) for id, filter in subscriptions.filters()]
 [('s1', "symbol = 'A'"), ('s2', 'price >= 3.5')]
 >>> subscriptions.attributes, subscriptions.index().match({"price": 4})
@@ -43,7 +43,7 @@ from shoal.model import (
 
 ID_COLUMNS = ("id", "subscription")
 FILTER = "filter"
-# Not what an attribute would be called.
+# No attribute has this name.
 EXPRESSION = "encoded filter"
 # As many complaints as a person reads before going to the data.
 COMPLAINTS_SHOWN = 3
@@ -54,11 +54,11 @@ _BOUNDS = {"low": Operator.GE, "high": Operator.LE}
 _OPEN = {"low": -np.inf, "high": np.inf}
 
 
-class Subscriptions:
+class SubscriptionFrame:
     """Checked subscriptions: their ids, and their filters as columns or as encoded expressions.
 
-    What travels to a worker is Arrow; the index is made there when it is first asked for.  It
-    names subscriptions by their ids if these are integers, else by their rows, from 0.
+    Workers get Arrow; each makes its index at first use. It names subscriptions by their ids if
+    these are integers, else by their rows, from 0.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Subscriptions:
         self._index: MatchIndex | None = None
 
     @classmethod
-    def of_table(cls, table: pa.Table) -> Subscriptions:
-        """From texts, or from conjunctions in columns; TableError says what is wrong, and where."""
+    def of_table(cls, table: pa.Table) -> SubscriptionFrame:
+        """From texts, or from conjunctions in columns; TableError has the fault and its place."""
         id = id_column(table.column_names)
         table = _plain(table)
         check_types(id, table.schema)
@@ -84,7 +84,7 @@ class Subscriptions:
         return cls.of_expressions(ids, read.column(EXPRESSION))
 
     @classmethod
-    def of_columns(cls, table: pa.Table) -> Subscriptions:
+    def of_columns(cls, table: pa.Table) -> SubscriptionFrame:
         """From conjunctions in columns; TableError names a column or row that is wrong."""
         id = id_column(table.column_names)
         ids, columns = table.column(id).combine_chunks(), table.drop_columns([id])
@@ -95,7 +95,7 @@ class Subscriptions:
         return cls(ids, columns, None, sorted(names))
 
     @classmethod
-    def of_expressions(cls, ids: pa.Array, expressions: pa.Array) -> Subscriptions:
+    def of_expressions(cls, ids: pa.Array, expressions: pa.Array) -> SubscriptionFrame:
         """From filters that are parsed and encoded already."""
         check_ids(ids)
         names = {name for text in decoded(expressions) for name in text.attributes}
@@ -106,7 +106,7 @@ class Subscriptions:
 
     def __reduce__(self) -> tuple[object, ...]:
         # The index does not travel: making it is quicker than sending it.
-        return Subscriptions, (self.ids, self._columns, self._expressions, self.attributes)
+        return SubscriptionFrame, (self.ids, self._columns, self._expressions, self.attributes)
 
     @property
     def demands(self) -> Mapping[str, str]:
@@ -172,7 +172,7 @@ def decoded(expressions: pa.Array) -> Iterator[Filter]:
 
 
 def id_column(columns: Sequence[str]) -> str:
-    """Which of a table's columns has the ids; TableError if there is none, or a name is twice."""
+    """Return the column with the ids; TableError if there is none, or a name occurs twice."""
     repeated = [name for name, times in Counter(columns).items() if times > 1]
     if repeated:
         raise TableError(f"subscriptions: there are two columns {repeated[0]!r}")
@@ -288,7 +288,8 @@ def _check_numbers(name: str, side: str, values: pa.Array) -> None:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The table with what is text as texts: a column of categories, of views, or without any value.
+    """Return the table with plain texts: also for a column of categories, of views, or without any
+    value.
 
     Of no type is a column of a CSV that has a header alone.
     """
@@ -309,18 +310,18 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def side_of(column: str) -> str:
-    """Which bound of a range a column has: low, high, or neither."""
+    """Return the bound of a range that a column has: low, high, or neither."""
     name, _, side = column.rpartition(".")
     return side if name and side in _OPEN else ""
 
 
 def attribute_of(column: str) -> str:
-    """Which attribute a column of conjunctions is about."""
+    """Return the attribute of a conjunctions' column."""
     return column.rpartition(".")[0] if side_of(column) else column
 
 
 def _is_exact(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where a value, as a bound, is a double; missing ones are."""
+    """Return a mask of values that, as a bound, are doubles; missing ones count."""
     if not pa.types.is_integer(values.type):
         return np.ones(len(values), np.bool_)
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
@@ -336,7 +337,7 @@ def _rows(columns: pa.Table, size: int) -> list[dict[str, Value | None]]:
 
 
 def _conjunction(row: Mapping[str, Value | None]) -> Filter:
-    """What a row of columns demands, as a filter."""
+    """Return a row's demands as a filter."""
     tests: list[Predicate] = []
     for column, value in row.items():
         side = side_of(column)

@@ -115,7 +115,7 @@ def parse(text: str) -> Filter:
         )
     try:
         # The transformer turns lark's tree into a part while it parses; lark's types do not say so.
-        part = cast(_Part, _parser().parse(text))
+        part = cast(_SqlPart, _parser().parse(text))
     except UnexpectedCharacters as error:
         raise _stray(text, error.pos_in_stream or 0) from None
     except UnexpectedToken as error:
@@ -141,7 +141,7 @@ class _MeaningError(Exception):
         self.expected = expected
 
 
-class _Part(NamedTuple):
+class _SqlPart(NamedTuple):
     """A piece of expression, how deep its text nests, and how many predicates it holds."""
 
     expression: Expression
@@ -220,7 +220,7 @@ def _is_number(value: Value) -> bool:
     return type(value) in (int, float)
 
 
-def _connect(connective: type[And] | type[Or], parts: tuple[_Part, ...]) -> _Part:
+def _connect(connective: type[And] | type[Or], parts: tuple[_SqlPart, ...]) -> _SqlPart:
     if len(parts) == 1:
         return parts[0]
     operands: list[Expression] = []
@@ -230,10 +230,10 @@ def _connect(connective: type[And] | type[Or], parts: tuple[_Part, ...]) -> _Par
         else:
             operands.append(part.expression)
     size = sum(part.size for part in parts)
-    return _Part(connective(tuple(operands)), max(part.depth for part in parts), size)
+    return _SqlPart(connective(tuple(operands)), max(part.depth for part in parts), size)
 
 
-def _deeper(part: _Part, token: Token) -> int:
+def _deeper(part: _SqlPart, token: Token) -> int:
     if part.depth >= MAX_DEPTH:
         raise _MeaningError(
             f"parentheses and NOT nest deeper than {MAX_DEPTH}", token.start_pos or 0
@@ -242,39 +242,39 @@ def _deeper(part: _Part, token: Token) -> int:
 
 
 @v_args(inline=True)
-class _Builder(Transformer[Token, _Part]):
+class _Builder(Transformer[Token, _SqlPart]):
     """Builds the expression while the parser reduces: no tree, no recursion."""
 
-    def start(self, part: _Part) -> _Part:
+    def start(self, part: _SqlPart) -> _SqlPart:
         return part
 
-    def disjunction(self, *parts: _Part) -> _Part:
+    def disjunction(self, *parts: _SqlPart) -> _SqlPart:
         return _connect(Or, parts)
 
-    def conjunction(self, *parts: _Part) -> _Part:
+    def conjunction(self, *parts: _SqlPart) -> _SqlPart:
         return _connect(And, parts)
 
-    def negation(self, token: Token, part: _Part) -> _Part:
-        return _Part(Not(part.expression), _deeper(part, token), part.size)
+    def negation(self, token: Token, part: _SqlPart) -> _SqlPart:
+        return _SqlPart(Not(part.expression), _deeper(part, token), part.size)
 
-    def parenthesis(self, token: Token, part: _Part) -> _Part:
+    def parenthesis(self, token: Token, part: _SqlPart) -> _SqlPart:
         return part._replace(depth=_deeper(part, token))
 
-    def constant(self, token: Token) -> _Part:
-        return _Part(Constant(token.type == "TRUE"), 0, 1)
+    def constant(self, token: Token) -> _SqlPart:
+        return _SqlPart(Constant(token.type == "TRUE"), 0, 1)
 
-    def truth(self, attribute: str) -> _Part:
-        return _Part(predicate(attribute, Operator.EQ, True), 0, 1)
+    def truth(self, attribute: str) -> _SqlPart:
+        return _SqlPart(predicate(attribute, Operator.EQ, True), 0, 1)
 
-    def comparison(self, attribute: str, sign: Token, literal: _Literal) -> _Part:
-        return _Part(_predicate(attribute, _COMPARISONS[sign], literal), 0, 1)
+    def comparison(self, attribute: str, sign: Token, literal: _Literal) -> _SqlPart:
+        return _SqlPart(_predicate(attribute, _COMPARISONS[sign], literal), 0, 1)
 
-    def flipped(self, literal: _Literal, sign: Token, attribute: str) -> _Part:
-        return _Part(_predicate(attribute, _FLIPPED[_COMPARISONS[sign]], literal), 0, 1)
+    def flipped(self, literal: _Literal, sign: Token, attribute: str) -> _SqlPart:
+        return _SqlPart(_predicate(attribute, _FLIPPED[_COMPARISONS[sign]], literal), 0, 1)
 
     def between(
         self, attribute: str, negation: Token | None, low: _Literal, high: _Literal
-    ) -> _Part:
+    ) -> _SqlPart:
         # The two comparisons need not share a kind to be predicates, but Spark wants them to.
         _predicate(attribute, Operator.IN, low, high)
         if negation:
@@ -282,22 +282,22 @@ class _Builder(Transformer[Token, _Part]):
                 _predicate(attribute, Operator.LT, low),
                 _predicate(attribute, Operator.GT, high),
             )
-            return _Part(Or(outside), 0, 2)
+            return _SqlPart(Or(outside), 0, 2)
         inside = (
             _predicate(attribute, Operator.GE, low),
             _predicate(attribute, Operator.LE, high),
         )
-        return _Part(And(inside), 0, 2)
+        return _SqlPart(And(inside), 0, 2)
 
     def membership(
         self, attribute: str, negation: Token | None, _: Token, *literals: _Literal
-    ) -> _Part:
+    ) -> _SqlPart:
         operator = Operator.NOT_IN if negation else Operator.IN
-        return _Part(_predicate(attribute, operator, *literals), 0, 1)
+        return _SqlPart(_predicate(attribute, operator, *literals), 0, 1)
 
     def like(
         self, attribute: str, negation: Token | None, pattern: _Literal, escape: _Literal | None
-    ) -> _Part:
+    ) -> _SqlPart:
         escape_character = escape.value if escape else ESCAPE
         assert isinstance(pattern.value, str)
         assert isinstance(escape_character, str)
@@ -309,11 +309,11 @@ class _Builder(Transformer[Token, _Part]):
         except ValueError as error:
             raise _MeaningError(str(error), pattern.position) from None
         operator = Operator.NOT_LIKE if negation else Operator.LIKE
-        return _Part(predicate(attribute, operator, canonical), 0, 1)
+        return _SqlPart(predicate(attribute, operator, canonical), 0, 1)
 
-    def presence(self, attribute: str, negation: Token | None) -> _Part:
+    def presence(self, attribute: str, negation: Token | None) -> _SqlPart:
         operator = Operator.IS_NOT_NULL if negation else Operator.IS_NULL
-        return _Part(predicate(attribute, operator), 0, 1)
+        return _SqlPart(predicate(attribute, operator), 0, 1)
 
     def attribute(self, token: Token) -> str:
         return read_quoted_name(token) if token.type == "QUOTED_NAME" else str(token)

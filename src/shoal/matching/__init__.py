@@ -7,11 +7,11 @@ Decisions
   by the equalities that filters demand, then on ladders of thresholds, and where a filter has
   several comparisons among bitmaps of ranges, a bit for each filter. That is fastest for up to some
   80,000 filters that are alike but for their bounds; adding and removing stay cheap, and no search
-  takes long because filters have changed. Beyond that, or where more than 1,000 filters would have
-  to be tested one by one (LIKE, inequalities), the compiled parts are asked, for a whole batch at
-  once; what would be tested is counted, not tested. Batches of columns, and filters loaded from
-  arrays, go through immutable compiled parts (`parts.py`): packed trees of boxes, whose nodes are
-  tested 32 at once by vector instructions, and tables of equalities. Numba is imported when they
+  takes long because filters have changed. Beyond that, or if more than 1,000 filters would have to
+  be tested one by one (LIKE, inequalities), the compiled parts are asked, for a whole batch at
+  once; the number of tests is estimated without testing. Batches of columns, and filters loaded
+  from arrays, go through immutable compiled parts (`parts.py`): packed trees of boxes with nodes
+  that vector instructions test 32 at once, and tables of equalities. Numba is imported when they
   are first needed, and only by modules in `matching/compiled/kernels/`.
 - **A live index is levels of parts**, each at most half as large as the one before. Adding and
   removing never compile: a batch does, and merges levels as arrays, because parts give their rows
@@ -22,7 +22,7 @@ Decisions
 """
 
 from shoal.matching.classes import Classes
-from shoal.matching.explain import Explanation, Verdict, explain
+from shoal.matching.explain import Explanation, FilterVerdict, explain
 from shoal.matching.index import MatchIndex
 from shoal.matching.limits import MAX_SEARCHES, MAX_TESTS, check_cost
 from shoal.matching.outcomes import Outcomes, OutcomesFactory
@@ -41,6 +41,7 @@ __all__ = [
     "Classes",
     "CoveringSet",
     "Explanation",
+    "FilterVerdict",
     "MatchIndex",
     "Merging",
     "Outcomes",
@@ -49,7 +50,6 @@ __all__ = [
     "TopicIndex",
     "TopicStore",
     "TopicSubscription",
-    "Verdict",
     "Work",
     "check_cost",
     "check_topic",

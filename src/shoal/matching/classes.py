@@ -28,7 +28,7 @@ Outcome = TypeVar("Outcome")
 # Of no class: filters are tested for the publication, or classes are of no use.
 NONE = None
 
-# Publications whose class is remembered: more than are on their way at once, mostly.
+# Number of publications with a remembered class: usually more than are under way at once.
 MAX_CLASSIFIED = 4_096
 # Classes that one index remembers.
 MAX_CLASSES = 10_000
@@ -38,7 +38,7 @@ PAUSE = 20_000
 
 
 class _Ways(Outcomes[object | None]):
-    """Ways whose ends are classes."""
+    """Outcomes that are classes."""
 
     def __init__(self) -> None:
         super().__init__(lambda ids: NONE)
@@ -142,7 +142,9 @@ class _Classified(Outcomes[Outcome]):
         return self._look_up(attributes) if outcome is None else outcome
 
     def _look_up(self, attributes: Attributes) -> Outcome:
-        """What comes of a publication that is of no class, or of one of which this is not known."""
+        """Look up the outcome of a publication without a class, or of a class without a known
+        outcome.
+        """
         known = self._classes.class_of(attributes)
         outcome = self._by_class.get(known)
         if outcome is None:

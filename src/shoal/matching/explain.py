@@ -1,8 +1,8 @@
-"""Why a filter does, or does not, match: its verdict, part by part, with the values found.
+"""Explains why a filter does, or does not, match: its verdict, part by part, with the values found.
 
 Every part of the filter is TRUE, FALSE or UNKNOWN under SQL's three-valued logic, as
-`semantics.evaluate` defines it, and only TRUE matches.  The explanation is a tree of the same
-shape as the filter; each predicate in it says what was found and why that decides it.  Its text
+`semantics.evaluate` defines it, and only TRUE matches. The explanation is a tree of the same shape
+as the filter; each predicate in it has the value found and the reason for the verdict. Its text
 shows only the parts that stand between the publication and a match.
 
 >>> from shoal.language import parse
@@ -14,7 +14,7 @@ shows only the parts that stand between the publication and a match.
 UNKNOWN  carrier = 'UA' AND (dep_delay > 30 OR NOT on_time = TRUE): 1 of 2 parts is not TRUE
   UNKNOWN  dep_delay > 30 OR NOT on_time = TRUE: no part is TRUE, 1 of 2 is UNKNOWN
     UNKNOWN  dep_delay > 30: dep_delay is the string 'late', compared with a number
-    FALSE    NOT on_time = TRUE: what NOT negates is TRUE
+    FALSE    NOT on_time = TRUE: the operand of NOT is TRUE
       TRUE     on_time = TRUE: on_time is TRUE
 """
 
@@ -48,21 +48,21 @@ from shoal.model import (
     kind_of,
 )
 
-# How alike two names must be for one to be taken for the other misspelt.
+# Similarity of two names from which on one may be a misspelling of the other.
 _ALIKE = 0.8
 # A reason quotes no more of a value, or of a filter's text, than a line can hold.
 _QUOTED_CHARACTERS = 80
 
 
-class Verdict(enum.Enum):
-    """What a filter, or a part of one, comes to on one publication."""
+class FilterVerdict(enum.Enum):
+    """Truth value of a filter, or of a part of one, on one publication."""
 
     TRUE = "TRUE"
     FALSE = "FALSE"
     UNKNOWN = "UNKNOWN"
 
 
-_VERDICTS = {True: Verdict.TRUE, False: Verdict.FALSE, None: Verdict.UNKNOWN}
+_VERDICTS = {True: FilterVerdict.TRUE, False: FilterVerdict.FALSE, None: FilterVerdict.UNKNOWN}
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     part: str
-    verdict: Verdict
+    verdict: FilterVerdict
     reason: str
     operator: str
     attribute: str | None = None
@@ -85,15 +85,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
         Of a filter that matches, and with `everything`, all parts.
         """
-        shown = everything or self.verdict is Verdict.TRUE
-        return "\n".join(self._lines(0, Verdict.TRUE, everything=shown))
+        shown = everything or self.verdict is FilterVerdict.TRUE
+        return "\n".join(self._lines(0, FilterVerdict.TRUE, everything=shown))
 
-    def _lines(self, depth: int, wanted: Verdict, *, everything: bool) -> list[str]:
+    def _lines(self, depth: int, wanted: FilterVerdict, *, everything: bool) -> list[str]:
         indent = "  " * depth
         part = _shortened(self.part)
         lines = [f"{indent}{self.verdict.value:<7}  {part}: {self.reason}"]
         if self.operator == "NOT":
-            wanted = Verdict.FALSE if wanted is Verdict.TRUE else Verdict.TRUE
+            wanted = FilterVerdict.FALSE if wanted is FilterVerdict.TRUE else FilterVerdict.TRUE
         for each in self.parts:
             if everything or each.verdict is not wanted:
                 lines += each._lines(depth + 1, wanted, everything=everything)
@@ -106,7 +106,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def explain(filter: Filter, attributes: Attributes) -> Explanation:
-    """Why a publication with these attributes matches the filter, or does not.
+    """Return why a publication with these attributes matches the filter, or does not.
 
     ValueError for attributes that no publication may carry, TypeError for values of other types.
     """
@@ -124,7 +124,7 @@ def _explain(expression: Expression, attributes: Attributes) -> Explanation:
             parts: tuple[Explanation, ...] = ()
         case Not():
             parts = (_explain(expression.operand, attributes),)
-            reason, operator = f"what NOT negates is {parts[0].verdict.value}", "NOT"
+            reason, operator = f"the operand of NOT is {parts[0].verdict.value}", "NOT"
         case And() | Or():
             parts = tuple(_explain(each, attributes) for each in expression.operands)
             operator = "AND" if isinstance(expression, And) else "OR"
@@ -139,17 +139,17 @@ def _explain(expression: Expression, attributes: Attributes) -> Explanation:
 
 
 def _reason_of_and(parts: Sequence[Explanation]) -> str:
-    failed = sum(part.verdict is not Verdict.TRUE for part in parts)
+    failed = sum(part.verdict is not FilterVerdict.TRUE for part in parts)
     if not failed:
         return "every part is TRUE"
     return f"{failed} of {len(parts)} parts {'is' if failed == 1 else 'are'} not TRUE"
 
 
 def _reason_of_or(parts: Sequence[Explanation]) -> str:
-    met = sum(part.verdict is Verdict.TRUE for part in parts)
+    met = sum(part.verdict is FilterVerdict.TRUE for part in parts)
     if met:
         return f"{met} of {len(parts)} parts {'is' if met == 1 else 'are'} TRUE"
-    unknown = sum(part.verdict is Verdict.UNKNOWN for part in parts)
+    unknown = sum(part.verdict is FilterVerdict.UNKNOWN for part in parts)
     if not unknown:
         return "every part is FALSE"
     return f"no part is TRUE, {unknown} of {len(parts)} {'is' if unknown == 1 else 'are'} UNKNOWN"
@@ -181,7 +181,7 @@ def _explain_predicate(tested: Predicate, attributes: Attributes) -> Explanation
 
 
 def _denial(tested: Predicate) -> str:
-    """What the value, which is of the right kind, fails to be."""
+    """Return the test that a value of the right kind fails, as text."""
     operand = _write_operand(tested.operand)
     match tested.operator:
         case Operator.EQ:
@@ -201,7 +201,7 @@ def _denial(tested: Predicate) -> str:
 
 
 def _remark(tested: Predicate, value: Value) -> str:
-    """What may surprise about a comparison."""
+    """Return a note on a surprising comparison."""
     if value != value:
         return " (NaN is above every number, and equal to itself)"
     operands = tested.operand if isinstance(tested.operand, tuple) else (tested.operand,)
@@ -237,7 +237,7 @@ def _text(expression: Expression) -> str:
     try:
         return format_filter(Filter(expression))
     except FilterError:
-        # Built by hand with what no text can say, such as an infinity.
+        # Built by hand with values that no text can express, such as an infinity.
         return repr(expression)
 
 

@@ -1,8 +1,8 @@
 """Attribute values as callers have them: our own types, and others that mean exactly one of ours.
 
-numpy's scalars, and subclasses of `str`, `int` and `float`, are taken for what they equal; None and
-pandas' NA stand for a missing attribute.  Whatever else there is (dates, decimals, bytes) has no
-exact meaning: it raises, where silence would look like "nothing matches".
+numpy's scalars, and subclasses of `str`, `int` and `float`, count as their equals; None and pandas'
+NA stand for a missing attribute. Any other type (dates, decimals, bytes) has no exact meaning: it
+raises, because silence would look like "nothing matches".
 
 >>> import numpy as np
 >>> checked({"price": np.float32(1.5), "symbol": "A"})
@@ -21,12 +21,12 @@ import numpy as np
 
 from shoal.model import INTEGER_MAX, INTEGER_MIN, Attributes, Value, check_value
 
-# What needs no second look.
+# Types that need no second look.
 PLAIN_TYPES = frozenset((bool, int, float, str, type(None)))
 
 
 def checked(attributes: Mapping[str, Any]) -> Attributes:
-    """The attributes with values of our own types; TypeError names what has no exact meaning.
+    """The attributes with values of our own types; TypeError names a value without exact meaning.
 
     So does ValueError an integer beyond 64 bits.  A mapping that needs no change is handed back.
     """
@@ -47,7 +47,7 @@ def checked(attributes: Mapping[str, Any]) -> Attributes:
 def columns_of(publications: Any) -> Mapping[str, Any] | None:
     """The columns of a mapping, or of a table of pandas, Polars or Arrow; None of rows.
 
-    TypeError for what is neither, and for a table with columns of one name.
+    TypeError for any other object, and for a table with columns of one name.
 
     >>> import pyarrow as pa
     >>> columns_of(pa.table({"price": [1.5]})).keys(), columns_of([{"price": 1.5}])

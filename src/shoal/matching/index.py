@@ -1,10 +1,10 @@
 """The match index: which of many filters match a publication, or each of a batch.
 
-One publication at a time is looked up where filters are filed by what they demand (see `filed`).
+One publication at a time is looked up among filters that are filed by their demands (see `filed`).
 Batches, filters loaded from arrays, and publications for which too many filters would have to be
-tested one by one, go through compiled parts (see `parts`), which are made, and numba imported,
-when they are first needed; numpy columns then match without a Python object per publication, and
-other threads run meanwhile.
+tested one by one, go through compiled parts (see `parts`), which are made, and numba imported, when
+they are first needed; numpy columns then match without a Python object per publication, and other
+threads run meanwhile.
 
 >>> from shoal.language import parse
 >>> index = MatchIndex()
@@ -41,8 +41,8 @@ Publications = Any
 
 if TYPE_CHECKING:
     from shoal.matching.compiled.batches import CompiledFilters
-    from shoal.matching.compiled.columns import Batch
-    from shoal.matching.compiled.part import Rows
+    from shoal.matching.compiled.columns import ColumnBatch
+    from shoal.matching.compiled.part import CompiledRows
 
 # Lists of fewer publications are matched one at a time: making columns of them takes longer.
 BATCH_MINIMUM = 128
@@ -56,12 +56,12 @@ ATTRIBUTES_MAXIMUM = 256
 class MatchIndex(FiledFilters):
     """Filters by id, and the question which of them match.
 
-    Ids are any hashable values; adding an id again replaces its filter.  The order of the ids
-    in an answer depends only on what was added and removed, and in which order.
+    Ids are any hashable values; adding an id again replaces its filter. The order of the ids in an
+    answer depends only on the sequence of additions and removals.
     """
 
-    # Whether an answer about one publication, or some, may wait until parts are made, and numba is
-    # imported; in a live broker nothing else would be served meanwhile.
+    # True if an answer about one publication, or some, may wait until parts are made, and numba is
+    # imported; a live broker would serve nothing else meanwhile.
     may_wait: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class MatchIndex(FiledFilters):
         return self.match_checked(checked(attributes))
 
     def match_checked(self, attributes: Attributes) -> list[Any]:
-        """As `match`; nobody looks whether the values are of our own types."""
+        """As `match`, without a check of the values' types."""
         if (
             self._work > TESTS_MAXIMUM
             and self._may_compile
@@ -149,10 +149,10 @@ class MatchIndex(FiledFilters):
         return self.match_each_checked([checked(attributes) for attributes in publications])
 
     def match_each_checked(self, publications: Sequence[Attributes]) -> list[list[Any]]:
-        """As `match_each`; nobody looks whether the values are of our own types."""
+        """As `match_each`, without a check of the values' types."""
         count = len(publications)
         if self._work * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
-            # A few say what to expect of all.
+            # A few stand for all.
             some = {0, count // 2, count - 1}
             tests = sum(self._tests_for(publications[at]) for at in sorted(some))
             if tests * count > TESTS_MAXIMUM * len(some):
@@ -167,9 +167,9 @@ class MatchIndex(FiledFilters):
         return self.may_wait and len(self._named) <= ATTRIBUTES_MAXIMUM
 
     def _match_compiled(self, publications: Sequence[Attributes]) -> list[list[Any]]:
-        from shoal.matching.compiled.columns import Batch
+        from shoal.matching.compiled.columns import ColumnBatch
 
-        batch = Batch.of_publications(publications)
+        batch = ColumnBatch.of_publications(publications)
         offsets, ids = self._compile().match(batch, self._filters)
         found, ends = ids.tolist(), offsets.tolist()
         return [found[start:end] for start, end in pairwise(ends)]
@@ -181,7 +181,7 @@ class MatchIndex(FiledFilters):
         return super().most_candidates + loaded
 
     def matches_any_checked(self, attributes: Attributes) -> bool:
-        """As `matches_any`; nobody looks whether the values are of our own types."""
+        """As `matches_any`, without a check of the values' types."""
         if super().matches_any_checked(attributes):
             return True
         return self._compiled is not None and self._compiled.matches_any_loaded(attributes)
@@ -232,7 +232,7 @@ class MatchIndex(FiledFilters):
                 self._compiled.add(id)
         return self._compiled
 
-    def _load(self, ids: npt.NDArray[np.int64], rows: Rows) -> None:
+    def _load(self, ids: npt.NDArray[np.int64], rows: CompiledRows) -> None:
         """A loaded id takes the place of a filter of the same id."""
         compiled = self._compile()
         compiled.load(ids, rows)
@@ -242,14 +242,18 @@ class MatchIndex(FiledFilters):
                 compiled.remove(id)
 
 
-def _batch_of(publications: Publications) -> Batch | None:
+def _batch_of(publications: Publications) -> ColumnBatch | None:
     """Columns, or None where making them takes longer than one publication after the other."""
     columns = columns_of(publications)
     if columns is None and len(publications) < BATCH_MINIMUM:
         return None
-    from shoal.matching.compiled.columns import Batch
+    from shoal.matching.compiled.columns import ColumnBatch
 
-    return Batch.of_publications(publications) if columns is None else Batch.of_columns(columns)
+    return (
+        ColumnBatch.of_publications(publications)
+        if columns is None
+        else ColumnBatch.of_columns(columns)
+    )
 
 
 def _one_by_one(

@@ -1,4 +1,4 @@
-"""What a filter may cost: for brokers that take filters from strangers.
+"""Limits on the cost of a filter, for brokers that take filters from strangers.
 
 One publication is tested against a filter in time that grows with two things: how many tests its
 normal form has, a fraction of a microsecond each; and how often patterns go through a text, some
@@ -32,7 +32,7 @@ def check_cost(
     tests = sum(map(len, filter.normal_form))
     if tests > max_tests:
         raise FilterError(f"the filter comes to {tests} tests; at most {max_tests}")
-    # What the normal form leaves out is still evaluated where filters are not indexed.
+    # Predicates outside the normal form are still evaluated if filters are not indexed.
     in_conjunctions = (test for conjunction in filter.normal_form for test in conjunction)
     searches = max(sum(map(_searches, in_conjunctions)), _searches_of(filter.expression))
     if searches > max_searches:
@@ -53,7 +53,7 @@ def _searches_of(expression: Expression) -> int:
 
 
 def _searches(tested: Predicate) -> int:
-    """How often a pattern goes through a text."""
+    """Return how often a pattern goes through a text."""
     if tested.operator not in (Operator.LIKE, Operator.NOT_LIKE):
         return 0
     assert isinstance(tested.operand, str)

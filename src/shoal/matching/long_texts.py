@@ -1,17 +1,17 @@
-"""Long texts that many LIKE patterns look through, mostly by tables made once for all of them.
+"""Search of long texts by many LIKE patterns, with tables made once for all of them.
 
-Whatever has the shape of `%delayed_by%` contains `delayed`, `by` and all else that stands between
-wildcards.  The windows of 1, 2, 4, 8 and 16 characters of a long text are hashed into a table each.
-A pattern brings the hashes of a few windows of its own, the longest that fit, and only if the
-tables have them all is the text searched for it.  Where many patterns come so far, a search looks
-where the rarest of the pattern's windows is, in an order of all that is made once, too: so a text
-in which all patterns nearly are is not gone through for each.
+A text of the shape `%delayed_by%` contains `delayed`, `by` and all other pieces between wildcards.
+The windows of 1, 2, 4, 8 and 16 characters of a long text are hashed into a table each. A pattern
+brings the hashes of a few windows of its own, the longest that fit, and only if the tables have
+them all is the text searched for it. After many such patterns, a search checks the positions of the
+pattern's rarest window, in a sorted order of all windows that is made once, too: so a text that
+nearly has all patterns is not read for each.
 
-A run with `_` between short pieces (`%a_c_e%`) has no rare window.  Where each character stands is
-a large integer with a bit for each place: shifted to the run's beginning, all of them together are
-where the run is, some 0.3 microseconds per character of the run for 16,384 of the text.
+A run with `_` between short pieces (`%a_c_e%`) has no rare window. The positions of each character
+are a large integer with a bit for each position: shifted to the run's beginning, their AND has the
+positions of the run, some 0.3 microseconds per character of the run for 16,384 of the text.
 
-What was found of a text is known as long as the text is: so a search may end before it is done
+Results about a text are kept as long as the text is: so a search may end before it is done
 (`search_within`), and takes less the next time.
 
 A hash that two windows share only costs a search.  Sources: q-gram filters as in Navarro, "A guided
@@ -19,7 +19,7 @@ tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section
 their halves as in Karp, Miller and Rosenberg, STOC 1972; bits as in Baeza-Yates and Gonnet, "A new
 approach to text searching", CACM 35(10), 1992, with texts and patterns the other way round.
 
->>> text = long_text("the train to Köln is delayed by " * 10 + "snow")
+>>> text = long_text("the train to Kln is delayed by " * 10 + "snow")
 >>> asked = [text.may_contain(windows_of([(0, "strike")])) for _ in range(80)]
 >>> asked[0], asked[-1], text.may_contain(windows_of([(0, "delayed by")]))
 (True, False, True)
@@ -53,10 +53,10 @@ MOST_ANSWERS = 262_144
 _MOST_WINDOWS = 8
 # So many patterns look through a text before tables are made, which take as long as that.
 _PATTERNS = 64
-# Searches for which a text is gone through before places are looked up instead, and so many places
-# of what is rarest are looked at one by one; where there are more, the text is gone through.
+# After so many searches a text gets tables of positions; up to so many positions of the rarest
+# window are checked one by one, beyond them the text is searched.
 _SEARCHES, _FEW_PLACES = 128, 64
-# Characters whose places are kept, of one text; then all are forgotten.
+# Number of characters with kept positions, of one text; beyond it all are dropped.
 _MOST_CHARACTERS_KEPT = 256
 # These are not made fewer first.
 _SO_FEW = 8
@@ -66,7 +66,7 @@ Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
 Places = npt.NDArray[np.intp]
 
 
-class Window(NamedTuple):
+class TextWindow(NamedTuple):
     """Characters that a pattern has at an offset: 2 to the `power` of them, and their hash."""
 
     offset: int
@@ -74,11 +74,11 @@ class Window(NamedTuple):
     hashed: int
 
 
-Windows = tuple[Window, ...]
+Windows = tuple[TextWindow, ...]
 
 
 class LongText:
-    """What is known of one text: its characters as an array, and tables as they are asked for."""
+    """Derived data of one text: its characters as an array, and tables as they are needed."""
 
     __slots__ = (
         "_asked",
@@ -105,7 +105,7 @@ class LongText:
         self._searches = 0
         # By character: a bit for each of its places.
         self._places_of: dict[str, int] = {}
-        # By pattern: who routes a publication and who hands it to its subscribers ask the same.
+        # by pattern: routing and delivery of a publication ask the same
         self.answers: dict[str, bool] = {}
 
     def remember(self, pattern: str, answer: bool) -> None:
@@ -130,7 +130,7 @@ class LongText:
         return self._codes
 
     def may_contain(self, windows: Windows) -> bool:
-        """False if it lacks one of these; the first who ask are not told."""
+        """False if it lacks one of these; True without a look for the first calls."""
         if self._asked < _PATTERNS:
             self._asked += 1
             return True
@@ -143,10 +143,11 @@ class LongText:
         return True
 
     def places(self, windows: Windows, begin: int, end: int) -> list[int] | None:
-        """Where in `begin..end` a run may begin that has these windows, in order; all that can.
+        """Return all positions in `begin..end` at which a run with these windows, in order, may
+        begin.
 
-        None where too many may: whoever asks goes through the text then, as he does while nobody
-        has asked often.
+        None if these are too many: the caller searches the text then, as it does for the first
+        calls.
         """
         self._searches += 1
         if self._searches < _SEARCHES or not windows:
@@ -183,7 +184,7 @@ class LongText:
         places = self._places_of[character] = int.from_bytes(bits.tobytes(), "little")
         return places
 
-    def _found(self, window: Window) -> tuple[int, Places, int, int]:
+    def _found(self, window: TextWindow) -> tuple[int, Places, int, int]:
         offset, power, hashed = window
         if power not in self._orders:
             if power >= len(self._tables):
@@ -213,7 +214,8 @@ class _EnoughError(Exception):
 
 
 def search_within(work_us: float, search: Callable[[], object]) -> bool:
-    """Whether a search that looks at long texts ends with some microseconds of that, or about.
+    """Return whether a search that looks at long texts ends with some microseconds of that, or
+    about.
 
     If not, it has looked for one pattern at least, and knows more the next time.
     """
@@ -239,14 +241,16 @@ def may_look() -> bool:
 
 
 def spend(work_us: float) -> None:
-    """A search looked at a long text for so long, and remembers what it found."""
+    """Charge a search of a long text with its time; its results are kept."""
     global _left_us
     if _left_us is not None:
         _left_us -= work_us
 
 
 def long_text(text: str) -> LongText:
-    """What is known of a text of LONG to LONGEST characters; that of the last few is kept."""
+    """Return the derived data of a text of LONG to LONGEST characters; that of the last few is
+    kept.
+    """
     global _characters, _answers, _last, _last_known
     if text is _last and _last_known is not None:
         return _last_known
@@ -263,14 +267,14 @@ def long_text(text: str) -> LongText:
 
 def windows_of(pieces: Sequence[tuple[int, str]]) -> Windows:
     """Windows of each piece, which stands at its offset: all of it, or the most; longest first."""
-    found: dict[Window, None] = {}
+    found: dict[TextWindow, None] = {}
     for offset, piece in sorted(pieces, key=_length, reverse=True):
         power = min(len(piece).bit_length() - 1, _HIGHEST)
         size = 1 << power
         last = len(piece) - size
         between = range(0, last, max(size, -(-last // _MOST_WINDOWS)))
         for at in (last, *between):
-            found[Window(offset + at, power, _hash(piece[at : at + size]))] = None
+            found[TextWindow(offset + at, power, _hash(piece[at : at + size]))] = None
     return tuple(found)
 
 
@@ -314,5 +318,5 @@ _characters = _answers = 0
 # The one that was asked for last: to find it by its characters is to compare them all.
 _last = ""
 _last_known: LongText | None = None
-# What is left to a search; None: it may take what it takes.
+# remaining time of a search; None: unlimited
 _left_us: float | None = None

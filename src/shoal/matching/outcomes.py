@@ -1,10 +1,10 @@
-"""What comes of publications, made once for all between which no filter can tell a difference.
+"""Outcomes of publications, computed once for all that no filter can tell apart.
 
-Whoever routes makes something of the filters that match: where a publication goes.  That takes
+Routing derives an outcome from the matching filters: a publication's destinations. That takes
 longer than the match, and there are far fewer such outcomes than publications: two that meet the
-same equalities and pass the same thresholds match the same filters.  So a publication is led
-through what `filed` has for it, and each way is remembered with the outcome at its end.  After a
-change of filters it is led another way where these are filed.
+same equalities and pass the same thresholds match the same filters. So a publication walks through
+the structures of `filed`, and each path is remembered with the outcome at its end. After a change
+of filters the paths through the changed places are recomputed.
 
 >>> from shoal.language import parse
 >>> outcomes = Outcomes(lambda ids: " and ".join(ids))
@@ -27,24 +27,25 @@ from shoal.model import Attributes, Filter
 
 Outcome = TypeVar("Outcome")
 
-# Steps, and what outcomes hold, that are remembered: some MB.  Beyond that all begins anew; one
-# outcome counts as half of it at most, so that of a stream of one class the largest is remembered.
+# Bound of remembered steps, with the contents of outcomes: some MB. Beyond that all begins anew;
+# one outcome counts as half of it at most, so that of a stream of one class the largest is
+# remembered.
 MAX_REMEMBERED = 100_000
 STEP_BITS = 512
 
 
-class _Place(Generic[Outcome]):
-    """Where a way has led: the steps from here on, and the outcome when it ends here."""
+class _OutcomePlace(Generic[Outcome]):
+    """A node of the paths: the next steps, and the outcome if a path ends here."""
 
     __slots__ = ("outcome", "steps")
 
     def __init__(self) -> None:
-        self.steps: dict[Hashable, _Place[Outcome]] = {}
+        self.steps: dict[Hashable, _OutcomePlace[Outcome]] = {}
         self.outcome: Outcome | None = None
 
 
 class Outcomes(Generic[Outcome]):
-    """Filters by id, and what `make` makes of the ids of those that match.
+    """Filters by id, and the outcomes that `make` makes of the ids of matches.
 
     It depends on these ids alone, in the order in which `MatchIndex.match` has them, and is never
     None.  `size_of` says how much an outcome holds, as thousands of filters may come to one thing;
@@ -59,8 +60,8 @@ class Outcomes(Generic[Outcome]):
         self._make = make
         self._size_of = size_of
         self._index = MatchIndex()
-        self._start: _Place[Outcome] = _Place()
-        # Where filters had to be tested one by one, by what was found.
+        self._start: _OutcomePlace[Outcome] = _OutcomePlace()
+        # Outcomes by matching ids, for paths on which filters were tested one by one.
         self._by_ids: dict[tuple[Hashable, ...], Outcome] = {}
         self._remembered = 0
         # Those at which ways begin.
@@ -75,13 +76,14 @@ class Outcomes(Generic[Outcome]):
         self._index.remove(id)
 
     def of(self, attributes: Attributes) -> Outcome:
-        """What comes of a publication with these attributes.
+        """Return the outcome of a publication with these attributes.
 
-        Their values are of our own types (see `given`); nobody looks whether they are.
+        The caller ensures that their values are of our own types (see `given`).
         """
         place = start = self._start
         get = attributes.get
-        # As in `FiledFilters`: what finds the buckets, shared by both, takes `of` a third longer.
+        # As in `FiledFilters`: a shared function for finding the buckets would make `of` a third
+        # slower.
         for _, first, values_of, table in self._index.tables_for(attributes):
             values: Any = ()
             if first is not None:
@@ -149,26 +151,28 @@ class Outcomes(Generic[Outcome]):
         """As `MatchIndex.prepare`."""
         return self._index.prepare(attributes, work_us)
 
-    def _begin(self, bucket: Any) -> _Place[Outcome]:
-        """Where ways begin at the bucket's own filters, until these change."""
+    def _begin(self, bucket: Any) -> _OutcomePlace[Outcome]:
+        """Return the start of paths at the bucket's own filters, until these change."""
         self._remember(1)
-        bucket.ways = _Place()
+        bucket.ways = _OutcomePlace()
         self._begun.append(bucket)
         return bucket.ways  # type: ignore[no-any-return]
 
-    def _lead(self, place: _Place[Outcome], step: Hashable, bits: int = 0) -> _Place[Outcome]:
+    def _lead(
+        self, place: _OutcomePlace[Outcome], step: Hashable, bits: int = 0
+    ) -> _OutcomePlace[Outcome]:
         """A step that was not taken yet; bits of many members take as much memory as several."""
         self._remember(1 + bits.bit_length() // STEP_BITS)
-        further: _Place[Outcome] = _Place()
+        further: _OutcomePlace[Outcome] = _OutcomePlace()
         place.steps[step] = further
         return further
 
     def _found(self, attributes: Attributes) -> Outcome:
-        """What comes of a publication whose way was not taken yet."""
+        """Compute the outcome of a publication on a new path."""
         return self._made(self._index.match_checked(attributes))
 
     def _searched(self, attributes: Attributes) -> Outcome:
-        """What comes of one that filters are tested for, which no way says."""
+        """Compute the outcome of a publication that needs tests of filters beyond its path."""
         return self._of_ids(self._index.match_checked(attributes))
 
     def _of_ids(self, ids: list[Any]) -> Outcome:
@@ -188,8 +192,8 @@ class Outcomes(Generic[Outcome]):
     def _remember(self, size: int) -> None:
         self._remembered += size
         if self._remembered > MAX_REMEMBERED:
-            self._remembered = 0  # what is made now is on a way that is given up
-            self._start = _Place()
+            self._remembered = 0  # this outcome is on a path that is given up
+            self._start = _OutcomePlace()
             self._by_ids.clear()
             for bucket in self._begun:
                 bucket.ways = None
@@ -197,7 +201,7 @@ class Outcomes(Generic[Outcome]):
 
 
 class OutcomesFactory(Protocol):
-    """Makes `Outcomes` of what makes one, and what says how much it holds."""
+    """Makes `Outcomes`, given a function that makes one, and a function that returns its size."""
 
     def __call__(
         self, make: Callable[[list[Any]], Outcome], size_of: Callable[[Outcome], int], /

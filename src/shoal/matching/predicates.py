@@ -30,8 +30,8 @@ TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.STRING: (str,),
 }
 
-# Which comparisons become `at least` (True) and which `below` (False), and which of them need
-# the operand's successor for that.
+# Comparisons that become `at least` (True) or `below` (False), and those of them that need the
+# operand's successor for that.
 RISING = {Operator.GE: True, Operator.GT: True, Operator.LT: False, Operator.LE: False}
 _NEEDS_SUCCESSOR = (Operator.GT, Operator.LE)
 

@@ -1,19 +1,19 @@
-"""Where values and filters lie on a dimension, and which of its segments they meet.
+"""Places of values and filters on a dimension, and the segments that they meet.
 
 A dimension is one searchable attribute.  Every value has a place on its line, a double, and a
 filter has the ranges of places that its matches can have; a filter without a test of the attribute
 has the whole line.  So a publication lies in one segment of each dimension, and every filter that
 matches it meets that segment: the partition of subscriptions that the paper calls mPartition.
 
-What the paper leaves open, and how it is here:
+The paper leaves open, and this module decides:
 
 - a publication without the attribute, or with a value of another kind, lies at the lowest place;
   a filter that such a publication can match (`IS NULL`, no test, a test of another kind) has a
   range there;
 - a range that is open on one side ends where the line ends; NaN is the highest number;
 - an OR of conjunctions has the ranges of each; a filter that nothing matches has none;
-- strings lie in their order, by their first bytes; what is close together shares a place, and a
-  filter's range then holds a little more than it must.
+- strings lie in their order, by their first bytes; close strings share a place, and a filter's
+  range then holds a little more than it must.
 
 Nothing here knows of brokers; a job that spreads matching over executors can use it as it is.
 
@@ -79,7 +79,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     attribute    its name
     low, high    where most values lie, both numbers or both strings (which makes it a dimension
                  of strings); equal segments divide this, the outermost reach beyond it
-    boundaries   where one segment ends and the next begins, ascending, instead of equal ones
+    boundaries   ends of the segments, ascending, instead of equal ones
     """
 
     attribute: str
@@ -111,7 +111,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return "string" if self.is_text else "number"
 
     def place(self, attributes: Attributes) -> float:
-        """Where a publication lies."""
+        """Return the place of a publication."""
         value = attributes.get(self.attribute)
         kind = type(value)
         if kind is str if self.is_text else (kind is float or kind is int):
@@ -119,7 +119,7 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return LOWEST
 
     def ranges(self, filter: Filter) -> tuple[Range, ...]:
-        """Where the publications that a filter matches can lie; apart, ascending."""
+        """Return the ranges of a filter's publications; apart, ascending."""
         find = _cached_ranges if filter.size <= CACHED_SIZE else _ranges
         return find(filter, self.attribute, self.is_text)
 
@@ -227,7 +227,7 @@ def uniform_cuts(low: float, high: float, count: int) -> tuple[float, ...]:
 def quantile_cuts(places: npt.ArrayLike, count: int) -> tuple[float, ...]:
     """The places that divide a sample into segments of equal numbers, as far as values allow.
 
-    Where many are equal, cuts would fall together: such a cut is made once, and there are fewer
+    Cuts between many equal values would coincide: such a cut is made once, and there are fewer
     segments.
 
     >>> quantile_cuts([1, 2, 3, 4, 5, 6, 7, 8], 4), quantile_cuts([5, 5, 5, 5, 9], 3)

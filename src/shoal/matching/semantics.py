@@ -45,7 +45,7 @@ _BY_ORDER: dict[Operator, Callable[[int], bool]] = {
 
 
 def matches(filter: Filter, attributes: Attributes) -> bool:
-    """Whether a publication with these attributes is one that the filter asks for."""
+    """Return whether a publication with these attributes is one that the filter asks for."""
     return evaluate(filter.expression, attributes) is True
 
 

@@ -4,12 +4,12 @@ Between its `%` a pattern has runs of characters, some of them `_`.  The first r
 text's beginning and the last at its end; each run between is looked for behind the one before, and
 the leftmost place is always good enough.  So each piece of the text is searched for one run only:
 
-- a run without `_` by `str.find`, in time linear in what is searched (CPython's two-way search);
+- a run without `_` by `str.find`, in time linear in the text (CPython's two-way search);
 - a run with `_` between its characters (`%a_c%`) by comparing that many texts, each shifted to a
-  character of the run, with vector instructions, or of a long text where it has each character: in
-  time what is searched x the run's characters.
+  character of the run, with vector instructions, or of a long text by the positions of each
+  character: in time of the text x the run's characters.
 
-A long text is not searched where it lacks what the pattern must contain (`long_texts.py`).
+A long text without the windows that the pattern needs is not searched (`long_texts.py`).
 
 >>> has_shape = shape(r"50\%%o_f")
 >>> has_shape("50% off"), has_shape("50% of"), has_shape("50 off")
@@ -32,7 +32,7 @@ from shoal.matching.long_texts import (
     LONG,
     LONGEST,
     Codes,
-    Window,
+    TextWindow,
     Windows,
     codes_of,
     long_text,
@@ -53,13 +53,13 @@ _MOST_WINDOWS = 6
 # Of a run of several pieces so many windows are looked for, if they have 2 to this power characters
 # at least: shorter ones are everywhere.
 _MOST_RARE, _RARE_POWER = 4, 2
-# What looking through a character takes, in microseconds, and for each of a spread run's so much
-# more; and what it takes to ask the tables.
+# Time of searching a character, in microseconds; the additional time for each of a spread run's;
+# and the time of asking the tables.
 _SEARCH_US, _SPREAD_US, _ASK_US = 0.001, 0.000_02, 1
 
 
-class _Run(NamedTuple):
-    """What stands between two `%`: literal pieces at their offsets, in a given length."""
+class _ShapeRun(NamedTuple):
+    """The part between two `%`: literal pieces at their offsets, in a given length."""
 
     length: int
     pieces: tuple[tuple[int, str], ...]
@@ -69,7 +69,7 @@ class _Run(NamedTuple):
     characters: tuple[tuple[int, str], ...] = ()
 
     def stands_at(self, text: str, at: int) -> bool:
-        """Whether the run is at a place of the text, which is long enough."""
+        """Return whether the run is at a place of the text, which is long enough."""
         for offset, piece in self.pieces:  # noqa: SIM110  # all() would build a generator
             if not text.startswith(piece, at + offset):
                 return False
@@ -98,7 +98,7 @@ class _Run(NamedTuple):
 
 
 def shape(pattern: str) -> Shape:
-    """Whether a whole text has the shape of a canonical pattern, letter case included."""
+    """Return whether a whole text has the shape of a canonical pattern, letter case included."""
     if len(pattern) <= CACHED_CHARACTERS:
         return _cached_shape(pattern)
     made = _large_shapes.get(pattern)
@@ -108,7 +108,7 @@ def shape(pattern: str) -> Shape:
 
 
 def searched_characters(pattern: str) -> int:
-    """How often a text may be gone through: once per character of the worst run between `%`.
+    """Return how often a text may be gone through: once per character of the worst run between `%`.
 
     0 where nothing is searched for, 1 where no run has a `_` between its characters.
     """
@@ -116,13 +116,13 @@ def searched_characters(pattern: str) -> int:
     return max((_characters(run) for run in runs), default=0)
 
 
-def _characters(run: _Run) -> int:
+def _characters(run: _ShapeRun) -> int:
     if len(run.pieces) < 2:
         return len(run.pieces)
     return sum(len(piece) for _, piece in run.pieces)
 
 
-def _runs(pattern: str) -> list[_Run]:
+def _runs(pattern: str) -> list[_ShapeRun]:
     """The runs between the `%` of a pattern, that before the first and that behind the last too."""
     runs = []
     length, pieces = 0, list[tuple[int, str]]()
@@ -138,12 +138,12 @@ def _runs(pattern: str) -> list[_Run]:
     return runs
 
 
-def _run(length: int, pieces: tuple[tuple[int, str], ...]) -> _Run:
+def _run(length: int, pieces: tuple[tuple[int, str], ...]) -> _ShapeRun:
     windows = windows_of(pieces)
     if len(pieces) < 2:
-        return _Run(length, pieces, windows)
+        return _ShapeRun(length, pieces, windows)
     rare = tuple(each for each in windows[:_MOST_RARE] if each.power >= _RARE_POWER)
-    # One of each first: what a text lacks is soon known.
+    # One of each first: a missing piece is found soon.
     once: dict[str, tuple[int, str]] = {}
     again: list[tuple[int, str]] = []
     for offset, piece in pieces:
@@ -153,7 +153,7 @@ def _run(length: int, pieces: tuple[tuple[int, str], ...]) -> _Run:
             else:
                 once[character] = (at, character)
     characters = (*once.values(), *again)
-    return _Run(length, pieces, windows, rare, characters)
+    return _ShapeRun(length, pieces, windows, rare, characters)
 
 
 def _shape(pattern: str) -> Shape:
@@ -218,17 +218,17 @@ def _tabled(has_shape: Shape, pattern: str, windows: Windows) -> Shape:
     return has_shape_by_tables
 
 
-def _power(window: Window) -> int:
+def _power(window: TextWindow) -> int:
     return window.power
 
 
 _cached_shape = remembered("shapes of patterns", most=CACHED_PATTERNS, bytes_each=1_500)(_shape)
-# Of large patterns, only while somebody has them.
+# Large patterns are kept only while they are in use.
 _large_shapes: WeakValueDictionary[str, Shape] = WeakValueDictionary()
 
 
-def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
-    """`_Run.find` for a run of several pieces."""
+def _find_spread(text: str, begin: int, end: int, run: _ShapeRun) -> int:
+    """`_ShapeRun.find` for a run of several pieces."""
     wanted = [(offset, ord(character)) for offset, character in run.characters]
     codes = codes_of(text)
     places = max(_FIRST_PLACES, run.length)
@@ -243,7 +243,7 @@ def _find_spread(text: str, begin: int, end: int, run: _Run) -> int:
 
 
 def _places(codes: Codes, count: int, wanted: list[tuple[int, int]]) -> npt.NDArray[np.intp]:
-    """Which of the first `count` places have every wanted code at its offset."""
+    """Return those of the first `count` places that have every wanted code at its offset."""
     (offset, code), *others = wanted
     is_possible = codes[offset : offset + count] == code
     left = np.count_nonzero(is_possible)

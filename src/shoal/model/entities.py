@@ -1,4 +1,4 @@
-"""What travels and what is asked for: publications, subscriptions, advertisements.
+"""The data of the network: publications, subscriptions, advertisements.
 
 Identifiers are plain strings under their own names, unique in a network.  A publication is
 named by its publisher and that publisher's own sequence number; the message identifier that a

@@ -35,7 +35,7 @@ _TEXT_OF_A_TEST = 64
 
 
 class Operator(enum.Enum):
-    """What a predicate asks of an attribute.  Each operator's complement is an operator too."""
+    """The comparison that a predicate makes.  Each operator's complement is an operator too."""
 
     EQ = "="
     NE = "<>"
@@ -272,7 +272,7 @@ def _conjunctions(expression: Expression) -> tuple[Conjunction, ...]:
 
 
 class _Work:
-    """What may still be spent on one normal form (MAX_WORK)."""
+    """The work left for one normal form (MAX_WORK)."""
 
     def __init__(self) -> None:
         self._left = MAX_WORK

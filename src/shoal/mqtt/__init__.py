@@ -3,15 +3,17 @@
 Decisions
 ---------
 
-- **The MQTT side matches topics itself.** A topic filter becomes a filter of the network that lets
-  through at least what it matches; which client gets what, at which QoS and with which identifiers,
-  is looked up where the clients are. In a network a publication goes through the machine even to
-  clients of the same broker: one path, whoever is moved.
-- **What one read brings is delivered together.** Messages of QoS 0 are gathered until the read ends
-  or anything else happens, matched as runs of one topic, and each session gets its share as a list
-  of packets: a delivery costs an entry in a list. What a publisher sent goes on in the bytes it
-  came in, from the first broker to the last client, and attributes are read once, where it enters
-  the network; a property test holds the result against one by one, to the byte.
+- **The MQTT side matches topics itself.** The front end turns a topic filter into a network filter
+  that lets through at least the same publications. The broker that has the sessions decides which
+  client gets a message, at which QoS and with which subscription identifiers. In a network every
+  publication passes the broker machine, also when its subscribers are on the same broker, so that
+  there is one path while publishers and sessions move.
+- **The broker delivers the messages of one read together.** It gathers messages of QoS 0 until the
+  read ends or another input comes, matches runs of one topic at once, and gives each session its
+  share as a list of packets: a delivery costs one list entry. The bytes of a publication stay as
+  the publisher wrote them from the first broker to the last client. Attributes are read once, at
+  the edge broker. A property test compares the result with message-by-message delivery, to the
+  byte.
 - **Values of user properties have no type in MQTT**, so text that is a JSON number is a number,
   `true` and `false` are booleans, `'…'` is a string without its quotes, all else a string; queries
   (`topic?n>25`) read values the same way.

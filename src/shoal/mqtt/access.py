@@ -1,9 +1,9 @@
-"""Who may connect, publish and subscribe: what the MQTT side asks of whoever decides.
+"""Access control of the MQTT side: authentication and permissions of clients.
 
-Checking a password takes longer than a broker can stand still, so that the answer may come later:
-`admit` returns None then, and whoever it is calls `Connection.admitted` when it is known.
+Checking a password takes longer than a broker may block. `admit` may therefore return None;
+the caller of `Access` then calls `Connection.admitted` with the answer.
 
->>> Everyone().admit(Credentials(client_id="a")).reason_code
+>>> Everyone().admit(ClientCredentials(client_id="a")).reason_code
 <ReasonCode.SUCCESS: 0>
 """
 
@@ -16,11 +16,12 @@ import msgspec
 from shoal.mqtt.codec.reason_codes import ReasonCode
 
 
-class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says about itself, and what its transport knows.
+class ClientCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """The credentials of a client: the CONNECT's, and those of its transport.
 
-    `certificate` names it; `listener` is which of the broker's it came by, as network files say.
-    `known` is what the `Access` that let it in keeps of it.
+    `certificate` is the subject of the client's certificate; `listener` is the name of the listener
+    that accepted the connection, as in network files. `known` is data that `Access` keeps with
+    the client.
     """
 
     client_id: str
@@ -37,7 +38,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permissions(Protocol):
-    """What one client may do; asked once per topic of a connection, the answer is remembered."""
+    """The permissions of one client; a connection asks once per topic and caches the answer."""
 
     def may_publish(self, topic: str) -> bool:
         """Whether publications to this topic are accepted."""
@@ -47,7 +48,7 @@ class Permissions(Protocol):
 
 
 class AllPermissions:
-    """May do everything."""
+    """Permit everything."""
 
     def may_publish(self, topic: str) -> bool:
         return True
@@ -57,18 +58,18 @@ class AllPermissions:
 
 
 ALL_PERMISSIONS = AllPermissions()
-# Why a client identifier is refused.
+# The reason to refuse a client identifier.
 ANOTHER_USERS = "this client identifier is another user's"
 
 
-class Admission(msgspec.Struct, frozen=True):
-    """The answer to a CONNECT: success with permissions, or a reason code of CONNACK, and why.
+class ClientAdmission(msgspec.Struct, frozen=True):
+    """The answer to a CONNECT: success with permissions, or a reason code of CONNACK with a text.
 
-    `user` is who the client is, by whatever name; empty for whoever is let in without one.
-    `server` is where to go instead, with the reason codes that say so.  The client may stay
-    connected for `lasts_us`.  If `checks_session`, the subscriptions that a session has already are
-    checked: the permissions are not those of rules that `Access.permissions` knows.  `known` is
-    kept in the client's `Credentials`.
+    `user` is the client's user; empty for an anonymous client. `server` is the server reference of
+    the reason codes that redirect a client. The client may stay connected for `lasts_us`. With
+    `checks_session` the broker checks the subscriptions that the session already has: these
+    permissions are not those that `Access.permissions` returns. `known` is kept in the client's
+    `ClientCredentials`.
     """
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
@@ -82,20 +83,20 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Access(Protocol):
-    """Decides who may connect."""
+    """Authenticates clients."""
 
-    def admit(self, credentials: Credentials) -> Admission | None:
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         """The answer, or None if it comes later, by `Connection.admitted`."""
 
     def permissions(self, user: str, client_id: str) -> Permissions:
-        """What a user may do whose client is not here: its session is."""
+        """The permissions of a user for a session whose client is not connected here."""
 
 
 class Everyone:
-    """Lets everyone connect and do everything."""
+    """Admits every client, with all permissions."""
 
-    def admit(self, credentials: Credentials) -> Admission | None:
-        return Admission()
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
+        return ClientAdmission()
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         return ALL_PERMISSIONS

@@ -1,4 +1,4 @@
-"""What the machine delivers to a broker's door, on its way to the clients that asked for it."""
+"""Arrivals: deliveries of the broker machine to the front end, on their way to the sessions."""
 
 from __future__ import annotations
 
@@ -7,47 +7,48 @@ from collections.abc import Iterable, Mapping
 from shoal.broker.effects import Deliver
 from shoal.ledger import Ledger
 from shoal.model import Publication
-from shoal.mqtt.door.network import TO_ATTRIBUTE, Door
-from shoal.mqtt.door.repeats import Taker, stream_of, taker
 from shoal.mqtt.federation.federation import Federation
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.front_end.deduplication import DuplicateSink, stream_of, taker
+from shoal.mqtt.front_end.network import TO_ATTRIBUTE, FrontEnd
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.sessions.audience import Audience
+from shoal.mqtt.sessions.deduplication_window import Lacking
 from shoal.mqtt.sessions.fan_out import FanOut
-from shoal.mqtt.sessions.had import Lacking
 from shoal.mqtt.sessions.retained import RetainedStore
 
 
-class Arrivals:
-    """Each publication once, in the order in which they come; what brokers say to each other, too.
+class MqttArrivals:
+    """Passes each delivery on once and in order, and control messages to the federation.
 
-    `lacking` says what sessions may lack that came before they did.
+    `lacking` knows the publications that a transferred session may lack although they came here
+    before the session did.
     """
 
     def __init__(
         self,
-        door: Door,
+        front_end: FrontEnd,
         federation: Federation,
         fan_out: FanOut,
         retained: RetainedStore,
         audience: Audience,
         lacking: Lacking,
     ) -> None:
-        self._door = door
+        self._front_end = front_end
         self._federation = federation
         self._fan_out = fan_out
         self._retained = retained
         self._audience = audience
         self._lacking = lacking
-        self.journal: Journal | None = None
-        # How many the machine has delivered a second time.
+        self.journal: SessionJournal | None = None
+        # Duplicates that the machine has delivered.
         self.repeated = 0
-        self._repeats: Taker | None = None
+        self._repeats: DuplicateSink | None = None
         self._ordered_by: str | None = None
         self._are_in_streams = True
-        # Behind a message that is still handed to many.
+        # Deliveries behind a message whose sliced fan-out runs.
         self._waiting: list[Deliver] = []
 
-    def notice_repeats(
+    def begin_deduplication(
         self,
         heard: Mapping[str, int],
         ordered_by: str | None = None,
@@ -55,10 +56,11 @@ class Arrivals:
         keeps_order: bool = True,
         has_detours: bool = False,
     ) -> None:
-        """The machine may deliver again what was heard before, or is from now on.
+        """Begin to drop duplicates; `heard` has the last sequence of each stream before the start.
 
-        Where the network does not keep publishers' order, `ordered_by` is the attribute by whose
-        text it is kept, if by any; `has_detours` is as in `shoal.mqtt.door.repeats`.
+        In a network that does not keep publishers' order, `ordered_by` is the attribute whose text
+        defines the streams that are in order, if there is one; `has_detours` is as in
+        `shoal.mqtt.front_end.deduplication`.
         """
         self._ordered_by = ordered_by
         self._are_in_streams = keeps_order or ordered_by is not None
@@ -69,7 +71,7 @@ class Arrivals:
             ledger.register("publications that were delivered", repeats.measure)
 
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
-        """Hand on what the machine has delivered; what is behind a message to many waits."""
+        """Pass on deliveries of the machine; those behind a running sliced fan-out wait."""
         if self._fan_out.spreading.is_on or self._waiting:
             self._wait(deliveries)
         else:
@@ -85,7 +87,7 @@ class Arrivals:
         self._take(waiting, now_us)
 
     def _take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
-        door, repeats, fan_out = self._door, self._repeats, self._fan_out
+        front_end, repeats, fan_out = self._front_end, self._repeats, self._fan_out
         journal = self.journal if self._are_in_streams else None
         audience = self._audience if self._audience.is_asked else None
         spreading = fan_out.spreading
@@ -94,7 +96,7 @@ class Arrivals:
             publication = delivery.routed.publication
             is_said = TO_ATTRIBUTE in publication.attributes
             if is_said or publication.assured:
-                # What is written of it is written with what comes of it.
+                # Flush the batch first: the journal records each message together with its effects.
                 fan_out.settle()
             if spreading.is_on:
                 self._wait((delivery, *left))
@@ -103,12 +105,14 @@ class Arrivals:
                 self._repeat(publication, now_us)
                 continue
             if journal is not None and publication.assured:
-                journal.hear(stream_of(publication, self._ordered_by), publication.sequence)
+                journal.record_received(
+                    stream_of(publication, self._ordered_by), publication.sequence
+                )
             if is_said:
-                if publication.publisher != door.client:
-                    self._federation.hear(publication.body, now_us)
+                if publication.publisher != front_end.client:
+                    self._federation.on_control(publication.body, now_us)
                 continue
-            message = door.message(publication, now_us)
+            message = front_end.message(publication, now_us)
             if message is not None:
                 if message.retain:
                     self._retained.keep(message, now_us)
@@ -117,12 +121,12 @@ class Arrivals:
                 fan_out.gather(message, now_us)
 
     def _repeat(self, publication: Publication, now_us: int) -> None:
-        """The machine has delivered this before, but maybe before some session was here."""
+        """Count a duplicate, and give it to transferred sessions that may lack it."""
         self.repeated += 1
         if not publication.assured or TO_ATTRIBUTE in publication.attributes:
             return
         stream, number = stream_of(publication, self._ordered_by), publication.sequence
         if self._lacking.covers(stream, number):
-            message = self._door.message(publication, now_us)
+            message = self._front_end.message(publication, now_us)
             if message is not None:
                 self._fan_out.make_up(message, stream, number, now_us)

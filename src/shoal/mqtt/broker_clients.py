@@ -1,11 +1,12 @@
 """All MQTT clients of one broker: connections, sessions, subscriptions, retained messages.
 
-Pure like the broker machine beside it: drivers bring bytes and the time, and carry out effects.
-By itself it is a whole MQTT broker.  In a network it hands what its clients publish and subscribe
-to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever it was published.
+Pure like the broker machine beside it: drivers pass in bytes and the time, and carry out effects.
+Alone it is a whole MQTT broker. In a network it passes the requests of its clients to the broker
+machine (`Ask`), and the machine returns the publications to deliver (`deliver`).
 
 >>> from shoal.mqtt.codec.encoder import encode
->>> from shoal.mqtt.codec.packets import Connect, Publish, Subscribe, SubscriptionRequest
+>>> from shoal.mqtt.codec.packets import Connect, Publish, Subscribe
+>>> from shoal.mqtt.codec.packets import SubscriptionRequest
 >>> clients = BrokerClients("B1", now_us=0)
 >>> connection = clients.open(now_us=0)
 >>> hello = encode(Connect("me", version=4), 4)
@@ -14,7 +15,8 @@ to the broker machine (`Ask`), which says what to deliver (`deliver`), wherever 
 >>> subscribe = encode(Subscribe(1, (SubscriptionRequest("a/#"),)), 4)
 >>> [effect.data.hex() for effect in connection.receive(subscribe, now_us=2)]
 ['9003000100']
->>> [effect.data for effect in connection.receive(encode(Publish("a/b", b"hi"), 4), now_us=3)]
+>>> publish = encode(Publish("a/b", b"hi"), 4)
+>>> [effect.data for effect in connection.receive(publish, now_us=3)]
 [b'0\\x07\\x00\\x03a/bhi']
 """
 
@@ -27,48 +29,48 @@ from shoal.attributes import Json
 from shoal.broker.effects import Deliver
 from shoal.ledger import Ledger
 from shoal.model import BrokerId, Publication, SubscriptionId
-from shoal.mqtt.access import Access, Admission, Credentials, Everyone, Permissions
-from shoal.mqtt.arrivals import Arrivals
-from shoal.mqtt.codec.packets import Connect, Will
+from shoal.mqtt.access import Access, ClientAdmission, ClientCredentials, Everyone, Permissions
+from shoal.mqtt.admission import AdmissionPolicy
+from shoal.mqtt.arrivals import MqttArrivals
+from shoal.mqtt.codec.packets import Connect, WillFields
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.connection.broker_api import AdmittedClient
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
-from shoal.mqtt.connection.house import Guest
-from shoal.mqtt.connection.rates import Rates
+from shoal.mqtt.connection.rates import RateLimits
 from shoal.mqtt.connection.unfinished import MOST_OF_CLIENTS, MOST_OF_STRANGERS, Unfinished
 from shoal.mqtt.content import AttributeReader
-from shoal.mqtt.door.network import Door
-from shoal.mqtt.due import MORE_TIMER, Due
 from shoal.mqtt.federation.federation import Federation
-from shoal.mqtt.federation.roaming.whereabouts.homes import Homes
-from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, Limits
-from shoal.mqtt.memory.journal import Journal
-from shoal.mqtt.messages import Message
-from shoal.mqtt.reception import Reception
+from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionDirectory
+from shoal.mqtt.front_end.network import FrontEnd
+from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, MqttLimits
+from shoal.mqtt.memory.journal import SessionJournal
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.renewing import Renewing
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
-from shoal.mqtt.sessions.delivering.patience import Patience
+from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.spreading import Spreading
-from shoal.mqtt.sessions.subscribed.leaving import Leaving
+from shoal.mqtt.sessions.sliced_fan_out import SlicedFanOut
+from shoal.mqtt.sessions.subscribed.leaving import GroupLeaving
 from shoal.mqtt.sessions.subscribed.presence import Presence
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.sessions.subscribing import Subscribing
 from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, Timers
+from shoal.mqtt.timer_dispatch import MORE_TIMER, TimerDispatch
+from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, MqttTimers
 
 
 class BrokerClients:
     """The MQTT side of the broker `broker_id`.
 
-    After every call a driver carries out the effects, and calls `advance` when `deadline_us` has
-    come.  `touched` are the connections that have something to write.
+    A driver carries out the effects of every call, and calls `advance` at `deadline_us`.
+    `touched` are the connections that have data to write.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class BrokerClients:
         broker_id: BrokerId,
         now_us: int,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: MqttLimits = DEFAULT_LIMITS,
         access: Access | None = None,
         networked: bool = False,
         json: Json = "auto",
@@ -85,55 +87,55 @@ class BrokerClients:
         self.limits = limits
         self.statistics = Statistics(now_us)
         self.touched: list[Connection] = []
-        # What came for a session and cannot be kept, in words; whoever logs it takes it out.
+        # Descriptions of data that was lost for a session; the driver takes them out and logs them.
         self.problems: list[str] = []
-        # Whether the driver wants nothing taken from any client for now, and what waits meanwhile.
+        # Whether the driver suspends input of all clients, and the bytes that wait meanwhile.
         self.is_held = False
         self.held_bytes = 0
         self.unfinished = Unfinished(MOST_OF_CLIENTS)
         self.unfinished_strangers = Unfinished(MOST_OF_STRANGERS)
-        # What is on its way to all clients.
+        # Bytes queued for all clients.
         self.backlog = Backlog(limits.maximum_all_queued_bytes)
         self.retained = RetainedStore(
             limits.maximum_retained_messages, limits.maximum_retained_bytes
         )
         reader = AttributeReader(json, self.statistics)
-        self.door = Door(broker_id, now_us, reader) if networked else None
-        self.subscriptions = Subscriptions(self.door, reader)
+        self.front_end = FrontEnd(broker_id, now_us, reader) if networked else None
+        self.subscriptions = SessionSubscriptions(self.front_end, reader)
         self.subscribing = Subscribing(limits, self.subscriptions, self.retained, json)
-        self._timers = Timers()
-        self.rates = Rates(limits, self.statistics, self._timers)
-        # What is for many is handed out in turns.
-        self.spreading = Spreading(self._timers)
+        self._timers = MqttTimers()
+        self.rates = RateLimits(limits, self.statistics, self._timers)
+        # Fan-out to many sessions runs in time slices.
+        self.spreading = SlicedFanOut(self._timers)
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
-        self._leaving = Leaving(self.subscriptions, self._timers)
+        self._leaving = GroupLeaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
         self.sessions = Sessions(
             limits, self.backlog, self._timers, self._publish_will, self._leaving
         )
-        self._reception = Reception(
+        self._reception = AdmissionPolicy(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
-        # Why publications above QoS 0 are refused; asked for each of them.
+        # The reason to refuse publications above QoS 0; read for each of them.
         self.reason_to_refuse = self._reception.reason_to_refuse
         self.sessions.may_leave = self._reception.may_leave
         self._renewing = Renewing(
             self.sessions, self.subscribing, self.permissions, self.problems, self._timers
         )
         self.federation: Federation | None = None
-        # Who gets what, where the broker's system wants to know.
+        # Which session gets which message, for systems that ask for it.
         self.audience: Audience | None = None
-        # The way of what the machine delivers.
-        self.arrivals: Arrivals | None = None
-        if self.door is not None:
-            self.audience = Audience(self.sessions, self.subscriptions, self.door)
+        # Deliveries of the machine.
+        self.arrivals: MqttArrivals | None = None
+        if self.front_end is not None:
+            self.audience = Audience(self.sessions, self.subscriptions, self.front_end)
             self.federation = Federation(
                 broker_id,
                 self.sessions,
                 self.subscriptions,
                 self.retained,
                 self.problems,
-                self.door,
+                self.front_end,
                 self._timers,
                 self._fan_out.hand,
                 self.permissions,
@@ -142,8 +144,8 @@ class BrokerClients:
                 lambda: self.is_held,
                 now_us,
             )
-            self.arrivals = Arrivals(
-                self.door,
+            self.arrivals = MqttArrivals(
+                self.front_end,
                 self.federation,
                 self._fan_out,
                 self.retained,
@@ -152,9 +154,9 @@ class BrokerClients:
             )
             self._reception.moving = self.federation.moving
             self._reception.crowding = self.federation.crowding
-            self._reception.homes = self.federation.roaming.homes
-        # What must not be forgotten, if there is somebody to write it (see `restoring`).
-        self.journal: Journal | None = None
+            self._reception.homes = self.federation.session_transfer.homes
+        # The journal, if a driver writes one (see `restoring`).
+        self.journal: SessionJournal | None = None
         self._system_topics = SystemTopics(
             limits,
             self.statistics,
@@ -165,7 +167,7 @@ class BrokerClients:
             self._timers,
             now_us,
         )
-        self._due = Due(
+        self._due = TimerDispatch(
             self._timers,
             self.spreading,
             self.rates,
@@ -182,11 +184,11 @@ class BrokerClients:
         for each in (self.backlog, self.retained, self.sessions):
             each.register(ledger)
         self.subscriptions.register(ledger, lambda: self.limits.maximum_all_subscription_bytes)
-        if self.door is not None:
-            self.door.register(ledger)
+        if self.front_end is not None:
+            self.front_end.register(ledger)
         if self.federation is not None:
             self.federation.sharing.taking.register(ledger)
-            self.federation.roaming.homes.register(ledger)
+            self.federation.session_transfer.homes.register(ledger)
         if self.arrivals is not None:
             self.arrivals.register(ledger)
 
@@ -200,8 +202,8 @@ class BrokerClients:
         address: str | None = None,
         listener: str = "mqtt",
     ) -> Connection:
-        """A network connection was accepted (see `Credentials`)."""
-        known = Credentials(
+        """Accept a network connection (see `ClientCredentials`)."""
+        known = ClientCredentials(
             client_id="", certificate=certificate, address=address, listener=listener
         )
         connection = Connection(self, self.touched, now_us, known)
@@ -210,46 +212,51 @@ class BrokerClients:
         return connection
 
     def connection(self, client_id: str) -> Connection | None:
-        """The connection of a client that is here."""
+        """The connection of a client, if it is connected here."""
         session = self.sessions.get(client_id)
-        connection = session.outlet.connection if session is not None and session.outlet else None
+        connection = (
+            session.session_writer.connection
+            if session is not None and session.session_writer
+            else None
+        )
         return connection if isinstance(connection, Connection) else None
 
     def refuse(self, refusal: str) -> None:
-        """Refuse publications above QoS 0 for this reason, or with an empty text do not."""
+        """Refuse publications above QoS 0 for this reason; an empty text accepts them again."""
         self._reception.refusal = refusal
 
     @property
     def refusal(self) -> str:
-        """Why the disk has publications above QoS 0 refused; empty while it does not."""
+        """The reason of the disk to refuse publications above QoS 0; empty while there is none."""
         return self._reception.refusal
 
     @property
-    def patience(self) -> Patience:
-        """Who waits for clients that are behind."""
+    def patience(self) -> SlowConsumerPolicy:
+        """The slow-consumer policy: which publishers wait for slow readers."""
         return self.sessions.patience
 
     @property
     def deadline_us(self) -> int | None:
-        """When `advance` is to be called next, whatever else happens until then."""
+        """The next time at which `advance` is due."""
         return self._timers.next_us
 
     def advance(self, now_us: int) -> list[ClientEffect]:
-        """Time has passed: silent clients, sessions that end, wills, statistics."""
+        """Handle timers: silent clients, sessions that end, wills, statistics."""
         self._due.handle(now_us)
         return self.take_effects()
 
     def renew(
         self,
-        limits: Limits,
+        limits: MqttLimits,
         access: Access,
-        permissions: Callable[[Credentials], Permissions | None],
+        permissions: Callable[[ClientCredentials], Permissions | None],
         now_us: int,
     ) -> list[ClientEffect]:
-        """From now on these hold; `permissions` says what a connected client may do now.
+        """Install new limits and rules; `permissions` returns the new ones of a connected client.
 
-        A client for which it says None has lost something: it is closed, and comes back if it may.
-        The limits that a client was told when it connected hold as long as it is connected.
+        A client for which it returns None has lost a right: the broker closes its connection, and
+        the client may connect again. Limits that a CONNACK announced hold as long as that
+        connection.
         """
         self.limits = self.subscribing.limits = self.sessions.limits = limits
         self._reception.limits, self._reception.access = limits, access
@@ -262,31 +269,31 @@ class BrokerClients:
         return self.take_effects()
 
     def shut_down(self, now_us: int) -> list[ClientEffect]:
-        """Say goodbye to every client; wills are published, sessions stay."""
+        """Disconnect every client; publish the wills, keep the sessions."""
         self.spreading.finish(now_us)
         if self.federation is not None:
             self.federation.sharing.finish(now_us)
         for session in list(self.sessions):
-            if session.outlet is not None:
-                connection = session.outlet.connection
+            if session.session_writer is not None:
+                connection = session.session_writer.connection
                 reason = "the broker shuts down"
                 connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN, reason, now_us)
         return self.take_effects()
 
     def take_effects(self) -> list[ClientEffect]:
-        """What is to be done since this was last asked; requests first, then what is written."""
+        """The effects since the last call: requests first, then writes."""
         self.settle()
         effects: list[ClientEffect] = []
-        if self.door is not None:
-            effects += map(Ask, self.door.take())
+        if self.front_end is not None:
+            effects += map(Ask, self.front_end.take())
         statistics = self.statistics
         for connection in self.touched:
-            outlet = connection.outlet
-            if outlet.has_more:
-                # Once this is written and unless the driver pauses: at once.
+            session_writer = connection.session_writer
+            if session_writer.has_more:
+                # Pump the session again after this write, unless the driver pauses the connection.
                 self._timers.set((MORE_TIMER, connection), 0)
-            statistics.packets_sent += len(outlet.chunks)
-            data = outlet.take()
+            statistics.packets_sent += len(session_writer.chunks)
+            data = session_writer.take()
             if data:
                 statistics.bytes_sent += len(data)
                 effects.append(Write(connection, data))
@@ -299,30 +306,30 @@ class BrokerClients:
     # --- connections come and go --------------------------------------------------------------
 
     def new_client_id(self) -> str:
-        """A client identifier for one that has none, unique in the network [MQTT-3.1.3-6]."""
+        """An assigned client identifier, unique in the network [MQTT-3.1.3-6]."""
         return self._reception.new_client_id()
 
-    def admit(self, credentials: Credentials) -> Admission | None:
-        """Whether a client may connect; None if that is known later."""
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
+        """Whether a client may connect; None if the answer comes later."""
         return self._reception.admit(credentials)
 
-    def enter(self, guest: Guest, now_us: int) -> tuple[Session, bool]:
-        """Let a client in; its session, and whether it was there before."""
-        connection, terms = guest.outlet.connection, guest.terms
+    def enter(self, guest: AdmittedClient, now_us: int) -> tuple[Session, bool]:
+        """Admit a client; returns its session, and whether the session was present."""
+        connection, terms = guest.session_writer.connection, guest.terms
         session, present = self.sessions.enter(
             guest.connect, guest.client_id, terms.session_expiry_s, now_us
         )
         session.give_to(guest.user)
-        if self.door is not None:
-            self.door.advertise(guest.client_id, guest.promises)
+        if self.front_end is not None:
+            self.front_end.advertise(guest.client_id, guest.promises)
         if self.federation is not None:
             if guest.promises:
                 self.federation.spread(connection, now_us)
             self.federation.moving.entered(session)
-            self.federation.roaming.entered(session, now_us, is_connected=True)
+            self.federation.session_transfer.entered(session, now_us, is_connected=True)
         if self.journal is not None:
             self.journal.entered(session)
-        session.outlet = guest.outlet
+        session.session_writer = guest.session_writer
         self._presence.changed(session)
         if terms.keep_alive_us:
             self._timers.set((SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
@@ -331,12 +338,12 @@ class BrokerClients:
         self.statistics.entered()
         return session, present
 
-    def let_expire(self, connection: ClientConnection, at_us: int) -> None:
-        """End a connection at this time."""
+    def set_expiry(self, connection: ClientConnection, at_us: int) -> None:
+        """Schedule the end of a connection."""
         self._timers.set((EXPIRY_TIMER, connection), at_us)
 
     def check_subscriptions(self, session: Session, permissions: Permissions, now_us: int) -> None:
-        """Take back the subscriptions that a client that comes again may not have any more."""
+        """Remove the subscriptions that the permissions of a returning client do not allow."""
         self._renewing.check(session, permissions, now_us)
 
     def left(
@@ -348,48 +355,52 @@ class BrokerClients:
         with_will: bool,
         is_moving: bool,
     ) -> None:
-        """A connection ended; it has a session if its client was let in."""
+        """Handle the end of a connection; it has a session if its client was admitted."""
         self._timers.cancel((SILENCE_TIMER, connection))
         self.patience.left(connection, now_us)
-        self.rates.go_on(connection)
+        self.rates.resume(connection)
         self._timers.cancel((EXPIRY_TIMER, connection))
         if session is not None:
             self.statistics.connected -= 1
-            if self.door is not None:
-                self.door.promising.end(session.client_id)
+            if self.front_end is not None:
+                self.front_end.promising.end(session.client_id)
             if self.federation is not None:
-                self.federation.roaming.telling.leaves(session.client_id, now_us)
+                self.federation.session_transfer.telling.leaves(session.client_id, now_us)
             self.sessions.left(session, now_us, with_will=with_will, is_moving=is_moving)
             self._presence.changed(session)
 
     # --- sessions move between brokers --------------------------------------------------------
 
-    def no_room_for(self, client_id: str, user: str, will: Will | None) -> str:
-        """Why there can be no session for a client, or no will of it; empty if there can."""
+    def no_room_for(self, client_id: str, user: str, will: WillFields | None) -> str:
+        """The reason to refuse a client a session or a will; empty if there is room."""
         return self._reception.no_room_for(client_id, user, will)
 
     def must_wait(
-        self, connection: ClientConnection, connect: Connect, admission: Admission, now_us: int
+        self,
+        connection: ClientConnection,
+        connect: Connect,
+        admission: ClientAdmission,
+        now_us: int,
     ) -> bool:
-        """Whether the client's session has to come from another broker first."""
-        return self.federation is not None and self.federation.roaming.must_wait(
+        """Whether the client must wait until its session comes from another broker."""
+        return self.federation is not None and self.federation.session_transfer.must_wait(
             connection, connect, admission, now_us
         )
 
     def redirected(self, connection: ClientConnection, session: Session, now_us: int) -> bool:
-        """A client was sent to another broker; whether what it still says matters."""
+        """Handle a redirect of a client; returns whether its last packets are to be read."""
         if self.federation is None or self.sessions.get(session.client_id) is not session:
             return False
-        self.federation.roaming.redirecting.add(session, connection, now_us)
+        self.federation.session_transfer.redirecting.add(session, connection, now_us)
         return True
 
-    def hung_up(self, session: Session, now_us: int) -> None:
-        """It has said all, or takes too long."""
+    def on_hang_up(self, session: Session, now_us: int) -> None:
+        """Handle the end of a redirected connection, or its timeout."""
         if self.federation is not None:
-            self.federation.roaming.redirecting.ended(session.client_id, now_us)
+            self.federation.session_transfer.redirecting.ended(session.client_id, now_us)
 
-    def begin_journal(self, journal: Journal) -> None:
-        """From now on say what changes."""
+    def begin_journal(self, journal: SessionJournal) -> None:
+        """Begin to record changes in this journal."""
         self.journal = self.sessions.journal = self.retained.journal = journal
         self._reception.journal = self._fan_out.journal = journal
         if self.federation is not None:
@@ -397,58 +408,64 @@ class BrokerClients:
         if self.arrivals is not None:
             self.arrivals.journal = journal
 
-    def may_publish_again(self, key: tuple[str, int]) -> bool:
-        """Whether a publication can go out a second time: nobody but the door may have sent it."""
-        return self.door is not None and key[0] == self.door.client
+    def may_retransmit(self, key: tuple[str, int]) -> bool:
+        """Whether a publication can be sent again: only the front end's own may have been sent."""
+        return self.front_end is not None and key[0] == self.front_end.client
 
     def restate(self) -> Iterator[int]:
-        """Say all again to the journal, a bit at each step (see `Journal.restate`)."""
+        """Write the whole state to the journal, a part at each step (see
+        `SessionJournal.restate`)."""
         assert self.journal is not None
         federation = self.federation
-        homes = federation.roaming.homes.puts if federation is not None else Homes().puts
+        homes = (
+            federation.session_transfer.homes.puts
+            if federation is not None
+            else SessionDirectory().puts
+        )
         groups = federation.sharing.puts if federation is not None else partial(iter, ())
         return self.journal.restate(self.sessions, self.retained, homes, groups)
 
     def resume(self) -> None:
-        """The journal records again: sessions send what stood still."""
+        """Resume the sessions after the journal can write again."""
         for session in self.sessions:
             session.resume()
 
-    def spread_on(self, message: Message, had: set[str], groups: set[str]) -> None:
-        """Go on with what was being handed to many when the broker was killed."""
+    def resume_fan_out(self, message: PublishedMessage, had: set[str], groups: set[str]) -> None:
+        """Resume a sliced fan-out that a restart interrupted."""
         self._fan_out.resume(message, had, groups)
 
     def permissions(self, user: str, client_id: str) -> Permissions:
-        """What a user may do, by today's rules."""
+        """The present permissions of a user."""
         return self._reception.permissions(user, client_id)
 
     # --- publications -------------------------------------------------------------------------
 
-    def _publish_will(self, message: Message, now_us: int) -> None:
-        """Publish a will; in a network it is settled like what has QoS 1 (see `takeovers`)."""
+    def _publish_will(self, message: PublishedMessage, now_us: int) -> None:
+        """Publish a will; a network settles it as it settles QoS 1 (see `takeovers`)."""
         self.publish(message, now_us, assured=True)
 
-    def publish(self, message: Message, now_us: int, *, assured: bool = False) -> int:
-        """A client of this broker published; how many subscriptions it was for.
+    def publish(self, message: PublishedMessage, now_us: int, *, assured: bool = False) -> int:
+        """Publish a message of a client of this broker; returns the number of matching
+        subscriptions.
 
-        In a network that is not known, and what it said counts as wanted.  What is `assured` is
-        settled at QoS 0, too.
+        In a network that number is unknown, and 1 is returned. With `assured` the network settles
+        the message at QoS 0, too.
         """
         self.statistics.publications_received += 1
         self.statistics.published = message
         if message.retain:
             self.retained.date(message)
-        if self.door is not None and self.federation is not None:
-            self.door.publish(message, assured=assured)
+        if self.front_end is not None and self.federation is not None:
+            self.front_end.publish(message, assured=assured)
             self.federation.sharing.share(message, now_us)
             return 1
         if message.retain:
             self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
 
-    def publish_soon(self, message: Message, now_us: int) -> None:
-        """As `publish`, for what nobody waits for; with what comes next, until `settle`."""
-        if self.door is not None or message.retain:
+    def publish_soon(self, message: PublishedMessage, now_us: int) -> None:
+        """Publish at QoS 0, in a batch with later messages, until `settle`."""
+        if self.front_end is not None or message.retain:
             self.publish(message, now_us)
         else:
             self.statistics.publications_received += 1
@@ -456,42 +473,43 @@ class BrokerClients:
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:
-        """Deliver what was published, before anything else happens."""
+        """Flush the batch: deliver gathered messages before any other input is handled."""
         self._fan_out.settle()
 
     @property
     def is_sharing(self) -> bool:
-        """Whether a message is still being handed to members of groups."""
+        """Whether members of shared groups are still being chosen for a message."""
         return self.federation is not None and self.federation.sharing.handing.is_on
 
     def settled(self, publications: Iterable[Publication]) -> None:
-        """Nothing can take these any more: their publishers are told with the next effects."""
-        assert self.door is not None
-        self.door.settled(publications)
+        """Handle settled publications; their publishers get acknowledgements with the next
+        effects."""
+        assert self.front_end is not None
+        self.front_end.settled(publications)
 
     def stored(self, *subscription_ids: SubscriptionId) -> None:
-        """No publication misses these subscriptions of the door any more."""
-        assert self.door is not None
+        """Handle subscriptions of the front end that are installed in the whole network."""
+        assert self.front_end is not None
         assert self.federation is not None
         for id in subscription_ids:
-            if self.door.stored(id):
+            if self.front_end.stored(id):
                 self.federation.stored(id)
 
     def deliver(self, deliveries: Iterable[Deliver], now_us: int) -> list[ClientEffect]:
-        """The machine delivers to this broker's door."""
+        """Handle deliveries of the machine to this broker's front end."""
         assert self.arrivals is not None
         self.arrivals.take(deliveries, now_us)
         return self.take_effects()
 
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
-        """A link can carry publications now, or was given up, and the network fell in two."""
+        """Handle a link that is ready, or one that was given up and has split the network."""
         if is_ready and self.journal is not None:
             self.journal.linked(neighbour)
         if self.federation is not None:
             self.federation.linked(neighbour, is_ready, now_us)
 
     def when_known(self, answer: Callable[[int], None], now_us: int) -> None:
-        """Answer when what clients have subscribed to so far is known to every broker."""
+        """Call `answer` when every broker knows the subscriptions made so far."""
         if self.federation is None:
             answer(now_us)
         else:

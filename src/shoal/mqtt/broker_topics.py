@@ -1,4 +1,4 @@
-"""Topics under `$SYS/`: the broker's own, but for those in which bridges say whether they are up.
+"""Topics under `$SYS/`: the broker's own, and the state topics of bridges.
 
 >>> is_brokers_own("$SYS/broker/uptime"), is_brokers_own("$SYS/broker/connection/site/state")
 (True, False)
@@ -15,7 +15,7 @@ _BEFORE, _BEHIND = "$SYS/broker/connection/", "/state"
 
 
 def is_bridge_state(topic: str) -> bool:
-    """Whether a bridge says in this topic if it is up: clients may publish to it."""
+    """Whether a topic is the state topic of a bridge: clients may publish to it."""
     if not topic.startswith(_BEFORE) or not topic.endswith(_BEHIND):
         return False
     name = topic[len(_BEFORE) : -len(_BEHIND)]
@@ -23,5 +23,5 @@ def is_bridge_state(topic: str) -> bool:
 
 
 def is_brokers_own(topic: str) -> bool:
-    """Whether only the broker itself publishes to a topic, which stays on it."""
+    """Whether only the broker publishes to a topic, and keeps it local."""
     return topic.startswith(BROKER_TOPICS) and not is_bridge_state(topic)

@@ -1,17 +1,18 @@
-"""What of an MQTT message a content filter sees, and where clients say what they want or promise.
+"""Content filters of MQTT clients: the attributes of a message, and the syntax of filters.
 
 The attributes of a message are those of its topic and its payload (see `shoal.attributes`), and its
-user properties; `` `$retain` `` is TRUE if it is to be retained.  A user property has no type, so
-its value is read as `read_plain_value` reads it; it takes the place of a field of the same name.
-Names that begin with `$` are not the client's to give.
+user properties; `` `$retain` `` is TRUE for a retained publication. A user property has no type:
+`read_plain_value` reads its value. A user property replaces a payload field of the same name.
+Clients cannot set attributes whose names begin with `$`.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
->>> from shoal.mqtt.messages import Message
+>>> from shoal.mqtt.messages import PublishedMessage
 >>> from shoal.mqtt.codec.properties import Properties
 >>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
 >>> payload = b'{"dep_delay": 41}'
->>> attributes_of(Message("flights", payload, publisher="", published_us=0, properties=sent))
-{'$topic': 'flights', '$levels': 1, '$topic.0': 'flights', 'dep_delay': 41, 'carrier': 'UA'}
+>>> message = PublishedMessage("flights", payload, "", 0, properties=sent)
+>>> attributes_of(message)["carrier"], attributes_of(message)["dep_delay"]
+('UA', 41)
 >>> reader = FilterReader((("$where", "carrier = 'UA'"),), DEFAULT_LIMITS)
 >>> reader.read("flights?dep_delay>25").topic_filter
 'flights'
@@ -49,62 +50,63 @@ from shoal.model import (
 )
 from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.codec.properties import UserProperties
-from shoal.mqtt.limits import Limits
-from shoal.mqtt.messages import Message
+from shoal.mqtt.limits import MqttLimits
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.statistics import Statistics
 
 RETAIN_ATTRIBUTE = "$retain"
-# The user property of a SUBSCRIBE that holds a filter in SQL; several must all be TRUE.
+# The user property of a SUBSCRIBE that holds a filter in SQL; several are combined with AND.
 WHERE = "$where"
-# The user property of a CONNECT that names what a client will publish; several are an OR.
+# The user property of a CONNECT that advertises publications; several are combined with OR.
 ADVERTISE = "$advertise"
-# Values of a list that are looked at in about the time of a test.
+# Values of a list that take about the time of one test.
 VALUES_PER_TEST = 16
-# Work, as `serving.TURN` counts it: to read so many bytes of a filter is one at worst; to file a
-# topic filter, here and in the machine, or a test of a normal form, is so much.
+# Work in the units of `serving.TURN`. Reading this many bytes of a filter is one unit at worst;
+# installing a topic filter, here and in the machine, or one test of a normal form takes more.
 BYTES_PER_WORK = 2
 FILTER_WORK = 8
 WORK_PER_TEST = 3
-# What a subscription takes in memory, here and in the machine; and more for each level of a topic
-# filter with wildcards, for each test, and each value of a list.
+# Memory of a subscription, here and in the machine; and the additional memory of each level of a
+# topic filter with wildcards, of each test, and of each value of a list.
 SUBSCRIPTION_BYTES = 4_000
 LEVEL_BYTES = 250
 TEST_BYTES = 600
 VALUE_BYTES = 80
 _WILDCARDS = frozenset("+#")
-# What a filter may have, so that there is room for the tests of its topic (see `network`).
+# The most tests of a filter: the tests of its topic need the rest (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
 
 
 class ContentFilterError(ValueError):
-    """A filter that a client subscribes with, or advertises, cannot be read; says where and why."""
+    """A filter of a subscription or an advertisement cannot be read; says where and why."""
 
 
 class FilterQuotaError(ContentFilterError):
-    """One packet asks for more than one may."""
+    """The filters of one packet are larger than the limits allow."""
 
 
 class SubscriptionFilter(NamedTuple):
-    """What one topic filter of a SUBSCRIBE lets through: of topics, and of content."""
+    """The topic filter and the content filter of one entry of a SUBSCRIBE."""
 
     topic_filter: str
     content: Filter
 
 
 class AttributeReader:
-    """Reads the attributes of the messages that one broker publishes, and counts what it cannot.
+    """Reads the attributes of one broker's messages, and counts unreadable payloads.
 
-    `json` says which payloads are read.
+    `json` selects the payloads that are parsed.
     """
 
     def __init__(self, json: Json = "auto", statistics: Statistics | None = None) -> None:
         self.json = json
         self._statistics = statistics
 
-    def of(self, message: Message) -> Attributes:
-        """What filters see, read when it is first asked for; a broker that routed it has read it.
+    def of(self, message: PublishedMessage) -> Attributes:
+        """The attributes of a message, parsed at the first call; messages of other brokers have
+        them.
 
-        It is remembered until the message is handed to all: it takes some ten times its bytes.
+        They stay with the message until its fan-out ends: they take some ten times its bytes.
         """
         attributes = message.attributes
         if attributes is None:
@@ -115,15 +117,15 @@ class AttributeReader:
         return attributes
 
 
-def attributes_of(message: Message, json: Json = "auto") -> Attributes:
-    """What filters see of a message that no broker counts."""
+def attributes_of(message: PublishedMessage, json: Json = "auto") -> Attributes:
+    """The attributes of a message, without counting."""
     return read_attributes(message, json)[0]
 
 
-def read_attributes(message: Message, json: Json) -> tuple[Attributes, str]:
-    """What filters see, and why the payload was not read if it looks like JSON, or is declared so.
+def read_attributes(message: PublishedMessage, json: Json) -> tuple[Attributes, str]:
+    """The attributes, and the reason why a payload that looks like JSON was not parsed.
 
-    Whatever cannot be an attribute is left out.
+    Values that cannot be attributes are left out.
     """
     attributes = topic_attributes(message.topic)
     if message.retain:
@@ -135,7 +137,8 @@ def read_attributes(message: Message, json: Json) -> tuple[Attributes, str]:
         if name and name[0] != RESERVED:
             value = read_plain_value(text)
             if len(text) > MAX_TEXT and type(value) is str and len(value) > MAX_TEXT:
-                attributes.pop(name, None)  # it takes the place of a field all the same
+                # A user property replaces a field even when it is too long itself.
+                attributes.pop(name, None)
             else:
                 attributes[name] = value
     if len(attributes) > MAX_ATTRIBUTES:
@@ -144,7 +147,7 @@ def read_attributes(message: Message, json: Json) -> tuple[Attributes, str]:
 
 
 def _first(attributes: dict[str, Value], given: set[str]) -> dict[str, Value]:
-    """As many attributes as a message has: fields of the payload make room for all others."""
+    """The first MAX_ATTRIBUTES attributes; payload fields are dropped before all others."""
     others = {n: value for n, value in attributes.items() if n[0] == RESERVED or n in given}
     first = dict(islice(others.items(), MAX_ATTRIBUTES))
     fields = ((name, value) for name, value in attributes.items() if name not in others)
@@ -153,12 +156,12 @@ def _first(attributes: dict[str, Value], given: set[str]) -> dict[str, Value]:
 
 
 class FilterReader:
-    """Reads the content filters of one SUBSCRIBE, as far as the limits of a packet go.
+    """Reads the content filters of one SUBSCRIBE, within the limits of a packet.
 
-    `$where`, which holds for all its topic filters, is parsed once.
+    `$where`, which holds for all topic filters of the packet, is parsed once.
     """
 
-    def __init__(self, user_properties: UserProperties, limits: Limits) -> None:
+    def __init__(self, user_properties: UserProperties, limits: MqttLimits) -> None:
         self._limits = limits
         self._left_bytes = limits.maximum_filter_bytes
         self._left_tests = limits.maximum_filter_tests
@@ -179,7 +182,7 @@ class FilterReader:
             self._problem = error
 
     def read(self, text: str) -> SubscriptionFilter:
-        """What one topic filter lets through; ContentFilterError if unreadable or too much."""
+        """Split one topic filter; ContentFilterError if it is unreadable or too large."""
         if self._problem is not None:
             raise self._problem
         topic_filter, content, tests = text, self._where, self._where_tests
@@ -190,7 +193,7 @@ class FilterReader:
         return SubscriptionFilter(topic_filter, content)
 
     def _read_query(self, text: str) -> tuple[str, Filter]:
-        """The topic filter without its query; and what both the query and `$where` ask."""
+        """The topic filter without its query; and the conjunction of the query and `$where`."""
         self._take_bytes(text)
         try:
             topic_filter, query = parse_topic_query(text)
@@ -202,7 +205,7 @@ class FilterReader:
         if where == EVERYTHING:
             _check(query, WHERE)
             return topic_filter, query
-        # Before any work is done on them together, which then is little.
+        # Check the limit before the conjunction is computed, which then takes little time.
         needed = self._where_tests + len(where.normal_form) * _count_tests(query)
         self._take_tests(0, needed)
         content = _all_of([query, Filter(Or(tuple(And(each) for each in where.normal_form)))])
@@ -226,7 +229,7 @@ class FilterReader:
         self._work += WORK_PER_TEST * count
 
     def take_work(self) -> int:
-        """How much was done since this was last asked, and is to be done with what was read."""
+        """The work since the last call, including the work to install the filters."""
         work, self._work = self._work, 0
         return work
 
@@ -236,7 +239,7 @@ def _all_of(parts: list[Filter]) -> Filter:
 
 
 def _count_tests(content: Filter) -> int:
-    """How many tests there are in a filter's normal form; a long list of values is several."""
+    """The number of tests in a filter's normal form; a long list of values counts as several."""
     return sum(
         1 + (len(test.operand) // VALUES_PER_TEST if isinstance(test.operand, tuple) else 0)
         for conjunction in content.normal_form
@@ -245,12 +248,12 @@ def _count_tests(content: Filter) -> int:
 
 
 def work_on(content: Filter) -> int:
-    """How much work it is to file a subscription to such content, or to take it out."""
+    """The work to install or remove a subscription with this content filter."""
     return FILTER_WORK + WORK_PER_TEST * _count_tests(content)
 
 
 def bytes_of(topic_filter: str, content: Filter) -> int:
-    """About what a subscription to such topics and content takes in memory."""
+    """The approximate memory of a subscription with this topic filter and content filter."""
     levels = topic_filter.count("/") + 1 if _WILDCARDS & set(topic_filter) else 0
     size = SUBSCRIPTION_BYTES + 2 * len(topic_filter) + LEVEL_BYTES * levels
     for conjunction in content.normal_form if content != EVERYTHING else ():
@@ -263,8 +266,8 @@ def bytes_of(topic_filter: str, content: Filter) -> int:
     return size
 
 
-def read_advertisements(user_properties: UserProperties, limits: Limits) -> tuple[Filter, ...]:
-    """What the user properties of a CONNECT advertise; ContentFilterError if it cannot be read."""
+def read_advertisements(user_properties: UserProperties, limits: MqttLimits) -> tuple[Filter, ...]:
+    """The advertised filters of a CONNECT; ContentFilterError if one cannot be read."""
     texts = [text for name, text in user_properties if name == ADVERTISE]
     if sum(len(text.encode()) for text in texts) > limits.maximum_filter_bytes:
         raise FilterQuotaError(f"{ADVERTISE}: more than {limits.maximum_filter_bytes} bytes")
@@ -284,9 +287,9 @@ def _parse(text: str, what: str) -> Filter:
 
 
 def _check(content: Filter, what: str) -> None:
-    """ContentFilterError for what no index can take in, or no link carry."""
+    """Raise ContentFilterError for a filter that no index can install or no link can carry."""
     try:
-        content.normal_form  # noqa: B018  # computed here so that its error is met here
+        content.normal_form  # noqa: B018  # computed here, so that its error is raised here
         check_size(content.expression, MAX_FILTER_PARTS)
     except (FilterError, WireError) as error:
         raise ContentFilterError(f"{what}: {error}") from None

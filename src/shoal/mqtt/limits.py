@@ -1,6 +1,6 @@
-"""What one broker grants its MQTT clients: every bound with its reason.
+"""Limits of a broker for its MQTT clients, with the reason for each bound.
 
-Source: MQTT Version 5.0, section 3.2.2.3, for those that a CONNACK tells the client.
+Source: MQTT Version 5.0, section 3.2.2.3, for the limits that a CONNACK announces.
 """
 
 from __future__ import annotations
@@ -52,77 +52,77 @@ _RANGES = (
 )
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker grants its MQTT clients; what is reached is answered with the reason code
-    named here.
+class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a broker for its MQTT clients, with the reason code at each limit.
 
     maximum_packet_size         a packet is held in memory until it is complete (0x95)
     receive_maximum             QoS 2 publications of one client that wait for their PUBREL (0x93);
-                                of 3.1.1, which has no word for it, as many as there are identifiers
-    topic_alias_maximum         topics that a client may shorten to a number (0x94)
-    outgoing_topic_aliases      topics that the broker shortens, where a client allows it
-    maximum_inflight            publications above QoS 0 on their way to one client; its own receive
+                                3.1.1 has no receive maximum, its bound are the packet identifiers
+    topic_alias_maximum         topic aliases that a client may use (0x94)
+    outgoing_topic_aliases      topic aliases that the broker uses, if the client allows it
+    maximum_inflight            publications above QoS 0 in flight to one client; its own receive
                                 maximum may be lower
-    maximum_queued_messages     so many wait for a client that is away or slow; beyond it the newest
-                                is dropped
+    maximum_queued_messages     messages that wait for a client that is offline or slow; beyond it
+                                the newest is dropped
     maximum_queued_bytes        the same, in bytes
-    maximum_user_queued_bytes   on the way to all clients of one user together, counted as below;
-                                whoever has no name is a user by itself; beyond it the newest is
-                                dropped.  The wills of one user may take as much again (0x97)
-    maximum_all_queued_bytes    on the way to all clients together, each message once however many
-                                wait for it; at the bound QoS 0 is dropped, of those who have most
-                                waiting; then publications above QoS 0 are refused (0x97), at every
-                                broker of the network.  All wills may take as much again (0x97)
-    maximum_session_expiry_s    so long a session is kept without its client; whoever asks for more
-                                gets this
-    silent_broker_s             a broker that has a session and does not answer for so long counts
-                                as gone, and the session with it: its client, refused (0x88) until
-                                then wherever it asks, begins anew
+    maximum_user_queued_bytes   bytes queued for all clients of one user together, counted as below;
+                                a client without a user name is a user by itself; beyond it the
+                                newest is dropped. The wills of one user may take as much again
+                                (0x97)
+    maximum_all_queued_bytes    bytes queued for all clients together, each message once for all its
+                                receivers; at the bound QoS 0 is dropped, first that of the
+                                longest queues; then publications above QoS 0 are refused (0x97), at
+                                every broker of the network. All wills may take as much again (0x97)
+    maximum_session_expiry_s    the longest session expiry interval; a longer request is replaced by
+                                it
+    silent_broker_s             a broker that has a session and is silent for so long counts as
+                                dead, and the session with it: until then every broker refuses
+                                its client (0x88), afterwards the client begins a new session
     maximum_subscriptions       of one client (0x97)
-    maximum_subscription_bytes  what the subscriptions of one client take in memory, about: 4,000
+    maximum_subscription_bytes  approximate memory of the subscriptions of one client: 4,000
                                 bytes each, 250 for each level of a topic filter with wildcards,
                                 600 for each test of a content filter (0x97)
-    maximum_user_subscription_bytes  the same, of all clients of one user together; whoever has no
-                                name is a user by itself (0x97)
-    maximum_all_subscription_bytes  the same, of all clients (0x97); at any of the three nobody
-                                loses what is granted, nor does who comes from another broker
-    maximum_sessions            of the broker, whether their clients are connected or away: beyond
-                                it only who has one is let in (0x97)
+    maximum_user_subscription_bytes  the same, of all clients of one user together; a client without
+                                a user name is a user by itself (0x97)
+    maximum_all_subscription_bytes  the same, of all clients (0x97); none of the three limits
+                                removes a granted subscription, or one of a transferred session
+    maximum_sessions            of the broker, of connected and offline clients: beyond it only a
+                                client that has a session is admitted (0x97)
     maximum_user_sessions       the same, of one user
     maximum_client_id_bytes     of a client identifier; brokers remember those of kept sessions,
                                 their own and others' (0x85)
     maximum_topic_levels        of a topic (0x90 in PUBACK, PUBREC and, for a will, in CONNACK), and
                                 of a topic filter (0x8F in SUBACK)
-    maximum_topic_filters       of one SUBSCRIBE (0x97), which is granted bit by bit, so that others
-                                have their turn; a CONNACK names this and the next two as user
-                                properties, as `$maximum_filter_bytes`
-    maximum_filter_bytes        of the content filters of one SUBSCRIBE, or of those that a CONNECT
-                                advertises, so that no packet holds the broker up for 100 ms (0x97)
+    maximum_topic_filters       of one SUBSCRIBE (0x97); the broker grants it in time slices;
+                                a CONNACK announces this and the next two as user properties, as
+                                `$maximum_filter_bytes`
+    maximum_filter_bytes        of the content filters of one SUBSCRIBE, or of the advertisements of
+                                a CONNECT, so that no packet blocks the broker for 100 ms (0x97)
     maximum_filter_tests        the same: their tests in normal form, together; 16 values of a list
                                 are one
-    maximum_retained_messages   of the broker; what is published beyond it is not retained
-    maximum_retained_bytes      the same, in bytes; each level of topics counts as 250, once where
-                                topics begin alike
+    maximum_retained_messages   of the broker; messages beyond it are not retained
+    maximum_retained_bytes      the same, in bytes; each level of topics counts as 250, once for a
+                                common prefix
     server_keep_alive_s         a longer keep alive than this, or none, is replaced by it in MQTT 5:
-                                whoever vanishes without a word is noticed after one and a half
-                                times as long; 0 takes what the client says
-    connect_timeout_s           whoever connects and says nothing is let go after this; as long may
-                                a TLS handshake take before that
+                                a client that vanishes is noticed after one and a half times this;
+                                0 accepts the client's keep alive
+    connect_timeout_s           a connection without a CONNECT is closed after this; a TLS handshake
+                                before it may take as long
     maximum_connections         of this broker at once (0x97)
-    maximum_moves_per_hour      how often a client may be sent to another broker, at whichever
-                                brokers it was, by the operator or by a system; a broker that is
-                                drained sends it on all the same
+    maximum_moves_per_hour      redirects of one client per hour, over all brokers, by the operator
+                                or by a system; a broker that is drained redirects it
+                                nevertheless
     maximum_messages_per_s      publications of one client at this broker, in the long run; the
-                                bucket holds one second of it.  A client above it is read more
-                                slowly and stays connected; 0: no limit
-    maximum_bytes_per_s         the same, in bytes of PUBLISH packets; MQTT 5 is refused one that
-                                takes more than 10 s of it by itself, above QoS 0 (0x97)
+                                token bucket holds one second of it. A client above the rate is read
+                                more slowly and stays connected; 0: no limit
+    maximum_bytes_per_s         the same, in bytes of PUBLISH packets; a publication of MQTT 5 above
+                                QoS 0 that takes more than 10 s of it by itself is refused (0x97)
     maximum_user_messages_per_s  as maximum_messages_per_s, of all clients of one user together;
                                 a client without a user name is a user by itself
     maximum_user_bytes_per_s    the same, in bytes
     statistics_interval_s       how often the `$SYS` topics are published; 0: never
     queries_in_topic_filters    `topic?attribute=value` in a topic filter; without, a question mark
-                                is like any character
+                                is an ordinary character
     """
 
     maximum_packet_size: int = 1_048_576
@@ -161,11 +161,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queries_in_topic_filters: bool = True
 
     def __post_init__(self) -> None:
-        """ValueError for what MQTT cannot say, or no broker can keep to."""
+        """Raise ValueError for a value that MQTT cannot express or a broker cannot keep."""
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = MqttLimits()

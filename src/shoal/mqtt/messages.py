@@ -1,9 +1,9 @@
-"""An application message on its way from one publisher to all who subscribed.
+"""An application message on its way from its publisher to its subscribers.
 
-Its bytes are written once for all who get it alike: per version, QoS, retain flag, subscription
-identifiers and, where it expires, seconds left.
+Subscribers with the same MQTT version, QoS, retain flag, subscription identifiers and, if the
+message expires, seconds left share the same bytes, which are encoded once.
 
->>> message = Message("a/b", b"hi", publisher="me", published_us=0)
+>>> message = PublishedMessage("a/b", b"hi", publisher="me", published_us=0)
 >>> message.halves(5, 1, False, (), 0) is message.halves(5, 1, False, (), 0)
 True
 """
@@ -16,19 +16,19 @@ import msgspec
 
 from shoal.model import Attributes
 from shoal.mqtt.codec.encoder import encode_publish_at_0, encode_publish_halves
-from shoal.mqtt.codec.packets import Publish, Will
+from shoal.mqtt.codec.packets import Publish, WillFields
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.limits import MICROSECONDS
 
 Halves = tuple[bytes, bytes]
 
 
-class Message:
-    """What was published, by whom, and when.
+class PublishedMessage:
+    """A published message, its publisher and its time.
 
-    `properties` are those that go on to subscribers as they are [MQTT-3.3.2-4 and others];
-    `written` are they and the payload in the bytes they came in, if known.  `attributes` are what
-    filters see, once somebody asked (see `content`).
+    `properties` are those that the broker forwards unchanged [MQTT-3.3.2-4 and others]; `written`
+    are they and the payload in the bytes of the PUBLISH, if known. `attributes` are for content
+    filters, None until they are read (see `content`).
     """
 
     __slots__ = (
@@ -72,28 +72,28 @@ class Message:
         self.expires_us: int | None = None
         # Publisher and number of the publication that it travels in, in a network.
         self.key: tuple[str, int] | None = None
-        # The groups it is for, and the brokers chosen for them or "", where it was published.
+        # The groups that it is for, with the broker chosen for each or "", at its first broker.
         self.shares: dict[str, str] | None = None
         self.written = written
         self.attributes: Attributes | None = None
-        # Where it is written, if anywhere (see `journal`).
+        # Its number in the journal, if it is there (see `journal`).
         self.number = 0
         self.epoch = 0
-        # How many sessions have it on its way, and its size once any had (see `backlog`).
+        # The number of sessions that queue it, and its size as it was counted (see `backlog`).
         self.keepers = self.kept_bytes = 0
         self._halves: dict[Any, Halves] | None = None
         if properties.message_expiry_interval_s is not None:
             self.expires_from(published_us)
 
     def expires_from(self, since_us: int) -> None:
-        """Count its expiry interval from this time, on this broker's clock."""
+        """Start its expiry interval at this time of this broker's clock."""
         expiry_s = self.properties.message_expiry_interval_s
         if expiry_s is not None:
             self.expires_us = since_us + expiry_s * MICROSECONDS
 
     @property
     def size(self) -> int:
-        """What it costs to keep, about."""
+        """The approximate memory it takes."""
         return len(self.topic) + len(self.payload) + len(self.written or b"")
 
     def has_expired(self, now_us: int) -> bool:
@@ -124,7 +124,7 @@ class Message:
         return found
 
     def whole(self, version: int, identifiers: tuple[int, ...], now_us: int) -> bytes:
-        """The bytes at QoS 0, for one who keeps them: they are not kept here."""
+        """The bytes at QoS 0 for a single receiver; they are not cached here."""
         properties, written = self.properties, self.written
         if identifiers or self.expires_us is not None:
             properties, written = self.properties_for(identifiers, now_us), None
@@ -133,7 +133,7 @@ class Message:
     def properties_for(
         self, identifiers: tuple[int, ...], now_us: int, topic_alias: int | None = None
     ) -> Properties:
-        """The properties as one subscriber gets them: its identifiers, the time that is left."""
+        """The properties for one subscriber: with its identifiers and the seconds left."""
         if not identifiers and self.expires_us is None and topic_alias is None:
             return self.properties
         left_s = None if self.expires_us is None else self._seconds_left(now_us)
@@ -150,22 +150,26 @@ class Message:
         return max(0, -(-(self.expires_us - now_us) // MICROSECONDS))
 
 
-def message_of_publish(packet: Publish, topic: str, publisher: str, now_us: int) -> Message:
-    """What a client published; `topic` is the packet's, or what its alias stands for."""
+def message_of_publish(
+    packet: Publish, topic: str, publisher: str, now_us: int
+) -> PublishedMessage:
+    """The message of a PUBLISH; `topic` is the packet's, or that of its alias."""
     properties = packet.properties
     if properties.topic_alias is not None:
         properties = msgspec.structs.replace(properties, topic_alias=None)
         if properties == NO_PROPERTIES:
             properties = NO_PROPERTIES
     written = packet.written if properties is packet.properties else None
-    return Message(
+    return PublishedMessage(
         topic, packet.payload, publisher, now_us, packet.qos, packet.retain, properties, written
     )
 
 
-def message_of_will(will: Will, publisher: str, now_us: int) -> Message:
+def message_of_will(will: WillFields, publisher: str, now_us: int) -> PublishedMessage:
     """A will, published now; its delay is no property of the message."""
     properties = will.properties
     if properties.will_delay_interval_s is not None:
         properties = msgspec.structs.replace(properties, will_delay_interval_s=None)
-    return Message(will.topic, will.payload, publisher, now_us, will.qos, will.retain, properties)
+    return PublishedMessage(
+        will.topic, will.payload, publisher, now_us, will.qos, will.retain, properties
+    )

@@ -1,12 +1,12 @@
-"""What an operator should know of clients: refused, denied, taken over, sent elsewhere.
+"""Notices for an operator about clients: refused, denied, taken over, redirected.
 
 >>> notices = Notices()
 >>> notices.refuse("publish refused", 0x87, Party("c", "ann", None), where="a/b", why="no rule")
 >>> notices.take()[0].where, dict(notices.refusals)
 ('a/b', {('publish refused', 'not authorized'): 1})
 
-Who is refused a million times costs as many counts and no more: of what nobody has taken yet only
-so much is kept, the rest is counted.
+A client that is refused a million times costs a million counts and no more memory: the broker keeps
+a bounded number of notices until they are taken, and counts the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_WAITING = 64
 
 
 class Party(NamedTuple):
-    """Who it was: the client, whose it says to be, and from where it is connected."""
+    """The client of a notice: its identifier, its user, and its address."""
 
     client: str
     user: str | None
@@ -29,44 +29,44 @@ class Party(NamedTuple):
 
 
 class Notice(NamedTuple):
-    """What happened to whom, about which topic or broker, and why; `times` at once."""
+    """An event of a client: the topic or broker, and the reason; `times` is its count."""
 
     what: str
     who: Party
     where: str
     why: str
     is_refusal: bool = False
-    # An operator's order is written in any case: operators are few, and known.
+    # An operator's order is always kept: operators are few, and known.
     is_order: bool = False
     times: int = 1
 
 
 class Notices:
-    """Those of one broker, since they were last taken."""
+    """The notices of one broker since they were last taken."""
 
     def __init__(self) -> None:
         # Since the start, by what was refused, and the reason code in words.
         self.refusals: Counter[tuple[str, str]] = Counter()
-        # How many were not kept since the last ones were taken.
+        # Notices that were dropped since the last call of `take`.
         self.beyond = 0
-        # What nobody has taken yet.
+        # Notices until the next call of `take`.
         self.waiting: list[Notice] = []
 
     def refuse(
         self, what: str, code: int, who: Party, where: str, why: str, *, times: int = 1
     ) -> None:
-        """A client was refused something, or so many things in one packet: the first is `where`."""
+        """Note a refusal, or `times` refusals of one packet, the first of them at `where`."""
         words = ReasonCode(code).name.lower().replace("_", " ")
         self.refusals[what, words] += times
         self._keep(Notice(what, who, where, why or words, is_refusal=True, times=times))
 
     def no_tls(self, who: Party, where: str, why: str) -> None:
-        """A client did not get as far as MQTT at that listener."""
+        """Note a client that failed the TLS handshake at a listener."""
         self.refusals["connect refused", "no tls"] += 1
         self._keep(Notice("connect refused", who, where, why, is_refusal=True))
 
     def note(self, what: str, who: Party, where: str, why: str, *, is_order: bool = False) -> None:
-        """Something happened to a client, or was ordered by an operator."""
+        """Note an event of a client, or an operator's order."""
         self._keep(Notice(what, who, where, why, is_order=is_order))
 
     def _keep(self, notice: Notice) -> None:
@@ -76,6 +76,6 @@ class Notices:
             self.beyond += 1
 
     def take(self) -> list[Notice]:
-        """Those that wait."""
+        """Take out the waiting notices."""
         taken, self.waiting = self.waiting, []
         return taken

@@ -1,9 +1,9 @@
-"""Rules and limits that change while a broker runs.
+"""Changes of rules and limits while a broker runs.
 
-A client that lost a right is closed and comes back; a client that lost none stays connected, and
-has its new rights at once.  The sessions of both are here, as those of clients that are away.
-Subscriptions that the rules do not allow any more are taken back: a few at a time, as one client
-may have 100,000.  What waits in a session already stays there.
+The broker closes a client that has lost a right, and the client may connect again. A client that
+has lost none stays connected and has its new rights at once. The broker removes subscriptions that
+the new rules do not allow, also of offline sessions, in time slices: one client may have 100,000.
+Messages that a session has queued already stay queued.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from shoal.mqtt.access import ALL_PERMISSIONS, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, ClientCredentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import FILTER_WORK
-from shoal.mqtt.limits import Limits
+from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE
 from shoal.mqtt.sessions.subscribing import Subscribing
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import MqttTimers
 
 RENEWING_TIMER = "renewing"
-# What it is to ask whether a client stays, and to close it: some 10 µs.
+# The work to check whether a client stays, and to close it: some 10 µs.
 CLOSING_WORK = 2
 
 
 class Renewing:
-    """The sessions of one broker; `problems` gets in words whose subscriptions were taken back."""
+    """Applies new rules to the sessions of one broker; `problems` lists removed subscriptions."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Renewing:
         subscribing: Subscribing,
         permissions: Callable[[str, str], Permissions],
         problems: list[str],
-        timers: Timers,
+        timers: MqttTimers,
     ) -> None:
         self._sessions = sessions
         self._subscribing = subscribing
@@ -47,13 +47,13 @@ class Renewing:
 
     def begin(
         self,
-        limits: Limits,
-        permissions: Callable[[Credentials], Permissions | None],
+        limits: MqttLimits,
+        permissions: Callable[[ClientCredentials], Permissions | None],
         now_us: int,
     ) -> None:
-        """From now on these limits hold, and other rules.
+        """Install limits and rules.
 
-        `permissions` says what a connected client may do now; None closes its connection.
+        `permissions` returns the new permissions of a connected client; None closes its connection.
         """
         for session in self._sessions:
             session.limits = limits
@@ -61,40 +61,43 @@ class Renewing:
         self.due(now_us)
 
     def check(self, session: Session, permissions: Permissions, now_us: int) -> None:
-        """A client has come again to its session, with other permissions perhaps."""
+        """Check the subscriptions of a client that resumes its session, against its permissions."""
         if permissions is not ALL_PERMISSIONS:
             self._steps.append(self._check(session, permissions))
             self._timers.set((RENEWING_TIMER,), now_us)
 
     def due(self, now_us: int) -> None:
-        """Go on."""
+        """Run the next time slice."""
         self._now_us, left = now_us, MOST_AT_ONCE
         while self._steps:
             for work in self._steps[0]:
                 left -= work
                 if left <= 0:
-                    self._timers.set((RENEWING_TIMER,), now_us + 1)  # others have their turn before
+                    # The next slice comes after a time slice of other inputs.
+                    self._timers.set((RENEWING_TIMER,), now_us + 1)
                     return
             self._steps.popleft()
 
-    def _renew_all(self, permissions: Callable[[Credentials], Permissions | None]) -> Iterator[int]:
-        """Each step is so much work; clients that connect from now on are judged by new rules."""
+    def _renew_all(
+        self, permissions: Callable[[ClientCredentials], Permissions | None]
+    ) -> Iterator[int]:
+        """Close or update clients, yielding the work of each; later CONNECTs see the new rules."""
         for client_id in self._sessions.client_ids():
             session = self._sessions.get(client_id)
-            outlet = session.outlet if session is not None else None
-            if outlet is None:
+            session_writer = session.session_writer if session is not None else None
+            if session_writer is None:
                 continue
-            granted = permissions(outlet.connection.credentials)
+            granted = permissions(session_writer.connection.credentials)
             if granted is not None:
-                outlet.connection.grant(granted)
+                session_writer.connection.grant(granted)
             else:
-                reason = "what you may do has changed"
+                reason = "the permissions have changed"
                 code = ReasonCode.ADMINISTRATIVE_ACTION
-                outlet.connection.disconnect(code, reason, self._now_us)
+                session_writer.connection.disconnect(code, reason, self._now_us)
             yield CLOSING_WORK
 
     def _check_all(self) -> Iterator[int]:
-        """Each step is so much work."""
+        """Check all sessions, yielding the work of each step."""
         for client_id in self._sessions.client_ids():
             session = self._sessions.get(client_id)
             yield 1

@@ -1,8 +1,8 @@
-"""Making a broker's MQTT side again what its journal says it was.
+"""Restores a broker's MQTT side from its journal.
 
-`Remembered` is what a journal's records come to, without a broker: each says what something is
-from now on, so the last one holds.  `restore` gives it to a broker that has just been made, and
-begins its journal, so that what happens from then on is written down.
+`Remembered` is the state that a journal's records add up to, without a broker: each record states
+the present value of a thing, so the last one holds. `restore` installs that state in a new broker
+and begins the broker's journal, which records all later changes.
 
 >>> from shoal.mqtt.memory.journal_records import SessionPut
 >>> remembered = Remembered()
@@ -20,10 +20,10 @@ from collections.abc import Iterable
 
 from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.door.network import read_body
-from shoal.mqtt.door.owed import Owed
-from shoal.mqtt.federation.roaming.whereabouts.homes import Home
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
+from shoal.mqtt.front_end.network import read_body
+from shoal.mqtt.front_end.pending_acks import OwedAck
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import (
     AnswerPut,
     CamePut,
@@ -49,16 +49,16 @@ from shoal.mqtt.memory.journal_records import (
     SubscriptionPut,
     UnsettledPut,
 )
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.deduplication_window import DeduplicationWindow
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Had
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
-from shoal.mqtt.sessions.unsettled import owed_to_nobody
+from shoal.mqtt.sessions.unsettled import owed_without_connection
 
 
 class RememberedSession:
-    """One session: its last `SessionPut`, and what belongs to it by name or number."""
+    """One session: its last `SessionPut`, and the records that belong to it."""
 
     __slots__ = ("came", "items", "put", "received", "subscriptions", "unsettled")
 
@@ -66,7 +66,7 @@ class RememberedSession:
         self.put = put
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.items: dict[int, ItemPut] = {}
-        # Keys of messages, while it is on its way here.
+        # Keys of messages, while the session is being imported.
         self.came: dict[tuple[str, int], None] = {}
         self.received: set[int] = set()
         # By packet identifier.
@@ -74,7 +74,7 @@ class RememberedSession:
 
 
 class RememberedSpread:
-    """A message on its way to many: the clients that have it, and the groups."""
+    """An interrupted sliced fan-out: the clients that have the message, and the groups."""
 
     __slots__ = ("clients", "groups")
 
@@ -84,10 +84,10 @@ class RememberedSpread:
 
 
 class Remembered:
-    """What records come to, one after the other.
+    """The sum of records, in their order.
 
-    What belongs to a session that is not known is left out: where a journal was cut short, all
-    that is still so is said again behind.
+    Records of an unknown session are ignored: where a journal was cut short, all that still holds
+    is written again behind the cut.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Remembered:
 
 
 def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list[str]:
-    """Give a new broker what it had, and its journal; returns what could not be understood."""
+    """Install the state and the journal in a new broker; returns what could not be read."""
     restoring = _Restoring(clients, remembered)
     for topic, number in remembered.retained.items():
         message = restoring.message(number, f"retained at {topic!r}")
@@ -182,9 +182,9 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
     federation = clients.federation
     if federation is not None:
         for home in remembered.homes.values():
-            where = Home(home.broker, home.at_us, home.user, home.had_us)
-            federation.roaming.restore_home(home.client_id, where)
-    journal = Journal(remembered.last_serial, remembered.last_message)
+            where = SessionOwner(home.broker, home.at_us, home.user, home.had_us)
+            federation.session_transfer.restore_home(home.client_id, where)
+    journal = SessionJournal(remembered.last_serial, remembered.last_message)
     journal.restore_heard(remembered.heard)
     journal.neighbours.update(remembered.neighbours)
     clients.begin_journal(journal)
@@ -197,14 +197,14 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
         if session.expiry_interval_s:
             session.journal = journal
             if federation is not None:
-                federation.roaming.restored(session, now_us)
+                federation.session_transfer.restored(session, now_us)
         if session.going is None:
             clients.sessions.restored(session, now_us)
         if federation is not None:
             came = tuple(remembered.sessions[session.client_id].came)
             held = restoring.held.get(session.client_id, [])
-            federation.roaming.arriving.remember(session, came, held)
-    restoring.spread_on()
+            federation.session_transfer.arriving.remember(session, came, held)
+    restoring.resume_fan_out()
     restoring.publish_again(now_us)
     return restoring.problems
 
@@ -212,15 +212,15 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
 class _Restoring:
     def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
         self.problems: list[str] = []
-        # By client: what may still come to its session from where that was.
+        # By client: messages that may still come from the session's source.
         self.held: dict[str, list[Outgoing]] = {}
         self._clients = clients
         self._remembered = remembered
-        self._messages: dict[int, Message] = {}
-        self._unsettled: list[Owed] = []
+        self._messages: dict[int, PublishedMessage] = {}
+        self._unsettled: list[OwedAck] = []
 
-    def message(self, number: int, what: str) -> Message | None:
-        """A message by its number, the same for all to whom it goes."""
+    def message(self, number: int, what: str) -> PublishedMessage | None:
+        """A message by its number, one object for all its receivers."""
         found = self._messages.get(number)
         put = self._remembered.messages.get(number)
         if found is None and put is not None:
@@ -242,7 +242,7 @@ class _Restoring:
         session.going, session.began_us = put.going, put.began_us
         session.farewells, session.waits_to_publish = put.farewells, put.waits_to_publish
         if put.had or put.gaps:
-            session.had = Had(put.had, put.gaps)
+            session.had = DeduplicationWindow(put.had, put.gaps)
             self._clients.sessions.lacking.note(session.had)
         session.is_remembered = True
         may_subscribe = self._clients.permissions(put.user, put.client_id).may_subscribe
@@ -271,32 +271,32 @@ class _Restoring:
             if message is not None:
                 message.shares = dict(unsettled.shares)
                 session.remember((packet_id,))
-                self._unsettled.append(owed_to_nobody(session, packet_id, message))
+                self._unsettled.append(owed_without_connection(session, packet_id, message))
         return session
 
-    def spread_on(self) -> None:
-        """Go on with what was on its way to many."""
+    def resume_fan_out(self) -> None:
+        """Resume the interrupted fan-outs."""
         for number, spread in self._remembered.spreads.items():
             message = self.message(number, "on its way to many")
             if message is not None:
-                self._clients.spread_on(message, spread.clients, spread.groups)
+                self._clients.resume_fan_out(message, spread.clients, spread.groups)
 
     def publish_again(self, now_us: int) -> None:
-        """Send on what was under way to other brokers when this one stopped, in its order."""
-        door, federation = self._clients.door, self._clients.federation
-        messages: list[Message] = []
+        """Retransmit publications that were not settled at the stop, in their order."""
+        front_end, federation = self._clients.front_end, self._clients.federation
+        messages: list[PublishedMessage] = []
         for each in sorted(self._unsettled, key=_sequence_of):
-            if door is None or each.message is None:
+            if front_end is None or each.message is None:
                 each.incoming.settled(each)
             else:
-                door.publish_again(each)
+                front_end.publish_again(each)
                 messages.append(each.message)
         if federation is not None:
-            # Behind all of these, which have lower numbers than what is said now.
+            # After all of these: later messages have higher numbers.
             for message in messages:
                 federation.sharing.share_again(message, now_us)
 
 
-def _sequence_of(owed: Owed) -> int:
+def _sequence_of(owed: OwedAck) -> int:
     key = owed.message.key if owed.message is not None else None
     return key[1] if key is not None else 0

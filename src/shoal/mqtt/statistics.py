@@ -1,4 +1,4 @@
-"""What a broker counts about its MQTT side, and the $SYS topics that tell it.
+"""Counters of a broker's MQTT side, and the $SYS topics that publish them.
 
 >>> Statistics(started_us=0).texts(now_us=61_000_000)["$SYS/broker/uptime"]
 '61 seconds'
@@ -13,7 +13,7 @@ PREFIX = "$SYS/broker/"
 
 
 class Statistics:
-    """Counters since the start; the attributes without leading underscore are for anyone."""
+    """Counters since the start."""
 
     __slots__ = (
         "bytes_received",
@@ -47,19 +47,20 @@ class Statistics:
         self.publications_received = 0
         self.publications_refused = 0
         self.publications_dropped = 0
-        # How often a client above its rate was made to wait.
+        # How often a client above its rate was suspended.
         self.slowed = 0
         self.deliveries = 0
         self.protocol_errors = 0
-        # Publications whose payload should be JSON and is not.
+        # Publications with a payload that should be JSON and is not.
         self.unread_payloads = 0
-        # One of the messages that clients of this broker published last, and one of those that were
-        # routed to its clients; the driver looks at them now and then, and puts None there.
+        # One of the messages published last by clients of this broker, and one of those routed to
+        # its
+        # clients last; the driver samples them and resets them to None.
         self.published: object = None
         self.routed: object = None
-        # What was refused, by reason, and what an operator should know.
+        # Refusals by reason, and notices for an operator.
         self.notices = Notices()
-        # How many there are now.
+        # Current numbers.
         self.connected = 0
         self.connected_maximum = 0
         self.sessions = 0
@@ -72,7 +73,7 @@ class Statistics:
         self.connected_maximum = max(self.connected, self.connected_maximum)
 
     def count_unread(self, client_id: str, topic: str, why: str) -> None:
-        """A client's payload looks like JSON, or is declared so, and no field of it was read."""
+        """Count a payload that looks like JSON, or is declared as JSON, and could not be read."""
         self.unread_payloads += 1
         self.notices.note("payload not read", Party(client_id, None, None), topic, why)
 

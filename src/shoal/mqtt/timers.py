@@ -1,6 +1,6 @@
-"""Deadlines by key, the earliest first; a key that is set again moves.
+"""Deadlines by key, the earliest first; setting a key again moves its deadline.
 
->>> timers = Timers()
+>>> timers = MqttTimers()
 >>> timers.set("a", 30), timers.set("b", 20), timers.set("a", 10), timers.cancel("b")
 (None, None, None, None)
 >>> timers.next_us, list(timers.due(15)), timers.next_us
@@ -14,26 +14,26 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any
 
-# With a connection: when its client will have been silent for too long.
+# With a connection: the keep-alive timeout of its client.
 SILENCE_TIMER = "silence"
-# With a connection: when what let its client in expires.
+# With a connection: the expiry of its client's admission.
 EXPIRY_TIMER = "expiry"
-# Entries of the heap that no longer hold are dropped when they outnumber those that do.
+# Outdated entries of the heap are dropped when they outnumber the others.
 _STALE_MINIMUM = 1_000
 
 
-class Timers:
-    """Which keys are due, in the order of their times, and of being set at equal times."""
+class MqttTimers:
+    """Deadlines in the order of their times; equal times in the order of `set`."""
 
     def __init__(self) -> None:
-        # The serial number of each key's entry that holds.
+        # The serial number of each key's valid entry.
         self._holds: dict[Hashable, int] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
         self._serials = count()
 
     @property
     def next_us(self) -> int | None:
-        """When the earliest is due."""
+        """The earliest deadline."""
         heap = self._heap
         while heap and self._holds.get(heap[0][2]) != heap[0][1]:
             heappop(heap)
@@ -48,11 +48,11 @@ class Timers:
             heapify(self._heap)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget a key; nothing happens if it is not set."""
+        """Remove a key; a key that is not set is ignored."""
         self._holds.pop(key, None)
 
     def due(self, now_us: int) -> Iterator[Any]:
-        """Take out, one by one, the keys whose time has come."""
+        """Take out, one by one, the keys that are due."""
         while (at_us := self.next_us) is not None and at_us <= now_us:
             key = heappop(self._heap)[2]
             del self._holds[key]

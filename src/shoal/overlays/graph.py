@@ -1,20 +1,21 @@
-"""The base of a system whose overlay may have cycles: its links, and how a broker leaves it.
+"""The base of a system with cycles in its overlay: its links, and a broker's leave.
 
-A broker that leaves is contracted into one of its neighbours, as on a tree
-(`overlays/coordination`).  A cycle does no harm here, so less is to be done:
+A leaving broker is contracted into one of its neighbours, as on a tree (`overlays/coordination`).
+Cycles are allowed here, so less is to be done:
 
 | on a tree | here |
 | --- | --- |
 | each of the others gets a new link | those that are linked to the decider keep that (`linked`) |
 | tables turn as the change is installed | nothing turns: the new links come up as any others do |
-| the leaving broker is out at once | it goes on until nothing needs it, and says so (`Flushed`) |
+| the leaving broker is out at once | it routes until it is drained, and sends `Flushed` then |
 
-A system derives from `GraphStrategy`, and writes `on_link` and `on_message` in the place of `link`
+A system derives from `GraphStrategy`, and defines `on_link` and `on_message` in the place of `link`
 and `receive`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 
 from shoal.broker.effects import (
@@ -33,16 +34,17 @@ from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.coordination.host import CHANGES, TIMER, Deferred
-from shoal.overlays.coordination.messages import MESSAGES, Change, ChangeMessage, Facts, Flushed
+from shoal.overlays.coordination.messages import MESSAGES, ChangeMessage, Facts, Flushed, LinkChange
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
 
 
-class GraphStrategy(CoordinatedStrategy):
+class GraphStrategy(CoordinatedStrategy, ABC):
     """One broker of any connected graph (`host.Host`).
 
-    `stops`: whether it takes in nothing while links change.  A system must if it drops copies by
-    what has passed it before: else what comes over a new link is taken for all that came before,
-    and that is lost, or comes late.  One that knows itself what is still under way need not.
+    `stops`: whether it quiesces while links change. A system must if it drops copies by earlier
+    ones that have passed it: otherwise a publication over a new link would count as behind all
+    earlier ones, and these would be lost, or late. A system that tracks publications in transit
+    need not.
     """
 
     stops = True
@@ -52,11 +54,12 @@ class GraphStrategy(CoordinatedStrategy):
         self.changes = Coordinator(context.broker, context.random, self)
         self._neighbours = dict.fromkeys(sorted(context.neighbours))
         self._away = dict.fromkeys(context.expected)
-        # All links that are up, whether they belong to the overlay or not.
+        # All links that are up, of the overlay or not.
         self._up = set(context.neighbours)
 
-    # --- what a system writes -----------------------------------------------------------------
+    # --- operations of a system ---------------------------------------------------------------
 
+    @abstractmethod
     def on_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
@@ -64,18 +67,20 @@ class GraphStrategy(CoordinatedStrategy):
 
         One that comes up may have been up before: its other end knows nothing.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def on_message(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour's message.  ProtocolError when it makes no sense from that neighbour."""
-        raise NotImplementedError
+        """Handle a neighbour's message.
+
+        ProtocolError for one that is invalid from that neighbour.
+        """
 
     @property
+    @abstractmethod
     def has_clients(self) -> bool:
         """Whether any client publishes or subscribes here: then this broker does not leave yet."""
-        raise NotImplementedError
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """A link to this broker is to come up."""
@@ -84,9 +89,10 @@ class GraphStrategy(CoordinatedStrategy):
         """No link to this broker comes up any more."""
 
     def is_drained(self, out: list[Effect]) -> bool:
-        """This broker leaves, and its neighbours have their links: whether nothing needs it.
+        """This broker leaves, and its neighbours have their links: whether no path needs it any
+        more.
 
-        Where that may change, say so to `changes.drain`.
+        When that may change, the system calls `changes.drain`.
         """
         return True
 
@@ -102,7 +108,7 @@ class GraphStrategy(CoordinatedStrategy):
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        """A broker that is out of the overlay may still send; it has said all that counts."""
+        """A broker that is out of the overlay may still send; its messages are ignored."""
         if neighbour in self._neighbours and not isinstance(message, ChangeMessage):
             self.on_message(neighbour, message, now_us, out)
         elif neighbour not in self._up:
@@ -119,7 +125,7 @@ class GraphStrategy(CoordinatedStrategy):
             return
         self._up.add(neighbour)
         if self.changes.is_out or self.changes.has_left(neighbour):
-            # It is up anew, with nothing in it, and belongs to the overlay no more.
+            # It is up anew, and empty, and does not belong to the overlay any more.
             self._remove_neighbour(neighbour, LinkState.FAILED, now_us, out)
         is_taken = self.changes.link(neighbour, state, now_us, out)
         if self.changes.is_out:
@@ -146,7 +152,7 @@ class GraphStrategy(CoordinatedStrategy):
     def succeeded(
         self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
-        """If it was a neighbour, link to the broker that has its place."""
+        """If it was a neighbour, link to its successor."""
         if broker in self._neighbours or broker in self._away:
             self.go_elsewhere(broker, successor, now_us, out)
         self.departed(broker, now_us, out)
@@ -161,7 +167,7 @@ class GraphStrategy(CoordinatedStrategy):
     def _lose_neighbour(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour whose link has failed is one again when it comes back."""
+        """A neighbour with a failed link becomes one again when it reconnects."""
         self._up.discard(neighbour)
         is_one = neighbour in self._neighbours or neighbour in self._away
         self._remove_neighbour(neighbour, state, now_us, out)
@@ -177,7 +183,7 @@ class GraphStrategy(CoordinatedStrategy):
             self.on_link(neighbour, state, now_us, out)
 
     def _adopt_neighbour(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """From now on the link to this broker is one of the overlay's, and lasts."""
+        """The link to this broker belongs to the overlay from now on, and lasts."""
         out.append(OpenLink(neighbour, is_lasting=True))
         if neighbour in self._up:
             self._add_neighbour(neighbour, now_us, out)
@@ -198,53 +204,53 @@ class GraphStrategy(CoordinatedStrategy):
     def is_connected(self, broker: BrokerId) -> bool:
         return broker in self._up
 
-    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
-        """Nothing turns, so neighbours need not be at rest for that."""
-        return "it has clients" if leaver == self.broker and self.has_clients else ""
+    def obstacle_to(self, leaving_broker: BrokerId, *, is_dead: bool = False) -> str:
+        """No tables turn, so neighbours need not be synchronised for that."""
+        return "it has clients" if leaving_broker == self.broker and self.has_clients else ""
 
     def obstacle_to_link(self, broker: BrokerId) -> str:
         return f"its link to {broker} is down" if broker in self._away else ""
 
     def since_us(self, neighbour: BrokerId) -> int:
-        """Links belong to the overlay whoever knows it since when."""
+        """0: links belong to the overlay independently of any time."""
         return 0
 
-    def facts(self, change: Change) -> Facts:
+    def facts(self, change: LinkChange) -> Facts:
         return Facts()
 
     def succeed(
-        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+        self, change: LinkChange, facts: Facts, at_us: int, now_us: int, out: list[Effect]
     ) -> None:
         self.follow(change, at_us, now_us, out)
 
-    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+    def follow(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
         if change.is_dead:
-            self._remove_neighbour(change.leaver, LinkState.ENDED, now_us, out)
-        self._away.pop(change.leaver, None)
+            self._remove_neighbour(change.leaving_broker, LinkState.ENDED, now_us, out)
+        self._away.pop(change.leaving_broker, None)
         for each in change.new_links(self.broker):
             self._adopt_neighbour(each, now_us, out)
 
-    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """It goes on as a member until it is drained."""
+    def part(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """It stays a member until it is drained."""
 
-    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
-        self._away.pop(change.leaver, None)
-        self.dismiss(change.leaver, now_us, out)
+    def restore(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self._away.pop(change.leaving_broker, None)
+        self.dismiss(change.leaving_broker, now_us, out)
         if change.is_dead:
-            out.append(DropLink(change.leaver))
+            out.append(DropLink(change.leaving_broker))
         for each in change.new_links(self.broker):
             self._adopt_neighbour(each, now_us, out)
 
     def go_elsewhere(
-        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+        self, leaving_broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
-        self._remove_neighbour(leaver, LinkState.ENDED, now_us, out)
+        self._remove_neighbour(leaving_broker, LinkState.ENDED, now_us, out)
         if successor not in (self.broker, *self._neighbours):
             self._adopt_neighbour(successor, now_us, out)
-        out.append(EndLink(leaver))
+        out.append(EndLink(leaving_broker))
 
     def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
-        """Links that went were taken in at once; those that came up may have gone since."""
+        """Lost links were handled at once; links that came up may be lost since."""
         if isinstance(what, LinkChanged) and what.up and what.neighbour in self._up:
             self._add_neighbour(what.neighbour, now_us, out)
 

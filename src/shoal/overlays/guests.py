@@ -1,6 +1,6 @@
-"""Systems of modules that the environment names: each is checked before anything runs on it.
+"""Plug-in systems: modules named in the environment, each checked before anything runs on it.
 
-Their authors are told in a sentence what is missing, not by a traceback out of some broker.
+Their authors get a sentence about the missing part, not a traceback out of a broker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from shoal.broker.messages import Message
-from shoal.broker.strategy import Strategy
+from shoal.broker.strategy import OverlaySystem
 from shoal.broker.wire import COMMON, Codec, Form
 from shoal.overlays.errors import SystemModuleError
 from shoal.overlays.shapes import Shape
@@ -21,7 +21,7 @@ from shoal.overlays.trace_rows import SHARED_TABLES, columns_of
 
 
 def guests(variable: str, value: str, taken: Collection[str]) -> Mapping[str, System]:
-    """The systems of the modules in `value`, by name; SystemModuleError says what is wrong."""
+    """The systems of the modules in `value`, by name; SystemModuleError for an invalid one."""
     found: dict[str, System] = {}
     for module in dict.fromkeys(filter(None, map(str.strip, value.split(",")))):
         try:
@@ -62,9 +62,9 @@ def _parts(module: str) -> list[str]:
 
 
 def _place(error: Exception) -> str:
-    """Where its author's code failed."""
+    """The line of its author's code that failed."""
     if isinstance(error, SyntaxError):
-        return ""  # it says so itself
+        return ""  # the error's text names it
     *_, last = traceback.extract_tb(error.__traceback__)
     return "" if "importlib" in last.filename else f" ({last.filename}, line {last.lineno})"
 
@@ -109,12 +109,12 @@ def _check_parameters(system: System) -> None:
 
 def _check_strategy(system: System) -> None:
     kind = system.strategy
-    if not isinstance(kind, type):  # a function: what it makes cannot be seen from here
+    if not isinstance(kind, type):  # a function: its result's type is unknown here
         if not callable(kind):
-            raise SystemModuleError(f"strategy is {kind!r}; give a class, or what makes one")
+            raise SystemModuleError(f"strategy is {kind!r}; give a class, or a factory of one")
         return
     said = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", ())}
-    wanted = [name for name in vars(Strategy) if not name.startswith("_")]
+    wanted = [name for name in vars(OverlaySystem) if not name.startswith("_")]
     missing = [name for name in wanted if not hasattr(kind, name) and name not in said]
     if missing:
         raise SystemModuleError(

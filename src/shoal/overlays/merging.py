@@ -1,9 +1,9 @@
-"""What a broker asks for in the place of its own clients: the unions of their subscriptions.
+"""Unions of a broker's own subscriptions, which it forwards in place of the parts.
 
-With covering the parts of a union need not be told, and to all other brokers the union is a
-subscription like any other, whose client is nobody.  It has one name wherever it is known, so links
-may come and go, brokers leave and tables turn as without it.  Its name says what it asks for: a
-broker that starts again finds the rows that it had elsewhere.
+With covering the parts of a union need not be forwarded, and to all other brokers the union is a
+subscription like any other, with an empty client. It has one name everywhere, so link changes,
+leaves and turns of tables need no special case. Its name is derived from its filter: a restarted
+broker finds the rows that it had elsewhere.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import msgspec
 from shoal.matching import Merging
 from shoal.model import BrokerId, ClientId, Filter, Subscription, SubscriptionId
 
-# Who has subscribed to a union: nothing is delivered for it.
+# The client of a union: nothing is delivered for it.
 NOBODY: ClientId = ""
 
 
 class MergedChange(NamedTuple):
-    """Unions that there are now, and unions that there are no more."""
+    """New unions, and removed ones."""
 
     new: tuple[Subscription, ...]
     gone: tuple[SubscriptionId, ...]
@@ -32,7 +32,7 @@ NO_CHANGE = MergedChange((), ())
 
 
 class OwnMerging:
-    """One broker's unions, of the subscriptions that its own clients have."""
+    """One broker's unions, of its own clients' subscriptions."""
 
     def __init__(self, broker: BrokerId) -> None:
         self._broker = broker
@@ -41,7 +41,7 @@ class OwnMerging:
 
     @property
     def subscriptions(self) -> Iterable[Subscription]:
-        """All unions that there are."""
+        """All present unions."""
         return self._by_filter.values()
 
     def add(self, subscription: Subscription) -> MergedChange:
@@ -64,7 +64,7 @@ class OwnMerging:
 
 
 def check_merging(*, covering: bool, merging: bool) -> None:
-    """ValueError for merging alone: a union is told beside its parts where nothing covers them."""
+    """ValueError for merging without covering: a union would be sent beside its parts."""
     if merging and not covering:
         raise ValueError("merging: it needs covering = true")
 
@@ -72,7 +72,7 @@ def check_merging(*, covering: bool, merging: bool) -> None:
 def unions(
     subscriptions: Iterable[tuple[Subscription, BrokerId]],
 ) -> list[tuple[Subscription, BrokerId]]:
-    """The unions that there are when these have subscribed at these brokers."""
+    """The unions of these subscriptions at these brokers."""
     found: dict[BrokerId, OwnMerging] = {}
     for subscription, home in subscriptions:
         found.setdefault(home, OwnMerging(home)).add(subscription)

@@ -1,4 +1,4 @@
-"""What each client, or each neighbour, has at a broker: who goes costs that, not a look at all.
+"""Ids by owner, a client or neighbour: the cost of removing an owner depends on its own ids only.
 
 >>> owned = Owned()
 >>> for client, id in (("a", "s1"), ("b", "s2"), ("a", "s3")):
@@ -30,11 +30,11 @@ class Owned(Generic[Id]):
 
     @property
     def clients(self) -> KeysView[ClientId | BrokerId]:
-        """Who has something."""
+        """Owners with ids."""
         return self._ids.keys()
 
     def add(self, client: ClientId | BrokerId, id: Id) -> None:
-        """It has this, too, or still."""
+        """Add an id of an owner; known ones stay."""
         ids = self._ids.get(client)
         if ids is None:
             self._ids[client] = {id: None}
@@ -42,16 +42,16 @@ class Owned(Generic[Id]):
             ids[id] = None
 
     def remove(self, client: ClientId | BrokerId, id: Id) -> None:
-        """It has this no more; KeyError if it had not."""
+        """Remove an id of an owner; KeyError for an unknown one."""
         ids = self._ids[client]
         del ids[id]
         if not ids:
             del self._ids[client]
 
     def of(self, client: ClientId | BrokerId) -> list[Id]:
-        """All that it has."""
+        """All ids of an owner."""
         return list(self._ids.get(client, ()))
 
     def take(self, client: ClientId | BrokerId) -> list[Id]:
-        """All that it had, and has no more."""
+        """Remove an owner; returns its ids."""
         return list(self._ids.pop(client, ()))

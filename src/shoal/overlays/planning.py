@@ -1,6 +1,6 @@
-"""What a plan of a system's overlay is made of, and what it says; see `System.planner`.
+"""Input and result of a plan for a system's overlay; see `System.planner`.
 
->>> survey = Survey(("A", "B"), {("A", "B"): 8.0}, {("A", "B"): 2.0})
+>>> survey = OverlaySurvey(("A", "B"), {("A", "B"): 8.0}, {("A", "B"): 2.0})
 >>> survey.one_way_ms("B", "A"), survey.rate("A", "B"), survey.rate("B", "A")
 (4.0, 2.0, 0.0)
 """
@@ -17,15 +17,15 @@ Pair = tuple[BrokerId, BrokerId]
 
 
 class PlanError(ValueError):
-    """No overlay of these brokers is as it should be."""
+    """No overlay of these brokers meets the constraints."""
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What is known of brokers before there is an overlay.
+class OverlaySurvey(msgspec.Struct, frozen=True):
+    """Measurements of brokers before there is an overlay.
 
-    round_trips   between two of them, in ms, either way round
+    round_trips   between two of them, in ms, both directions
     rates         publications a second from a publisher's broker to a subscriber's; none: all alike
-    sites         where brokers stand, if that matters: all of a site may be gone at once
+    sites         the brokers' sites, if that matters: all of a site may fail at once
     """
 
     brokers: tuple[BrokerId, ...]
@@ -34,7 +34,7 @@ class Survey(msgspec.Struct, frozen=True):
     sites: Mapping[BrokerId, str] = {}
 
     def one_way_ms(self, one: BrokerId, other: BrokerId) -> float:
-        """KeyError when nobody has measured it."""
+        """KeyError without a measurement."""
         found = self.round_trips.get((one, other))
         return (self.round_trips[other, one] if found is None else found) / 2
 
@@ -42,13 +42,13 @@ class Survey(msgspec.Struct, frozen=True):
         return self.rates.get((source, target), 0.0) if self.rates else 1.0
 
 
-class Wishes(msgspec.Struct, frozen=True):
-    """What an overlay must be like.
+class PlannedInterests(msgspec.Struct, frozen=True):
+    """Constraints on an overlay.
 
-    survive     so many brokers may die anywhere, and the others stay connected
+    survive     number of brokers that may die anywhere, with the others staying connected
     is_apart    and all of one site may die instead
-    most_links  so many links may a broker have
-    hop_ms      what each link takes beside its round trip: a broker's time to pass something on
+    most_links  maximum number of a broker's links
+    hop_ms      delay of each link beside its round trip: a broker's time to forward
     """
 
     survive: int = 1
@@ -57,12 +57,12 @@ class Wishes(msgspec.Struct, frozen=True):
     hop_ms: float = 1.0
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """An overlay: what to set, the mean delay of a delivery by it, in ms, and why this one."""
+class OverlayPlan(msgspec.Struct, frozen=True):
+    """An overlay: its parameters, its mean delay of a delivery, in ms, and the reason for it."""
 
     parameters: msgspec.Struct
     mean_ms: float
     reasons: Sequence[str]
 
 
-Planner = Callable[[Survey, Wishes], Plan]
+Planner = Callable[[OverlaySurvey, PlannedInterests], OverlayPlan]

@@ -1,9 +1,9 @@
-"""What the publishers attached to one broker may publish, and the numbers their messages get.
+"""Publishers attached to one broker: their advertisements, and the numbers of their messages.
 
-A publication that its publisher's advertisements do not promise would reach only some of its
-subscribers, so it is refused.  Message identifiers are consecutive (relocation paper, 4.1), and
-none comes twice: who attaches starts above all who left.  What a publisher may publish outlives
-its rows in the routing table while it is being moved.
+A publication outside its publisher's advertisements would reach only some of its subscribers, so it
+is refused. Message identifiers are consecutive (relocation paper, 4.1), and none is reused: a new
+client starts above all former ones. A publisher's advertisements here outlive its rows in the
+routing table while it is being moved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LocalPublishers:
     def __init__(self, broker: BrokerId) -> None:
         self._broker = broker
         self._promises: dict[ClientId, MatchIndex] = {}
-        # The number of each one's next message, and of the first of those who come anew.
+        # The next number of each publisher, and the first one of those that connect anew.
         self._next_numbers: dict[ClientId, int] = {}
         self._unused_number = 0
 
@@ -47,7 +47,7 @@ class LocalPublishers:
         return self._promises.keys()
 
     def attach(self, client: ClientId, advertisements: Iterable[Advertisement]) -> None:
-        """Let a client publish here what these advertisements promise."""
+        """Let a client publish here within these advertisements."""
         promises = self._promises.setdefault(client, MatchIndex())
         for advertisement in advertisements:
             promises.add(advertisement.id, advertisement.filter)
@@ -62,7 +62,7 @@ class LocalPublishers:
         return self._promises.get(client, ())
 
     def take_back(self, client: ClientId, advertisement_id: AdvertisementId) -> None:
-        """The client promises this no longer; ProtocolError if it does not now."""
+        """Remove an advertisement of a client; ProtocolError without one."""
         promises = self._promises.get(client)
         if promises is None or advertisement_id not in promises:
             raise ProtocolError(f"{client} has no advertisement {advertisement_id} here")
@@ -73,9 +73,9 @@ class LocalPublishers:
     def accept(
         self, client: ClientId, publications: tuple[Publication, ...], out: list[Effect]
     ) -> tuple[RoutedPublication, ...]:
-        """Number the publications that their publisher's advertisements promise.
+        """Number the publications within their publisher's advertisements.
 
-        The others are refused one by one.  Here values are checked, for all brokers on the way:
+        The others are refused one by one. Values are checked here, for all brokers on the path:
         TypeError or ValueError for one that no attribute can have.
         """
         promises = self._promises.get(client)

@@ -1,14 +1,14 @@
-"""The systems in the house, by name.
+"""The registry of systems, by name.
 
-A system of one's own needs no change here: the environment variable `SHOAL_SYSTEMS` names modules,
-separated by commas, each with a `SYSTEM`.  It then is a system like the others for every command.
+A plug-in system needs no change here: the environment variable `SHOAL_SYSTEMS` names modules,
+separated by commas, each with a `SYSTEM`. Every command treats it like the others.
 
->>> from shoal.overlays.publisher_relocation.grape.parameters import Parameters
->>> strategy_factory("grape", Parameters(weight=50)) is not None
+>>> from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
+>>> strategy_factory("grape", GrapeParameters(weight=50)) is not None
 True
->>> strategy_factory("tree", Parameters())  # doctest: +ELLIPSIS
+>>> strategy_factory("tree", GrapeParameters())  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-TypeError: not the parameters of tree: Parameters(trace_session_length=100, ...
+TypeError: not the parameters of tree: GrapeParameters(trace_session_length=100, ...
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from shoal.broker.strategy import StrategyFactory
 
 FURTHER = "SHOAL_SYSTEMS"
-# Where the keys of systems' tables are explained.
+# The page that explains the keys of systems' tables.
 PAGE = "docs/reference/systems.md"
 
-# Where each system is; its module's `SYSTEM`, unless it says.  A broker loads the one that it runs.
+# The module of each system; its `SYSTEM`, unless another name is given. A broker loads its own
+# only.
 MODULES = {
     "tree": "shoal.overlays.tree.system",
     "grape": "shoal.overlays.publisher_relocation.grape.system",
@@ -48,7 +49,7 @@ MODULES = {
 
 
 class _Systems(MutableMapping[str, System]):
-    """Systems by name, each loaded when it is asked for; until then `known` says where it is."""
+    """Systems by name, each loaded on first use; until then `known` has its module."""
 
     def __init__(self, known: Mapping[str, System | str]) -> None:
         self._known = dict(known)
@@ -79,11 +80,11 @@ class _Systems(MutableMapping[str, System]):
 
 
 def _further() -> Mapping[str, System]:
-    """Those of modules that the environment names; SystemModuleError says what is wrong."""
+    """Those of modules named in the environment; SystemModuleError for an invalid one."""
     named = os.environ.get(FURTHER, "")
     if not named:
         return {}
-    # Nobody else needs the checks.
+    # Only these need the checks.
     from shoal.overlays.guests import guests
 
     return guests(FURTHER, named, MODULES)
@@ -93,7 +94,7 @@ SYSTEMS: MutableMapping[str, System] = _Systems({**MODULES, **_further()})
 
 
 def unknown(name: str) -> str:
-    """What is wrong with the name of a system; empty when there is such a system."""
+    """The error in the name of a system; empty for a known one."""
     if name in SYSTEMS:
         return ""
     return (
@@ -107,9 +108,9 @@ def strategy_factory(
     parameters: msgspec.Struct | None = None,
     brokers: Sequence[BrokerId] | None = None,
 ) -> StrategyFactory:
-    """What builds `system` at a broker; without parameters, with their defaults.
+    """The factory of `system` at a broker; without parameters, with their defaults.
 
-    With `brokers`, for just these.  TypeError when they are another system's parameters.
+    With `brokers`, for just these. TypeError when they are another system's parameters.
     """
     found = SYSTEMS[system]
     if parameters is None:

@@ -1,4 +1,4 @@
-"""What every system refuses of its clients: filters too large to route by, what is another's."""
+"""Checks of clients' requests in every system: filters too large to route by, and foreign ids."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The shapes that overlays have: which links suit one, and which are made where nobody names any.
+"""Shapes of overlays: checks of given links, and default links.
 
-A shape checks what comes from outside (a file): known brokers, no broker left out, and for a tree
-no cycle.
+A shape checks input from outside (a file): known brokers, no broker left out, and for a tree no
+cycle.
 
 >>> balanced_tree(["A", "B", "C", "D"], fan_out=2)
 [('A', 'B'), ('A', 'C'), ('B', 'D')]
@@ -26,12 +26,12 @@ class TopologyError(ValueError):
 
 
 class Shape(NamedTuple):
-    """Which links a system's brokers have.
+    """The shape of a system's links.
 
     check         raises TopologyError for links over brokers that are not of this shape
-    make          links over brokers, where nobody names any
-    has_cycles    there may be several ways between two brokers
-    opens_links   brokers open links to each other themselves, beside those they are given
+    make          default links over brokers
+    has_cycles    there may be several paths between two brokers
+    opens_links   brokers open links to each other themselves, beside the given ones
     mends         brokers open links in the place of broken ones
     """
 
@@ -88,7 +88,7 @@ def check_known(brokers: Sequence[BrokerId], links: Sequence[Link]) -> None:
 
 
 class _Groups:
-    """Brokers, and which of them some links have joined so far."""
+    """Brokers, with the groups that links have joined so far."""
 
     def __init__(self, brokers: Sequence[BrokerId]) -> None:
         check_brokers(brokers)

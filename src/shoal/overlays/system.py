@@ -1,10 +1,10 @@
-"""What an overlay system says of itself: one `System` for each, from which all else follows.
+"""The description of an overlay system: one `System` for each, from which all else follows.
 
 Scenarios, network files, the command line, both drivers, the judges and the contract suite read it;
-none of them knows a system by name.  `shoal.overlays.registry` has the list.
+none of them knows a system by name. `shoal.overlays.registry` has the list.
 
-What a size or a parameter is can be known without the machine: a module of ours imports its
-strategy, oracle and planner in the functions that call them, not at its top.
+Sizes and parameters do not need the machine: a system module of ours imports its strategy, oracle
+and planner in the functions that call them, not at its top.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shoal.broker.wire import Vocabulary
 from shoal.model import Advertisement, BrokerId, Subscription
 from shoal.overlays.planning import Planner
 from shoal.overlays.shapes import TREE, Link, Shape, TopologyError
-from shoal.overlays.trace_rows import Told
+from shoal.overlays.trace_rows import EventRow
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
@@ -29,40 +29,40 @@ MAX_BROKERS = 200
 
 
 class NoParameters(msgspec.Struct, frozen=True):
-    """Of a system that has nothing to set."""
+    """Parameters of a system without any."""
 
 
-class Layout(NamedTuple):
-    """A new network: brokers for clients, brokers without, and what to set."""
+class SystemLayout(NamedTuple):
+    """A new network: brokers for clients, brokers without, and parameters."""
 
-    doors: Sequence[BrokerId]
+    front_ends: Sequence[BrokerId]
     others: Sequence[BrokerId] = ()
     parameters: msgspec.Struct | None = None
 
 
-class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a new network of a system is: each field is an option of `shoal up`.
+class SystemSize(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of a new network of a system: each field is an option of `shoal up`.
 
     Fields are integers with bounds, or tuples of texts (an option that may be repeated); their
     `msgspec.Meta` gives the option's description, and its title what stands for a value.
     """
 
     @abstractmethod
-    def layout(self) -> Layout:
-        """The network; ValueError names the option that is wrong."""
+    def layout(self) -> SystemLayout:
+        """The network; ValueError names an invalid option."""
 
 
-class Brokers(Size, frozen=True, kw_only=True):
+class BrokerMachines(SystemSize, frozen=True, kw_only=True):
     """Brokers B1, B2, ..., all of which take clients."""
 
     brokers: Annotated[int, msgspec.Meta(ge=1, le=MAX_BROKERS, description="How many brokers.")] = 3
 
-    def layout(self) -> Layout:
-        return Layout([f"B{number}" for number in range(1, self.brokers + 1)])
+    def layout(self) -> SystemLayout:
+        return SystemLayout([f"B{number}" for number in range(1, self.brokers + 1)])
 
 
 class Picture(NamedTuple):
-    """What an outsider knows of a network at rest: links that are up, what clients asked where."""
+    """An outside view of a stable network: links that are up, and clients' requests by broker."""
 
     links: Iterable[Link]
     advertisements: Iterable[tuple[Advertisement, BrokerId]]
@@ -70,13 +70,13 @@ class Picture(NamedTuple):
 
 
 class Oracle(Protocol):
-    """A judge of tables: a line for each thing that brokers at rest lack, or should not have."""
+    """A judge of tables: a line for each missing or superfluous item of stable brokers."""
 
     def __call__(self, picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]: ...
 
 
-# Inputs for the second broker, whose neighbour, the first, is away.
-StandIn = Callable[[BrokerId, BrokerId], list[Input]]
+# Inputs for the second broker, whose neighbour, the first, is disconnected.
+Placeholder = Callable[[BrokerId, BrokerId], list[Input]]
 
 
 def _as_they_are(parameters: Any, brokers: Sequence[BrokerId]) -> Any:
@@ -92,7 +92,7 @@ def _for_ever(parameters: Any) -> int | None:
 
 
 def nobody_moves(parameters: Any) -> bool:
-    """No subscriber does, whatever the parameters are."""
+    """False for any parameters: no subscriber moves."""
     return False
 
 
@@ -104,30 +104,32 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """One overlay system.
 
     strategy       builds it at a broker
-    shape          which links its brokers have
-    links          which links just these brokers have by the parameters, if these say it; else any
-                   of the shape; TopologyError says what of the parameters is wrong
-    parameters     the type of what sets it, with its defaults; a scenario and a network file have
-                   a section of the system's name
-    messages       what its brokers say beside `shoal.broker.wire.COMMON`
+    shape          the shape of its brokers' links
+    links          the links of just these brokers by the parameters, if these define them; else any
+                   of the shape; TopologyError names an invalid parameter
+    parameters     the type of its parameters, with defaults; a scenario and a network file have a
+                   section of the system's name
+    messages       its brokers' messages beside `shoal.broker.wire.COMMON`
     records        tables of the trace that its brokers write (`Record`): their rows, by name; rows
-                   that are `Told` are in reports, those of them that are shown in status as well
-    shown          those of which brokers show the last rows in their status
-    size           how large a new network is
-    complete       parameters for just these brokers, where they do not name them themselves
+                   that are `EventRow` are in reports, those of them that are shown in status as
+                   well
+    shown          the tables whose last rows brokers show in their status
+    size           the size of a new network
+    complete       parameters for just these brokers, if they do not name them themselves
     takes_clients  whether clients connect to a broker, by the parameters
-    stand_in       what is said in the place of a neighbour that is away since before the broker
-                   started; with it, what is for who is away may be acknowledged once it is on disk
-    give_up_us     how long a neighbour that is away counts as there, unless a network file says it
-    most_silent_us by the parameters, for how long what is on a link may wait before it is given up;
-                   None: for any time.  Beyond that it comes too late
+    placeholder    inputs that stand for a neighbour disconnected since before the broker started;
+                   with it, publications for a disconnected neighbour may be acknowledged once they
+                   are on disk
+    give_up_us     time until a disconnected neighbour is dead, unless a network file sets it
+    most_silent_us by the parameters, the longest wait of a message on a link before it is given up;
+                   None: any.  Beyond that it comes too late
     grows          brokers join a running network, and leave it; if not, it is as its file says
-    is_quiet       brokers say nothing while clients do nothing, so that messages can be counted
-    decides_after  which parameter says how many publications of one publisher it needs to decide
-    oracle         what its tables must be
-    planner        which parameters suit some brokers, by round trips and rates (`shoal plan`)
-    moves_subscribers   whether brokers ask doors, by the parameters, who gets or wants what, and
-                   move them
+    is_quiet       brokers send nothing while clients do nothing, so that messages can be counted
+    decides_after  the parameter with the number of one publisher's publications before a decision
+    oracle         the expected tables
+    planner        computes parameters for brokers, from round trips and rates (`shoal plan`)
+    moves_subscribers   whether brokers ask front ends, by the parameters, for their clients'
+                        deliveries and subscriptions, and move these clients
     named          brokers that parameters name and no network needs to have, by key
     """
 
@@ -139,10 +141,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     messages: Vocabulary = ()
     records: Mapping[str, type[msgspec.Struct]] = {}
     shown: Sequence[str] = ()
-    size: type[Size] = Brokers
+    size: type[SystemSize] = BrokerMachines
     complete: Callable[[Any, Sequence[BrokerId]], Any] = _as_they_are
     takes_clients: Callable[[Any, BrokerId], bool] = _everybody
-    stand_in: StandIn | None = None
+    placeholder: Placeholder | None = None
     give_up_us: int = 60_000_000
     most_silent_us: Callable[[Any], int | None] = _for_ever
     grows: bool = True
@@ -155,8 +157,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stores(self) -> bool:
-        """Whether what is for a neighbour that is away may be acknowledged once it is on disk."""
-        return self.stand_in is not None
+        """Whether publications for a disconnected neighbour may be acknowledged once they are on
+        disk.
+        """
+        return self.placeholder is not None
 
     @property
     def shown_rows(self) -> Mapping[str, type[msgspec.Struct]]:
@@ -164,12 +168,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         return {name: self.records[name] for name in self.shown}
 
     @property
-    def told(self) -> Mapping[str, type[Told]]:
-        """The tables whose rows say what happened, in words."""
-        return {name: row for name, row in self.records.items() if issubclass(row, Told)}
+    def told(self) -> Mapping[str, type[EventRow]]:
+        """The tables whose rows describe events in words."""
+        return {name: row for name, row in self.records.items() if issubclass(row, EventRow)}
 
     def make_links(self, parameters: Any, brokers: Sequence[BrokerId]) -> Sequence[Link]:
-        """The links of these brokers where nobody names any; TopologyError if there are none."""
+        """The default links of these brokers; TopologyError if there are none."""
         if self.links is None:
             return self.shape.make(brokers)
         return self.links(self.parameters() if parameters is None else parameters, brokers)

@@ -1,4 +1,4 @@
-"""The rows of a trace's tables that every system has, and what may be in a row.
+"""The rows of a trace's tables that every system has, and the allowed types of fields.
 
 Times are integer microseconds, in virtual time or since 1970 UTC.
 """
@@ -22,8 +22,8 @@ Columns = Mapping[str, Kind]
 _KINDS: Mapping[type, Kind] = {str: "text", int: "integer", float: "double"}
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A row that brokers of a system write, and that says what happened.
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a system's brokers that describes an event.
 
     Reports and status show it without knowing it.
     """
@@ -32,11 +32,11 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
     @abstractmethod
     def in_words(self) -> str:
-        """What happened, in a line without the time."""
+        """The event, in a line without the time."""
 
 
 class BrokerPlace(msgspec.Struct, frozen=True):
-    """A broker, and where it is on the map, as far as that is known."""
+    """A broker, and its place on the map, if known."""
 
     broker: BrokerId
     latitude: float | None = None
@@ -74,7 +74,7 @@ class DeliveredPublication(msgspec.Struct, frozen=True):
 
 
 class LoadRow(msgspec.Struct, frozen=True):
-    """What one broker did in one window; messages count publications singly."""
+    """One broker's load in one window; messages count publications singly."""
 
     broker: BrokerId
     window_start_us: int
@@ -106,7 +106,7 @@ SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
 
 
 def columns_of(row: type[msgspec.Struct]) -> Columns:
-    """A row's fields, in their order, and what they hold; each may be missing."""
+    """A row's fields, in their order, with their types; each may be missing."""
     found: dict[str, Kind] = {}
     for name, hint in get_type_hints(row).items():
         either = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -1,7 +1,7 @@
 """The tables of a trace, declared once: Arrow's and Spark's schemas follow from their rows.
 
-What is here is written by live brokers and by the simulator alike, and read by the pipeline.  All
-systems are loaded for it; who needs rows only has them from `trace_rows`.
+Live brokers and the simulator write these tables, and the pipeline reads them. The import loads all
+systems; code that needs rows only imports `trace_rows`.
 
 >>> TRACE_TABLES["migrations"]["path_hops"], TRACE_TABLES["selections"]["delay_now_us"]
 ('integer', 'double')

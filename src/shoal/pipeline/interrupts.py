@@ -1,9 +1,9 @@
 """Ctrl-C while Spark starts and works: heard, quiet, and the end of Java as well.
 
 Spark for Python leaves a Java behind for ever that is interrupted as it starts: until it is there,
-Ctrl-C waits.  Later Spark's own handler of Ctrl-C speaks to Java in the middle of what is being
-said to it, which ends in tracebacks: so a session goes without.  A process that does nothing else
-ends its Java at once.
+Ctrl-C waits. Later Spark's own handler of Ctrl-C would call Java in the middle of another call,
+which ends in tracebacks: so a session has none. A process that does nothing else ends its Java at
+once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pyspark.sql import SparkSession
 
 @contextlib.contextmanager
 def java_ends_with_it() -> Iterator[None]:
-    """At Ctrl-C in this block the process is about to end: so is its Java, and nobody is told.
+    """At Ctrl-C in this block the process is about to end: so is its Java, without an error
+    message.
 
-    Whatever fails for that is KeyboardInterrupt.
+    Resulting failures become KeyboardInterrupt.
     """
     before = _handler()
     if before is None:
@@ -103,7 +104,7 @@ def _java() -> Any:
 
 
 def _handler() -> Callable[[int, FrameType | None], Any] | None:
-    """What hears of Ctrl-C, if that can be changed here and it is not ignored."""
+    """Return the handler of Ctrl-C, if it can be replaced here and Ctrl-C is not ignored."""
     if threading.current_thread() is not threading.main_thread():
         return None
     handler = signal.getsignal(signal.SIGINT)

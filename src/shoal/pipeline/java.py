@@ -28,7 +28,7 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 # Spark opens a package that runtimes from this version on do not have; they warn about it.
 _DROPPED_LATER = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _PACKAGE_GONE_SINCE = 24
-# Later runtimes warn on stderr about what Spark's libraries do, unless it is granted to them.
+# Later runtimes warn on stderr about Spark's native libraries, unless access is granted.
 _NATIVE_ACCESS_SINCE = 22
 _UNSAFE_MEMORY_SINCE = 23
 # A runtime that does not answer in this time cannot serve Spark either.
@@ -48,7 +48,7 @@ exec {command} "$@"
 
 
 class JavaNotFoundError(RuntimeError):
-    """No Java that Spark could run on; the message says what was tried."""
+    """No Java that Spark could run on; the message lists the tried ones."""
 
 
 class Java(NamedTuple):
@@ -110,7 +110,7 @@ def _version_of(executable: Path) -> int | None:
 
 
 def java_home(java: Java, folder: Path) -> Path:
-    """Make a Java home in `folder` whose `bin/java` is the launcher for `java`; return it."""
+    """Make a Java home in `folder` with the launcher for `java` as its `bin/java`; return it."""
     command = [str(java.executable)]
     if java.version >= _NATIVE_ACCESS_SINCE:
         command.append("--enable-native-access=ALL-UNNAMED")

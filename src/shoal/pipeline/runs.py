@@ -1,4 +1,4 @@
-"""What the scenarios of runs say about them, for summaries by Spark and without it."""
+"""Reads runs' scenarios, for summaries by Spark and without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTLED_FROM = 2 / 3
 
 
 class RunInfo(NamedTuple):
-    """What a run's scenario says about it."""
+    """A scenario's data about its run."""
 
     name: str
     system: str
@@ -24,7 +24,9 @@ class RunInfo(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
-    """What the runs' scenarios say; TableError when a folder is no run, or two have one name."""
+    """Return the data in the runs' scenarios; TableError if a folder is no run, or two have one
+    name.
+    """
     runs: dict[RunInfo, Path] = {}
     for folder in folders:
         path = folder / "scenario.toml"
@@ -47,7 +49,9 @@ def read_runs(folders: Sequence[Path]) -> dict[RunInfo, Path]:
 
 
 def _subscriptions(path: Path) -> int:
-    """How many subscriptions a run had, with and without deliveries; TableError if unknown."""
+    """Return how many subscriptions a run had, with and without deliveries; TableError if
+    unknown.
+    """
     try:
         return int(json.loads(path.read_text(encoding="utf-8"))["subscriptions"])
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 """The one place where a Spark session begins and ends.
 
-`spark_session` starts a quiet local Spark (any other master by option) for the length of a
-block: UTC, ANSI SQL, bound to the loopback address, no web page, scratch files in a temporary
-folder that goes away with it.  Where a session is already active, in a notebook or in a run of
-several steps, the block gets a view of that one with the settings shoal relies on, and leaves
-it running.  The Java that a process started first serves all its later sessions.
+`spark_session` starts a quiet local Spark (any other master by option) for the length of a block:
+UTC, ANSI SQL, bound to the loopback address, no web page, scratch files in a temporary folder that
+goes away with it. If a session is active, in a notebook or in a run of several steps, the block
+gets a view of that one with the settings that shoal relies on, and leaves it running. The Java that
+a process started first serves all its later sessions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pyspark.sql import SparkSession
 from shoal.pipeline.interrupts import stop, while_it_starts
 from shoal.pipeline.java import find_java, java_home, launched_with, private_folder
 
-# What others call a session's type.
+# Name of a session's type for other modules.
 Spark: TypeAlias = SparkSession
 # Local tables are small: more partitions would only be more tasks to start.
 LOCAL_SHUFFLE_PARTITIONS = 8
-# What one task reads of a file: with Spark's 128 MB a file of 300 MB is read for minutes in three
-# parts, and nobody sees how far it is.
+# Bytes that one task reads of a file: with Spark's 128 MB a file of 300 MB is read for minutes in
+# three parts, without visible progress.
 LOCAL_PART_BYTES = 16 * 1024 * 1024
-# One projection per chunk of filters makes long plans, and nobody reads their text.
+# One projection per chunk of filters makes long plans; their text is not needed.
 PLAN_TEXT_FIELDS = 25
 
 _SQL_SETTINGS = {

@@ -1,9 +1,10 @@
 """From runs and the truth to the paper's metrics, for all runs at once.
 
-Deliveries are compared with the truth pair by pair: lost is what was expected and never came,
-duplicated what came again, phantom what nobody asked for.  Load is counted in the windows in
-which publications were published, so that the network's set-up before does not count; `settled_`
-metrics are those of the last third of that time, when relocation has done most of its work.
+Deliveries are compared with the truth pair by pair: lost are expected deliveries that never came,
+duplicated are repeated ones, phantom are deliveries without a matching subscription. Load is
+counted in the windows in which publications were published, so that the network's set-up before
+does not count; `settled_` metrics are those of the last third of that time, when relocation has
+done most of its work.
 
 Rates are messages per second of virtual time, averaged over all brokers, in the sense of the
 relocation paper (section 5.2) and of its study here: the message rate counts messages that come in,
@@ -30,7 +31,7 @@ from shoal.pipeline.tables import read_table, write_small_table
 DELIVERY_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
 
 
-class Trace(NamedTuple):
+class TraceTables(NamedTuple):
     """The tables of several runs, each with the column `run`.
 
     `runs` has a row per run: its size and its period, the windows in which there were
@@ -60,7 +61,7 @@ _READ = (
 )
 
 
-def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
+def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> TraceTables:
     """The tables of these runs; TableError names a missing one."""
     tables = {
         name: reduce(
@@ -83,7 +84,7 @@ def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> Trace:
         F.col("window_start_us") < F.col("until_us")
     )
     tables["load"] = tables["load"].join(F.broadcast(described), "run").where(in_period)
-    return Trace(runs=described, **tables)
+    return TraceTables(runs=described, **tables)
 
 
 def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) -> DataFrame:
@@ -107,7 +108,7 @@ def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) ->
     )
 
 
-def run_metrics(trace: Trace, truth: DataFrame) -> DataFrame:
+def run_metrics(trace: TraceTables, truth: DataFrame) -> DataFrame:
     """One row per run: counts, verdict and every metric."""
     parts = [
         _counts(trace),
@@ -129,13 +130,13 @@ def _side_by_side(parts: Sequence[DataFrame]) -> DataFrame:
     return together.groupBy("run").agg(*(F.max(name).alias(name) for name in columns))
 
 
-def _counts(trace: Trace) -> DataFrame:
+def _counts(trace: TraceTables) -> DataFrame:
     return trace.publications.groupBy("run").agg(
         F.count_distinct("publisher").alias("publishers"), F.count("*").alias("publications")
     )
 
 
-def _verdict(trace: Trace, truth: DataFrame) -> DataFrame:
+def _verdict(trace: TraceTables, truth: DataFrame) -> DataFrame:
     """Expected against delivered; the truth of publications that a run did not have is left out."""
     published = trace.publications.select("run", *schemas.PUBLICATION_KEY)
     expected = published.join(truth, list(schemas.PUBLICATION_KEY)).select(
@@ -156,7 +157,7 @@ def _verdict(trace: Trace, truth: DataFrame) -> DataFrame:
     )
 
 
-def _load_metrics(trace: Trace) -> DataFrame:
+def _load_metrics(trace: TraceTables) -> DataFrame:
     """Rates and utilisation per broker, over the whole period and its settled part."""
     whole_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("from_us")))
     settled_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("settled_from_us")))
@@ -173,7 +174,7 @@ def _load_metrics(trace: Trace) -> DataFrame:
 
 
 def _rates(duration_us: Column) -> list[Column]:
-    """What both a run and a broker have, over a time that is summed over brokers."""
+    """Return the common rates of a run and a broker, over a time that is summed over brokers."""
     return [
         _per_second(F.sum("messages_in"), duration_us).alias("message_rate_per_s"),
         _per_second(F.sum("messages_out"), duration_us).alias("output_rate_per_s"),
@@ -186,7 +187,7 @@ def _per_second(count: Column, duration_us: Column) -> Column:
     return count * 1_000_000 / duration_us
 
 
-def _delivery_metrics(trace: Trace) -> DataFrame:
+def _delivery_metrics(trace: TraceTables) -> DataFrame:
     deliveries = trace.deliveries.join(F.broadcast(trace.runs), "run")
     delay_us = F.col("delivered_us") - F.col("published_us")
     settled = F.col("published_us") >= F.col("settled_from_us")
@@ -200,7 +201,7 @@ def _delivery_metrics(trace: Trace) -> DataFrame:
     )
 
 
-def _move_metrics(trace: Trace) -> DataFrame:
+def _move_metrics(trace: TraceTables) -> DataFrame:
     waits = trace.migrations.groupBy("run").agg(
         F.count("*").alias("migrations"),
         F.avg(F.col("resumed_us") - F.col("paused_us")).alias("publisher_wait_mean_us"),
@@ -216,7 +217,7 @@ def _move_metrics(trace: Trace) -> DataFrame:
     return _side_by_side([waits, selections, moves, weights])
 
 
-def broker_metrics(trace: Trace) -> DataFrame:
+def broker_metrics(trace: TraceTables) -> DataFrame:
     """One row per run and broker; a broker without work has zeros."""
     duration_us = F.max(F.col("until_us") - F.col("from_us"))
     rates = trace.load.groupBy("run", "broker").agg(*_rates(duration_us))
@@ -228,12 +229,12 @@ def broker_metrics(trace: Trace) -> DataFrame:
     )
 
 
-def timeline(trace: Trace, window_us: int) -> DataFrame:
-    """One row per run and window: message rate per broker, delay of what was published in it.
+def timeline(trace: TraceTables, window_us: int) -> DataFrame:
+    """Return one row per run and window: message rate per broker, delay of publications in it.
 
-    The first and the last window count only the part of them that lies in the run's period.  Of
-    windows in a row in which nothing happened only the first and the last are there, with a rate
-    of 0 and without a delay; what is between them is the same.
+    The first and the last window count only the part of them that lies in the run's period. Of
+    consecutive windows without events only the first and the last are there, with a rate of 0 and
+    without a delay; those between are equal.
     """
     start_us = F.floor(F.col("window_start_us") / window_us) * window_us
     covered_us = F.least("until_us", start_us + window_us) - F.greatest("from_us", start_us)
@@ -278,7 +279,7 @@ def _window(time_us: str, window_us: int) -> Column:
     return (F.floor(F.col(time_us) / window_us) * window_us).alias("window_start_us")
 
 
-def moves(trace: Trace) -> DataFrame:
+def moves(trace: TraceTables) -> DataFrame:
     """One row per run and publisher: where it began and ended, and how often it moved."""
     ends = trace.publications.groupBy("run", "publisher").agg(
         F.min_by("first_broker", "sequence").alias("first_broker"),

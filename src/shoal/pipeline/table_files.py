@@ -1,9 +1,9 @@
-"""Parquet and CSV files as the tables that somebody else made: columns as they are.
+"""Parquet and CSV files of other tools as tables: columns as they are.
 
-The ending of the name decides: a folder or `.parquet` is Parquet, `.csv` (or `.csv.gz`) is CSV
-with a header, whose columns get the type that all their values have: integers, doubles, booleans,
-else text (dates stay the text that they are); integers that no double is stay what they are beside
-fractions.  An empty field of a CSV is a null.
+The ending of the name decides: a folder or `.parquet` is Parquet, `.csv` (or `.csv.gz`) is CSV with
+a header, in which each column gets the type that all its values have: integers, doubles, booleans,
+else text (dates stay text); integers that no double equals stay exact beside fractions. An empty
+field of a CSV is a null.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def write_small_table(table: DataFrame, path: Path, *order: str) -> None:
 
 
 def read_table(spark: SparkSession, path: Path, schema: StructType) -> DataFrame:
-    """The columns of `schema` from the table at `path`; TableError names what is missing.
+    """The columns of `schema` from the table at `path`; TableError names a missing column.
 
     Number columns may be stored in any width; they come back in the schema's type.
     """

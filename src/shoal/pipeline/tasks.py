@@ -1,9 +1,9 @@
 """Independent pieces of work as one Spark job: a task each, on as many cores as there are.
 
 The work is ordinary Python objects that Spark only carries to its workers and calls there; so a
-laptop's two cores and a cluster's two thousand run the same list.  Tasks start in the order they
-are given: put the long ones first.  A task that raises fails alone, the others go on; what it
-raised comes back as text.
+laptop's two cores and a cluster's two thousand run the same list. Tasks start in the order they are
+given: put the long ones first. A task that raises fails alone, the others go on; its exception
+comes back as text.
 
 Example: `run_tasks(spark, [partial(pow, 2, n) for n in range(9)], [1.0] * 9, progress=print)`.
 """
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-# How often the caller hears of progress; a display needs no more.
+# Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
 
 
@@ -30,8 +30,8 @@ class Progress(NamedTuple):
     share: float
 
 
-class Outcome(NamedTuple):
-    """What became of a task: its result, or the error that it raised."""
+class TaskOutcome(NamedTuple):
+    """Outcome of a task: its result, or the error that it raised."""
 
     result: Any
     error: str | None
@@ -43,7 +43,7 @@ def run_tasks(
     weights: Sequence[float],
     progress: Callable[[Progress], None],
     within_s: float | None = None,
-) -> list[Outcome | None]:
+) -> list[TaskOutcome | None]:
     """Every task's outcome, in the order of `tasks`, which must be importable where Spark works.
 
     `weights` say how long tasks take, in any unit.  A task that has not begun `within_s` is left
@@ -54,7 +54,7 @@ def run_tasks(
     context = spark.sparkContext
     done, weight = context.accumulator(0), context.accumulator(0.0)
     group = f"tasks-{uuid.uuid4()}"
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, TaskOutcome] = {}
     failures: list[BaseException] = []
     # By the wall clock, which the workers' machines have, too.
     until = math.inf if within_s is None else time.time() + within_s
@@ -74,7 +74,7 @@ def run_tasks(
             numbered = list(zip(range(len(tasks)), tasks, weights, strict=True))
             spread = context.parallelize(numbered, len(numbered))
             for number, result, error in spread.mapPartitions(work).collect():
-                outcomes[number] = Outcome(result, error)
+                outcomes[number] = TaskOutcome(result, error)
         except Exception as error:
             failures.append(error)
 

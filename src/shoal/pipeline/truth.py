@@ -1,4 +1,4 @@
-"""Which subscription gets which publication, according to Spark SQL.
+"""The expected deliveries: the matches of publications and subscriptions, according to Spark SQL.
 
 The filters of a workload are judged as the texts they are, by Spark, over the workload's events;
 none of our matching takes part.  A run is correct when its deliveries are these, each once.
@@ -29,7 +29,7 @@ MAX_SUBSCRIPTIONS = 100_000
 
 
 class TruthCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How much was compared with how much, and the deliveries to expect."""
+    """Sizes of the compared tables, and the number of expected deliveries."""
 
     publications: int
     subscriptions: int

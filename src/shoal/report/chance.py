@@ -1,8 +1,8 @@
-"""Whether one run is better than another by more than chance, over the same seeds.
+"""Tests whether one run is better than another by more than chance, over the same seeds.
 
-Each seed gives a pair of figures, and their relative difference.  The median of these is what the
-setting does; its interval comes from their order alone (the sign test turned round), so nothing is
-assumed of how they are spread.  With fewer than six seeds no interval of 95 % exists.
+Each seed gives a pair of figures, and their relative difference. The median of these is the
+setting's effect; its interval comes from their order alone (the sign test turned round), so nothing
+is assumed about their distribution. With fewer than six seeds no interval of 95 % exists.
 
 >>> interval([3.0, 1.0, 2.0, 5.0, 4.0, 6.0])
 (1.0, 6.0)
@@ -21,17 +21,17 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from shoal.report.drawing import figures
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 
 CONFIDENCE = 0.95
 FEWEST_SEEDS = 6
 NO_CHANCE = 'the scenario leaves nothing to chance (`topology.kind = "random"` does)'
-# What runs are judged by; less is better.
+# Figures that judge runs; less is better.
 JUDGED: Mapping[str, str] = {
     "message_rate_per_s": "the broker message rate",
     "delay_mean_us": "the mean delivery delay",
 }
-# What rearranging costs, each with its unit.
+# Costs of rearranging, each with its unit.
 PRICES: Mapping[str, str] = {
     "migrations": "publisher moves",
     "subscriber_moves": "subscription moves",
@@ -40,7 +40,7 @@ PRICES: Mapping[str, str] = {
 
 
 class Difference(NamedTuple):
-    """Of one figure: the pairs' relative differences, in the order of seeds, and what follows.
+    """Of one figure: the pairs' relative differences, in the order of seeds, and derived figures.
 
     `low` and `high` bound the median with 95 %; None with too few seeds.
     """
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the seed decides nothing of it."""
+        """Return whether the seed decides nothing of it."""
         return len(set(self.relative)) == 1
 
     @property
@@ -81,13 +81,13 @@ def interval(values: Sequence[float]) -> tuple[float, float] | None:
     return None if cut < 0 else (ordered[cut], ordered[count - 1 - cut])
 
 
-def paired(run: Run, reference: Run) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def paired(run: ReportRun, reference: ReportRun) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The reference's and the run's figures of the seeds that both have."""
     before = {row["seed"]: row for row in reference.seeds}
     return [(before[row["seed"]], row) for row in run.seeds if row["seed"] in before]
 
 
-def differences(run: Run, reference: Run) -> list[Difference]:
+def differences(run: ReportRun, reference: ReportRun) -> list[Difference]:
     """Of each figure that runs are judged by; none without two seeds that both have."""
     pairs = paired(run, reference)
     found = []
@@ -108,8 +108,10 @@ def differences(run: Run, reference: Run) -> list[Difference]:
     return found
 
 
-def verdicts(run: Run, reference: Run) -> list[str]:
-    """Better or worse by more than chance, by how much, at what price; nothing without seeds."""
+def verdicts(run: ReportRun, reference: ReportRun) -> list[str]:
+    """Return better or worse by more than chance, by how much, at which price; empty without
+    seeds.
+    """
     found = differences(run, reference)
     if not found:
         return []
@@ -166,8 +168,8 @@ def _percent(share: float) -> str:
     return f"{'+' if share > 0 else ''}{figures.percent(share)}"
 
 
-def _price(run: Run) -> str:
-    """What rearranging cost, in medians."""
+def _price(run: ReportRun) -> str:
+    """Return the cost of rearranging, in medians."""
     costs = [
         f"{figures.count(int(amount)) if amount % 1 == 0 else figures.quantity(amount)} {words}"
         for column, words in PRICES.items()
@@ -178,8 +180,8 @@ def _price(run: Run) -> str:
     return f"the price: {', '.join(costs)} (medians)"
 
 
-def _proof(run: Run, reference: Run) -> str:
-    """Whether every seed of both delivered the same."""
+def _proof(run: ReportRun, reference: ReportRun) -> str:
+    """Return whether every seed of both delivered the same."""
     rows = [*run.seeds, *reference.seeds]
     wrong = sum(row["wrong"] for row in rows)
     delivered = sorted({row["delivered"] for row in rows})

@@ -16,7 +16,7 @@ from shoal.report.chance import verdicts
 from shoal.report.drawing import figures
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.exchanges import only_recommends
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 from shoal.report.remarks import remarks
 from shoal.report.settings import without_effect
 
@@ -50,8 +50,8 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
                    "messages that a broker sends per second, to brokers and to subscribers, "
                    "averaged over brokers"),
             Metric("Input utilisation", "input_utilisation", figures.percent, "",
-                   "share of time in which a broker is busy with what comes in; what the paper "
-                   "calls input load"),
+                   "share of time in which a broker is busy with its input; the paper's input "
+                   "load"),
             Metric("Output utilisation", "output_utilisation", figures.percent, "",
                    "share of time in which a broker is busy transmitting"),
         ),
@@ -85,7 +85,7 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
                    "how often brokers put one link in the place of another", False),
             Metric("Message overhead", "message_overhead", figures.percent, "",
                    "share of control messages among all messages: routing tables, trace "
-                   "retrieval, moves, what brokers say to find better links", False),
+                   "retrieval, moves, messages about better links", False),
             Metric("Publisher wait, mean", "publisher_wait_mean_us", figures.milliseconds, "ms",
                    "how long a moving publisher holds back its publications", False),
             Metric("Selection time, mean", "selection_time_mean_us", figures.milliseconds, "ms",
@@ -117,8 +117,8 @@ FAULTS = {
 }
 
 
-def faults(run: Run) -> int:
-    """How many deliveries of a run are wrong."""
+def faults(run: ReportRun) -> int:
+    """Return how many deliveries of a run are wrong."""
     return sum(int(run.metrics[column]) for column in FAULTS)
 
 
@@ -130,7 +130,7 @@ def verdict(value: float | None, reference: float | None) -> str:
     return "better" if relative < 0 else "worse"
 
 
-def comparison_table(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+def comparison_table(runs: Sequence[ReportRun], colours: Sequence[str]) -> Markup:
     """Metrics down, runs across; below each figure its change against the first run."""
     reference = runs[0]
     header = tag(
@@ -171,7 +171,7 @@ def _unit(unit: str) -> Markup | None:
     return tag("small", unit) if unit else None
 
 
-def _cell(metric: Metric, run: Run, reference: Run) -> Markup:
+def _cell(metric: Metric, run: ReportRun, reference: ReportRun) -> Markup:
     value = run.metrics[metric.column]
     faulty = metric.column in FAULTS and value
     if run is reference or not metric.compared:
@@ -184,7 +184,7 @@ def _cell(metric: Metric, run: Run, reference: Run) -> Markup:
 
 
 class Effect(NamedTuple):
-    """What a run changed in words: `before` and `after` the amount; `is_worse` None if neither."""
+    """A run's change in words: `before` and `after` the amount; `is_worse` None if neither."""
 
     before: str
     amount: str
@@ -192,8 +192,8 @@ class Effect(NamedTuple):
     is_worse: bool | None
 
 
-def headline(runs: Sequence[Run]) -> Markup:
-    """What came out, in a few words, good or bad; of runs with several seeds what all say."""
+def headline(runs: Sequence[ReportRun]) -> Markup:
+    """Return the result in a few words, good or bad; for several seeds the common result."""
     reference = runs[0]
     over_seeds = {run.name: verdict for run in runs[1:] if (verdict := verdicts(run, reference))}
     alone = [_sentence(run, reference) for run in runs[1:] if run.name not in over_seeds]
@@ -223,8 +223,8 @@ def _paragraphs(sentences: Sequence[Markup], start: str = "") -> Markup | None:
     )
 
 
-def sentences(runs: Sequence[Run]) -> list[str]:
-    """What each run but the first changed, and what had no effect, as text."""
+def sentences(runs: Sequence[ReportRun]) -> list[str]:
+    """Return each run's changes against the first, and its settings without effect, as text."""
     found = []
     for run in runs[1:]:
         over_seeds = verdicts(run, runs[0])
@@ -235,7 +235,7 @@ def sentences(runs: Sequence[Run]) -> list[str]:
     return found + without_effect(runs)
 
 
-def _sentence(run: Run, reference: Run) -> Markup:
+def _sentence(run: ReportRun, reference: ReportRun) -> Markup:
     rate, delay = (
         join(each.before, tag("b", each.amount) if each.amount else None, each.after)
         for each in _effects(run, reference)
@@ -244,34 +244,34 @@ def _sentence(run: Run, reference: Run) -> Markup:
     return join(tag("b", run.name), " ", worse, rate, " and ", delay, ". ", _notes(run))
 
 
-def _notes(run: Run) -> list[str]:
-    """A sentence each; what begins with a setting begins as that is written."""
+def _notes(run: ReportRun) -> list[str]:
+    """Return notes, a sentence each; a setting at the beginning keeps its case."""
     return [
         f"{text if '.' in text.split()[0] else text[0].upper() + text[1:]}. "
         for text in _remarks(run)
     ]
 
 
-def _remarks(run: Run) -> list[str]:
+def _remarks(run: ReportRun) -> list[str]:
     return remarks(run.scenario, run.checks)
 
 
-def _worse(run: Run, reference: Run) -> str:
-    """What opens a sentence about a run that changed nothing but for the worse."""
+def _worse(run: ReportRun, reference: ReportRun) -> str:
+    """Return the opening of a sentence about a run that only made things worse."""
     if only_recommends(run):
         return "only recommends links, and finding them "
     found = [each.is_worse for each in _effects(run, reference) if each.is_worse is not None]
     return "made things worse: it " if found and all(found) else ""
 
 
-def _effects(run: Run, reference: Run) -> tuple[Effect, Effect]:
+def _effects(run: ReportRun, reference: ReportRun) -> tuple[Effect, Effect]:
     return (
         _effect(run, reference, "message_rate_per_s", "the average broker message rate"),
         _effect(run, reference, "delay_mean_us", "the mean delivery delay"),
     )
 
 
-def _effect(run: Run, reference: Run, column: str, what: str) -> Effect:
+def _effect(run: ReportRun, reference: ReportRun, column: str, what: str) -> Effect:
     value, before = run.metrics[column], reference.metrics[column]
     relative = figures.relative_change(value, before)
     if relative is None:
@@ -288,8 +288,8 @@ def _effect(run: Run, reference: Run, column: str, what: str) -> Effect:
     )
 
 
-def proof(runs: Sequence[Run]) -> Markup:
-    """Whether every expected delivery arrived exactly once, and in order."""
+def proof(runs: Sequence[ReportRun]) -> Markup:
+    """Return whether every expected delivery arrived exactly once, and in order."""
     expected = sum(int(run.metrics["expected"]) for run in runs)
     across = f" in {len(runs)} runs" if len(runs) > 1 else ""
     if not any(faults(run) for run in runs):

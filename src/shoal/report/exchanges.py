@@ -1,4 +1,4 @@
-"""Links that brokers have exchanged in a run, or recommend: which, when, and what that saves."""
+"""Links that brokers have exchanged in a run, or recommend: the links, times, and savings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shoal.report.drawing import figures
 from shoal.report.drawing.markup import Markup, join, tag
-from shoal.report.inputs import Row, Run
+from shoal.report.inputs import ReportRun, Row
 
 Link = tuple[str, str]
 
@@ -14,18 +14,20 @@ MAX_ROWS = 500
 HEAD = ("at", "new link", "instead of", "cost of its cycle per interval", "overlay hops", "saved")
 
 
-def exchanged(run: Run) -> list[Row]:
+def exchanged(run: ReportRun) -> list[Row]:
     """The exchanges of links that were made, in their order."""
     return [row for row in run.proposals if row["outcome"] == "done"]
 
 
-def only_recommends(run: Run) -> bool:
-    """Whether its brokers found better links, and left them and publishers where they were."""
+def only_recommends(run: ReportRun) -> bool:
+    """Return whether its brokers found better links, and left them and publishers where they
+    were.
+    """
     has_advice = any(row["outcome"] == "advised" for row in run.proposals)
     return has_advice and not exchanged(run) and not run.migrations
 
 
-def links_at_end(run: Run) -> list[Link]:
+def links_at_end(run: ReportRun) -> list[Link]:
     """The links that there are in the end."""
     links = dict.fromkeys(_in_order(run.links))
     for row in exchanged(run):
@@ -34,17 +36,17 @@ def links_at_end(run: Run) -> list[Link]:
     return sorted(links)
 
 
-def new_links(run: Run) -> set[Link]:
+def new_links(run: ReportRun) -> set[Link]:
     """Those that there are in the end and were not at the start."""
     return {*links_at_end(run)} - {*_in_order(run.links)}
 
 
-def gone_links(run: Run) -> set[Link]:
+def gone_links(run: ReportRun) -> set[Link]:
     """Those that were there at the start and are not in the end."""
     return {*_in_order(run.links)} - {*links_at_end(run)}
 
 
-def exchanges(run: Run) -> Markup | None:
+def exchanges(run: ReportRun) -> Markup | None:
     """A row for each link that was exchanged, or of each that is recommended the last word."""
     rows, title = exchanged(run), "Which links were exchanged"
     if only_recommends(run):
@@ -69,7 +71,7 @@ def links_in_words(number: int) -> str:
     return "1 link" if number == 1 else f"{figures.count(number)} links"
 
 
-def _note(run: Run, number: int) -> str:
+def _note(run: ReportRun, number: int) -> str:
     text = links_in_words(number)
     if only_recommends(run):
         text += "; nothing was changed, each is recommended by itself"

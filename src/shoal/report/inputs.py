@@ -1,4 +1,4 @@
-"""What a report is made from: the runs' folders and the tables that `shoal summarise` wrote.
+"""Input of a report: the runs' folders and the tables that `shoal summarise` wrote.
 
 Every column that the report needs is declared here once, with its kind; a table that is missing,
 or has another shape, is a `ReportError` that names the file and the column.  All figures come
@@ -37,7 +37,7 @@ class ReportError(ValueError):
     """An input of the report is missing or misshapen; the message names file and column."""
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """One column that the report reads; `optional` values may be null."""
 
     name: str
@@ -45,92 +45,92 @@ class Column(NamedTuple):
     optional: bool = False
 
 
-TABLES: Mapping[str, tuple[Column, ...]] = {
+TABLES: Mapping[str, tuple[ReportColumn, ...]] = {
     "runs": (
-        Column("run", TEXT),
-        Column("system", TEXT),
+        ReportColumn("run", TEXT),
+        ReportColumn("system", TEXT),
         *(
-            Column(name, COUNT)
+            ReportColumn(name, COUNT)
             for name in ("brokers", "publishers", "subscriptions", "publications", "expected")
         ),
-        *(Column(name, COUNT) for name in ("delivered", "lost", "duplicated", "phantom")),
-        Column("message_rate_per_s", NUMBER),
-        Column("settled_message_rate_per_s", NUMBER, optional=True),
-        Column("output_rate_per_s", NUMBER),
-        Column("input_utilisation", NUMBER),
-        Column("output_utilisation", NUMBER),
-        Column("delay_mean_us", NUMBER, optional=True),
-        Column("delay_p50_us", NUMBER, optional=True),
-        Column("delay_p99_us", NUMBER, optional=True),
-        Column("settled_delay_mean_us", NUMBER, optional=True),
-        Column("hops_mean", NUMBER, optional=True),
-        Column("message_overhead", NUMBER, optional=True),
-        Column("publisher_wait_mean_us", NUMBER, optional=True),
-        Column("selection_time_mean_us", NUMBER, optional=True),
-        Column("migrations", COUNT),
-        Column("subscriber_moves", COUNT),
-        Column("weight_mean", NUMBER, optional=True),
+        *(ReportColumn(name, COUNT) for name in ("delivered", "lost", "duplicated", "phantom")),
+        ReportColumn("message_rate_per_s", NUMBER),
+        ReportColumn("settled_message_rate_per_s", NUMBER, optional=True),
+        ReportColumn("output_rate_per_s", NUMBER),
+        ReportColumn("input_utilisation", NUMBER),
+        ReportColumn("output_utilisation", NUMBER),
+        ReportColumn("delay_mean_us", NUMBER, optional=True),
+        ReportColumn("delay_p50_us", NUMBER, optional=True),
+        ReportColumn("delay_p99_us", NUMBER, optional=True),
+        ReportColumn("settled_delay_mean_us", NUMBER, optional=True),
+        ReportColumn("hops_mean", NUMBER, optional=True),
+        ReportColumn("message_overhead", NUMBER, optional=True),
+        ReportColumn("publisher_wait_mean_us", NUMBER, optional=True),
+        ReportColumn("selection_time_mean_us", NUMBER, optional=True),
+        ReportColumn("migrations", COUNT),
+        ReportColumn("subscriber_moves", COUNT),
+        ReportColumn("weight_mean", NUMBER, optional=True),
     ),
     "broker_loads": (
-        Column("run", TEXT),
-        Column("broker", TEXT),
-        Column("message_rate_per_s", NUMBER),
+        ReportColumn("run", TEXT),
+        ReportColumn("broker", TEXT),
+        ReportColumn("message_rate_per_s", NUMBER),
     ),
     "timeline": (
-        Column("run", TEXT),
-        Column("window_start_us", COUNT),
-        Column("message_rate_per_s", NUMBER),
-        Column("delay_mean_us", NUMBER, optional=True),
+        ReportColumn("run", TEXT),
+        ReportColumn("window_start_us", COUNT),
+        ReportColumn("message_rate_per_s", NUMBER),
+        ReportColumn("delay_mean_us", NUMBER, optional=True),
     ),
     "moves": (
-        Column("run", TEXT),
-        Column("publisher", TEXT),
-        Column("first_broker", TEXT),
-        Column("last_broker", TEXT),
-        Column("moves", COUNT),
+        ReportColumn("run", TEXT),
+        ReportColumn("publisher", TEXT),
+        ReportColumn("first_broker", TEXT),
+        ReportColumn("last_broker", TEXT),
+        ReportColumn("moves", COUNT),
     ),
     "brokers": (
-        Column("broker", TEXT),
-        Column("latitude", NUMBER, optional=True),
-        Column("longitude", NUMBER, optional=True),
-        Column("name", TEXT, optional=True),
+        ReportColumn("broker", TEXT),
+        ReportColumn("latitude", NUMBER, optional=True),
+        ReportColumn("longitude", NUMBER, optional=True),
+        ReportColumn("name", TEXT, optional=True),
     ),
-    "links": (Column("left", TEXT), Column("right", TEXT)),
+    "links": (ReportColumn("left", TEXT), ReportColumn("right", TEXT)),
     "migrations": (
-        Column("publisher", TEXT),
-        Column("source", TEXT),
-        Column("target", TEXT),
-        Column("path_hops", COUNT),
-        Column("paused_us", COUNT),
-        Column("resumed_us", COUNT),
+        ReportColumn("publisher", TEXT),
+        ReportColumn("source", TEXT),
+        ReportColumn("target", TEXT),
+        ReportColumn("path_hops", COUNT),
+        ReportColumn("paused_us", COUNT),
+        ReportColumn("resumed_us", COUNT),
     ),
     "proposals": (
-        Column("at_us", COUNT),
-        Column("outcome", TEXT),
-        Column("left", TEXT),
-        Column("right", TEXT),
-        Column("old_left", TEXT, optional=True),
-        Column("old_right", TEXT, optional=True),
-        Column("hops", COUNT),
-        Column("cost_now", NUMBER, optional=True),
-        Column("cost_then", NUMBER, optional=True),
+        ReportColumn("at_us", COUNT),
+        ReportColumn("outcome", TEXT),
+        ReportColumn("left", TEXT),
+        ReportColumn("right", TEXT),
+        ReportColumn("old_left", TEXT, optional=True),
+        ReportColumn("old_right", TEXT, optional=True),
+        ReportColumn("hops", COUNT),
+        ReportColumn("cost_now", NUMBER, optional=True),
+        ReportColumn("cost_then", NUMBER, optional=True),
     ),
     "seeds": (
-        *(Column(name, COUNT) for name in ("seed", "delivered", "wrong")),
-        Column("message_rate_per_s", NUMBER),
-        Column("delay_mean_us", NUMBER, optional=True),
-        Column("hops_mean", NUMBER, optional=True),
-        Column("message_overhead", NUMBER),
-        *(Column(name, COUNT) for name in ("migrations", "subscriber_moves", "exchanges")),
+        *(ReportColumn(name, COUNT) for name in ("seed", "delivered", "wrong")),
+        ReportColumn("message_rate_per_s", NUMBER),
+        ReportColumn("delay_mean_us", NUMBER, optional=True),
+        ReportColumn("hops_mean", NUMBER, optional=True),
+        ReportColumn("message_overhead", NUMBER),
+        *(ReportColumn(name, COUNT) for name in ("migrations", "subscriber_moves", "exchanges")),
     ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ReportRun:
     """One run: its scenario and network as simulated, and its rows of every summary table.
 
-    `events` are what its brokers tell that happened, in order: when, in virtual microseconds, what.
+    `events` are its brokers' reported events, in order: time, in virtual microseconds, and text.
     `seeds` has a row for each seed, this run's own among them; it is empty where there is one.
     """
 
@@ -149,8 +149,8 @@ class Run:
     seeds: Sequence[Row] = ()
 
 
-def read_runs(run_directories: Sequence[Path], summary: Path) -> list[Run]:
-    """The runs in the order given (the first is what the others are compared with)."""
+def read_runs(run_directories: Sequence[Path], summary: Path) -> list[ReportRun]:
+    """Read the runs in the order given (the first is the reference)."""
     if not run_directories:
         raise ReportError("no run given: name at least one run's folder")
     names = [directory.resolve().name for directory in run_directories]
@@ -179,7 +179,7 @@ def read_runs(run_directories: Sequence[Path], summary: Path) -> list[Run]:
     ]
 
 
-def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
+def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> ReportRun:
     links = read_table(directory / "links.parquet", TABLES["links"])
     brokers = read_table(directory / "brokers.parquet", TABLES["brokers"])
     known = {row["broker"] for row in brokers}
@@ -194,13 +194,13 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
     proposals = read_table(directory / "proposals.parquet", TABLES["proposals"])
     by_seed = directory / "seeds.parquet"
     checks = _read_json(directory / "checks.json")
-    return Run(
+    return ReportRun(
         name=directory.resolve().name,
         scenario=_read_toml(directory / "scenario.toml"),
         checks=checks,
         brokers=sorted(brokers, key=lambda row: str(row["broker"])),
         links=sorted((row["left"], row["right"]) for row in links),
-        # Order is what a run judges by itself; the summary compares with the truth.
+        # A run checks order by itself; the summary compares with the truth.
         metrics={
             **rows["runs"][0],
             "out_of_order": checks.get("out_of_order", 0),
@@ -217,12 +217,13 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> Run:
 
 
 def _events(directory: Path, name: str) -> list[tuple[int, str]]:
-    """What the rows of its system's tables tell."""
+    """Return the events in the rows of its system's tables."""
     system = SYSTEMS.get(name)
     found: list[tuple[int, str]] = []
     for table, kind in (system.told if system is not None else {}).items():
         columns = [
-            Column(name, _KINDS[each], optional=True) for name, each in columns_of(kind).items()
+            ReportColumn(name, _KINDS[each], optional=True)
+            for name, each in columns_of(kind).items()
         ]
         rows = read_table(directory / f"{table}.parquet", columns)
         told = [kind(**row) for row in rows]
@@ -230,7 +231,7 @@ def _events(directory: Path, name: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def read_table(path: Path, columns: Sequence[Column]) -> list[Row]:
+def read_table(path: Path, columns: Sequence[ReportColumn]) -> list[Row]:
     """The rows of a Parquet file, or of a folder of part files, restricted to `columns`."""
     if not path.exists():
         made = "has `shoal simulate` or `shoal summarise` made that folder?"

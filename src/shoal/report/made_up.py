@@ -1,7 +1,7 @@
-"""What of a run was made up: whom the data does not name, and what was drawn.
+"""Notes on invented parts of a run: clients that the data does not name, and random choices.
 
-Data says what happened, seldom who wants to hear of it and from where.  A reader who does not know
-which is which takes the answer for more than it is.
+Data has events, and rarely their subscribers and places. A reader needs the difference to judge the
+result.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.report.drawing.figures import count
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 
-# How a scenario's links come about, by the kind of its topology.
+# Origin of a scenario's links, by the kind of its topology.
 _LINKS = {
     "minimum_spanning": "the shortest tree over the brokers' places",
     "balanced_tree": "a balanced tree",
@@ -19,13 +19,13 @@ _LINKS = {
 }
 
 
-def made_up(run: Run) -> list[str]:
-    """What was made up, a sentence each."""
+def made_up(run: ReportRun) -> list[str]:
+    """Return the invented parts, a sentence each."""
     return [*_demand(run), *_places(run), *_links(run), *_costs(run), one_seed([run])]
 
 
-def one_seed(runs: Sequence[Run]) -> str:
-    """What one seed is worth; of several, how many there were."""
+def one_seed(runs: Sequence[ReportRun]) -> str:
+    """Return the caveat about one seed; for several, their number."""
     most = max(len(run.seeds) for run in runs)
     if most > 1:
         return f"Chance: {count(most)} seeds were run; tables and charts show the first."
@@ -35,7 +35,7 @@ def one_seed(runs: Sequence[Run]) -> str:
     )
 
 
-def _demand(run: Run) -> list[str]:
+def _demand(run: ReportRun) -> list[str]:
     derived, all_ = run.checks.get("derived_subscriptions"), run.metrics["subscriptions"]
     if derived is None:
         return []
@@ -43,12 +43,12 @@ def _demand(run: Run) -> list[str]:
         return ["Demand: the subscriptions are those of the workload's own files."]
     which = f"All {count(derived)}" if derived >= all_ else f"{count(derived)} of {count(all_)}"
     return [
-        f"Demand: nobody asked for this. {which} subscriptions were derived from the publications, "
-        "so that they let certain shares of them through, and the seed drew at which brokers."
+        f"Demand: {which} subscriptions were derived from the publications, so that they let "
+        "certain shares of them through, and the seed drew their brokers."
     ]
 
 
-def _places(run: Run) -> list[str]:
+def _places(run: ReportRun) -> list[str]:
     placed = [row for row in run.brokers if row["latitude"] is not None]
     if len(placed) == len(run.brokers):
         return [
@@ -61,7 +61,7 @@ def _places(run: Run) -> list[str]:
     return ["Places: the brokers have none; the map follows from the links alone."]
 
 
-def _links(run: Run) -> list[str]:
+def _links(run: ReportRun) -> list[str]:
     kind = run.scenario.get("topology", {}).get("kind")
     if kind is None:
         return []
@@ -69,7 +69,7 @@ def _links(run: Run) -> list[str]:
     return [f"Links: those that the brokers begin with are the scenario's ({words})."]
 
 
-def _costs(run: Run) -> list[str]:
+def _costs(run: ReportRun) -> list[str]:
     service = run.scenario.get("service")
     if not service:
         return []

@@ -12,11 +12,11 @@ from shoal.report.drawing import figures
 from shoal.report.drawing.charts import Series, line_chart
 from shoal.report.drawing.markup import Markup, tag
 from shoal.report.exchanges import exchanged
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 
 
-def time_unit_of(runs: Sequence[Run]) -> tuple[str, float]:
-    """What times are told in, and how many µs that is."""
+def time_unit_of(runs: Sequence[ReportRun]) -> tuple[str, float]:
+    """Return the unit of times, and its length in µs."""
     late_us = _late_us(runs)
     end_us = max(
         (row["window_start_us"] - late_us[run.name] for run in runs for row in run.timeline),
@@ -28,9 +28,9 @@ def time_unit_of(runs: Sequence[Run]) -> tuple[str, float]:
 
 
 def charts_of(
-    runs: Sequence[Run], colours: Sequence[str], time_unit: str, unit_us: float
+    runs: Sequence[ReportRun], colours: Sequence[str], time_unit: str, unit_us: float
 ) -> list[tuple[str, list[Series], str]]:
-    """What each chart is called, its lines, and their unit; publishing begins at the same place."""
+    """Return each chart's title, lines and unit; publishing begins at the same place."""
     late_us = _late_us(runs)
     charts = []
     for name, column, unit, divisor in (
@@ -60,8 +60,10 @@ def _scaled(value: float | None, divisor: float) -> float | None:
     return None if value is None else value / divisor
 
 
-def _marks(run: Run, late_us: float, time_unit: str, unit_us: float) -> Iterator[tuple[float, str]]:
-    """Where moves and exchanges are drawn, at 0 if they were before it, and what they are."""
+def _marks(
+    run: ReportRun, late_us: float, time_unit: str, unit_us: float
+) -> Iterator[tuple[float, str]]:
+    """Return positions of moves and exchanges, 0 if they precede publishing, and their labels."""
     for row in run.migrations:
         what = f"{row['publisher']}: {row['source']} → {row['target']}"
         yield _mark(row["resumed_us"], what, late_us, time_unit, unit_us)
@@ -77,18 +79,18 @@ def _mark(
     return max(0.0, at_us - late_us) / unit_us, told
 
 
-def _late_us(runs: Sequence[Run]) -> dict[str, float]:
-    """How much later than the first of them each run began to publish, by its name.
+def _late_us(runs: Sequence[ReportRun]) -> dict[str, float]:
+    """Return how much later than the first of them each run began to publish, by its name.
 
-    Systems whose brokers have more to agree on let publishers wait longer.
+    Systems whose brokers must agree on more let publishers wait longer.
     """
     begins = {run.name: run.timeline[0]["window_start_us"] for run in runs if run.timeline}
     first = min(begins.values(), default=0)
     return {run.name: begins.get(run.name, first) - first for run in runs}
 
 
-def _shifts(runs: Sequence[Run]) -> Markup | None:
-    """Which runs are drawn earlier than they were; nothing where none is."""
+def _shifts(runs: Sequence[ReportRun]) -> Markup | None:
+    """Return a note on runs that are drawn earlier than they were; None without such runs."""
     late = [
         f"{name} ({figures.seconds(late_us)} s)"
         for name, late_us in _late_us(runs).items()
@@ -104,12 +106,12 @@ def _shifts(runs: Sequence[Run]) -> Markup | None:
 
 
 def over_time(
-    runs: Sequence[Run],
+    runs: Sequence[ReportRun],
     colours: Sequence[str],
     charts: Sequence[tuple[str, Sequence[Series], str]],
     time_unit: str,
 ) -> Sequence[Markup | None]:
-    """A legend, a drawing for each chart, and what to know about them."""
+    """Return a legend, a drawing for each chart, and notes about them."""
     legend = [
         tag("span", swatch(colour), run.name) for run, colour in zip(runs, colours, strict=True)
     ]

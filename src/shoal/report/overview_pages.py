@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.study import (
     VERDICTS,
-    Finding,
+    StudyFinding,
     StudyReport,
     count_verdicts,
     counted,
@@ -39,7 +39,7 @@ def write_overview(folder: Path, studies: Mapping[str, StudyReport]) -> None:
     (folder / "index.html").write_text(overview_page(studies), encoding="utf-8")
 
 
-def _counts(claims: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
+def _counts(claims: Sequence[StudyFinding]) -> Iterator[tuple[str, ...]]:
     """A row for each data set, of the paper's claims, then of our own aims."""
     for is_own, whose in _WHOSE.items():
         for name in datasets(claims):
@@ -50,7 +50,7 @@ def _counts(claims: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
 
 
 def _system(study: StudyReport) -> str:
-    """What a study is of: its title, before what all titles say."""
+    """Return a study's subject: its title, before the part that all titles share."""
     return study.title.partition(":")[0]
 
 
@@ -100,13 +100,13 @@ def _section(name: str, study: StudyReport) -> Markup:
     )
 
 
-def _missed_table(missed: Sequence[Finding]) -> Markup:
+def _missed_table(missed: Sequence[StudyFinding]) -> Markup:
     head = tag("thead", tag("tr", [tag("th", name, scope="col") for name in _MISSED]))
     table = tag("table", head, tag("tbody", [_missed_row(one) for one in missed]), class_="claims")
     return tag("div", table, class_="wide")
 
 
-def _missed_row(one: Finding) -> Markup:
+def _missed_row(one: StudyFinding) -> Markup:
     _, data, paper, ours = _MISSED
     why = reason([one])
     row = tag(

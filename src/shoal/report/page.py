@@ -22,7 +22,7 @@ from shoal.report.chance import differences, verdicts
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
 from shoal.report.drawing import figures
 from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
-from shoal.report.drawing.geography import Placement, place
+from shoal.report.drawing.geography import MapPlacement, place
 from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.drawing.network_map import Drawing, network_map
 from shoal.report.events import events
@@ -34,19 +34,21 @@ from shoal.report.exchanges import (
     links_in_words,
     new_links,
 )
-from shoal.report.inputs import Row, Run
-from shoal.report.journeys import movers
+from shoal.report.inputs import ReportRun, Row
 from shoal.report.made_up import made_up, one_seed
 from shoal.report.over_time import charts_of, over_time, time_unit_of
 from shoal.report.replays import Replay, replays_section
 from shoal.report.settings import differing, flat
+from shoal.report.transfers import movers
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the reference run is grey.
 REFERENCE_COLOUR = "#6b7280"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
-def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Replay] = ()) -> str:
+def render(
+    runs: Sequence[ReportRun], title: str | None = None, replays: Sequence[Replay] = ()
+) -> str:
     """The whole page; the first run, or replay, is the one that the others are compared with."""
     colours = [REFERENCE_COLOUR, *(COLOURS[index % len(COLOURS)] for index in range(len(runs)))]
     if len(runs) == 1:
@@ -66,8 +68,8 @@ def render(runs: Sequence[Run], title: str | None = None, replays: Sequence[Repl
             _section("Load and delay over time",
                      *over_time(runs, colours, charts, time_unit), id_="over-time"),
             _live(replays),
-            _section("What is made up", _made_up(runs), id_="made-up"),
-            _section("What was run", _differences(runs), _scenarios(runs), id_="scenarios"),
+            _section("Invented data", _made_up(runs), id_="made-up"),
+            _section("Runs", _differences(runs), _scenarios(runs), id_="scenarios"),
             _section("How to read this", _definitions(), id_="definitions")),
         tag("footer", "Written by shoal report. Everything is in this one file."),
     )  # fmt: skip
@@ -100,11 +102,11 @@ def _section(title: str, *children: Markup | None, id_: str) -> Markup:
     return tag("section", tag("h2", title), *children, id_=id_)
 
 
-def _default_title(run: Run) -> str:
+def _default_title(run: ReportRun) -> str:
     return f"shoal: {figures.count(run.metrics['brokers'])} brokers, one workload"
 
 
-def _facts(run: Run) -> Markup:
+def _facts(run: ReportRun) -> Markup:
     parts = [
         f"{figures.count(run.metrics[name])} {name}"
         for name in ("publications", "brokers", "publishers", "subscriptions")
@@ -115,7 +117,7 @@ def _facts(run: Run) -> Markup:
     return tag("p", " · ".join(parts), class_="facts")
 
 
-def _cards(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+def _cards(runs: Sequence[ReportRun], colours: Sequence[str]) -> Markup:
     reference = runs[0]
     cards = []
     for run, colour in zip(runs, colours, strict=True):
@@ -133,7 +135,7 @@ def _cards(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
     return tag("div", cards, class_="cards")
 
 
-def _big(run: Run, reference: Run, column: str, label: str) -> Markup:
+def _big(run: ReportRun, reference: ReportRun, column: str, label: str) -> Markup:
     """A figure and its change; of several seeds their median, and the median of the changes."""
     value, before = run.metrics[column], reference.metrics[column]
     if run.seeds:
@@ -153,14 +155,14 @@ def _big(run: Run, reference: Run, column: str, label: str) -> Markup:
     return tag("div", tag("strong", text), " ", tag("small", unit), change, tag("span", label))
 
 
-def _of_which_seed(runs: Sequence[Run]) -> Markup | None:
+def _of_which_seed(runs: Sequence[ReportRun]) -> Markup | None:
     if not any(run.seeds for run in runs):
         return tag("p", one_seed(runs), class_="note") if len(runs) > 1 else None
     text = "Figures of the first seed alone, as all tables and charts below."
     return tag("p", text, class_="note")
 
 
-def _networks(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
+def _networks(runs: Sequence[ReportRun], colours: Sequence[str]) -> Markup:
     """One panel per run but the reference, chosen by tabs: maps, loads, movers."""
     placement = _placement(runs)
     largest = max((load for run in runs for load in run.loads.values()), default=0.0)
@@ -189,7 +191,11 @@ def _networks(runs: Sequence[Run], colours: Sequence[str]) -> Markup:
 
 
 def _panel(
-    reference: Run, run: Run, colours: tuple[str, str], placement: Placement, largest: float
+    reference: ReportRun,
+    run: ReportRun,
+    colours: tuple[str, str],
+    placement: MapPlacement,
+    largest: float,
 ) -> Markup:
     sides = []
     if run is not reference:
@@ -220,46 +226,46 @@ def _panel(
             colours=[colour for _, colour, _ in sides], unit="messages/s",
         ), class_="wide"),
         _bars_note([side for side, _, _ in sides]),
-        tag("h3", "Who moved where"),
+        tag("h3", "Moves of publishers"),
         movers(run),
         exchanges(run),
         events(run),
     )  # fmt: skip
 
 
-def _doors(run: Run) -> list[str]:
+def _front_ends(run: ReportRun) -> list[str]:
     """The brokers that clients connect to, where those are not all."""
     system = SYSTEMS.get(run.metrics["system"])
     if system is None:
         return []
     parameters = msgspec.convert(run.scenario.get(system.name, {}), system.parameters)
     brokers = [row["broker"] for row in run.brokers]
-    doors = [each for each in brokers if system.takes_clients(parameters, each)]
-    return doors if len(doors) < len(brokers) else []
+    front_ends = [each for each in brokers if system.takes_clients(parameters, each)]
+    return front_ends if len(front_ends) < len(brokers) else []
 
 
-def _marks_note(run: Run) -> str:
-    if _doors(run):
+def _marks_note(run: ReportRun) -> str:
+    if _front_ends(run):
         return "Square: a broker that clients connect to; disc: one that they do not"
     return "Disc: a broker"
 
 
-def _cluster_note(run: Run) -> str:
+def _cluster_note(run: ReportRun) -> str:
     system = SYSTEMS.get(run.metrics["system"])
     if system is None or not system.shape.opens_links:
         return ""
-    every = "" if _doors(run) else "Every broker takes clients. "
+    every = "" if _front_ends(run) else "Every broker takes clients. "
     return f"In {run.name} every broker may talk to every other. {every}"
 
 
-def _map_title(run: Run) -> str:
+def _map_title(run: ReportRun) -> str:
     went = "where publishers went" if run.migrations else "no publisher moves"
     number = len(exchanged(run))
     links = f", {links_in_words(number)} exchanged" if number else ""
     return f"{run.name}: {went}{links}"
 
 
-def _bars_note(runs: Sequence[Run]) -> Markup | None:
+def _bars_note(runs: Sequence[ReportRun]) -> Markup | None:
     texts = []
     if len(runs) > 1:
         texts.append(f"Wide bar: {runs[0].name}. Narrow bar: {runs[1].name}.")
@@ -269,7 +275,7 @@ def _bars_note(runs: Sequence[Run]) -> Markup | None:
     return tag("p", " ".join(texts), class_="note") if texts else None
 
 
-def _placement(runs: Sequence[Run]) -> Placement:
+def _placement(runs: Sequence[ReportRun]) -> MapPlacement:
     coordinates: dict[str, tuple[float, float] | None] = {}
     links: set[tuple[str, str]] = set()
     for run in runs:
@@ -277,11 +283,13 @@ def _placement(runs: Sequence[Run]) -> Placement:
         for row in run.brokers:
             both = row["latitude"], row["longitude"]
             coordinates[row["broker"]] = None if None in both else both
-    inside = {broker for run in runs for broker in _doors(run)}
+    inside = {broker for run in runs for broker in _front_ends(run)}
     return place(coordinates, sorted(links), inside)
 
 
-def _drawing(run: Run, colour: str, placement: Placement, largest: float, title: str) -> Drawing:
+def _drawing(
+    run: ReportRun, colour: str, placement: MapPlacement, largest: float, title: str
+) -> Drawing:
     homes: dict[str, list[str]] = {}
     for row in run.moves:
         homes.setdefault(row["last_broker"], []).append(row["publisher"])
@@ -290,11 +298,11 @@ def _drawing(run: Run, colour: str, placement: Placement, largest: float, title:
         names={row["broker"]: _broker_name(row) for row in run.brokers},
         links=links_at_end(run), new_links=new_links(run), gone_links=gone_links(run),
         loads=run.loads, largest_load=largest, publishers=homes,
-        journeys=Counter(
+        transfers=Counter(
             (row["first_broker"], row["last_broker"])
             for row in run.moves if row["first_broker"] != row["last_broker"]
         ),
-        squares=_doors(run),
+        squares=_front_ends(run),
     )  # fmt: skip
 
 
@@ -303,8 +311,8 @@ def _broker_name(row: Row) -> str:
     return f"{row['broker']}, {name}" if name and name != row["broker"] else str(row["broker"])
 
 
-def _chance(runs: Sequence[Run]) -> Markup | None:
-    """What several seeds say, run by run; nothing where there is one seed."""
+def _chance(runs: Sequence[ReportRun]) -> Markup | None:
+    """Return the result of several seeds, run by run; None with one seed."""
     said = [verdicts(run, runs[0]) for run in runs[1:]]
     parts = [
         join(tag("h3", first), tag("ul", [tag("li", each) for each in rest]))
@@ -327,8 +335,8 @@ def _live(replays: Sequence[Replay]) -> Markup | None:
     return _section("Live", replays_section(replays), id_="live")
 
 
-def _differences(runs: Sequence[Run]) -> Markup | None:
-    """The scenario keys whose values are not the same in all runs."""
+def _differences(runs: Sequence[ReportRun]) -> Markup | None:
+    """Return the scenario keys whose values differ between runs."""
     found = differing(runs)
     if not found:
         return None
@@ -358,13 +366,13 @@ def _differences(runs: Sequence[Run]) -> Markup | None:
     )
 
 
-def _is_foreign(key: str, run: Run) -> bool:
-    """Whether a setting is another system's, which this run does not read."""
+def _is_foreign(key: str, run: ReportRun) -> bool:
+    """Return whether a setting is another system's, which this run does not read."""
     table = key.partition(".")[0]
     return table in SYSTEMS and table != run.metrics["system"]
 
 
-def _scenarios(runs: Sequence[Run]) -> Markup:
+def _scenarios(runs: Sequence[ReportRun]) -> Markup:
     return join(
         [
             tag(
@@ -377,8 +385,8 @@ def _scenarios(runs: Sequence[Run]) -> Markup:
     )
 
 
-def _made_up(runs: Sequence[Run]) -> Markup:
-    """What of the runs is not from data, once where it is the same of all."""
+def _made_up(runs: Sequence[ReportRun]) -> Markup:
+    """Return the parts of runs that are not from data, once if all runs share them."""
     said: dict[str, list[str]] = {}
     for run in runs:
         for sentence in made_up(run):

@@ -3,9 +3,9 @@
 A drawing carries its own style, so it is the same as a file and inside a page.  Lines differ by
 colour and by mark, and a mark tells its value when pointed at.
 
->>> from shoal.report.study import Figure, Line
+>>> from shoal.report.study import Figure, StudyLine
 >>> drawing = plot(Figure(id="5a", title="", caption="", x_label="X", y_label="rate",
-...                lines=(Line(name="baseline", points=((1, 2.0), (4, 3.0))),)))
+...                lines=(StudyLine(name="baseline", points=((1, 2.0), (4, 3.0))),)))
 >>> drawing.startswith("<svg"), drawing.count("<path")
 (True, 5)
 """
@@ -19,12 +19,12 @@ from typing import Literal, NamedTuple
 from shoal.report.drawing.charts import axis_label, ticks
 from shoal.report.drawing.figures import quantity
 from shoal.report.drawing.markup import Markup, join, tag
-from shoal.report.study import Figure, Line
+from shoal.report.study import Figure, StudyLine
 
 WIDTH, HEIGHT = 560, 340
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 26, 44
 LEGEND_ROW, LEGEND_KEY, MOST_COLUMNS = 17, 34, 5
-# What stands in the place of lines, and of rows, of which there are none; and how high it is.
+# Text in place of missing lines or rows, and its height.
 UNMEASURED, UNMEASURED_HEIGHT = "nothing was measured", 40
 
 # Okabe and Ito's palette after a grey for the reference; shades of its second and third colour,
@@ -50,7 +50,7 @@ stroke-linejoin: round; } .unit, .legend { fill: #1b2430; }
 
 
 class Axis(NamedTuple):
-    """Where values lie on an axis, and which of them are labelled."""
+    """Positions of values on an axis, and the labelled ones."""
 
     at: Callable[[float], float]
     marks: Sequence[float]
@@ -150,7 +150,7 @@ def _frame(x: Axis, y: Axis) -> Markup:
     return join(marks)
 
 
-def _series(line: Line, number: int, x: Axis, y: Axis, figure: Figure) -> Markup:
+def _series(line: StudyLine, number: int, x: Axis, y: Axis, figure: Figure) -> Markup:
     colour, dash = _look(number)
     commands, marks = [], []
     pen = "M"
@@ -173,17 +173,17 @@ def _series(line: Line, number: int, x: Axis, y: Axis, figure: Figure) -> Markup
     )
 
 
-def _legend_columns(lines: Sequence[Line]) -> int:
+def _legend_columns(lines: Sequence[StudyLine]) -> int:
     """As many as the longest name leaves room for."""
     longest = max((len(line.name) for line in lines), default=1)
     return max(1, min(MOST_COLUMNS, int((WIDTH - 16) / (LEGEND_KEY + 7 * longest))))
 
 
-def _number(line: Line, place: int) -> int:
+def _number(line: StudyLine, place: int) -> int:
     return place if line.look is None else line.look
 
 
-def _legend(line: Line, place: int, columns: int, *, marks: bool) -> Markup:
+def _legend(line: StudyLine, place: int, columns: int, *, marks: bool) -> Markup:
     number = _number(line, place)
     colour, dash = _look(number)
     width = (WIDTH - 16) / columns

@@ -1,8 +1,8 @@
-"""What a reader must be told about a run: what could not happen in it, and why nobody moved.
+"""Caveats about a run: impossible events, and the reasons why no publisher moved.
 
 >>> scenario = {"system": "grape", "grape": {"trace_session_length": 100}}
 >>> remarks(scenario, {"most_by_one_publisher": 84})[0]
-'publishers publish at most 84 times; grape.trace_session_length needs 100: nobody can move'
+'publishers publish at most 84 times; grape.trace_session_length needs 100: no publisher can move'
 >>> remarks(scenario, {"most_by_one_publisher": 100})
 []
 """
@@ -20,9 +20,9 @@ FAR_BEHIND_US = 5_000_000
 
 
 def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]:
-    """Settings of a run that had no effect, and what it could not do, a sentence each.
+    """Return settings of a run that had no effect, and other limits of it, a sentence each.
 
-    What is not known is not judged.
+    An unknown setting is not judged.
     """
     return [
         *_unknown(scenario),
@@ -35,7 +35,9 @@ def remarks(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str]
 def why_nobody_moved(
     scenario: Mapping[str, Any], checks: Mapping[str, Any], *, has_decided: bool
 ) -> str:
-    """In words; `has_decided` says that the system chose a broker for somebody."""
+    """Return the reason as text; `has_decided` says that the system chose a broker for a
+    publisher.
+    """
     system = scenario["system"]
     if not _needed(system) and not has_decided:
         return f"{system} moves no publishers."
@@ -61,8 +63,8 @@ def _unknown(scenario: Mapping[str, Any]) -> list[str]:
     if system in SYSTEMS:
         return []
     return [
-        f"{system} is no system that is known here, so what its brokers told is left out: name its "
-        f"module in {FURTHER}"
+        f"{system} is no system that is known here, so its brokers' records are left out: name "
+        f"its module in {FURTHER}"
     ]
 
 
@@ -74,7 +76,8 @@ def _too_few(scenario: Mapping[str, Any], checks: Mapping[str, Any]) -> list[str
         return []
     times = "once" if most == 1 else f"{count(most)} times"
     return [
-        f"publishers publish at most {times}; {system}.{key} needs {count(needed)}: nobody can move"
+        f"publishers publish at most {times}; {system}.{key} needs {count(needed)}: no publisher "
+        "can move"
     ]
 
 

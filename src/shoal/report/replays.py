@@ -1,9 +1,9 @@
-"""Replays through live brokers: what the simulator predicted, and what was measured.
+"""Replays through live brokers: the simulator's predictions, and measurements.
 
 `shoal replay --out` and the demo write one JSON file per replay.  The first of several is the one
 that the others are compared with.
 
->>> figures = Figures(messages=600, seconds=5.0, hops_mean=2.5, moves=0)
+>>> figures = ReplayFigures(messages=600, seconds=5.0, hops_mean=2.5, moves=0)
 >>> figures.rate_per_s(brokers=4)
 30.0
 """
@@ -27,12 +27,12 @@ FAULTS = ("lost", "duplicated", "phantom", "out_of_order")
 _UNKNOWN = "?"
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay cost.
+class ReplayFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of a replay.
 
     messages        publications that brokers took in, each counted at every broker
     seconds         from the first publication to the last
-    hops_mean       links between brokers that a delivery travelled; None when nobody knows
+    hops_mean       links between brokers that a delivery travelled; None if unknown
     moves           of publishers, finished
     delay_p50_us    from publishing to the subscriber having it; None where it is no forecast
     """
@@ -48,8 +48,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         return self.messages / brokers / self.seconds if self.seconds else None
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A publisher's first broker, and where it was in the end; None when nobody knows."""
+class ReplayPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A publisher's first broker, and where it was in the end; None if unknown."""
 
     publisher: ClientId
     first: BrokerId
@@ -58,12 +58,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay came to; predicted and measured are missing where there is nothing to compare.
+    """Result of a replay; predicted and measured are missing if there is nothing to compare.
 
-    judge      who says what is expected
-    controls   what brokers took in besides, about clients that moved; None when it is not known,
-               and then it is among the measured messages
-    unfinished what kept the replay from being whole, in words; what it says of the rest is so, but
+    judge      source of the expected deliveries
+    controls   brokers' other incoming messages, about clients that moved; None if unknown, and then
+               they are among the measured messages
+    unfinished the reason why the replay is not whole, as text; the figures of the rest hold, but
                nothing is predicted for it
     """
 
@@ -81,41 +81,41 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     duplicated: int
     phantom: int
     out_of_order: int
-    predicted: Figures | None
-    measured: Figures | None
+    predicted: ReplayFigures | None
+    measured: ReplayFigures | None
     controls: int | None
-    places: tuple[Place, ...]
+    places: tuple[ReplayPlace, ...]
     unfinished: tuple[str, ...] = ()
 
 
-class Line(NamedTuple):
+class ReplayLine(NamedTuple):
     """A row of the table: how to get its figure, and how to write it."""
 
     label: str
     unit: str
-    value: Callable[[Replay, Figures], float | None]
+    value: Callable[[Replay, ReplayFigures], float | None]
     show: Callable[[float | None], str]
     meaning: str
 
 
-LINES: Sequence[Line] = (
-    Line("Messages per publication", "", lambda replay, of: of.messages / replay.publications,
+LINES: Sequence[ReplayLine] = (
+    ReplayLine("Messages per publication", "", lambda replay, of: of.messages / replay.publications,
          show.quantity, "brokers that take a publication in, on average"),
-    Line("… per broker", "messages/s", lambda replay, of: of.rate_per_s(replay.brokers),
+    ReplayLine("… per broker", "messages/s", lambda replay, of: of.rate_per_s(replay.brokers),
          show.quantity, "publications that a broker takes in per second, on average"),
-    Line("Hops per delivery", "", lambda replay, of: of.hops_mean, show.quantity,
+    ReplayLine("Hops per delivery", "", lambda replay, of: of.hops_mean, show.quantity,
          "links between brokers that a delivery travels, on average"),
-    Line("Publisher moves", "", lambda replay, of: of.moves, show.count,
+    ReplayLine("Publisher moves", "", lambda replay, of: of.moves, show.count,
          "how often a publisher was moved to another broker"),
-    Line("Median delay", "ms", lambda replay, of: of.delay_p50_us, show.milliseconds,
+    ReplayLine("Median delay", "ms", lambda replay, of: of.delay_p50_us, show.milliseconds,
          "from publishing to the subscriber having it; the simulator forecasts no machine"),
 )  # fmt: skip
 
-# What relocation changes; a rate says the same as the messages, at a replay's pace.
+# Figures that relocation changes; a rate is equivalent to the messages, at a replay's pace.
 _COMPARED = (LINES[0], LINES[2])
 
 
-class Cell(NamedTuple):
+class ReplayCell(NamedTuple):
     """A line's figures of one replay; `off` is the measured one against the predicted one."""
 
     predicted: str
@@ -124,7 +124,7 @@ class Cell(NamedTuple):
 
 
 def read_replay(path: Path) -> Replay:
-    """The replay in a file; ReportError says what is wrong with it."""
+    """The replay in a file; ReportError names the fault."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Replay)
     except OSError as error:
@@ -133,18 +133,18 @@ def read_replay(path: Path) -> Replay:
         raise ReportError(f"{path}: is no replay: {error}") from None
 
 
-def cell(line: Line, replay: Replay) -> Cell:
-    """What a line says of a replay."""
+def cell(line: ReplayLine, replay: Replay) -> ReplayCell:
+    """Return a line's cell for a replay."""
     values = [
         None if each is None or not replay.publications else line.value(replay, each)
         for each in (replay.predicted, replay.measured)
     ]
     texts = [show.MISSING if value is None else line.show(value) for value in values]
-    return Cell(texts[0], texts[1], show.change(values[1], values[0]))
+    return ReplayCell(texts[0], texts[1], show.change(values[1], values[0]))
 
 
 def effects(replays: Sequence[Replay]) -> list[str]:
-    """What each replay but the first changed, measured and predicted, in words."""
+    """Return each replay's changes against the first, measured and predicted, in words."""
     found = []
     for replay in replays[1:]:
         for line in _COMPARED:
@@ -161,7 +161,7 @@ def effects(replays: Sequence[Replay]) -> list[str]:
 
 
 def held_back(replays: Sequence[Replay]) -> list[str]:
-    """Where publishing took longer than the workload has it, in words."""
+    """Return notes on publishing that took longer than in the workload."""
     found = []
     for replay in replays:
         wanted, took = replay.predicted, replay.measured
@@ -178,29 +178,29 @@ def held_back(replays: Sequence[Replay]) -> list[str]:
     return found
 
 
-def _value(line: Line, replay: Replay, which: str) -> float | None:
-    found: Figures | None = getattr(replay, which)
+def _value(line: ReplayLine, replay: Replay, which: str) -> float | None:
+    found: ReplayFigures | None = getattr(replay, which)
     return None if found is None or not replay.publications else line.value(replay, found)
 
 
 def moved(replay: Replay) -> dict[str, dict[str, list[str]]]:
-    """Who went where: publishers by their last broker, by their first.
+    """Return the moves: publishers by their last broker, by their first.
 
-    Behind a name, where else the simulator had put that publisher; who stayed, as predicted, is
-    not there.
+    A name has the simulator's broker behind it, if that differs; publishers that stayed, as
+    predicted, are left out.
     """
-    journeys: dict[str, dict[str, list[str]]] = {}
+    transfers: dict[str, dict[str, list[str]]] = {}
     for place in sorted(replay.places, key=lambda each: (each.first, each.measured or "")):
         if place.first == place.measured == place.predicted:
             continue
         other = "" if place.measured == place.predicted else f" (predicted {place.predicted})"
-        names = journeys.setdefault(place.first, {}).setdefault(place.measured or _UNKNOWN, [])
+        names = transfers.setdefault(place.first, {}).setdefault(place.measured or _UNKNOWN, [])
         names.append(place.publisher + other)
-    return journeys
+    return transfers
 
 
 def moved_sentence(replay: Replay) -> str:
-    """How many publishers moved, and how many were where the simulator had put them."""
+    """Return how many publishers moved, and how many were where the simulator had put them."""
     went = sum(place.measured not in (place.first, None) for place in replay.places)
     as_predicted = sum(place.measured == place.predicted for place in replay.places)
     return (
@@ -227,7 +227,7 @@ def proof(replays: Sequence[Replay]) -> str:
 
 
 def problems(replay: Replay) -> list[str]:
-    """What is wrong with a replay, and what is missing of it."""
+    """Return errors and gaps of a replay."""
     return _gaps(replay) + [
         f"{replay.name}, live: {count:,} {name.replace('_', ' ')}"
         for name in FAULTS
@@ -307,7 +307,7 @@ def _movers(replay: Replay) -> Markup:
     ]
     head = tag("tr", tag("th", "from, to", scope="col"), tag("th", "publishers", scope="col"))
     return join(
-        tag("h3", f"Who moved where, live: {replay.name}"),
+        tag("h3", f"Moves of publishers, live: {replay.name}"),
         tag("p", moved_sentence(replay) + ".", class_="note"),
         tag("div", tag("table", tag("thead", head), tag("tbody", rows), class_="movers"),
             class_="scroll"),

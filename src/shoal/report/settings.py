@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from shoal.report.inputs import Run
+from shoal.report.inputs import ReportRun
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -23,15 +23,15 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield prefix + key, json.dumps(value, ensure_ascii=False, default=str)
 
 
-def differing(runs: Sequence[Run]) -> dict[str, list[str | None]]:
-    """The keys, but for the name, whose values are not the same in all runs; each run's value."""
+def differing(runs: Sequence[ReportRun]) -> dict[str, list[str | None]]:
+    """Return the keys, except the name, whose values differ between runs; each run's value."""
     flattened = [dict(flat(run.scenario)) for run in runs]
     keys = sorted({key for scenario in flattened for key in scenario} - {"name"})
     found = {key: [scenario.get(key) for scenario in flattened] for key in keys}
     return {key: values for key, values in found.items() if len(set(values)) > 1}
 
 
-def without_effect(runs: Sequence[Run]) -> list[str]:
+def without_effect(runs: Sequence[ReportRun]) -> list[str]:
     """A sentence for each two runs that differ in settings, and in no figure."""
     return [
         f"{', '.join(keys)} had no effect: {one.name} and {other.name} differ in nothing else, "
@@ -41,6 +41,6 @@ def without_effect(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _figures(run: Run) -> Any:
+def _figures(run: ReportRun) -> Any:
     metrics = {name: value for name, value in run.metrics.items() if name not in ("run", "system")}
     return metrics, run.loads, list(run.seeds)

@@ -1,9 +1,9 @@
 """A study as data: claims with verdicts, tables and figures, read from `study.json`.
 
-Whatever made the study decides what is in it; the pages only show it.
+The experiment decides about the content; the pages only show it.
 
->>> claim = Finding(id="load", section="Load", dataset="quotes", claim="cuts load", paper="68 %",
-...                 ours="71 %", verdict="met", reason="")
+>>> claim = StudyFinding(id="load", section="Load", dataset="quotes", claim="cuts load",
+...                      paper="68 %", ours="71 %", verdict="met", reason="")
 >>> count_verdicts([claim, msgspec.structs.replace(claim, verdict="missed")])
 {'met': 1, 'missed': 1}
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_own=True)])
@@ -25,7 +25,7 @@ import msgspec
 
 Verdict = Literal["met", "beaten", "missed", "not run"]
 VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not run")
-# How a claim begins that goes on with the one before it.
+# Beginning of a claim that continues the one before it.
 _GOES_ON = "..."
 
 
@@ -33,8 +33,8 @@ class StudyError(ValueError):
     """A study file that is missing or misshapen; says which."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A claim, what it says, what we have, and, where it was missed, why that may be.
+class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim, its text, our result, and, if it was missed, a possible reason.
 
     Beaten is better than the paper by more than the band, which `band` puts in words; `reading`
     says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own, and
@@ -55,7 +55,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     is_again: bool = False
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class StudyLine(msgspec.Struct, frozen=True, kw_only=True):
     """One series of a figure; a gap where y is None.
 
     `look` numbers its colour and mark, so that a series looks the same in every figure; without,
@@ -75,20 +75,20 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
     x_label: str
     y_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[StudyLine, ...]
     x_scale: Literal["steps", "linear", "log"] = "steps"
     y_scale: Literal["linear", "log"] = "linear"
     marks: bool = True
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class StudyGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Figures that belong together."""
 
     title: str
     figures: tuple[Figure, ...]
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class StudyTable(msgspec.Struct, frozen=True, kw_only=True):
     """A small table: its title, a sentence about it, columns and rows of text."""
 
     title: str
@@ -103,9 +103,9 @@ class StudyReport(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     facts: tuple[str, ...]
     notes: tuple[str, ...]
-    claims: tuple[Finding, ...]
-    tables: tuple[Table, ...]
-    groups: tuple[Group, ...]
+    claims: tuple[StudyFinding, ...]
+    tables: tuple[StudyTable, ...]
+    groups: tuple[StudyGroup, ...]
 
 
 def read_study(path: Path) -> StudyReport:
@@ -118,14 +118,14 @@ def read_study(path: Path) -> StudyReport:
         raise StudyError(f"{path}: not a study: {error}") from None
 
 
-def count_verdicts(claims: Sequence[Finding]) -> Mapping[str, int]:
-    """How many claims have each verdict that occurs."""
+def count_verdicts(claims: Sequence[StudyFinding]) -> Mapping[str, int]:
+    """Return how many claims have each verdict that occurs."""
     counts = Counter(claim.verdict for claim in claims)
     return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
 
 
-def score(claims: Sequence[Finding]) -> list[str]:
-    """How many claims of the paper, and apart from them aims of our own, have each verdict.
+def score(claims: Sequence[StudyFinding]) -> list[str]:
+    """Return how many claims of the paper, and apart from them aims of our own, have each verdict.
 
     A line for each data set, or reading, as a claim is judged once in each.
     """
@@ -137,7 +137,7 @@ def score(claims: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def _score(claims: Sequence[Finding], dataset: str) -> str:
+def _score(claims: Sequence[StudyFinding], dataset: str) -> str:
     parts = []
     for is_own, whose in ((False, "of the paper's {} claims"), (True, "of our own {} aims")):
         some = counted(claims, dataset, is_own=is_own)
@@ -148,7 +148,7 @@ def _score(claims: Sequence[Finding], dataset: str) -> str:
     return "; ".join(parts)
 
 
-def counted(claims: Sequence[Finding], dataset: str, *, is_own: bool) -> list[Finding]:
+def counted(claims: Sequence[StudyFinding], dataset: str, *, is_own: bool) -> list[StudyFinding]:
     """The paper's claims, or our own aims, that count as judged on a data set."""
     return [
         claim
@@ -157,11 +157,11 @@ def counted(claims: Sequence[Finding], dataset: str, *, is_own: bool) -> list[Fi
     ]
 
 
-def missed_claims(claims: Sequence[Finding]) -> list[Finding]:
-    """What is missed, as it is told where not all claims are.
+def missed_claims(claims: Sequence[StudyFinding]) -> list[StudyFinding]:
+    """Return the missed claims, with their context.
 
-    There a claim that goes on with the one before it ("... and") is told with that.  On a further
-    data set the one before it may not be judged, so the first data set says which it is.
+    A claim that continues the one before it ("... and") is reported with that. On a further data
+    set the one before it may not be judged, so the first data set decides.
     """
     found, whole, begun = [], dict[str, str](), ""
     for one in claims:
@@ -174,21 +174,21 @@ def missed_claims(claims: Sequence[Finding]) -> list[Finding]:
     return found
 
 
-def datasets(claims: Sequence[Finding]) -> list[str]:
+def datasets(claims: Sequence[StudyFinding]) -> list[str]:
     """The data sets that claims were judged on, in the order they come."""
     return list(dict.fromkeys(claim.dataset for claim in claims))
 
 
-def sections(claims: Sequence[Finding]) -> Mapping[str, list[list[Finding]]]:
-    """What each claim came to on every data set, by section, all in the order they come."""
-    found: dict[str, dict[str, list[Finding]]] = {}
+def sections(claims: Sequence[StudyFinding]) -> Mapping[str, list[list[StudyFinding]]]:
+    """Return each claim's result on every data set, by section, all in order."""
+    found: dict[str, dict[str, list[StudyFinding]]] = {}
     for claim in claims:
         found.setdefault(claim.section, {}).setdefault(claim.id, []).append(claim)
     return {section: list(by_id.values()) for section, by_id in found.items()}
 
 
-def reason(claims: Sequence[Finding]) -> str:
-    """How a claim was read, and why it was missed, once; each data set's where they differ."""
+def reason(claims: Sequence[StudyFinding]) -> str:
+    """Return how a claim was read, and why it was missed, once; per data set if they differ."""
     read: dict[str, list[str]] = {}
     for claim in claims:
         read.setdefault(claim.reading, []).append(claim.dataset)

@@ -17,9 +17,9 @@ from shoal.report.drawing.markup import Markup, join, tag
 from shoal.report.plots import UNMEASURED, plot
 from shoal.report.study import (
     Figure,
-    Finding,
+    StudyFinding,
     StudyReport,
-    Table,
+    StudyTable,
     datasets,
     reason,
     score,
@@ -30,7 +30,7 @@ COLUMNS = ("Claim", "The paper", "Met within")
 
 
 def write_pages(folder: Path, study: StudyReport) -> None:
-    """Write `RESULTS.md`, `index.html` and `figures/` into a folder; what was there goes."""
+    """Write `RESULTS.md`, `index.html` and `figures/` into a folder; former figures go."""
     figures = folder / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for old in figures.glob("*.svg"):
@@ -73,13 +73,13 @@ def markdown(study: StudyReport) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headings(claims: Sequence[Finding]) -> list[str]:
+def _headings(claims: Sequence[StudyFinding]) -> list[str]:
     """One column per data set; a single one needs no name."""
     names = datasets(claims)
     return ["Ours"] if len(names) == 1 else [f"Ours, {name}" for name in names]
 
 
-def _claim_cells(found: Sequence[Finding], names: Sequence[str]) -> tuple[str, ...]:
+def _claim_cells(found: Sequence[StudyFinding], names: Sequence[str]) -> tuple[str, ...]:
     ours = {one.dataset: f"**{one.verdict}** {one.ours}".rstrip() for one in found}
     cells = (ours.get(name, "") for name in names)
     return (found[0].claim, found[0].paper, found[0].band, *cells, reason(found))
@@ -166,7 +166,7 @@ def _claims(study: StudyReport) -> Markup:
     return tag("div", tag("table", head, bodies, class_=looks), class_="wide")
 
 
-def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
+def _claim(found: Sequence[StudyFinding], headings: Mapping[str, str]) -> Markup:
     """A row, with the heading of its column by data set.
 
     On a phone cells stand one below the other, and each says its heading itself.
@@ -195,7 +195,7 @@ def _claim(found: Sequence[Finding], headings: Mapping[str, str]) -> Markup:
     )
 
 
-def verdict_cell(one: Finding) -> Markup:
+def verdict_cell(one: StudyFinding) -> Markup:
     """A verdict, and the figures that it stands on."""
     badge = tag("span", one.verdict, class_=f"verdict {one.verdict.replace(' ', '-')}")
     return join(badge, tag("p", _unbroken(one.ours)) if one.ours else None)
@@ -207,7 +207,7 @@ def _unbroken(text: str) -> str:
     return re.sub(unbroken, "\N{NO-BREAK SPACE}", text)
 
 
-def _table(number: int, table: Table) -> Markup:
+def _table(number: int, table: StudyTable) -> Markup:
     return tag(
         "section",
         tag("h2", table.title),
@@ -233,7 +233,7 @@ def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup
 
 
 def _is_number(cells: Sequence[str]) -> bool:
-    """Whether a column holds figures, which are easier to compare at the right."""
+    """Return whether a column holds figures, which are easier to compare at the right."""
     figures = [cell.lstrip("\N{MINUS SIGN}") for cell in cells if cell]
     return bool(figures) and all(cell[:1].isdigit() for cell in figures)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """Where something listens; port 0 asks the system for a free one."""
+    """Address of a listener; with port 0 the system picks a free port."""
 
     host: str
     port: int
@@ -26,12 +26,14 @@ class Address(NamedTuple):
 
     @property
     def is_anywhere(self) -> bool:
-        """Whether it is all addresses of a machine: good to listen at, and none to connect to."""
+        """Return whether it is all addresses of a machine: good to listen at, and none to connect
+        to.
+        """
         return self.host in ("0.0.0.0", "::")
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Return whether only this machine reaches it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -47,7 +49,7 @@ def read_address(text: str) -> Address:
 
 
 def is_somewhere(text: str) -> bool:
-    """Whether somebody elsewhere can connect to the address that a text names.
+    """Return whether other machines can connect to the address that a text names.
 
     >>> [is_somewhere(text) for text in ("b1.example.org:1883", "0.0.0.0:1883", "b1:0", "?")]
     [True, False, False, False]

@@ -1,8 +1,8 @@
 """Addresses that a broker has bound, and at which it does not listen yet.
 
 A bound port belongs to the broker; the system refuses connections to it until the broker listens.
-So a broker knows that it will have all its ports before it joins a network, and no client waits in
-a queue that nobody serves.
+So a broker has all its ports before it joins a network, and no client waits in a queue that is
+never served.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shoal.runtime.addresses import Address
 
 
-class Bound(NamedTuple):
+class BoundAddress(NamedTuple):
     """Sockets wherever the name of an address leads; `address` has the port that was chosen."""
 
     address: Address
@@ -30,7 +30,7 @@ class Bound(NamedTuple):
             each.close()
 
 
-def bind(address: Address) -> Bound:
+def bind(address: Address) -> BoundAddress:
     """Bind an address; OSError where that cannot be."""
     found = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -49,12 +49,12 @@ def bind(address: Address) -> Bound:
         for each in sockets:
             each.close()
         raise
-    return Bound(Address(address.host, sockets[0].getsockname()[1]), tuple(sockets))
+    return BoundAddress(Address(address.host, sockets[0].getsockname()[1]), tuple(sockets))
 
 
-def bind_all(addresses: Mapping[str, Address]) -> dict[str, Bound]:
+def bind_all(addresses: Mapping[str, Address]) -> dict[str, BoundAddress]:
     """Bind all listeners of a broker, or none; OSError names the listener and its address."""
-    bound: dict[str, Bound] = {}
+    bound: dict[str, BoundAddress] = {}
     for key, address in addresses.items():
         try:
             bound[key] = bind(address)

@@ -1,6 +1,6 @@
-"""Lines of a log that somebody else brings about: so many a second and no more.
+"""Log lines that peers cause: a bounded number per second.
 
-Who can have a line written can have a disk filled.
+Without a bound a peer that causes log lines could fill the disk.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable
 
 # Lines of one kind about one user or address: at once, and each second from then on.
 BURST, PER_SECOND = 10.0, 1.0
-# What a broker or a load balancer that does not fit tries again every two seconds is said so often.
+# A broker or load balancer that does not fit retries every two seconds; its line is logged this
+# often.
 TOLD_S = 600.0
 # Hosts, and reasons of theirs, that are told apart.
 MOST_TOLD = 100
-# A reason may quote what the other end said.
+# Characters of a peer's text that a reason quotes.
 MOST_CHARACTERS = 200
 
 
-class Bucket:
+class LogBucket:
     """A bound of lines: so many at once, and each second so many more."""
 
     def __init__(self, burst: float, per_second: float, now_us: int) -> None:
@@ -28,7 +29,7 @@ class Bucket:
         self._left, self._at_us = burst, now_us
 
     def take(self, now_us: int) -> bool:
-        """Whether there is one for now."""
+        """Return whether there is one for now."""
         more = (now_us - self._at_us) * self._per_second / 1e6
         self._left, self._at_us = min(self._burst, self._left + more), now_us
         if self._left < 1.0:
@@ -39,9 +40,10 @@ class Bucket:
 
 
 class BoundedLines:
-    """Warns of what strangers do; `now_us` is the clock.
+    """Bounded warnings about peers; `now_us` is the clock.
 
-    The same of one host is said again after `TOLD_S`, and of one host no more than a `Bucket` has.
+    The same of one host is said again after `TOLD_S`, and of one host no more than a `LogBucket`
+    has.
     """
 
     def __init__(self, log: logging.Logger, what: str, now_us: Callable[[], int]) -> None:
@@ -49,16 +51,16 @@ class BoundedLines:
         self._what = what
         self._now_us = now_us
         self._told_us: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, LogBucket] = OrderedDict()
 
     def warn(self, peer: str, reason: str) -> None:
-        """What `peer`, `host:port`, is told, or did."""
+        """Log a warning about `peer` (`host:port`)."""
         now_us, host = self._now_us(), peer.rpartition(":")[0]
         reason = reason if len(reason) <= MOST_CHARACTERS else f"{reason[:MOST_CHARACTERS]}..."
         last_us = self._told_us.get((host, reason))
         if last_us is not None and now_us - last_us < TOLD_S * 1e6:
             return
-        bucket = self._buckets.pop(host, None) or Bucket(BURST, PER_SECOND, now_us)
+        bucket = self._buckets.pop(host, None) or LogBucket(BURST, PER_SECOND, now_us)
         self._buckets[host] = bucket
         if len(self._buckets) > MOST_TOLD:
             self._buckets.popitem(last=False)

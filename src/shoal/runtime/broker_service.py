@@ -20,50 +20,50 @@ from typing import Any
 import msgspec
 
 from shoal.broker.effects import Started
-from shoal.broker.links.controls import CONTROLS, Whereabouts
+from shoal.broker.links.controls import CONTROLS, BrokerLocation
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
 from shoal.ledger import Ledger
 from shoal.model import BrokerId
+from shoal.mqtt.admission import QUEUES_ARE_FULL
 from shoal.mqtt.federation.moving import DRAINED
-from shoal.mqtt.reception import QUEUES_ARE_FULL
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.doors.entry.access import NetworkAccess
-from shoal.runtime.doors.mqtt_door import MqttDoor, Permitted
-from shoal.runtime.doors.publishers import LivePublishers
-from shoal.runtime.doors.sockets.websocket import is_same_host
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.forgetting import Forgetting
+from shoal.runtime.front_ends.entry.access import NetworkAccess
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd, Permitted
+from shoal.runtime.front_ends.publishers import LivePublishers
+from shoal.runtime.front_ends.sockets.websocket import is_same_host
 from shoal.runtime.hosts import is_own_host
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
-from shoal.runtime.links.couriers import Couriers
 from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.forwarding_channels import ForwardingChannels
 from shoal.runtime.links.isolation import Isolation
-from shoal.runtime.links.joining import Join, Joining
+from shoal.runtime.links.joining import JoinAttempt, NetworkJoining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
 from shoal.runtime.listeners import Listeners
-from shoal.runtime.network_file import Network, changed_keys
+from shoal.runtime.network_file import NetworkFile, changed_keys
 from shoal.runtime.node import Node
 from shoal.runtime.operations.admin import AdminServer, Page
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operations.memory import memory_of
-from shoal.runtime.operator import Operator
+from shoal.runtime.operator import OperatorDesk
 from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
-from shoal.runtime.questions import Questions
+from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
 
-# How long a broker that stops waits for its neighbours to take what it has for them.
+# A stopping broker waits this long for its neighbours to take its queued messages.
 DRAIN_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -74,11 +74,13 @@ class BrokerService:
     cannot be used.
     """
 
-    def __init__(self, network: Network, name: BrokerId, joins: Sequence[Join] = ()) -> None:
+    def __init__(
+        self, network: NetworkFile, name: BrokerId, joins: Sequence[JoinAttempt] = ()
+    ) -> None:
         """`joins`: it is new, and joins the network over one of these, or another that it knows."""
         self.network = network
         self.section = network.broker(name)
-        # What the last reload has changed, in words.
+        # the keys that the last reload has changed
         self.changed: list[str] = []
         self._started_s = time.monotonic()
         self.exceptions = Exceptions()
@@ -87,10 +89,10 @@ class BrokerService:
         self._clock_file = None if files is None else ClockFile(files.folder)
         clock = Clock() if self._clock_file is None else self._clock_file.clock
         self.trace = trace_writer(network.trace, name, clock.now_us())
-        overlay = self._overlay = Overlay(files.folder if files is not None else None)
+        overlay = self._overlay = OverlayFile(files.folder if files is not None else None)
         given = network.neighbours(name)
         self.directory = Directory(name, places(network, name, clock.now_us()), overlay)
-        self.joining = Joining(name, given, joins, overlay, self.directory, clock)
+        self.joining = NetworkJoining(name, given, joins, overlay, self.directory, clock)
         # A broker that is to join learns its links before it starts.
         links = () if self.joining.is_asking else overlay.expected(given)
         founder = overlay.is_founder and not self.joining.is_asking
@@ -133,10 +135,10 @@ class BrokerService:
             where.name: found for where in self.directory.places if (found := servers(where))
         }
         self.directory.at_change.append(self._is_elsewhere)
-        self.couriers = Couriers(self.node, settings)
-        self.links.couriers = self.couriers
-        self.publishers = LivePublishers(self.node, self.couriers)
-        self.door = MqttDoor(
+        self.forwarding_channels = ForwardingChannels(self.node, settings)
+        self.links.forwarding_channels = self.forwarding_channels
+        self.publishers = LivePublishers(self.node, self.forwarding_channels)
+        self.front_end = MqttFrontEnd(
             self.node,
             network.limits,
             self._access,
@@ -149,33 +151,33 @@ class BrokerService:
             moves_subscribers=system.moves_subscribers(network.system_parameters),
             has_cycles=has_cycles,
         )
-        if self.door.clients.federation is not None:
-            self.door.clients.federation.roaming.starting.others = self._others
-        if has_cycles and self.door.clients.door is not None:
-            self.door.clients.door.waits_for_links = lambda: self.links.is_waiting
+        if self.front_end.clients.federation is not None:
+            self.front_end.clients.federation.session_transfer.starting.others = self._others
+        if has_cycles and self.front_end.clients.front_end is not None:
+            self.front_end.clients.front_end.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
-            self.spools.at_full = self.door.clients.refuse
+            self.spools.at_full = self.front_end.clients.refuse
         self.forgetting = Forgetting(self.node, self.links, self.directory)
         # Told that the broker has left its network for good: its process is to end.
-        self.at_left: Callable[[], None] = _nobody_is_told
+        self.at_left: Callable[[], None] = _ignore_change
         self.leaving = Leaving(
             self.node,
-            self.door,
+            self.front_end,
             self.links,
-            self.couriers,
+            self.forwarding_channels,
             self.directory,
             self.forgetting,
             self._servers,
             self._has_left,
             network.no_joiners,
-            lambda: self._listeners.let_clients_in_again(),
+            lambda: self._listeners.readmit_clients(),
         )
         self.ledger = Ledger()
-        self.door.register(self.ledger)
+        self.front_end.register(self.ledger)
         self.links.register(self.ledger)
         self._access.register(self.ledger)
-        retained = Retained(self.door)
-        self.operator = Operator(self.door, self.leaving, self.forgetting, retained)
+        retained = Retained(self.front_end)
+        self.operator = OperatorDesk(self.front_end, self.leaving, self.forgetting, retained)
         self._rejoining = Rejoining(
             self.links,
             self.joining,
@@ -184,13 +186,13 @@ class BrokerService:
             is_leaving=lambda: bool(self.leaving.stage),
         )
         questions: dict[str, Page] = {
-            **Questions(self.door, network.json).by_name,
+            **AdminQuestions(self.front_end, network.json).by_name,
             "retained": retained.page,
             "leave-plan": self.operator.leave_plan,
-            "top": self.door.traffic.heaviest,
+            "top": self.front_end.traffic.heaviest,
             "prometheus/targets": self._targets,
         }
-        notices = self.door.clients.statistics.notices
+        notices = self.front_end.clients.statistics.notices
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
         )
@@ -204,7 +206,7 @@ class BrokerService:
             self._certificates.admin,
         )
         self._listeners = Listeners(
-            self.section, self.admin, self.links, self.door, self._certificates, self._allows
+            self.section, self.admin, self.links, self.front_end, self._certificates, self._allows
         )
         self.listening = self._listeners.listening
 
@@ -225,17 +227,17 @@ class BrokerService:
             self._clock_file.start()
         if self.trace is not None:
             self.trace.start()
-        former = self.door.journal.neighbours if self.door.journal is not None else ()
+        former = self.front_end.journal.neighbours if self.front_end.journal is not None else ()
         former = tuple(name for name in former if name not in self._overlay.ended)
         started = Started(former, self.network.bounds.give_up_us, self._overlay.facts)
         self.node.start(started)
-        if self.door.clients.federation is not None:
-            self.door.clients.federation.joining.repeats = bool(self.joining.stage)
-        self.door.start()  # what local clients want is known before neighbours ask for it
+        if self.front_end.clients.federation is not None:
+            self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
+        self.front_end.start()  # neighbours ask for the subscriptions of local clients
         await self._listeners.listen("peers")
         if self.spools is not None:
             self.spools.start()
-        self.couriers.start()
+        self.forwarding_channels.start()
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
         if self.joining.stage:
@@ -243,7 +245,7 @@ class BrokerService:
         if self.node.machine.is_leaving:
             self.leaving.resume()
         else:
-            await self._listeners.let_clients_in()
+            await self._listeners.admit_clients()
         if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
             self._rejoining.start()  # else its machine opens links by itself
         for stranger in self.network.strangers(where.name for where in self.directory.places):
@@ -255,18 +257,20 @@ class BrokerService:
         return targets(self.network, self.directory.places, self.node.id, own)
 
     def _others(self) -> list[BrokerId]:
-        """The other brokers of the network that take clients in, as this one does."""
-        takers = [where.name for where in self.directory.places if where.doors]
+        """Return the other brokers of the network that accept clients."""
+        takers = [where.name for where in self.directory.places if where.front_ends]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
 
     def _is_answered(self) -> bool:
-        """Whether a member has answered this one through the system, and said what is retained."""
+        """Return whether a member has answered this one through the system, and reported retained
+        messages.
+        """
         system = SYSTEMS[self.network.system]
         parameters = self.network.system_parameters or system.parameters()
         # The MQTT side of a broker without clients asks nothing.
-        return self.door.is_told or not system.takes_clients(parameters, self.node.id)
+        return self.front_end.is_told or not system.takes_clients(parameters, self.node.id)
 
-    def reload(self, network: Network) -> list[str]:
+    def reload(self, network: NetworkFile) -> list[str]:
         """Take over users, operators, rules, origins, limits and certificates of the file as it is.
 
         `changed` says then what that was; the keys that differ besides are returned: they take a
@@ -285,8 +289,10 @@ class BrokerService:
         access.register(self.ledger)
         permissions: Permitted = partial(former.renewed, access)
         if self._certificates.authorities.lacks_some_of(authorities):
-            permissions = self.door.certified(self._certificates.authorities.signed, permissions)
-        self.door.renew(network.limits, access, permissions)
+            permissions = self.front_end.certified(
+                self._certificates.authorities.signed, permissions
+            )
+        self.front_end.renew(network.limits, access, permissions)
         self._closing = asyncio.ensure_future(former.close(after=access))
         self.network = msgspec.structs.replace(self.network, **tables)
         self.changed = changes(before, self.network, people, self._people)
@@ -300,17 +306,17 @@ class BrokerService:
         self._overlay.leave(self.node.clock.now_us())
         self.at_left()
 
-    def _is_elsewhere(self, where: Whereabouts) -> None:
+    def _is_elsewhere(self, where: BrokerLocation) -> None:
         """A broker has joined, moved or left."""
         found = servers(where)
         if found:
             self._servers[where.name] = found
         else:
             self._servers.pop(where.name, None)
-        federation = self.door.clients.federation
+        federation = self.front_end.clients.federation
         if where.has_left and federation is not None:
             federation.left(where.name, self.node.clock.now_us())
-            self.door.carry_out(self.door.clients.take_effects())
+            self.front_end.carry_out(self.front_end.clients.take_effects())
             self.node.schedule_flush()
         _log.info(
             f"broker {'left' if where.has_left else 'joined'}",
@@ -318,7 +324,7 @@ class BrokerService:
         )
 
     def _allows(self, listener: str, origin: str, host: str) -> bool:
-        """Whether web pages of an origin may connect to a listener under this host."""
+        """Return whether web pages of an origin may connect to a listener under this host."""
         access = self.network.access
         if "*" in access.origins or origin in access.origins:
             return True
@@ -335,23 +341,23 @@ class BrokerService:
         await self._rejoining.stop()
         await self.forgetting.stop()
         await self._costs.stop()
-        self.door.shut_down()
+        self.front_end.shut_down()
         self.node.flush()
         try:
             async with asyncio.timeout(DRAIN_S):
-                await self.couriers.drained()
+                await self.forwarding_channels.drained()
                 await self.links.drained()
         except TimeoutError:
             _log.warning("stopped before all neighbours had taken everything")
-        await self.couriers.stop()
+        await self.forwarding_channels.stop()
         await self.links.stop()
         self.publishers.stop()
         if self.spools is not None:
             await self.spools.stop()
         if self._clock_file is not None:
             self._clock_file.stop()
-        if self.door.journal is not None:
-            await self.door.journal.stop()
+        if self.front_end.journal is not None:
+            await self.front_end.journal.stop()
         self.node.stop()
         if self.trace is not None:
             await self.trace.stop()
@@ -359,10 +365,10 @@ class BrokerService:
         await self.admin.stop()
         _log.info("stopped")
 
-    # --- what it says about itself ------------------------------------------------------------
+    # --- status and metrics ------------------------------------------------------------------
 
     def missing(self) -> list[str]:
-        """What is not there yet for this broker to do all it should."""
+        """Return reasons why this broker is not ready."""
         if self.joining.stage == "left":
             return [self.joining.problem]
         found = [each for each in (self.joining.problem, self._isolation.problem) if each]
@@ -374,11 +380,11 @@ class BrokerService:
         awaited = ", ".join(self.node.machine.awaited)
         if awaited or not self.node.is_ready:
             found.append(f"tables of {awaited or 'neighbours'}")
-        if self.door.journal is not None and self.door.journal.status["is_failing"]:
+        if self.front_end.journal is not None and self.front_end.journal.status["is_failing"]:
             found.append("a disk that takes the journal")
-        if self.door.clients.refusal:
-            found.append(f"room on disk: {self.door.clients.refusal}")
-        if self.door.clients.backlog.is_full:
+        if self.front_end.clients.refusal:
+            found.append(f"room on disk: {self.front_end.clients.refusal}")
+        if self.front_end.clients.backlog.is_full:
             found.append(f"room: {QUEUES_ARE_FULL}")
         if self.operator.is_draining:
             found.append(f"clients: {DRAINED}")
@@ -394,15 +400,17 @@ class BrokerService:
         ]
 
     def status(self) -> Mapping[str, Any]:
-        """What `shoal status` shows: figures, and a row for each publisher."""
+        """Return the content of `shoal status`: figures, and a row for each publisher."""
         return {**self.figures(), "publishers": self.publishers.status()}
 
     def figures(self) -> Mapping[str, Any]:
-        """What the metrics are made of, however many publishers there are."""
-        statistics, missing = self.door.clients.statistics, self.missing()
+        """Return the figures of the metrics; their number does not depend on the number of
+        publishers.
+        """
+        statistics, missing = self.front_end.clients.statistics, self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
-            tables["subscriptions"] = self.door.clients.subscriptions.count
+            tables["subscriptions"] = self.front_end.clients.subscriptions.count
         return {
             "broker": self.node.id,
             "network": self.network.name,
@@ -428,12 +436,12 @@ class BrokerService:
             "tables": tables,
             "mqtt": {
                 "connected": statistics.connected,
-                "sessions": len(self.door.clients.sessions),
-                "subscriptions": self.door.clients.subscriptions.count,
-                "retained": len(self.door.clients.retained),
+                "sessions": len(self.front_end.clients.sessions),
+                "subscriptions": self.front_end.clients.subscriptions.count,
+                "retained": len(self.front_end.clients.retained),
                 "publications": statistics.publications_received,
                 "deliveries": statistics.deliveries,
-                "dropped": self.door.clients.sessions.dropped,
+                "dropped": self.front_end.clients.sessions.dropped,
                 "refused": statistics.publications_refused,
                 "unread_payloads": statistics.unread_payloads,
                 "slowed": statistics.slowed,
@@ -441,15 +449,17 @@ class BrokerService:
                     {"what": what, "reason": reason, "count": count}
                     for (what, reason), count in statistics.notices.refusals.items()
                 ],
-                "subscription_bytes": self.door.clients.subscriptions.bytes,
-                "queued_bytes": self.door.clients.backlog.bytes,
-                "queues_are_full": self.door.clients.backlog.is_full,
+                "subscription_bytes": self.front_end.clients.subscriptions.bytes,
+                "queued_bytes": self.front_end.clients.backlog.bytes,
+                "queues_are_full": self.front_end.clients.backlog.is_full,
             },
-            "memory": memory_of(self.ledger, self.door.clients),
-            "latency": self.door.traffic.latencies.status(self.node.clock.now_us()),
+            "memory": memory_of(self.ledger, self.front_end.clients),
+            "latency": self.front_end.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
-            "journal": self.door.journal.status if self.door.journal is not None else None,
-            "couriers": self.couriers.status(),
+            "journal": self.front_end.journal.status
+            if self.front_end.journal is not None
+            else None,
+            "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {
                 name: [msgspec.structs.asdict(row) for row in rows]
@@ -460,12 +470,12 @@ class BrokerService:
 
 @cache
 def _version() -> str:
-    """Which shoal this is."""
+    """Return the version of shoal."""
     return metadata.version("shoal")
 
 
-def _nobody_is_told() -> None:
-    """Until there is somebody to tell."""
+def _ignore_change() -> None:
+    """Placeholder until a listener is set."""
 
 
 def _alone(name: BrokerId) -> str:

@@ -1,8 +1,9 @@
-"""How the network goes on without a broker that is dead: an operator declares it.
+"""Removal of a dead broker: an operator declares it dead.
 
 The system of this broker takes the dead broker's place, where it can (`Dead`), or drops the link;
-then all brokers hear that the dead one is gone, and which has its place.  If the dead broker comes
-back, its neighbours tell it that their links have ended, and it joins again (`rejoining.py`).
+then all brokers learn that the dead broker is gone, and which broker has its place. If the dead
+broker comes back, its neighbours tell it that their links have ended, and it joins again
+(`rejoining.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.node import Node
 
-# How long is tried what something is in the way of, as rows of a publisher that are held.
+# Retries go on this long while something blocks, for example held rows of a publisher.
 PATIENCE_S = 40.0
-# How long one attempt may take: a change of links is made, or given up, by then.
+# Limit of one attempt: a link change commits or aborts by then.
 ATTEMPT_S = 8.0
 AGAIN_S = 1.0
 POLL_S = 0.05
@@ -36,7 +37,7 @@ class Forgetting:
         self._links = links
         self._directory = directory
         self._task: asyncio.Task[str] | None = None
-        # The broker that is, or was last, to be forgotten here, and what came of that.
+        # The broker that is, or was last, to be forgotten here, and the outcome.
         self._dead: BrokerId = ""
         self._problem = ""
 
@@ -56,7 +57,7 @@ class Forgetting:
         return self._task is not None and not self._task.done()
 
     def status(self) -> dict[str, Any]:
-        """What `shoal status` shows of it, and `shoal forget` waits for."""
+        """Return the row in `shoal status`, which `shoal forget` polls."""
         return {
             "broker": self._dead,
             "is_under_way": self._is_under_way,
@@ -89,7 +90,7 @@ class Forgetting:
                 return "it is connected; have it leave instead"
             if loop.time() > deadline_s:
                 return problem or "its neighbours do not agree in time"
-            problem = await self._order(Dead(dead, tuple(sorted(others))))
+            problem = await self._node.order(Dead(dead, tuple(sorted(others))))
             if not problem:
                 await self._wait_without(dead)
                 problem = self._node.machine.obstacle
@@ -106,13 +107,3 @@ class Forgetting:
         until_s = loop.time() + ATTEMPT_S
         while self._has_link(dead) and loop.time() < until_s:
             await asyncio.sleep(POLL_S)
-
-    async def _order(self, order: Dead) -> str:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def answered(problem: str) -> None:
-            if not answer.done():
-                answer.set_result(problem)
-
-        self._node.order(order, answered)
-        return await answer

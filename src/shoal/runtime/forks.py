@@ -1,7 +1,7 @@
 """Brokers' processes, forked from one that has loaded all that a broker needs.
 
-A fresh interpreter spends half a second of processor time on that.  A fork spends next to none, and
-shares what was loaded.
+A fresh interpreter spends half a second of processor time on that. A fork spends next to none, and
+shares loaded modules.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from setproctitle import setproctitle
 from shoal.model import BrokerId
 from shoal.runtime.parents import stop_with_parent
 
-# What is loaded, and has the function that a fork runs.
+# The fork server loads this module; it has the function that a fork runs.
 _MODULE = "shoal.cli.broker_process"
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload([_MODULE])
 
 
 def prepare() -> None:
-    """Begin to load what forks share, while this process does something else."""
+    """Begin to load the modules that forks share, while this process does other work."""
     forkserver.ensure_running()
 
 
 class Forked:
     """A process that runs a function of a module, in a fork; it ends with this one at the latest.
 
-    The function's arguments, and its module's name, are what the fork is sent.
+    The fork gets the function's arguments, and its module's name.
     """
 
     def __init__(self, run: Callable[..., None], *arguments: object) -> None:
-        # Who is still there when this process ends is ended.
+        # daemon: a child that still runs when this process ends is ended.
         self._process = _SERVER.Process(target=run, args=arguments, daemon=True)
 
     @property
@@ -89,8 +89,8 @@ def broker_fork(network_file: Path, broker: BrokerId, log: Path) -> Fork:
 
 def stand_alone(log: Path) -> None:
     """Have this fork's process be one like any other, which writes to `log`."""
-    os.setsid()  # Ctrl-C is for who started it, and stops it in order
-    # What it holds of the server's would keep that alive when who started it is gone.
+    os.setsid()  # Ctrl-C goes to the parent, which stops the child in order
+    # Inherited descriptors would keep the server alive after its parent is gone.
     os.closerange(3, 256)
     with log.open("ab") as output, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)

@@ -1,8 +1,8 @@
 """Ports that are free, and stay free for the process that asked.
 
-A port that is free now may be somebody else's when a broker listens, or while a killed broker is
-started again.  So each process that starts networks holds a block of ports for as long as it
-lives: it keeps the first of the block bound, which tells all others.
+A port that is free at a check may be taken when a broker listens, or while a killed broker is
+restarted. So each process that starts networks holds a block of ports for as long as it lives: it
+keeps the first port of the block bound, which marks the block as taken.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PortBlocks:
         for first in Random().sample(firsts, len(firsts)):
             guard = socket.socket()
             try:
-                # Without SO_REUSEADDR, so that nobody binds it beside us.
+                # Without SO_REUSEADDR, so that no other process binds it, too.
                 guard.bind((_LOOPBACK, first))
             except OSError:
                 guard.close()

@@ -1,9 +1,9 @@
 """By which names a web browser may have come to a listener.
 
-Whoever owns a name can have it mean an address of its visitor's machine or network, once a page
-under it is loaded (DNS rebinding).  To the browser that page and the listener are one host then, so
-that the page may say what it likes and read the answers.  But it cannot help saying the name, which
-is none that the listener has.
+The owner of a name can make it resolve to an address of a visitor's machine or network, once a page
+under it is loaded (DNS rebinding). To the browser page and listener are then one host, so the page
+may send any request and read the answers. But the browser sends the name, which is not a name of
+the listener.
 
 >>> names = {"b1.example.org"}
 >>> [is_own_host(each, names) for each in ("B1.example.org:9001", "127.0.0.1:9001", "[::1]")]
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 
 def is_own_host(host: str, names: Collection[str]) -> bool:
-    """Whether a request's `Host` is an address, this machine, or one of these names.
+    """Return whether a request's `Host` is an address, this machine, or one of these names.
 
     `names` are in small letters.
     """

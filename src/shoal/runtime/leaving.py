@@ -1,18 +1,18 @@
-"""How a live broker leaves its network for good, with nothing lost that was acknowledged.
+"""A live broker's leave for good, without loss of acknowledged publications.
 
 | stage | until |
 | --- | --- |
-| clients | all are sent elsewhere |
-| sessions | other brokers have those that clients did not take along |
-| overlay | the others know that it is gone; the machine has left, however its system does that |
-| links | all have ended that the machine has not ended itself |
+| clients | all are redirected to other brokers |
+| sessions | other brokers have the sessions that clients did not take along |
+| overlay | the other brokers know of the leave; the machine has left by its system's protocol |
+| links | all links that the machine has not ended itself have ended |
 
-Then its process ends.  A broker that is killed meanwhile starts again as one that never began to
-leave, and may be asked again.
+Then its process ends. A broker that is killed meanwhile restarts as if it had not begun to leave,
+and an operator may order the leave again.
 
-A leave is refused while a neighbour is not connected, unless the operator says that it is dead
-(`without`).  The operator takes a leave back at any time before the machine has left; a leave that
-makes no progress for `STALL_S` is taken back by itself.
+A leave is refused while a neighbour is disconnected, unless the operator declares it dead
+(`without`). The operator can cancel a leave until the machine has left; a leave without progress
+for `STALL_S` is cancelled.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Servers
-from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.forgetting import Forgetting
-from shoal.runtime.links.couriers import Couriers
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.links.directory import Directory
+from shoal.runtime.links.forwarding_channels import ForwardingChannels
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.node import Node
 
 POLL_S = 0.05
 # Clients that are sent away before others have their turn: some 10 ms.
 SENT_AT_ONCE = 300
-# Asked in vain, the machine is asked again: what keeps it may pass.
+# Interval of retries of a refused leave: the obstacle may pass.
 ASK_AGAIN_S = 2.0
-# How long it is waited for what was retained meanwhile, before clients are let in again.
+# Time to wait for retained messages after a cancelled leave, before clients are admitted again.
 RETAINED_S = 5.0
-# How long an obstacle may last that the system sees, until the leave is refused.
+# An obstacle of the system may last this long before the leave is refused.
 OBSTACLE_S = 5.0
 # Without progress for so long a leave is taken back.
 STALL_S = 600.0
 
-# What an operator can do where a stage lasts.
+# Advice for an operator when a stage lasts.
 _NEXT = {
     "clients": "wait: clients are sent away some at a time",
     "sessions": "wait, start a broker that takes clients, or take the leave back (--abort)",
@@ -68,9 +68,9 @@ class Leaving:
     def __init__(
         self,
         node: Node,
-        door: MqttDoor,
+        front_end: MqttFrontEnd,
         links: PeerLinks,
-        couriers: Couriers,
+        forwarding_channels: ForwardingChannels,
         directory: Directory,
         forgetting: Forgetting,
         servers: Servers,
@@ -79,14 +79,14 @@ class Leaving:
         let_in: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.stage = ""
-        # What became of the last leave, if it was taken back.
+        # outcome of the last leave, if it was cancelled
         self.outcome = ""
-        # Why the machine cannot leave yet, as it says.
+        # the machine's reason why it cannot leave yet
         self._problem = ""
         self._node = node
-        self._door = door
+        self._front_end = front_end
         self._links = links
-        self._couriers = couriers
+        self._forwarding_channels = forwarding_channels
         self._directory = directory
         self._forgetting = forgetting
         self._servers = servers
@@ -97,29 +97,29 @@ class Leaving:
         self._has_left = False
         self._task: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
-        # What there was when something was seen to change last, and when that was.
+        # the state at the last observed progress, and its time
         self._progress: tuple[object, ...] = ()
         self._progress_s = self._stage_s = 0.0
         self._without: set[BrokerId] = set()
-        # Why no broker can join over this one while it stays.
-        self._refused = ""
+        # reason why no broker can join over this broker while it leaves
+        self._no_joiners_before = ""
         node.asides.at_leave = self._answered
 
     # --- orders -------------------------------------------------------------------------------
 
     async def begin(self, without: Collection[BrokerId] = ()) -> str:
-        """Leave, and treat these neighbours as dead; why not, if that cannot be.
+        """Leave, and treat these neighbours as dead; return the reasons to refuse.
 
         Of a leave that is under way, only treat these as dead.
         """
         if self._has_left:
             return ""  # its process is about to end
-        # A broker that has just started may not know yet who could take its place.
+        # A broker that has just started may not know yet which broker could succeed it.
         with suppress(TimeoutError):
             async with asyncio.timeout(OBSTACLE_S):
                 while self._task is None and self._obstacles(without) == [self._obstacle]:
                     await asyncio.sleep(POLL_S)
-        problems = self._obstacles(without) if self._task is None else self._alive(without)
+        problems = self._obstacles(without) if self._task is None else self._why_not_dead(without)
         if problems:
             return "; ".join(problems)
         for each in without:
@@ -128,7 +128,7 @@ class Leaving:
         self._without |= {*without}
         if self._task is None:  # another order may have begun the leave meanwhile
             self.outcome, self._has_left = "", False
-            self._refused = self._links.no_joiners
+            self._no_joiners_before = self._links.no_joiners
             self._links.no_joiners = f"{self._node.id} leaves its network"
             self._task = asyncio.create_task(self._leave())
             self._watch()
@@ -141,23 +141,23 @@ class Leaving:
         self._watch()
 
     async def abort(self, why: str = "by an operator") -> str:
-        """Take the leave back; why that cannot be."""
+        """Cancel the leave; return why it is too late, or an empty string."""
         if self._task is None:
             return "it does not leave"
         has_told = self.stage in ("overlay", "links", "left")
-        problem = await self._ask_to_stay() if has_told else ""
+        problem = await self._node.order(Stay()) if has_told else ""
         if problem or self._has_left:
             return f"it is too late: {problem or 'it has left, and its last links end'}"
         await self.stop()
-        if self._door.clients.federation is not None:
-            self._door.clients.federation.evacuating.end()
+        if self._front_end.clients.federation is not None:
+            self._front_end.clients.federation.evacuating.end()
         if has_told:
-            self._couriers.stay()
+            self._forwarding_channels.stay()
             self._links.tell([self._directory.stay(self._node.clock.now_us())])
-            self._door.come_back()
+            self._front_end.come_back()
             with suppress(TimeoutError):
-                await asyncio.wait_for(_until(lambda: self._door.is_told), RETAINED_S)
-        self._links.no_joiners = self._refused
+                await asyncio.wait_for(_until(lambda: self._front_end.is_told), RETAINED_S)
+        self._links.no_joiners = self._no_joiners_before
         self._go_to("")
         self.outcome = f"taken back {why}"
         self._node.schedule_flush()
@@ -169,8 +169,8 @@ class Leaving:
         return ""
 
     async def plan(self, without: Collection[BrokerId] = ()) -> dict[str, Any]:
-        """What a leave would do now, and what refuses it; nothing changes by asking."""
-        clients = self._door.clients
+        """Return the steps of a leave and the reasons that refuse it, without a change."""
+        clients = self._front_end.clients
         connected = follow = 0
         for number, client_id in enumerate(clients.sessions.client_ids(), 1):
             if not number % SENT_AT_ONCE:
@@ -200,27 +200,27 @@ class Leaving:
         }
 
     def _obstacles(self, without: Collection[BrokerId]) -> list[str]:
-        """Why it cannot leave now."""
+        """Return why it cannot leave now."""
         if self._never:
             return [self._never]
         if not self._links.neighbours:
             return ["it has no links, and is all there is of its network"]
-        found = self._alive(without)
+        found = self._why_not_dead(without)
         if away := [each for each in self._links.away if each not in without]:
             names = ", ".join(away)
             verb = "is" if len(away) == 1 else "are"
             found.append(f"{names} {verb} not connected. Wait, or say {_without(away)}")
-        if not self.takers() and len(self._door.clients.sessions):
+        if not self.takers() and len(self._front_end.clients.sessions):
             found.append("no other broker is known that takes clients")
         return [*found, self._obstacle] if self._obstacle else found
 
     @property
     def _obstacle(self) -> str:
-        """What the machine's system has against it."""
+        """Return the objection of the machine's system."""
         return self._node.machine.obstacle
 
-    def _alive(self, without: Collection[BrokerId]) -> list[str]:
-        """Why these cannot be treated as dead."""
+    def _why_not_dead(self, without: Collection[BrokerId]) -> list[str]:
+        """Return why these cannot be treated as dead."""
         neighbours, away = self._links.neighbours, self._links.away
         strangers = [each for each in without if each not in neighbours]
         alive = [each for each in without if each in neighbours and each not in away]
@@ -229,13 +229,13 @@ class Leaving:
             *(f"{each} is connected, and not dead" for each in alive),
         ]
 
-    # --- what it says about itself ------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------
 
     @property
     def problem(self) -> str:
-        """What it waits for, if that is known."""
+        """Return the reason for waiting, if it is known."""
         if self.stage == "sessions":
-            count = len(self._door.clients.sessions)
+            count = len(self._front_end.clients.sessions)
             where = "" if self.takers() else ": no other broker takes clients"
             return f"{count:,} sessions are still here{where}"
         if self.stage not in ("overlay", "links"):
@@ -247,14 +247,14 @@ class Leaving:
 
     @property
     def next_step(self) -> str:
-        """What an operator can do about that."""
+        """Return advice for the operator about that."""
         away = self._links.away if self.stage in ("overlay", "links") else ()
         if away:
             return f"start {', '.join(away)}, or say {_without(away)}"
         return _NEXT.get(self.stage, "")
 
     def status(self) -> dict[str, Any]:
-        """What `shoal status` shows of it."""
+        """Return the row in `shoal status`."""
         now_s = asyncio.get_running_loop().time()
         return {
             "stage": self.stage,
@@ -280,7 +280,7 @@ class Leaving:
     def _watch(self) -> None:
         """Take the leave back if it makes no progress."""
         loop = asyncio.get_running_loop()
-        sessions, links = len(self._door.clients.sessions), tuple(self._links.neighbours)
+        sessions, links = len(self._front_end.clients.sessions), tuple(self._links.neighbours)
         progress = (self.stage, sessions, links)
         if progress != self._progress:
             self._progress, self._progress_s = progress, loop.time()
@@ -293,31 +293,20 @@ class Leaving:
             self._taking_back = asyncio.create_task(self.abort(words))
         self._watching = loop.call_later(min(1.0, STALL_S), self._watch)
 
-    async def _ask_to_stay(self) -> str:
-        """Have the machine take the leave back; why it cannot."""
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def answered(problem: str) -> None:
-            if not answer.done():
-                answer.set_result(problem)
-
-        self._node.order(Stay(), answered)
-        return await answer
-
     async def _leave(self) -> None:
         self._go_to("clients")
         await self._send_away(self.takers())
         self._go_to("sessions")
-        if self._door.clients.federation is not None:
+        if self._front_end.clients.federation is not None:
             now_us = self._node.clock.now_us()
-            self._door.clients.federation.evacuating.begin(self.takers, now_us)
-            self._door.carry_out(self._door.clients.take_effects())
+            self._front_end.clients.federation.evacuating.begin(self.takers, now_us)
+            self._front_end.carry_out(self._front_end.clients.take_effects())
             self._node.schedule_flush()
-        await _until(lambda: not len(self._door.clients.sessions))
+        await _until(lambda: not len(self._front_end.clients.sessions))
         self._go_to("overlay")
-        self._couriers.leave()
-        if self._door.clients.door is not None:
-            self._node.request(self._door.clients.door.client, Goodbye())
+        self._forwarding_channels.leave()
+        if self._front_end.clients.front_end is not None:
+            self._node.request(self._front_end.clients.front_end.client, Goodbye())
         # While there are links to say it over: the machine ends them.
         self._links.tell([self._directory.leave(self._node.clock.now_us())])
         self._node.schedule_flush()
@@ -346,16 +335,16 @@ class Leaving:
             await asyncio.sleep(POLL_S)
 
     async def _send_away(self, takers: Sequence[BrokerId]) -> None:
-        """Take nobody in any more, and send every client elsewhere, some at a time."""
-        door, now_us, reason = self._door, self._node.clock.now_us(), "the broker leaves"
-        door.stop_listening()
-        for number, client_id in enumerate(door.clients.sessions.client_ids(), 1):
+        """Stop accepting clients, and redirect all clients to other brokers, a few at a time."""
+        front_end, now_us, reason = self._front_end, self._node.clock.now_us(), "the broker leaves"
+        front_end.stop_listening()
+        for number, client_id in enumerate(front_end.clients.sessions.client_ids(), 1):
             if not number % SENT_AT_ONCE:
-                door.carry_out(door.clients.take_effects())
+                front_end.carry_out(front_end.clients.take_effects())
                 self._node.schedule_flush()
                 await asyncio.sleep(0)
                 now_us = self._node.clock.now_us()
-            connection = door.clients.connection(client_id)
+            connection = front_end.clients.connection(client_id)
             if connection is None:
                 continue
             kind = connection.credentials.listener
@@ -363,12 +352,12 @@ class Leaving:
             servers = [listeners[kind] for listeners in near if kind in listeners]
             server = servers[number % len(servers)] if servers else None
             if server is not None and connection.terms is not None and connection.terms.follows:
-                door.carry_out(connection.redirect(server, now_us, reason))
+                front_end.carry_out(connection.redirect(server, now_us, reason))
             else:
                 connection.disconnect(ReasonCode.SERVER_MOVED, reason, now_us, server)
-        for stranger in door.connections:
+        for stranger in front_end.connections:
             stranger.disconnect(ReasonCode.SERVER_MOVED, reason, now_us)
-        door.carry_out(door.clients.take_effects())
+        front_end.carry_out(front_end.clients.take_effects())
         self._node.schedule_flush()
 
     def _go_to(self, stage: str) -> None:
@@ -377,7 +366,7 @@ class Leaving:
         _log.info("leaving", extra={"stage": stage or "taken back"})
 
     def _answered(self, problem: str) -> None:
-        """What the machine says."""
+        """Take the machine's answer."""
         self._has_left = not problem
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(problem)
@@ -386,7 +375,7 @@ class Leaving:
         """Brokers that take clients, neighbours first."""
         near = self._links.neighbours
         places = self._directory.places
-        others = [where for where in places if where.doors and where.name != self._node.id]
+        others = [where for where in places if where.front_ends and where.name != self._node.id]
         return [each.name for each in sorted(others, key=lambda each: each.name not in near)]
 
 

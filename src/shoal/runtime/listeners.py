@@ -1,6 +1,6 @@
-"""Where one broker listens: it binds all its addresses first, and listens at each when it is ready.
+"""Listeners of one broker: it binds all addresses first, and listens at each when it is ready.
 
-A broker whose port is taken has not joined a network by then, and has written nothing.
+So a broker whose port is taken fails before it has joined a network or written anything.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from shoal.runtime.addresses import Address
-from shoal.runtime.binding import Bound, bind_all, cannot_listen
-from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.doors.sockets.mqtt_socket import MqttSocket
-from shoal.runtime.doors.sockets.websocket import WebSocket
+from shoal.runtime.binding import BoundAddress, bind_all, cannot_listen
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
+from shoal.runtime.front_ends.sockets.mqtt_socket import MqttSocket
+from shoal.runtime.front_ends.sockets.websocket import WebSocket
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.network_sections import FOR_CLIENTS, BrokerSection
 from shoal.runtime.operations.admin import AdminServer
@@ -31,7 +31,7 @@ class Listeners:
         section: BrokerSection,
         admin: AdminServer,
         links: PeerLinks,
-        door: MqttDoor,
+        front_end: MqttFrontEnd,
         certificates: Certificates,
         allows: Callable[[str, str, str], bool],
     ) -> None:
@@ -39,10 +39,10 @@ class Listeners:
         self._section = section
         self._admin = admin
         self._links = links
-        self._door = door
+        self._front_end = front_end
         self._certificates = certificates
         self._allows = allows
-        self._bound: dict[str, Bound] = {}
+        self._bound: dict[str, BoundAddress] = {}
 
     def bind(self) -> None:
         """Bind every address; OSError, naming the listener, where that cannot be."""
@@ -66,14 +66,14 @@ class Listeners:
                 except OSError as error:
                     raise cannot_listen(key, bound.address, error) from None
 
-    async def let_clients_in(self) -> None:
+    async def admit_clients(self) -> None:
         """Take connections of clients."""
         await self.listen(*FOR_CLIENTS)
 
-    async def let_clients_in_again(self) -> None:
-        """Take connections of clients where they were taken before; OSError where that cannot be.
+    async def readmit_clients(self) -> None:
+        """Accept clients again at all former addresses; OSError if that is impossible.
 
-        A listener whose port is another process's by now is missing from `listening`.
+        A listener is missing from `listening` if another process has taken its port.
         """
         addresses = {key: self.listening.pop(key) for key in FOR_CLIENTS if key in self.listening}
         problems: list[OSError] = []
@@ -86,14 +86,14 @@ class Listeners:
         if problems:
             raise OSError("; ".join(map(str, problems)))
 
-    async def _open(self, key: str, bound: Bound) -> Address:
+    async def _open(self, key: str, bound: BoundAddress) -> Address:
         match key:
             case "admin":
                 return await self._admin.start(bound)
             case "peers":
                 return await self._links.start(bound)
-        protocol: Callable[[MqttDoor], asyncio.Protocol] = partial(MqttSocket, listener=key)
+        protocol: Callable[[MqttFrontEnd], asyncio.Protocol] = partial(MqttSocket, listener=key)
         if key in ("websocket", "wss"):
             protocol = partial(WebSocket, allows=partial(self._allows, key), listener=key)
         tls = self._certificates.clients if key in ("mqtts", "wss") else None
-        return await self._door.listen(bound, protocol, tls, key)
+        return await self._front_end.listen(bound, protocol, tls, key)

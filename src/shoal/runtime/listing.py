@@ -14,20 +14,20 @@ from collections.abc import Callable
 
 # So many names are sorted in one go, which takes a millisecond.
 RUN = 2_000
-# For so long they are kept; who comes meanwhile may be on no page until then.
+# Names are kept this long; a newer client may be on no page until then.
 KEPT_S = 10.0
 # So many names are looked at for one page, as all of them may be gone by now.
 MOST_LOOKED_AT = 2_000
 
 
-class Listing:
+class StatusListing:
     """Of the names that `names` has now; `is_here` says whether one of them still counts."""
 
     def __init__(self, names: Callable[[], list[str]], is_here: Callable[[str], bool]) -> None:
         self._names = names
         self._is_here = is_here
         self._runs: list[list[str]] = []
-        # How often names were taken, and whose turn it is to do so.
+        # number of times that names were taken, and the next ticket
         self._taken = 0
         self._taking = asyncio.Lock()
 
@@ -48,7 +48,7 @@ class Listing:
         return found, None
 
     async def _take_names(self, *, is_new: bool) -> None:
-        """Have the names sorted: one at a time, and those who wait have what was taken since."""
+        """Sort the names: one run at a time; waiting requests share a run that began after them."""
         asked = self._taken
         async with self._taking:
             if len(self._runs) > 1 and (self._taken > asked or not is_new):

@@ -1,8 +1,8 @@
-"""A network file: which brokers there are, where they are, how they are linked, what they run.
+"""A network file: the network's brokers, their addresses, links and system.
 
 One TOML file describes the whole network and every broker reads the same; `shoal serve` takes a
-broker's name beside it.  A key nobody knows is an error, and `problems` finds what the types
-cannot: links to nobody, overlays that are no trees, certificates that are not there.
+broker's name beside it. An unknown key is an error, and `problems` finds errors beyond the types:
+links to missing brokers, overlays that are no trees, missing certificates.
 
 >>> network = parse_network({"name": "two", "links": [["B1", "B2"]], "brokers": [
 ...     {"name": "B1", "peers": "127.0.0.1:7001"}, {"name": "B2", "peers": "127.0.0.1:7002"}]})
@@ -32,8 +32,8 @@ from shoal.attributes import Json
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.strategy import StrategyFactory
 from shoal.model import BrokerId
-from shoal.mqtt.door.network import travels_in
-from shoal.mqtt.limits import Limits
+from shoal.mqtt.front_end.network import travels_in
+from shoal.mqtt.limits import MqttLimits
 from shoal.overlays.registry import PAGE as SYSTEMS_PAGE
 from shoal.overlays.registry import SYSTEMS, strategy_factory, unknown
 from shoal.overlays.shapes import TopologyError
@@ -48,7 +48,7 @@ from shoal.runtime.network_sections import (
     CostsSection,
     LinksSection,
     Name,
-    Section,
+    NetworkSection,
     StorageSection,
     TlsSection,
     TraceSection,
@@ -56,36 +56,37 @@ from shoal.runtime.network_sections import (
 from shoal.typed_toml import TomlError
 
 NETWORK = "network"
-# Where its keys are explained.
+# The page that explains its keys.
 PAGE = "docs/reference/network-file.md"
 
 
-class Network(Section, frozen=True, kw_only=True):
+class NetworkFile(NetworkSection, frozen=True, kw_only=True):
     """One TOML file describes the whole network, and every broker reads the same.
 
     Files that it names are relative to its folder; `{broker}` in their names stands for the broker
     that reads it.
 
     name          the network's; brokers that join bring it
-    brokers       who is there, and where
-    system        how brokers route
-    links         pairs of brokers; systems that say themselves which links there are need none
-    seed          starts the brokers' own randomness
-    grows         others may join a broker that is alone in its file; it is slower then
-    json          which payloads are attributes: "auto", JSON objects and plain values, unless
-                  their content type is another; "declared", those whose content type is
-                  application/json, ends in +json or is text/plain; or "never"
+    brokers       the brokers and their addresses
+    system        the routing system of the brokers
+    links         pairs of brokers; systems that define their own links need none
+    seed          seed of the brokers' own random numbers
+    grows         other brokers may join a broker that is alone in its file; it is slower then
+    json          payloads that are attributes: "auto", JSON objects and plain values, unless their
+                  content type is another; "declared", payloads with content type application/json,
+                  +json or text/plain; or "never"
     tls           between brokers
-    plain_links   links go without TLS also where other machines reach them (a network of their
-                  own, as containers have): whoever reaches a broker can claim to be another
-    access        who is let in, and what they may do
+    plain_links   links go without TLS also at addresses that other machines reach (a network of
+                  their own, as containers have): any machine that reaches a broker can claim to be
+                  another
+    access        authentication and authorization of clients
     client_tls    for clients
-    admin         who may ask and order brokers at their admin ports
-    limits        what a broker grants its clients
+    admin         operators of the brokers' admin ports
+    limits        limits that a broker grants its clients
     link_limits   bounds of every link
-    storage       what outlasts a stop
-    trace         files of what happens
-    costs         what messages cost
+    storage       state that outlasts a stop
+    trace         Parquet files of events
+    costs         costs of messages
     """
 
     name: Name
@@ -100,7 +101,7 @@ class Network(Section, frozen=True, kw_only=True):
     access: AccessSection = AccessSection()
     client_tls: ClientTlsSection | None = None
     admin: AdminSection = AdminSection()
-    limits: Limits = Limits()
+    limits: MqttLimits = MqttLimits()
     link_limits: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     trace: TraceSection = TraceSection()
@@ -119,13 +120,15 @@ class Network(Section, frozen=True, kw_only=True):
         raise KeyError(name)
 
     def neighbours(self, name: BrokerId) -> tuple[BrokerId, ...]:
-        """Whom the links join to a broker, sorted."""
+        """Return the brokers that links join to a broker, sorted."""
         ends = [link for link in self.links if name in link]
         return tuple(sorted(right if left == name else left for left, right in ends))
 
     @property
     def bounds(self) -> LinkLimits:
-        """The limits of each link; who is away is given up as the system says, or the file."""
+        """Return the limits of each link; the file, or else the system, sets the time after which a
+        disconnected neighbour is given up.
+        """
         limits = self.link_limits.limits
         if self.link_limits.give_up_us is not msgspec.UNSET:
             return limits
@@ -133,7 +136,7 @@ class Network(Section, frozen=True, kw_only=True):
 
     @property
     def acknowledge(self) -> Acknowledge:
-        """When what clients publish at QoS 1 and 2 is acknowledged."""
+        """Return when what clients publish at QoS 1 and 2 is acknowledged."""
         storage = self.storage
         if storage.acknowledge is not msgspec.UNSET:
             return storage.acknowledge
@@ -146,7 +149,7 @@ class Network(Section, frozen=True, kw_only=True):
 
     @property
     def no_joiners(self) -> str:
-        """Why brokers neither join nor leave while the network runs, if they do not."""
+        """Return why brokers neither join nor leave while the network runs, if they do not."""
         if SYSTEMS[self.system].grows:
             return ""
         return f"brokers of {self.system} are those of the network file: none joins or leaves"
@@ -158,18 +161,18 @@ class Network(Section, frozen=True, kw_only=True):
 
     @property
     def factory(self) -> StrategyFactory:
-        """What builds the system at one of these brokers."""
+        """Return the factory of the system at one of these brokers."""
         names = [broker.name for broker in self.brokers]
         return strategy_factory(self.system, self.system_parameters, names)
 
 
-# What systems have is under their names.
-_OWN_KEYS = tuple(key for key in Network.__struct_fields__ if key != "parameters")
+# Systems' tables have the systems' names.
+_OWN_KEYS = tuple(key for key in NetworkFile.__struct_fields__ if key != "parameters")
 KNOWN_KEYS = [*_OWN_KEYS, *SYSTEMS]
 NO_PARAMETERS = f"unknown key; a system's table has its name ({PAGE})"
 
 
-# Where a network file names files or folders.
+# Keys of a network file that name files or folders.
 _FILES = {
     "tls": ("authority", "certificate", "key"),
     "client_tls": ("authority", "certificate", "key"),
@@ -180,17 +183,17 @@ _FILES = {
     "storage": ("folder",),
     "trace": ("folder",),
 }
-# Those that need not be there: what they name is made.
+# Those need not exist: brokers make the files that they name.
 _MADE = ("storage", "trace")
 
 
-def load_network(path: Path) -> Network:
-    """The network in a TOML file; TomlError says what is wrong with it and where."""
+def load_network(path: Path) -> NetworkFile:
+    """The network in a TOML file; TomlError names the fault and its place."""
     data = typed_toml.read_table(path)
     return located(parse_network(data, str(path)), path.parent.resolve())
 
 
-def located(network: Network, folder: Path) -> Network:
+def located(network: NetworkFile, folder: Path) -> NetworkFile:
     """The network with whole paths of the files that it names, which are relative to a folder."""
     for name, keys in _FILES.items():
         section = _table(network, name)
@@ -200,19 +203,19 @@ def located(network: Network, folder: Path) -> Network:
     return network
 
 
-def _table(network: Network, name: str) -> Any:
+def _table(network: NetworkFile, name: str) -> Any:
     """A table of the file by its name, `access.http`."""
     return attrgetter(name)(network)
 
 
-def _with_table(network: Network, name: str, section: Any) -> Network:
+def _with_table(network: NetworkFile, name: str, section: Any) -> NetworkFile:
     outer, _, inner = name.partition(".")
     if inner:
         section = msgspec.structs.replace(getattr(network, outer), **{inner: section})
     return msgspec.structs.replace(network, **{outer: section})
 
 
-def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
+def parse_network(data: dict[str, Any], label: str = NETWORK) -> NetworkFile:
     """The network in nested dictionaries; every system has a table of its own name in it."""
     data = dict(data)
     if "parameters" in data:
@@ -222,7 +225,7 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> Network:
         raise TomlError(f"{label}: system: {problem}")
     given, kind = take_systems(data)
     systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
-    network = typed_toml.convert(data, Network, label, known=KNOWN_KEYS, pages={"": PAGE})
+    network = typed_toml.convert(data, NetworkFile, label, known=KNOWN_KEYS, pages={"": PAGE})
     return complete(network, systems, has_links="links" in data)
 
 
@@ -238,7 +241,7 @@ def take_systems(data: dict[str, Any]) -> tuple[dict[str, Any], type[msgspec.Str
     return given, kind
 
 
-def complete(network: Network, systems: msgspec.Struct, *, has_links: bool) -> Network:
+def complete(network: NetworkFile, systems: msgspec.Struct, *, has_links: bool) -> NetworkFile:
     """The network with its systems' parameters, and, without links, those that they say."""
     parameters = {name: getattr(systems, name) for name in systems.__struct_fields__}
     given = {name: each for name, each in parameters.items() if each is not msgspec.UNSET}
@@ -246,7 +249,7 @@ def complete(network: Network, systems: msgspec.Struct, *, has_links: bool) -> N
     return network if has_links else _with_links(network)
 
 
-def _with_links(network: Network) -> Network:
+def _with_links(network: NetworkFile) -> NetworkFile:
     """With the links that the system's parameters say, if they do; else it has none."""
     system, names = SYSTEMS[network.system], [broker.name for broker in network.brokers]
     if system.links is None:
@@ -257,14 +260,14 @@ def _with_links(network: Network) -> Network:
     return network
 
 
-def changed_keys(before: Network, after: Network) -> list[str]:
+def changed_keys(before: NetworkFile, after: NetworkFile) -> list[str]:
     """The keys of the file that differ, a system's table by its name."""
     changed = [key for key in _OWN_KEYS if getattr(before, key) != getattr(after, key)]
     one, other = before.parameters, after.parameters
     return changed + [key for key in SYSTEMS if one.get(key) != other.get(key)]
 
 
-def dump_network(network: Network) -> str:
+def dump_network(network: NetworkFile) -> str:
     """The TOML that is read as this network."""
     data = msgspec.to_builtins(network)
     parameters = data.pop("parameters")
@@ -272,11 +275,11 @@ def dump_network(network: Network) -> str:
     return msgspec.toml.encode(data | parameters).decode()
 
 
-def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = True) -> list[str]:
-    """What is wrong with a network beyond its types, each with the path of its key.
+def problems(network: NetworkFile, newcomer: BrokerId = "", *, has_files: bool = True) -> list[str]:
+    """Return errors in a network beyond its types, each with the path of its key.
 
-    Where parameters say which links there are, they say none of a `newcomer`.  With `has_files`
-    the files that the brokers need must be here.
+    Links that parameters define do not include a `newcomer`. With `has_files` the files that the
+    brokers need must be here.
     """
     names = [broker.name for broker in network.brokers]
     found = [
@@ -317,8 +320,8 @@ def problems(network: Network, newcomer: BrokerId = "", *, has_files: bool = Tru
     return found
 
 
-def hints(network: Network) -> list[str]:
-    """What is allowed, and may not be meant."""
+def hints(network: NetworkFile) -> list[str]:
+    """Return warnings about settings that are allowed, and perhaps not intended."""
     found = []
     for place, broker in enumerate(network.brokers if len(network.brokers) > 1 else ()):
         for key in ("peers", *FOR_CLIENTS):
@@ -336,7 +339,7 @@ def hints(network: Network) -> list[str]:
     return found
 
 
-def _cost_problems(network: Network) -> list[str]:
+def _cost_problems(network: NetworkFile) -> list[str]:
     names, costs = [broker.name for broker in network.brokers], network.costs.links
     pairs = {f"{left}-{right}": (left, right) for left in names for right in names if left != right}
     found = [
@@ -351,7 +354,7 @@ def _cost_problems(network: Network) -> list[str]:
     ]
 
 
-def _address_problems(network: Network) -> list[str]:
+def _address_problems(network: NetworkFile) -> list[str]:
     found = []
     # Loopback is one machine; elsewhere two brokers may each have a machine and its ports.
     taken: dict[tuple[Address, BrokerId], str] = {}
@@ -370,18 +373,20 @@ def _address_problems(network: Network) -> list[str]:
     return found
 
 
-def _access_problems(network: Network) -> list[str]:
+def _access_problems(network: NetworkFile) -> list[str]:
     access, found = network.access, []
     clients = [key for each in network.brokers for key in each.listeners() if key in FOR_CLIENTS]
     certified = network.client_tls is not None and network.client_tls.authority
     if clients and not (access.anonymous or access.passwords or access.knows_others or certified):
-        found.append("access: nobody is let in; set anonymous = true or name passwords = a file")
+        found.append(
+            "access: no client is admitted; set anonymous = true or name passwords = a file"
+        )
     if network.client_tls is None and {"mqtts", "wss"} & set(clients):
         found.append("client_tls: is missing; listeners over TLS (mqtts, wss) need it")
     return found
 
 
-def _admin_problems(network: Network) -> list[str]:
+def _admin_problems(network: NetworkFile) -> list[str]:
     admin, found = network.admin, []
     if bool(admin.certificate) != bool(admin.key):
         found.append("admin: give certificate and key, or neither")
@@ -390,7 +395,7 @@ def _admin_problems(network: Network) -> list[str]:
     if admin.operator_authority and not admin.certificate:
         found.append("admin.operator_authority: is for ports over TLS; give certificate and key")
     if admin.orders and not admin.knows_operators:
-        found.append("admin.orders: nobody says who he is; set admin.passwords")
+        found.append("admin.orders: no operator authenticates; set admin.passwords")
     missing = [] if admin.certificate else ["certificate"]
     missing += [] if admin.knows_operators else ["passwords"]
     for place, broker in enumerate(network.brokers):
@@ -403,8 +408,8 @@ def _admin_problems(network: Network) -> list[str]:
     return found
 
 
-def _size_problems(network: Network) -> list[str]:
-    """What one broker takes must fit on the way to the others."""
+def _size_problems(network: NetworkFile) -> list[str]:
+    """Check that limits of one broker's clients fit the links to the others."""
     size, longest = network.limits.maximum_packet_size, network.link_limits.limits
     is_alone = len(network.brokers) == 1 and not network.grows
     if is_alone or travels_in(size) <= longest.longest_frame_bytes:
@@ -416,8 +421,10 @@ def _size_problems(network: Network) -> list[str]:
     ]
 
 
-def _patience_problems(network: Network) -> list[str]:
-    """What waits for a broker that is away must not come when nobody waits for it any more."""
+def _patience_problems(network: NetworkFile) -> list[str]:
+    """Check that messages for a disconnected broker cannot arrive after others have given up on
+    them.
+    """
     system, bounds = SYSTEMS[network.system], network.bounds
     most_us = system.most_silent_us(network.system_parameters or system.parameters())
     if most_us is None or bounds.silence_us + bounds.give_up_us < most_us:
@@ -428,7 +435,7 @@ def _patience_problems(network: Network) -> list[str]:
     ]
 
 
-def _missing_files(network: Network) -> list[str]:
+def _missing_files(network: NetworkFile) -> list[str]:
     found = []
     for name, keys in _FILES.items():
         section = _table(network, name)

@@ -29,23 +29,23 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 FOR_CLIENTS = ("mqtt", "mqtts", "websocket", "wss")
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NetworkSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a network file."""
 
 
-class BrokerSection(Section, frozen=True, kw_only=True):
-    """One broker and where it listens, as HOST:PORT; what is not named does not listen.
+class BrokerSection(NetworkSection, frozen=True, kw_only=True):
+    """One broker and its listeners, as HOST:PORT; a key that is not set has no listener.
 
-    name        what the others call it
+    name        the broker's name in the network
     peers       for other brokers; they also dial it
     mqtt        for MQTT clients, over TCP
     mqtts       for MQTT clients, over TLS
     websocket   for MQTT clients, over WebSocket
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
-    public      where others reach listeners, by their keys, where that is another address: a
-                listener takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy,
-                a container's port
+    public      addresses of listeners for other machines, by their keys, if they differ: a listener
+                takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy, a
+                container's port
     """
 
     name: Name
@@ -68,7 +68,7 @@ class BrokerSection(Section, frozen=True, kw_only=True):
             if key not in listeners:
                 raise ValueError(f"public.{key}: there is no such listener")
             if not is_somewhere(text):
-                raise ValueError(f"public.{key}: nobody can connect to {text}")
+                raise ValueError(f"public.{key}: no machine can connect to {text}")
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
@@ -85,14 +85,14 @@ class BrokerSection(Section, frozen=True, kw_only=True):
         return None if text is None else read_address(text)
 
     def reached_at(self, key: str) -> str:
-        """Where others reach a listener; empty if there is none."""
+        """Return the address at which others reach a listener; empty if there is none."""
         return self.public.get(key) or self.listeners().get(key, "")
 
 
-class TlsSection(Section, frozen=True, kw_only=True):
+class TlsSection(NetworkSection, frozen=True, kw_only=True):
     """Mutual TLS between brokers, as PEM files; a certificate is made out to its broker's name.
 
-    authority     the certificate of who signs those of all brokers
+    authority     the certificate of the authority that signs those of all brokers
     certificate   this broker's, with `{broker}` in the file's name if one file serves all brokers
     key           its private key
     """
@@ -102,12 +102,12 @@ class TlsSection(Section, frozen=True, kw_only=True):
     key: Text
 
 
-class RuleSection(Section, frozen=True, kw_only=True):
-    """What a user may do; all rules that fit count together.
+class RuleSection(NetworkSection, frozen=True, kw_only=True):
+    """Permissions of a user; all rules that fit count together.
 
-    user        a name, `*` for everybody, or empty for whoever gave no name
-    publish     topic filters of what may be published; %u is the user's name, %c the client's
-    subscribe   topic filters of what may be asked for, in the same way
+    user        a name, `*` for all users, or empty for clients without a name
+    publish     topic filters for publishing; %u is the user's name, %c the client's
+    subscribe   topic filters for subscribing, in the same way
     """
 
     user: str
@@ -123,15 +123,16 @@ class RuleSection(Section, frozen=True, kw_only=True):
                     raise ValueError(f"{key}: {error}") from None
 
 
-class HttpUsersSection(Section, frozen=True, kw_only=True):
+class HttpUsersSection(NetworkSection, frozen=True, kw_only=True):
     """Users that an HTTP service knows: it is asked about a client that no password file lists.
     It needs `pip install 'shoal[access]'`.
 
-    url           where the service is asked, by POST; empty: nowhere
-    authority     who signed the service's certificate; else one that the system trusts
+    url           the service's address, for POST; empty: no service
+    authority     the authority that signs the service's certificate; else one that the system
+                  trusts
     bearer_file   a file with the token that the broker shows the service
     timeout_s     an answer that takes longer counts as none: the client is refused (0x88)
-    cache_s       so long an answer is not asked for again; 0: each time
+    cache_s       an answer is reused for this long; 0: never
     """
 
     url: str = ""
@@ -144,19 +145,20 @@ class HttpUsersSection(Section, frozen=True, kw_only=True):
         _check_url("url", self.url)
 
 
-class TokensSection(Section, frozen=True, kw_only=True):
-    """Users whose passwords are signed tokens (JWT, RFC 7519).  One of the three keys says how
-    they are signed.  They need `pip install 'shoal[access]'`.
+class TokensSection(NetworkSection, frozen=True, kw_only=True):
+    """Users with signed tokens (JWT, RFC 7519) as passwords. One of the three keys says how they
+    are signed. They need `pip install 'shoal[access]'`.
 
     key_file          a public key, as PEM (RS, PS and ES of 256 to 512 bits, EdDSA)
     secret_file       a secret of 32 bytes or more that signer and brokers share (HS256 to HS512)
-    jwks_url          where the signer has its public keys, read anew every five minutes
-    authority         who signed that server's certificate; else one that the system trusts
+    jwks_url          address of the signer's public keys, read anew every five minutes
+    authority         the authority that signs that server's certificate; else one that the system
+                      trusts
     audience          must be among those of the token
     issuer            must be the token's
-    user              the claim that says who the user is
-    publish           the claim with topic filters of what the user may publish, as in rules
-    subscribe         the claim with topic filters of what the user may ask for, as in rules
+    user              the claim with the user's name
+    publish           the claim with topic filters for publishing, as in rules
+    subscribe         the claim with topic filters for subscribing, as in rules
     ends_connections  a connection ends when its token does (0x87); else a token counts only when
                       its client connects
     """
@@ -190,15 +192,16 @@ def _check_url(key: str, url: str) -> None:
         raise ValueError(f"{key}: must not have a name or a password in it")
 
 
-class AccessSection(Section, frozen=True, kw_only=True):
-    """Who is let in, and what they may do.  Without users and `anonymous`, nobody is let in.
+class AccessSection(NetworkSection, frozen=True, kw_only=True):
+    """Authentication of clients, and their permissions. Without users and `anonymous`, no client is
+    admitted.
 
-    anonymous   clients that do not say who they are
+    anonymous   clients without a user name
     passwords   a file made by `shoal password`
-    origins     where web pages that connect over WebSocket may come from, besides the listener's
-                own host (`https://app.example.org`; `*` is anywhere).  Where clients need not say
-                who they are, and without TLS, that is an address or a name of the network file
-    rules       what users may do; without any, everything
+    origins     origins of web pages that may connect over WebSocket, besides the listener's own
+                host (`https://app.example.org`; `*` is any origin). If clients need no user name,
+                and without TLS, the listener's own host is an address or a name of the network file
+    rules       users' permissions; without any, everything is permitted
     http        a service that knows users
     jwt         signed tokens that name users
     """
@@ -212,11 +215,13 @@ class AccessSection(Section, frozen=True, kw_only=True):
 
     @property
     def knows_others(self) -> bool:
-        """Whether there may be users that no password file lists, and who have no certificate."""
+        """Return whether users may exist that no password file lists and that have no
+        certificate.
+        """
         return bool(self.http.url) or self.jwt.is_on
 
 
-class ClientTlsSection(Section, frozen=True, kw_only=True):
+class ClientTlsSection(NetworkSection, frozen=True, kw_only=True):
     """For listeners over TLS.
 
     certificate   the brokers', as PEM
@@ -230,17 +235,19 @@ class ClientTlsSection(Section, frozen=True, kw_only=True):
     authority: str = ""
 
 
-class AdminSection(Section, frozen=True, kw_only=True):
-    """Who may ask and order brokers at their admin ports.
+class AdminSection(NetworkSection, frozen=True, kw_only=True):
+    """Operators that may query and order brokers at their admin ports.
 
     certificate   the brokers', as PEM, with `{broker}` in the file's name if each has its own;
                   the ports speak HTTPS then
     key           its private key
-    authority     for those who ask: who signed the certificate, which is made out to the broker's
-                  name; without it, one that the system trusts signed it, made out to its host
-    passwords     operators, a file made by `shoal password`; only /health and /ready ask nobody
-    operator_authority   if given, who has a certificate that it signed is the operator whose name
-                         is in it, and needs no password
+    authority     for queries: the authority that signed the certificate, which is made out to the
+                  broker's name; without it, one that the system trusts signed it, made out to its
+                  host
+    passwords     operators, a file made by `shoal password`; only /health and /ready are open to
+                  all
+    operator_authority   if given, a client with a certificate that it signed is the operator named
+                         in the certificate, and needs no password
     orders        the operators that may also order (leave, stay, move, drain, undrain, rearrange,
                   delete sessions and retained messages); else all may
     open          other machines may reach ports that lack a certificate or operators (a network of
@@ -261,27 +268,27 @@ class AdminSection(Section, frozen=True, kw_only=True):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether no web page can ask what it likes: it has no password and no certificate."""
+        """Return whether web pages cannot use the port: it has passwords or certificates."""
         return self.is_over_tls or self.knows_operators or self.open
 
     @property
     def knows_operators(self) -> bool:
-        """Whether who asks must say who that is."""
+        """Return whether requests must authenticate."""
         return bool(self.passwords or self.operator_authority)
 
 
-class LinksSection(Section, frozen=True, kw_only=True):
+class LinksSection(NetworkSection, frozen=True, kw_only=True):
     """Bounds of every link.
 
     window_bytes   sent and not handled; with a round trip of 100 ms, 4 MB allow 40 MB/s
-    high_bytes     kept for the other end: from here on the link is full, and what feeds it waits
+    high_bytes     kept for the other end: from here on the link is full, and its sources wait
     low_bytes      it is not full any more
     limit_bytes    more is never kept: the link is given up
     silence_us     a connection on which nothing came for so long is dead
     give_up_us     a broker that is away for so long counts as gone; without, as its system says:
                    60 s, OctopiA 3 s
-    park_us        with `acknowledge = "stored"`: what is for a broker that is away for so long goes
-                   to disk
+    park_us        with `acknowledge = "stored"`: messages for a broker that is disconnected for so
+                   long go to disk
     """
 
     window_bytes: Positive = 4 * 2**20
@@ -302,20 +309,20 @@ class LinksSection(Section, frozen=True, kw_only=True):
         return LinkLimits(**{key: value for key, value in given if value is not msgspec.UNSET})
 
 
-class StorageSection(Section, frozen=True, kw_only=True):
-    """What brokers remember of their MQTT clients when they are stopped or killed; without a
-    folder, nothing.
+class StorageSection(NetworkSection, frozen=True, kw_only=True):
+    """State of MQTT clients that brokers keep when they are stopped or killed; without a folder,
+    none.
 
     folder   each broker has a folder of its name in it, unless {broker} is in the folder's own
     sync     when written bytes are made to outlast a power cut: never (the system decides), every
-             second, or always, with each write; being killed loses nothing in any case
+             second, or always, with each write; a killed broker loses nothing in any case
 
     acknowledge            when QoS 1 and 2 are acknowledged: settled (in the sessions of all their
-                           subscribers), or stored (for subscribers behind a broker that is away, on
+                           subscribers), or stored (for subscribers behind a disconnected broker, on
                            the disk of the broker before it); with a folder and links, stored
-    absent_s               stored: a broker that is away for so long counts as gone
-    maximum_absent_bytes   stored: what one broker keeps for its neighbours that are away; beyond
-                           this it refuses
+    absent_s               stored: a broker that is disconnected for this long counts as gone
+    maximum_absent_bytes   stored: one broker's space for disconnected neighbours; beyond this it
+                           refuses
     """
 
     folder: str = ""
@@ -325,15 +332,15 @@ class StorageSection(Section, frozen=True, kw_only=True):
     maximum_absent_bytes: Positive = MAXIMUM_BYTES
 
     def folder_of(self, broker: BrokerId) -> Path | None:
-        """Where a broker keeps what it remembers."""
+        """Return the folder of a broker's state."""
         if not self.folder:
             return None
         own = self.folder.replace("{broker}", broker)
         return Path(own) if own != self.folder else Path(own) / broker
 
 
-class CostsSection(Section, frozen=True, kw_only=True):
-    """What messages cost, in µs, for systems that choose their links by it.
+class CostsSection(NetworkSection, frozen=True, kw_only=True):
+    """Costs of messages, in µs, for systems that choose their links by them.
 
     here    to process one at a broker; else it is measured
     links   to send one from one of two brokers to the other, as in {"B1-B2" = 3.0}: brokers that
@@ -344,7 +351,7 @@ class CostsSection(Section, frozen=True, kw_only=True):
     links: dict[str, Cost] = {}
 
     def of(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
-        """What it costs to send to each broker that a broker may be linked to."""
+        """Return the costs of sending from a broker to each broker that it may be linked to."""
         found = {}
         for other in brokers:
             for key in (f"{broker}-{other}", f"{other}-{broker}"):
@@ -353,10 +360,10 @@ class CostsSection(Section, frozen=True, kw_only=True):
         return found
 
 
-class TraceSection(Section, frozen=True, kw_only=True):
-    """Parquet files of what happens, for the pipeline.
+class TraceSection(NetworkSection, frozen=True, kw_only=True):
+    """Parquet files of events, for the pipeline.
 
-    folder          where; without it none are written
+    folder          their folder; without it none are written
     rows, seconds   when the next file is begun
     keep            files of each table that are kept, the oldest go
     """

@@ -1,20 +1,18 @@
-"""One broker on asyncio: brings its machine what happens, and carries its effects out.
+"""One broker on asyncio: brings input to its machine, and carries its effects out.
 
-The machine is the simulator's, to the byte.  What one read of a socket brought is handled in one
-go, publications of a run as one batch; what is to be written is gathered until the loop is
-through with the sockets that are ready, and then goes out as one write for each of them.  What
-takes longer than a turn is gone on with when others have had theirs, and all that comes meanwhile
-waits behind it.
+The machine is the simulator's, to the byte. Input of one socket read is handled in one go,
+publications of a run as one batch; output is gathered until the loop is through with the sockets
+that are ready, and then goes out as one write for each of them. Work that exceeds a time slice
+continues in a later slice, and all later input waits behind it.
 
-A neighbour that takes nothing more holds back what would be sent to it: publications of this
-broker's clients and, on a tree, of its other neighbours wait where they are, and so does whoever
-sends them.
+A full neighbour holds back publications for it: those of this broker's clients and, on a tree, of
+its other neighbours wait at their sources.
 
-An input may come with a `Custody`: the frames that it causes extend it, and so does a machine that
-is not done with it; whoever brought it is told when all of that is settled.
+An input may come with an `AckTracker`: the frames that it causes extend the tracker, and so does a
+machine that is not done with it; the source of the input is notified when all of that is settled.
 
 Until the machine is ready, as it has just started and does not know its neighbours' tables yet,
-publications of clients wait, and what those clients ask behind them.
+publications of clients wait, and later requests of these clients behind them.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from functools import partial
 
 import msgspec
 
-from shoal.broker.custody import Custody, is_assured
+from shoal.broker.ack_tracker import AckTracker, is_assured
 from shoal.broker.effects import (
     CancelTimer,
     Continue,
@@ -71,20 +69,20 @@ from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.asides import Asides
 from shoal.runtime.driving.batches import joined, publications_in
+from shoal.runtime.driving.cost_estimator import CostEstimator
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
 from shoal.runtime.driving.recording import Recording
-from shoal.runtime.driving.rows import Rows
+from shoal.runtime.driving.rows import RecordRows
 from shoal.runtime.driving.settling import Settling
-from shoal.runtime.driving.surroundings import Client, Links, Trace
+from shoal.runtime.driving.surroundings import NodeClient, NodeLinks, TraceSink
 from shoal.runtime.driving.timing.clock import Clock
-from shoal.runtime.driving.timing.timers import Timers
-from shoal.runtime.driving.turns import Turns
-from shoal.runtime.driving.waiting.admission import Admission
-from shoal.runtime.driving.waiting.gate import Gate
+from shoal.runtime.driving.timing.timers import NodeTimers
+from shoal.runtime.driving.turns import MachineTurns
+from shoal.runtime.driving.waiting.admission import RequestAdmission
+from shoal.runtime.driving.waiting.gate import RequestGate
 from shoal.runtime.driving.waiting.held_back import HeldBack
 from shoal.runtime.driving.watching import Watching
-from shoal.runtime.driving.weighing import Weighing
 
 _log = logging.getLogger(__name__)
 
@@ -92,48 +90,48 @@ _log = logging.getLogger(__name__)
 class Node:
     """A broker machine and its surroundings.
 
-    `counts` has what happened since the start: publications in, deliveries, messages to
-    neighbours, refusals.  `trace`, if there is one, is told what happens.  Whoever brings
-    clients' requests asks `is_holding` first, and is told by `at_hold` when that changes; `at_link`
-    is told which links are ready to carry publications, and which are given up.
+    `counts` has totals since the start: publications in, deliveries, messages to neighbours,
+    refusals. `trace`, if there is one, records events. Sources of clients' requests check
+    `is_holding` first, and `at_hold` notifies them of changes; `at_link` reports links that are
+    ready to carry publications, and links that are given up.
     """
 
     def __init__(
         self,
         machine: Broker,
         clock: Clock,
-        trace: Trace | None = None,
+        trace: TraceSink | None = None,
         admits_bytes: int | None = None,
         shown: Mapping[str, type[msgspec.Struct]] = {},
     ) -> None:
-        """`admits_bytes` bounds what its own clients have under way (see `Admission`); of these
-        rows that the machine records, by table, the last are `shown`.
+        """`admits_bytes` bounds publications of its own clients that are under way (see
+        `RequestAdmission`); `shown` is the number of the machine's last records per table.
         """
         self.id = machine.id
         self.machine = machine
         self.clock = clock
-        self._links: Links | None = None
+        self._links: NodeLinks | None = None
         self.counts: Counter[str] = Counter()
-        self.rows = Rows(self.counts, shown, trace)
-        self._gate = Gate()
+        self.rows = RecordRows(self.counts, shown, trace)
+        self._gate = RequestGate()
         self.at_hold = self._gate.at_change
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
         self._trace = trace
-        self._timers = Timers(self.clock, self._fire)
-        # What the machine is not done with, and somebody waits for.
-        self._unsettled: dict[Key, Custody] = {}
+        self._timers = NodeTimers(self.clock, self._fire)
+        # trackers of input that the machine is not done with
+        self._unsettled: dict[Key, AckTracker] = {}
         self._is_ready = machine.is_ready
         self._held_back = HeldBack()
-        self._admission: Admission | None = None
+        self._admission: RequestAdmission | None = None
         if admits_bytes is not None:
-            self._admission = Admission(admits_bytes, partial(self.hold, reason="under way"))
+            self._admission = RequestAdmission(admits_bytes, partial(self.hold, reason="under way"))
         self._last_us = 0
-        self._holding: Holding[Custody | None] = Holding()
-        self.weighing = Weighing(machine, clock)
-        self._turns = Turns(
+        self._holding: Holding[AckTracker | None] = Holding()
+        self.cost_estimator = CostEstimator(machine, clock)
+        self._turns = MachineTurns(
             self._handle,
             self._holding,
-            self.weighing,
+            self.cost_estimator,
             clock,
             deliver=self.deliver,
             at_end=self.schedule_flush,
@@ -148,11 +146,11 @@ class Node:
         self.asides = Asides()
 
     @property
-    def links(self) -> Links | None:
+    def links(self) -> NodeLinks | None:
         return self._links
 
     @links.setter
-    def links(self, links: Links) -> None:
+    def links(self, links: NodeLinks) -> None:
         self._links = self.watching.links = links
 
     @property
@@ -162,7 +160,7 @@ class Node:
     def start(self, started: Started | None = None) -> None:
         """Begin: the machine starts."""
         self.bring(started or Started())
-        # It may remember whom it must hear first.
+        # It may have restored neighbours from which it must hear first.
         self._is_ready = self.machine.is_ready
 
     def stop(self) -> None:
@@ -172,23 +170,30 @@ class Node:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def order(self, order: Order | Stay | Dead, answered: Callable[[str], None]) -> None:
-        """Bring an operator's order; why it is not followed comes as the answer."""
+    async def order(self, order: Order | Stay | Dead) -> str:
+        """Give the machine an operator's order; the reason if it does not follow the order."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def answered(problem: str) -> None:
+            if not answer.done():
+                answer.set_result(problem)
+
         self.asides.expect(answered)
         self.bring(order)
+        return await answer
 
     def bring(
-        self, input: Input, since_us: int | None = None, custody: Custody | None = None
+        self, input: Input, since_us: int | None = None, ack_tracker: AckTracker | None = None
     ) -> None:
-        """Let the machine handle an input that has waited since then, and do what it says.
+        """Let the machine handle an input that has waited since then, and carry out its effects.
 
         Inputs that come up meanwhile (a link that must be given up) are handled after it.
         """
-        self._turns.bring([(input, custody)], since_us)
+        self._turns.bring([(input, ack_tracker)], since_us)
 
     @property
     def is_behind(self) -> bool:
-        """Whether what has come waits for the next turn."""
+        """Return whether input waits for the next time slice."""
         return self._turns.is_behind
 
     def _falls_behind(self, is_behind: bool) -> None:
@@ -197,7 +202,7 @@ class Node:
             self.links.go_on()
 
     def deliver(self) -> None:
-        """Hand on what the machine has delivered, so that it counts for this turn."""
+        """Pass the machine's deliveries on, so that they count for this slice."""
         self._flushing.flush_only(Phase.DELIVER)
 
     def receive(
@@ -205,17 +210,17 @@ class Node:
         neighbour: BrokerId,
         messages: Sequence[Message],
         since_us: int | None = None,
-        owe: Callable[[int, int], Custody] | None = None,
+        owe: Callable[[int, int], AckTracker] | None = None,
     ) -> None:
-        """What a neighbour sent, in its order.
+        """Take messages of a neighbour, in order.
 
-        `owe` is asked for a custody of messages, from the first to the last of them, for whose
-        settlement the neighbour waits.
+        `owe` makes a tracker for the messages from the first to the last, whose acknowledgement the
+        neighbour awaits.
         """
-        at, inputs = 0, list[tuple[Input, Custody | None]]()
+        at, inputs = 0, list[tuple[Input, AckTracker | None]]()
         for message, count in joined(messages):
-            custody = owe(at, at + count - 1) if owe and self._is_kept(message) else None
-            inputs.append((Received(neighbour, message), custody))
+            ack_tracker = owe(at, at + count - 1) if owe and self._is_kept(message) else None
+            inputs.append((Received(neighbour, message), ack_tracker))
             at += count
         self._turns.bring(inputs, since_us)
 
@@ -224,10 +229,10 @@ class Node:
         client: ClientId,
         request: Message,
         since_us: int | None = None,
-        custody: Custody | None = None,
+        ack_tracker: AckTracker | None = None,
     ) -> None:
-        """What a client asks."""
-        if not self._is_ready and self._held_back.keep(client, request, custody):
+        """Take a client's request."""
+        if not self._is_ready and self._held_back.keep(client, request, ack_tracker):
             if self._held_back.is_full:
                 self.hold(True, "not ready")
             return
@@ -235,10 +240,10 @@ class Node:
             if self._trace is not None:
                 self._trace.published(request)
             if self._admission is not None:
-                custody = self._admission.admit(request, custody)
-        self.bring(Requested(client, request), since_us, custody)
+                ack_tracker = self._admission.admit(request, ack_tracker)
+        self.bring(Requested(client, request), since_us, ack_tracker)
 
-    def _handle(self, input: Input, custody: Custody | None, since_us: int | None) -> None:
+    def _handle(self, input: Input, ack_tracker: AckTracker | None, since_us: int | None) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
         publications = publications_in(input)
         effects = self.machine.handle(input, now_us)
@@ -248,80 +253,84 @@ class Node:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
                 self.watching.handled(publications, waited_us, done_us - now_us)
-        is_delivered = self._carry_out(effects, now_us, custody)
+        is_delivered = self._carry_out(effects, now_us, ack_tracker)
         if not publications:
-            self.weighing.handled(input, now_us)
-        if custody is not None:
-            self._settling.settle(custody, is_delivered=is_delivered)
+            self.cost_estimator.handled(input, now_us)
+        if ack_tracker is not None:
+            self._settling.settle(ack_tracker, is_delivered=is_delivered)
         if not self._is_ready and self.machine.is_ready:
             self._begin()
 
     def _begin(self) -> None:
         """The machine is ready."""
         self._is_ready = True
-        for client, request, custody in self._held_back.take():
-            self.request(client, request, custody=custody)
+        for client, request, ack_tracker in self._held_back.take():
+            self.request(client, request, ack_tracker=ack_tracker)
         self.hold(False, "not ready")
 
     def holds_back(self, neighbour: BrokerId) -> bool:
-        """Whether the machine wants nothing of this neighbour for now."""
+        """Return whether the machine wants nothing of this neighbour for now."""
         return self._holding.holds_back(neighbour)
 
     # --- effects ------------------------------------------------------------------------------
 
-    def _carry_out(self, effects: Iterable[Effect], now_us: int, custody: Custody | None) -> bool:
-        """Whether something was delivered to a client of this broker."""
-        own, is_delivered = custody, False
+    def _carry_out(
+        self, effects: Iterable[Effect], now_us: int, ack_tracker: AckTracker | None
+    ) -> bool:
+        """Return whether something was delivered to a client of this broker."""
+        own, is_delivered = ack_tracker, False
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect, custody)  # type: ignore[arg-type]
+                self._send(effect, ack_tracker)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._settling.has_delivered = is_delivered = True
                 self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
             elif kind is Unsettled:
-                if custody is not None:
-                    custody.extend()
-                    self._unsettled[effect.key] = custody  # type: ignore[union-attr,index]
+                if ack_tracker is not None:
+                    ack_tracker.extend()
+                    self._unsettled[effect.key] = ack_tracker  # type: ignore[union-attr,index]
             elif kind is Settled:
                 settled = self._unsettled.pop(effect.key, None)  # type: ignore[union-attr,arg-type]
                 if settled is not None:
                     self._settling.settle(settled, is_delivered=is_delivered)
             elif kind is Continue:
                 input = effect.key  # type: ignore[union-attr]
-                custody = own if input is None else self._unsettled.get(input)
+                ack_tracker = own if input is None else self._unsettled.get(input)
             else:
                 self._control(effect, now_us)
         return is_delivered
 
-    def hand_on(self, is_handing_on: bool) -> None:
-        """What was delivered goes to so many clients that others have their turns, or all have it.
+    def suspend_input(self, is_suspended: bool) -> None:
+        """Suspend or resume the machine while deliveries to many clients take several slices.
 
-        Whatever else comes for the machine waits meanwhile.
+        All other input of the machine waits meanwhile.
         """
-        self._settling.is_handing_on = is_handing_on
-        self._turns.pause(is_handing_on)
+        self._settling.is_delivering = is_suspended
+        self._turns.pause(is_suspended)
 
-    def _send(self, effect: Send, custody: Custody | None) -> None:
+    def _send(self, effect: Send, ack_tracker: AckTracker | None) -> None:
         if effect.message.confirms:
-            self.recording.confirm(partial(self._send_now, effect, custody))
+            self.recording.confirm(partial(self._send_now, effect, ack_tracker))
         else:
-            self._send_now(effect, custody)
+            self._send_now(effect, ack_tracker)
 
-    def _send_now(self, effect: Send, custody: Custody | None) -> None:
+    def _send_now(self, effect: Send, ack_tracker: AckTracker | None) -> None:
         assert self.links is not None
         self.counts["messages_out"] += 1
-        if custody is not None and not self._is_kept(effect.message):
-            custody = None
+        if ack_tracker is not None and not self._is_kept(effect.message):
+            ack_tracker = None
         try:
-            self.links.send(effect.neighbour, effect.message, custody)
+            self.links.send(effect.neighbour, effect.message, ack_tracker)
         except WireError as error:
-            # Doors check what they let in; a message that is lost here is better than a broker.
+            # Front ends check clients' input; a lost message here is better than a lost broker.
             self.counts["unwritable"] += 1
             _log.error("a message is lost", extra={"to": effect.neighbour, "problem": str(error)})
 
     def _is_kept(self, message: Message) -> bool:
-        """Whether a neighbour says when it is settled there: both ends of a link must agree."""
+        """Return whether a neighbour says when it is settled there: both ends of a link must
+        agree.
+        """
         if self._admission is not None and isinstance(message, Carrier):
             return True
         return is_assured(message)
@@ -352,11 +361,11 @@ class Node:
                 if not self.asides.take(effect) and self.links is not None:
                     self._control_link(effect, self.links)
 
-    def _control_link(self, effect: Effect, links: Links) -> None:
+    def _control_link(self, effect: Effect, links: NodeLinks) -> None:
         match effect:
             case LinkReady(neighbour):
                 links.ready(neighbour)
-                self._tell_of_link(neighbour, True)
+                self._report_link(neighbour, True)
             case OpenLink(neighbour, address, is_lasting):
                 links.open(neighbour, address, is_lasting=is_lasting)
             case EndLink(neighbour):
@@ -380,22 +389,22 @@ class Node:
         self._flushing.at(phase, call)
 
     def schedule_flush(self) -> None:
-        """Flush once the loop is through with what is ready now."""
+        """Flush once the loop has served all ready sockets."""
         self._flushing.schedule()
 
     def flush(self) -> None:
-        """Settle what has been gathered, then write it out, each socket once."""
+        """Settle gathered deliveries, then write them out, each socket once."""
         self._turns.finish()
         self._flushing.flush()
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients' publications need not wait for neighbours' tables."""
+        """Return whether clients' publications need not wait for neighbours' tables."""
         return self._is_ready
 
     @property
     def is_holding(self) -> bool:
-        """Whether no requests should be brought."""
+        """Return whether no requests should be brought."""
         return self._gate.is_shut
 
     def hold(self, full: bool, reason: str = "links") -> None:
@@ -417,15 +426,15 @@ class Node:
     def client_count(self) -> int:
         return len(self._delivering)
 
-    def attach(self, name: ClientId, client: Client) -> None:
+    def attach(self, name: ClientId, client: NodeClient) -> None:
         """Deliver to this client from now on; one of that name before is replaced."""
         self._delivering.attach(name, client)
 
     def detach(self, name: ClientId) -> None:
         self._delivering.detach(name)
 
-    def client(self, name: ClientId) -> Client | None:
-        """Where this client's deliveries go now."""
+    def client(self, name: ClientId) -> NodeClient | None:
+        """Return the destination of this client's deliveries."""
         return self._delivering.client(name)
 
     def changed(self, changes: Iterable[LinkChanged]) -> None:
@@ -443,14 +452,14 @@ class Node:
             self._holding.drop(change.neighbour)
             self.bring(change)
             if state is LinkState.FAILED and change.neighbour not in back:
-                self._tell_of_link(change.neighbour, False)
+                self._report_link(change.neighbour, False)
 
-    def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, Custody]]) -> None:
-        """What was not settled at a neighbour whose link was given up."""
-        for carrier, custody in carriers:
+    def returned(self, neighbour: BrokerId, carriers: Iterable[tuple[Carrier, AckTracker]]) -> None:
+        """Take back messages that a neighbour had not acknowledged when its link was given up."""
+        for carrier, ack_tracker in carriers:
             self.counts["publications_returned"] += len(carrier.publications)
-            self.bring(Returned(neighbour, carrier), custody=custody)
+            self.bring(Returned(neighbour, carrier), ack_tracker=ack_tracker)
 
-    def _tell_of_link(self, neighbour: BrokerId, is_ready: bool) -> None:
+    def _report_link(self, neighbour: BrokerId, is_ready: bool) -> None:
         for tell in self.at_link:
             tell(neighbour, is_ready)

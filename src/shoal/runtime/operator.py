@@ -1,7 +1,7 @@
-"""What an operator asks of a live broker: to leave, to stay after all, to move a client, to be
-drained, to rearrange, to delete a session or what is retained.
+"""An operator's orders to a live broker: leave, stay, move a client, drain, rearrange, delete a
+session or retained messages.
 
-Each answers why that cannot be, in words, or with nothing.
+Each returns the reason of a refusal, or an empty text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shoal.broker.effects import Order
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.moving import Moving
-from shoal.runtime.doors.mqtt_door import MqttDoor
 from shoal.runtime.forgetting import Forgetting
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.leaving import Leaving
 from shoal.runtime.operations.admin import OPERATOR
 from shoal.runtime.retained import Retained
 
-# How long before it begins a drain can be announced.
+# Longest time between the announcement of a drain and its begin.
 LONGEST_NOTICE_S = 3_600
 
 _ALONE = "it is all there is of its network"
@@ -29,13 +29,13 @@ _ALONE = "it is all there is of its network"
 _log = logging.getLogger(__name__)
 
 
-class Operator:
+class OperatorDesk:
     """One broker's."""
 
     def __init__(
-        self, door: MqttDoor, leaving: Leaving, forgetting: Forgetting, retained: Retained
+        self, front_end: MqttFrontEnd, leaving: Leaving, forgetting: Forgetting, retained: Retained
     ) -> None:
-        self._door = door
+        self._front_end = front_end
         self._leaving = leaving
         self._forgetting = forgetting
         self._retained = retained
@@ -44,7 +44,7 @@ class Operator:
 
     @property
     def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
-        """By the name that the admin port has for them; each takes what was said with it."""
+        """Return the orders by their names at the admin port; each takes its query."""
         return {
             "leave": self._leave,
             "stay": self._stay,
@@ -59,17 +59,17 @@ class Operator:
 
     @property
     def _moving(self) -> Moving | None:
-        federation = self._door.clients.federation
+        federation = self._front_end.clients.federation
         return federation.moving if federation is not None else None
 
     @property
     def is_draining(self) -> bool:
-        """Whether the broker takes no clients in, or soon will not."""
+        """Return whether the broker takes no clients in, or soon will not."""
         is_draining = self._moving is not None and self._moving.is_draining
         return is_draining or self._announced is not None
 
     def status(self) -> dict[str, Any]:
-        """Who is sent to other brokers, and what became of those who were."""
+        """Return redirects that are under way, and their outcomes."""
         moving = self._moving
         if moving is None:
             return {
@@ -97,7 +97,7 @@ class Operator:
         return self._forgetting.begin(said.get("broker", ""), names(said.get("others", "")))
 
     async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
-        """What a leave would do now."""
+        """Return the steps of a leave."""
         return await self._leaving.plan(names(query.get("without", "")))
 
     async def _move(self, said: Mapping[str, str]) -> str:
@@ -107,10 +107,10 @@ class Operator:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def done(problem: str) -> None:
-            if not answer.done():  # whoever asked may have gone
+            if not answer.done():  # the requester may have disconnected
                 answer.set_result(problem)
 
-        self._door.move(client, broker, done)
+        self._front_end.move(client, broker, done)
         return await answer
 
     async def _drain(self, said: Mapping[str, str]) -> str:
@@ -136,14 +136,14 @@ class Operator:
         return ""
 
     def _begin_to_drain(self, user: str) -> None:
-        door, moving = self._door, self._moving
+        front_end, moving = self._front_end, self._moving
         self._announced = None
         if moving is None or self._leaving.stage:
             return
         _log.info("drained", extra={"user": user})
-        moving.drain(self._leaving.takers, door.node.clock.now_us())
-        door.carry_out(door.clients.take_effects())
-        door.node.schedule_flush()
+        moving.drain(self._leaving.takers, front_end.node.clock.now_us())
+        front_end.carry_out(front_end.clients.take_effects())
+        front_end.node.schedule_flush()
 
     def stop(self) -> None:
         """Begin nothing any more."""
@@ -163,33 +163,26 @@ class Operator:
 
     async def _delete_session(self, said: Mapping[str, str]) -> str:
         """End a client's session, and its connection if there is one; a will is published."""
-        door, client = self._door, said.get("client", "")
-        clients, now_us = door.clients, door.node.clock.now_us()
+        front_end, client = self._front_end, said.get("client", "")
+        clients, now_us = front_end.clients, front_end.node.clock.now_us()
         session = clients.sessions.get(client)
         if session is None or session.is_departed:
-            return f"{client} has no session at {door.node.id}"
+            return f"{client} has no session at {front_end.node.id}"
         if session.going is not None or session.diversion is not None:
             return f"the session of {client} is on its way from one broker to another"
-        if session.outlet is not None:
+        if session.session_writer is not None:
             reason = "an operator has deleted this session"
-            connection = session.outlet.connection
+            connection = session.session_writer.connection
             connection.disconnect(ReasonCode.ADMINISTRATIVE_ACTION, reason, now_us)
         if clients.sessions.get(client) is session:
             clients.sessions.end(session, now_us)
-        door.carry_out(clients.take_effects())
-        door.node.schedule_flush()
+        front_end.carry_out(clients.take_effects())
+        front_end.node.schedule_flush()
         return ""
 
     async def _rearrange(self, said: Mapping[str, str]) -> str:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def done(problem: str) -> None:
-            if not answer.done():
-                answer.set_result(problem)
-
         rest = {key: text for key, text in said.items() if key not in ("do", OPERATOR)}
-        self._door.node.order(Order(said.get("do", ""), rest), done)
-        return await answer
+        return await self._front_end.node.order(Order(said.get("do", ""), rest))
 
 
 def names(text: str) -> list[BrokerId]:

@@ -1,6 +1,6 @@
-"""A broker that another process started stops when that one is gone, also if that was killed.
+"""Stops a broker when its parent process is gone, also if that was killed.
 
-Else it would hold its ports and its folder, and nobody would know of it.
+Else the broker would hold its ports and its folder unnoticed.
 """
 
 from __future__ import annotations

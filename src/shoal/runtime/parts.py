@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import is_somewhere
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles
@@ -22,32 +22,34 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def servers(where: Whereabouts) -> dict[str, str]:
-    """Where clients that follow can be sent: listeners whose addresses say where they are."""
+def servers(where: BrokerLocation) -> dict[str, str]:
+    """Return the listeners to which clients can be redirected: those with a definite address."""
     if where.has_left:
         return {}
-    # What another broker says of itself may make no sense.
-    return {kind: text for kind, text in where.doors.items() if is_somewhere(text)}
+    # Another broker's entry may be malformed.
+    return {kind: text for kind, text in where.front_ends.items() if is_somewhere(text)}
 
 
-def places(network: Network, name: BrokerId, now_us: int) -> Iterator[Whereabouts]:
-    """Where brokers are by the network file; its own broker says so now."""
+def places(network: NetworkFile, name: BrokerId, now_us: int) -> Iterator[BrokerLocation]:
+    """Make directory entries from the network file; the own broker's entry has the current time."""
     for broker in network.brokers:
         at_us = now_us if broker.name == name else 0
         listeners: dict[str, Any] = {key: broker.reached_at(key) for key in broker.listeners()}
-        yield Whereabouts(broker.name, at_us, **listeners)
+        yield BrokerLocation(broker.name, at_us, **listeners)
 
 
-def journal_files(network: Network, name: BrokerId) -> JournalFiles | None:
-    """What a broker with clients remembers; each has a folder of its own in the network's."""
+def journal_files(network: NetworkFile, name: BrokerId) -> JournalFiles | None:
+    """Return the journal of a broker with clients; each has a folder of its own in the
+    network's.
+    """
     folder = network.storage.folder_of(name)
     return None if folder is None else JournalFiles(folder, network.name, name)
 
 
 def spools(
-    network: Network, name: BrokerId, files: JournalFiles | None, node: Node
+    network: NetworkFile, name: BrokerId, files: JournalFiles | None, node: Node
 ) -> Spools | None:
-    """What keeps what waits for neighbours that are away; the folder is this process's by now."""
+    """Return the spools for disconnected neighbours; this process holds the folder's lock."""
     if files is None:
         return None
     check_formats(files.folder)
@@ -62,11 +64,11 @@ def spools(
         maximum_bytes=storage.maximum_absent_bytes,
         keep_us=storage.absent_s * 1_000_000,
     )
-    return Spools(node, settings, SYSTEMS[network.system].stand_in)
+    return Spools(node, settings, SYSTEMS[network.system].placeholder)
 
 
 def trace_writer(section: TraceSection, name: BrokerId, now_us: int) -> TraceWriter | None:
-    """What writes the trace; a broker that writes none needs no Parquet."""
+    """Return the writer of the trace; a broker without trace needs no Parquet."""
     if not section.folder:
         return None
     from shoal.runtime.operations.trace_writer import TraceWriter

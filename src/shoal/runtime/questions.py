@@ -1,6 +1,6 @@
-"""What an operator asks about the clients of a live broker, answered a page at a time.
+"""An operator's queries about the clients of a live broker, answered a page at a time.
 
-No page holds the broker up, however many clients there are and however much they ask for.
+No page holds the broker up, for any number of clients and subscriptions.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from urllib.parse import urlencode
 import msgspec
 
 from shoal.attributes import TOPIC_ATTRIBUTE, Json
-from shoal.broker.onward import Asked
+from shoal.broker.routing_decision import RoutingQuery
 from shoal.language import format_filter
-from shoal.matching import Verdict, explain, matches
+from shoal.matching import FilterVerdict, explain, matches
 from shoal.matching.topics.filters import check_topic, topic_matches
 from shoal.model import Attributes, FilterError
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.door.network import network_filter
+from shoal.mqtt.front_end.network import network_filter
 from shoal.mqtt.limits import NEVER_S
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.runtime.doors.mqtt_door import MqttDoor
-from shoal.runtime.listing import Listing
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
+from shoal.runtime.listing import StatusListing
 
 # After so long a page ends; and clients that are looked at for one.
 TURN_S = 0.005
 CLIENTS = 200
 
 
-class Questions:
+class AdminQuestions:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor, json: Json) -> None:
-        self._door = door
+    def __init__(self, front_end: MqttFrontEnd, json: Json) -> None:
+        self._front_end = front_end
         self._json = json
-        self._listing = Listing(self._client_ids, self._is_here)
+        self._listing = StatusListing(self._client_ids, self._is_here)
 
     @property
     def by_name(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[dict[str, Any]]]]:
@@ -48,30 +48,30 @@ class Questions:
             "clients": self._clients,
             "subscriptions": self._subscriptions,
             "why": self._why,
-            "onward": self._onward,
+            "routing_decision": self._routing_decision,
             "survey": self._survey,
         }
 
     async def _clients(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Who has a session here, by `from` on; or only `client`."""
+        """Return sessions, from `from` on; or only `client`."""
         if "client" in query:
             client = query["client"]
             names, more = [client] if self._is_here(client) else [], None
         else:
             names, more = await self._listing.page(query.get("from", ""), CLIENTS)
-        rows = [self._client(self._door.clients.sessions[name]) for name in names]
+        rows = [self._client(self._front_end.clients.sessions[name]) for name in names]
         return {"clients": rows, "next": None if more is None else urlencode({"from": more})}
 
     def _client_ids(self) -> list[str]:
-        return self._door.clients.sessions.client_ids()
+        return self._front_end.clients.sessions.client_ids()
 
     def _is_here(self, client: str) -> bool:
-        """Whether a client has a session here, and not only until it is elsewhere."""
-        session = self._door.clients.sessions.get(client)
+        """Return whether a client has a session here, and not only until it is elsewhere."""
+        session = self._front_end.clients.sessions.get(client)
         return session is not None and not session.is_departed
 
     def _client(self, session: Session) -> dict[str, Any]:
-        """Where a client is, and what it has not got yet."""
+        """Return a client's address and queue."""
         row: dict[str, Any] = {
             "client": session.client_id,
             "user": session.user,
@@ -79,29 +79,29 @@ class Questions:
             "listener": None,
             "away_s": None,
             "going": session.going[0] if session.going is not None else None,
-            # How long it is kept while its client is away; None: for ever.
+            # its expiry while the client is disconnected; None: it never expires
             "expiry_s": None if (kept := session.expiry_interval_s) == NEVER_S else kept,
             "subscriptions": len(session.subscriptions),
             "published": session.published,
             **_queue(session),
         }
-        if session.outlet is not None:
-            connection = session.outlet.connection
+        if session.session_writer is not None:
+            connection = session.session_writer.connection
             said = connection.credentials
             row |= {"address": connection.party.address, "listener": said.listener}
         elif session.left_us is not None:
-            row["away_s"] = round((self._door.node.clock.now_us() - session.left_us) / 1e6)
+            row["away_s"] = round((self._front_end.node.clock.now_us() - session.left_us) / 1e6)
         return row
 
     async def _subscriptions(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """What clients ask for: by `from` on, of which `skip` were named already."""
+        """Return clients' subscriptions: from `from` on, after the first `skip`."""
         first, skip = query.get("from", ""), int(query.get("skip", "0"))
         clients, more = await self._listing.page(first, CLIENTS)
         end_s = time.monotonic() + TURN_S
         rows: list[dict[str, Any]] = []
         for client in clients:
             skipped = skip if client == first else 0
-            session = self._door.clients.sessions[client]
+            session = self._front_end.clients.sessions[client]
             for number, each in enumerate(islice(session.subscriptions.values(), skipped, None)):
                 if rows and time.monotonic() > end_s:
                     return {"subscriptions": rows, "next": _query(client, skipped + number)}
@@ -109,40 +109,41 @@ class Questions:
         return {"subscriptions": rows, "next": None if more is None else _query(more, 0)}
 
     async def _why(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """What this broker knows of a publication and a client that may get it.
+        """Explain the delivery of a publication to a client, as far as this broker knows.
 
-        `client`, what `_attributes` takes, and, if that is known, the `publisher`; `skip` so many
-        of the client's subscriptions.
+        The query has `client`, attributes as `_attributes` takes them, and, if it is known, the
+        `publisher`; `skip` so many of the client's subscriptions.
         """
         publisher, attributes = query.get("publisher", ""), self._attributes(query)
         skip = int(query.get("skip", "0"))
-        session = self._door.clients.sessions.get(query.get("client", ""))
+        session = self._front_end.clients.sessions.get(query.get("client", ""))
         return {
             "session": None if session is None else self._explained(session, attributes, skip),
             "publisher": self._published_by(publisher, query["topic"], attributes),
         }
 
-    async def _onward(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Where a publication goes from here: whom to, whether clients here get it, what keeps it.
+    async def _routing_decision(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return a publication's next hops from here, whether clients here get it, and obstacles.
 
-        What `_attributes` takes, the `publisher`, and, of what comes from a neighbour, that as
-        `source` and what is `told` with it; `hops` is None where the system does not say.
+        The query has attributes as `_attributes` takes them, the `publisher`, and, for publications
+        of a neighbour, its name as `source` and its routing data as `told`; `hops` is None if the
+        system does not tell.
         """
-        publisher, door = query.get("publisher", ""), self._door.clients.door
-        if door is not None and not door.promising.of(publisher):
-            publisher = door.client
-        asked = Asked(
+        publisher, front_end = query.get("publisher", ""), self._front_end.clients.front_end
+        if front_end is not None and not front_end.promising.of(publisher):
+            publisher = front_end.client
+        asked = RoutingQuery(
             attributes=self._attributes(query),
             publisher=publisher,
             source=query.get("source") or None,
             told=query.get("told", ""),
         )
-        found = self._door.node.machine.onward(asked)
+        found = self._front_end.node.machine.routing_decision(asked)
         return {"hops": None} if found is None else msgspec.to_builtins(found)
 
     async def _survey(self, _query: Mapping[str, str]) -> dict[str, Any]:
-        """What the system says to a planner; None: nothing."""
-        return {"survey": self._door.node.machine.survey}
+        """Return the system's data for a planner; None: it has none."""
+        return {"survey": self._front_end.node.machine.survey}
 
     def _attributes(self, query: Mapping[str, str]) -> Attributes:
         """A publication's: `topic`, `payload` and `attributes` (user properties, a JSON object)."""
@@ -153,7 +154,9 @@ class Questions:
         except msgspec.DecodeError as error:
             raise ValueError(f"attributes: {error}") from None
         properties = Properties(user_properties=tuple(given.items()))
-        message = Message(topic, payload, publisher="", published_us=0, properties=properties)
+        message = PublishedMessage(
+            topic, payload, publisher="", published_us=0, properties=properties
+        )
         return attributes_of(message, self._json)
 
     def _explained(self, session: Session, attributes: Attributes, skip: int) -> dict[str, Any]:
@@ -167,7 +170,7 @@ class Questions:
                 break
             rows.append(_explained_subscription(each, attributes))
         return {
-            "connected": session.outlet is not None,
+            "connected": session.session_writer is not None,
             "departed": session.is_departed,
             "user": session.user,
             **_queue(session),
@@ -178,13 +181,13 @@ class Questions:
     def _published_by(
         self, client: str, topic: str, attributes: Attributes
     ) -> dict[str, Any] | None:
-        """What holds for a publisher that is connected here."""
-        connection = self._door.clients.connection(client)
+        """Return facts about a publisher that is connected here."""
+        connection = self._front_end.clients.connection(client)
         if connection is None or connection.session is None:
             return None
-        door = self._door.clients.door
-        promises = door.promising.of(client) if door is not None else ()
-        permissions = self._door.clients.permissions(connection.session.user, client)
+        front_end = self._front_end.clients.front_end
+        promises = front_end.promising.of(client) if front_end is not None else ()
+        permissions = self._front_end.clients.permissions(connection.session.user, client)
         return {
             "user": connection.session.user,
             "may_publish": permissions.may_publish(topic),
@@ -193,7 +196,7 @@ class Questions:
 
 
 def _queue(session: Session) -> dict[str, int]:
-    """What is on its way to a client, and what was dropped."""
+    """Return a client's queued messages and drops."""
     return {
         "in_flight": session.inflight,
         "waiting": session.queued,
@@ -221,13 +224,15 @@ def _explained_subscription(
     }
     if row["topic_matches"]:
         why = explain(subscription.content, attributes)
-        row["content_matches"] = why.verdict is Verdict.TRUE
+        row["content_matches"] = why.verdict is FilterVerdict.TRUE
         row["why"] = why.text()
     return row
 
 
 def _row(session: Session, subscription: ClientSubscription) -> Iterator[dict[str, Any]]:
-    """What a subscription asks for, also as a filter about topics and content; if it has words."""
+    """Make rows of a subscription, also as a filter on topics and content, if it can be written
+    so.
+    """
     wanted = network_filter(subscription.wanted_topics, subscription.content)
     try:
         filter, content = format_filter(wanted), format_filter(subscription.content)
@@ -239,5 +244,5 @@ def _row(session: Session, subscription: ClientSubscription) -> Iterator[dict[st
         "where": content,
         "filter": filter,
         "qos": subscription.qos,
-        "connected": session.outlet is not None,
+        "connected": session.session_writer is not None,
     }

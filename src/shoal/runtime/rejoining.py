@@ -1,8 +1,8 @@
-"""A running broker whose links have all ended joins its network again.
+"""Makes a running broker join its network again after all its links have ended.
 
-Its neighbours may have declared it dead while it was cut off, or the only one that it was linked
-to has left.  It asks the brokers that it knows, as one that joins does, and takes nothing from its
-clients until a member has taken it in (`links/isolation.py`).
+Its neighbours may have declared it dead while it was cut off, or its only neighbour has left. It
+asks the brokers that it knows, as a joining broker does, and takes nothing from its clients until a
+member has admitted it (`links/isolation.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from shoal.runtime.links.isolation import Isolation
-from shoal.runtime.links.joining import JoinAgainError, Joining
+from shoal.runtime.links.joining import JoinAgainError, NetworkJoining
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.probing import Probes
 
@@ -29,7 +29,7 @@ class Rejoining:
     def __init__(
         self,
         links: PeerLinks,
-        joining: Joining,
+        joining: NetworkJoining,
         isolation: Isolation,
         probes: Probes,
         is_leaving: Callable[[], bool],

@@ -1,4 +1,4 @@
-"""What a broker that has read its network file again does otherwise from now on, in words.
+"""Describes the changes that a reload of the network file makes.
 
 >>> from shoal.runtime.network_sections import RuleSection
 >>> before = (RuleSection(user="ann", publish=("a/#",)),)
@@ -16,22 +16,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.runtime.network_file import Network
-from shoal.runtime.network_sections import RuleSection, Section
+from shoal.runtime.network_file import NetworkFile
+from shoal.runtime.network_sections import NetworkSection, RuleSection
 
 # One line of the log names so many changes, and counts the rest.
 MOST_NAMED = 20
 
 
 class People(NamedTuple):
-    """The users and the operators of password files, each with what its password was hashed to."""
+    """The users and the operators of password files, each with its password hash."""
 
     users: Mapping[str, object]
     operators: Mapping[str, object]
 
 
-def changes(before: Network, after: Network, people: People, people_after: People) -> list[str]:
-    """What differs between two networks of which the second was taken over."""
+def changes(
+    before: NetworkFile, after: NetworkFile, people: People, people_after: People
+) -> list[str]:
+    """Return the differences between two networks, the second of which is in force."""
     access, admin = after.access, after.admin
     return [
         *changed_names("user", people.users, people_after.users),
@@ -54,7 +56,7 @@ def bounded(texts: list[str]) -> list[str]:
 def changed_names(
     what: str, before: Mapping[str, object], after: Mapping[str, object]
 ) -> list[str]:
-    """Who was added to a password file, removed from it, or has another password in it."""
+    """Return the users that were added, removed, or got another password."""
     removed = [f"{what} {name} removed" for name in before if name not in after]
     added = [f"{what} {name} added" for name in after if name not in before]
     changed = [name for name in after if name in before and before[name] != after[name]]
@@ -62,7 +64,7 @@ def changed_names(
 
 
 def changed_rules(before: Iterable[RuleSection], after: Iterable[RuleSection]) -> list[str]:
-    """What the rules for each user do not grant any more, and what they grant now."""
+    """Return the grants per user that the rules lost and gained."""
     old, new = _granted(before), _granted(after)
     found = []
     for user in dict.fromkeys((*old, *new)):
@@ -79,7 +81,7 @@ def changed_rules(before: Iterable[RuleSection], after: Iterable[RuleSection]) -
 
 
 def _granted(rules: Iterable[RuleSection]) -> dict[str, dict[str, None]]:
-    """What rules grant to each user, in words, each once."""
+    """Return each user's grants as text, each once."""
     found: dict[str, dict[str, None]] = {}
     for rule in rules:
         words = found.setdefault(rule.user, {})
@@ -90,11 +92,11 @@ def _granted(rules: Iterable[RuleSection]) -> dict[str, dict[str, None]]:
 
 def _changed_keys(
     table: str,
-    before: msgspec.Struct | Section | None,
-    after: msgspec.Struct | Section | None,
+    before: msgspec.Struct | NetworkSection | None,
+    after: msgspec.Struct | NetworkSection | None,
     leaving_out: Iterable[str] = (),
 ) -> list[str]:
-    """The keys of a table that differ, with what they were and are."""
+    """Return the keys of a table that differ, with old and new values."""
     if before is None or after is None:
         return []
     return [

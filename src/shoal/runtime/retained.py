@@ -1,11 +1,11 @@
-"""What a live broker keeps as retained messages: listed a page at a time, and deleted.
+"""Retained messages of a live broker: listed a page at a time, and deleted.
 
-A page is as much as is found in a few milliseconds, or in slices of so long with others' turns
-between them.  The search goes on where it was: a page names the `cursor` of the next one, which is
-kept for a while.  Payloads are not told: to read them is a subscriber's right.
+A page has the topics that a few milliseconds find, or time slices of that length with other work
+between them. A search continues at its `cursor`, which a page names and which is kept for a while.
+Payloads are not listed: reading them is a subscriber's right.
 
-A message is deleted as MQTT has it, by an empty one to its topic that the broker publishes: every
-broker forgets it, and who subscribes to the topic now gets the empty message.
+The broker deletes a message as in MQTT, by publishing an empty one to its topic: every broker
+forgets it, and current subscribers get the empty message.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from shoal.matching.topics.filters import TopicError, read_topic_filter
-from shoal.mqtt.messages import Message
-from shoal.runtime.doors.mqtt_door import MqttDoor
+from shoal.mqtt.messages import PublishedMessage
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.operations.admin import OPERATOR
 
 # Messages of one page; how long it is searched for at a time, and altogether.
@@ -30,7 +30,7 @@ TURN_S, PAGE_S = 0.003, 1.0
 MOST_CURSORS, CURSOR_S = 16, 30.0
 # So many messages are deleted before others have their turn.
 DELETED_AT_ONCE = 50
-# Who publishes the empty messages.
+# Publisher of the empty messages.
 DELETER = "$operator"
 _QOS = 1
 
@@ -38,20 +38,20 @@ _log = logging.getLogger(__name__)
 
 
 class _Cursor(NamedTuple):
-    search: Iterator[Message | None]
+    search: Iterator[PublishedMessage | None]
     used_s: float
 
 
 class Retained:
     """One broker's."""
 
-    def __init__(self, door: MqttDoor) -> None:
-        self._door = door
+    def __init__(self, front_end: MqttFrontEnd) -> None:
+        self._front_end = front_end
         self._cursors: OrderedDict[str, _Cursor] = OrderedDict()
         self._opened = 0
 
     async def page(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """What is retained on topics that match `filter`, or goes on at `cursor`.
+        """Return retained topics that match `filter`, or continue at `cursor`.
 
         ValueError for a topic filter that MQTT does not allow, or a cursor that is not known.
         """
@@ -65,9 +65,11 @@ class Retained:
                 break
         return {"retained": rows, "next": urlencode({"cursor": self._keep(search)})}
 
-    async def _fill(self, rows: list[dict[str, Any]], search: Iterator[Message | None]) -> bool:
+    async def _fill(
+        self, rows: list[dict[str, Any]], search: Iterator[PublishedMessage | None]
+    ) -> bool:
         """Search for a turn; whether that was all."""
-        now_us, turn_s = self._door.node.clock.now_us(), time.monotonic() + TURN_S
+        now_us, turn_s = self._front_end.node.clock.now_us(), time.monotonic() + TURN_S
         for message in search:
             if message is not None:
                 rows.append(_row(message, now_us))
@@ -78,7 +80,7 @@ class Retained:
                 return False
         return True
 
-    def _search(self, query: Mapping[str, str]) -> Iterator[Message | None]:
+    def _search(self, query: Mapping[str, str]) -> Iterator[PublishedMessage | None]:
         self._forget_old()
         if (name := query.get("cursor")) is not None:
             cursor = self._cursors.pop(name, None)
@@ -87,15 +89,15 @@ class Retained:
             return cursor.search
         return self._begin(query.get("filter", ""))
 
-    def _begin(self, topic_filter: str) -> Iterator[Message | None]:
+    def _begin(self, topic_filter: str) -> Iterator[PublishedMessage | None]:
         try:
             read_topic_filter(topic_filter)
         except TopicError as error:
             raise ValueError(f"filter: {error}") from None
-        now_us = self._door.node.clock.now_us()
-        return self._door.clients.retained.search(topic_filter, now_us)
+        now_us = self._front_end.node.clock.now_us()
+        return self._front_end.clients.retained.search(topic_filter, now_us)
 
-    def _keep(self, search: Iterator[Message | None]) -> str:
+    def _keep(self, search: Iterator[PublishedMessage | None]) -> str:
         self._opened += 1
         name = str(self._opened)
         self._cursors[name] = _Cursor(search, time.monotonic())
@@ -109,7 +111,9 @@ class Retained:
             del self._cursors[name]
 
     async def delete(self, said: Mapping[str, str]) -> str:
-        """Delete what is retained on topics that match `filter`; why not, or nothing."""
+        """Delete retained messages on topics that match `filter`; return the reason of a
+        failure.
+        """
         topic_filter = said.get("filter", "")
         try:
             search = self._begin(topic_filter)
@@ -130,21 +134,21 @@ class Retained:
         return "" if deleted else f"nothing is retained on {topic_filter}"
 
     def _publish_empty(self, topic: str) -> None:
-        now_us = self._door.node.clock.now_us()
-        empty = Message(topic, b"", DELETER, now_us, qos=_QOS, retain=True)
-        self._door.clients.publish(empty, now_us)
+        now_us = self._front_end.node.clock.now_us()
+        empty = PublishedMessage(topic, b"", DELETER, now_us, qos=_QOS, retain=True)
+        self._front_end.clients.publish(empty, now_us)
 
     async def _have_done(self) -> None:
-        door = self._door
-        door.carry_out(door.clients.take_effects())
-        door.node.schedule_flush()
+        front_end = self._front_end
+        front_end.carry_out(front_end.clients.take_effects())
+        front_end.node.schedule_flush()
         await asyncio.sleep(0)
-        # What comes next waits as clients do while the broker takes nothing.
-        while door.clients.is_held:
+        # The next slice waits as clients do while the broker takes nothing.
+        while front_end.clients.is_held:
             await asyncio.sleep(TURN_S)
 
 
-def _row(message: Message, now_us: int) -> dict[str, Any]:
+def _row(message: PublishedMessage, now_us: int) -> dict[str, Any]:
     left_us = None if message.expires_us is None else message.expires_us - now_us
     return {
         "topic": message.topic,

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.links.joining import Join, JoinAgainError
-from shoal.runtime.network_file import Network
+from shoal.runtime.links.joining import JoinAgainError, JoinAttempt
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.parents import is_gone, parent
 from shoal.runtime.reloading import bounded
 
@@ -50,16 +50,16 @@ class StoppedError(Exception):
 
 
 def serve_broker(
-    network: Network,
+    network: NetworkFile,
     name: BrokerId,
     started: Callable[[BrokerService], None] | None = None,
-    read_again: Callable[[], Network] | None = None,
-    joins: Sequence[Join] = (),
+    read_again: Callable[[], NetworkFile] | None = None,
+    joins: Sequence[JoinAttempt] = (),
 ) -> None:
     """Run a broker until SIGINT or SIGTERM; TlsError, or OSError where it cannot listen.
 
-    At SIGHUP it takes over what `read_again` says, as far as a broker that runs can; ValueError or
-    OSError from it change nothing.
+    At SIGHUP it takes over the result of `read_again`, as far as a running broker can; ValueError
+    or OSError from it change nothing.
     """
     _allow_files()
     give_large_blocks_back()
@@ -73,14 +73,14 @@ def serve_broker(
 
 
 async def _serve(
-    network: Network,
+    network: NetworkFile,
     name: BrokerId,
     stop: asyncio.Event,
     started: Callable[[BrokerService], None] | None,
-    read_again: Callable[[], Network] | None,
-    joins: Sequence[Join],
+    read_again: Callable[[], NetworkFile] | None,
+    joins: Sequence[JoinAttempt],
 ) -> None:
-    """Serve until the broker is to stop; a broker whose join fails joins once more."""
+    """Serve until the broker is to stop; a failed join starts the broker again."""
     if (process := parent()) is not None:
         watching = asyncio.create_task(is_gone(process))
         watching.add_done_callback(lambda _: stop.set())
@@ -88,7 +88,7 @@ async def _serve(
         service = BrokerService(network, name, joins)
         service.at_left = stop.set
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(service.exceptions.heard)
+        loop.set_exception_handler(service.exceptions.on_exception)
         if read_again is not None:
             loop.add_signal_handler(signal.SIGHUP, _reload, service, read_again)
         try:
@@ -105,7 +105,7 @@ async def _serve(
 
 
 async def _has_started(service: BrokerService, stop: asyncio.Event) -> bool:
-    """Whether the broker has started before it was to stop; to join may take it long."""
+    """Return whether the broker has started before it was to stop; to join may take it long."""
     starting, stopping = asyncio.create_task(service.start()), asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -117,7 +117,7 @@ async def _has_started(service: BrokerService, stop: asyncio.Event) -> bool:
     return True
 
 
-def _reload(service: BrokerService, read_again: Callable[[], Network]) -> None:
+def _reload(service: BrokerService, read_again: Callable[[], NetworkFile]) -> None:
     try:
         fixed = service.reload(read_again())
     except (ValueError, OSError) as error:
@@ -130,7 +130,7 @@ def _reload(service: BrokerService, read_again: Callable[[], Network]) -> None:
 def _allow_files() -> None:
     """Every client is an open file, and shells allow a process 1,024 unless it asks for more."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # a system with a bound of its own keeps what there is
+    with suppress(ValueError, OSError):  # a system with a bound of its own keeps it
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -141,9 +141,9 @@ def give_large_blocks_back() -> bool:
 
 
 def calm_collector() -> int:
-    """Look for cycles among new objects only, a few at a time; how many blocks there are now.
+    """Look for cycles among new objects only, a few at a time; return the number of blocks.
 
-    What a broker keeps has none, but for a connection's transport where there is no uvloop.
+    A broker's long-lived objects have no cycles, except a connection's transport without uvloop.
     """
     gc.collect()
     gc.freeze()
@@ -174,9 +174,9 @@ def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]])
 
 
 def run_or_stop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run `work` on a loop and return what it does; SIGINT and SIGTERM cancel it.
+    """Run `work` on a loop and return its result; SIGINT and SIGTERM cancel it.
 
-    What it must clean up it does then.  StoppedError unless it has a result all the same.
+    Cleanup of the work runs then. StoppedError unless it has a result all the same.
     """
     results: list[Result] = []
 

@@ -1,8 +1,7 @@
 """A whole network on one machine: a process for each broker, started, watched and stopped.
 
-A broker's process that dies is started again after a pause, so that killing one is something to
-watch and not the end of the network; one that ends in order, as it has left, is not.  What the
-brokers log is in a file for each.
+A broker's process that dies is restarted after a pause, so that killing one does not end the
+network; a process that ends in order, after a leave, is not. Each broker logs to a file of its own.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import Link
-from shoal.overlays.system import Layout
+from shoal.overlays.system import SystemLayout
 from shoal.runtime.addresses import Address
 from shoal.runtime.forks import Fork, broker_fork
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import AccessSection, BrokerSection
-from shoal.runtime.operations.caller import ANYBODY, Caller, RefusedError, make_caller
+from shoal.runtime.operations.caller import ANYBODY, Caller, OrderRefusedError, make_caller
 from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second to load, more beside much load.
@@ -48,17 +47,17 @@ class StartError(Exception):
 
 def local_network(
     system: str,
-    layout: Layout,
+    layout: SystemLayout,
     *,
     host: str = "127.0.0.1",
     port: int = 1883,
     websockets: bool = False,
-) -> Network:
+) -> NetworkFile:
     """A new network of a system on this machine, linked in its shape.
 
     MQTT listens at `port` and the ports after it, with 0 at any that are free; all others are.
     """
-    sections = _sections([*layout.doors], [*layout.others], host, port, websockets)
+    sections = _sections([*layout.front_ends], [*layout.others], host, port, websockets)
     names = [broker.name for broker in sections]
     links = SYSTEMS[system].make_links(layout.parameters, names)
     return _network(system, sections, links, layout.parameters)
@@ -73,7 +72,7 @@ def local_brokers(
     host: str = "127.0.0.1",
     port: int = 0,
     websockets: bool = False,
-) -> Network:
+) -> NetworkFile:
     """These brokers, linked so, on this machine; where MQTT listens is as in `local_network`."""
     sections = _sections(list(brokers), [], host, port, websockets)
     return _network(system, sections, links, parameters)
@@ -84,8 +83,8 @@ def _network(
     sections: tuple[BrokerSection, ...],
     links: Sequence[Link],
     parameters: msgspec.Struct | None,
-) -> Network:
-    return Network(
+) -> NetworkFile:
+    return NetworkFile(
         name="local",
         brokers=sections,
         system=system,
@@ -96,33 +95,33 @@ def _network(
 
 
 def _sections(
-    doors: list[BrokerId], others: list[BrokerId], host: str, port: int, websockets: bool
+    front_ends: list[BrokerId], others: list[BrokerId], host: str, port: int, websockets: bool
 ) -> tuple[BrokerSection, ...]:
     """Brokers on this machine: those that clients connect to, then those that have none."""
-    free = iter(free_ports(host, 4 * (len(doors) + len(others))))
+    free = iter(free_ports(host, 4 * (len(front_ends) + len(others))))
     return tuple(
         BrokerSection(
             name=name,
             peers=str(Address("127.0.0.1", next(free))),
-            mqtt=str(Address(host, port + number if port else next(free))) if is_door else "",
-            websocket=str(Address(host, next(free))) if websockets and is_door else "",
+            mqtt=str(Address(host, port + number if port else next(free))) if is_front_end else "",
+            websocket=str(Address(host, next(free))) if websockets and is_front_end else "",
             admin=str(Address("127.0.0.1", next(free))),
         )
-        for number, name in enumerate((*doors, *others))
-        for is_door in (number < len(doors),)
+        for number, name in enumerate((*front_ends, *others))
+        for is_front_end in (number < len(front_ends),)
     )
 
 
 async def get_json(address: Address, path: str, caller: Caller = ANYBODY) -> dict[str, Any]:
-    """What an admin port answers, whatever its status code.
+    """Return an admin port's answer, with any status code.
 
-    OSError when there is no answer; TimeoutError when there is none yet: its broker may be busy;
-    RefusedError when the broker does not talk to this caller.
+    OSError if there is no answer; TimeoutError if there is none yet: its broker may be busy;
+    RefusedError if the broker refuses this caller.
     """
     code, text = await asyncio.to_thread(caller.exchange, address, "GET", path)
     answer = _read(address, text)
     if code in (401, 403):
-        raise RefusedError(answer["problem"])
+        raise OrderRefusedError(answer["problem"])
     return answer
 
 
@@ -160,12 +159,12 @@ async def ask_to_leave(
 
 
 class Supervisor:
-    """The processes of a network whose file is `path`; logs go beside it.
+    """The processes of a network with file `path`; logs go beside it.
 
     Brokers that have `left` the network in an earlier run are not started.
     """
 
-    def __init__(self, network: Network, path: Path) -> None:
+    def __init__(self, network: NetworkFile, path: Path) -> None:
         self.network = network
         self.processes: dict[BrokerId, Fork] = {}
         self.restarts = 0
@@ -183,7 +182,7 @@ class Supervisor:
     async def start(self) -> None:
         """Start all brokers and wait until all are ready; StartError when one ends instead.
 
-        TimeoutError says what those lack that do not become ready."""
+        TimeoutError has the reasons of brokers that do not become ready."""
         for broker in self._brokers:
             await self._spawn(broker.name)
         try:
@@ -209,7 +208,7 @@ class Supervisor:
             await asyncio.sleep(_POLL_S)
 
     async def what_is_missing(self) -> str:
-        """What the brokers lack that are not ready."""
+        """Return the reasons why brokers are not ready."""
         found = []
         for broker in self._brokers:
             address = broker.address("admin")
@@ -235,7 +234,7 @@ class Supervisor:
         while not self._is_stopping:
             code = await self.processes[name].wait()
             if code == 0:
-                return  # it has left the network, or somebody has stopped it
+                return  # it has left the network, or was stopped
             self._note_death(name, code)
             await asyncio.sleep(RESTART_PAUSE_S)
             if not self._is_stopping:

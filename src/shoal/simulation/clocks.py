@@ -1,6 +1,6 @@
-"""Brokers whose clocks differ: a machine that lives by a clock of its own in the world's time.
+"""Brokers whose clocks differ: a machine with its own clock in the world's time.
 
-What it is told of the time, and when it wants to be woken, is on its clock; records keep that, too.
+Its inputs' times, and its timers, are on its clock; so are its records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ Handle = Callable[[Input, int], list[Effect]]
 
 
 def ahead(handle: Handle, ahead_us: int) -> Handle:
-    """The same door, behind a clock that is ahead of the world's by so many µs (below 0: behind).
+    """The same front end, behind a clock that is ahead of the world's by so many µs (below 0:
+    behind).
 
     >>> late = ahead(lambda input, now_us: [SetTimer(("tick",), now_us + 5)], 1_000)
     >>> late(None, 20)

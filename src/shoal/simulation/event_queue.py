@@ -1,8 +1,8 @@
 """The future: events in order of time, and of their making where times are equal.
 
-Most are about to happen, as messages arrive soon; many others only wait, as timers do that will be
-cancelled, and what is to be published in an hour.  They are kept apart, so that what is soon is not
-sorted into what is late.
+Most events are about to happen, as messages arrive soon; many others only wait, like timers that
+will be cancelled, and publications an hour ahead. They are kept apart, so that near events are not
+sorted into late ones.
 
 >>> queue = EventQueue()
 >>> queue.push(20, lambda now_us, what: print(now_us, what), "second")
@@ -25,7 +25,7 @@ Event = tuple[int, int, Action, Any]
 class EventQueue:
     """Heaps of (time, order of making, action, argument); never compares actions.
 
-    What is due before a run ends is in the `heap`, where later events may be, too.
+    Events before the end of a run are in the `heap`, which may have later events, too.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class EventQueue:
 
     @property
     def next_us(self) -> int | None:
-        """When the next event is due; None when there is none."""
+        """Return when the next event is due; None when there is none."""
         return min((heap[0][0] for heap in (self.heap, self._later) if heap), default=None)
 
     @property
     def last_us(self) -> int:
-        """When the last event is due; now when there is none."""
+        """Return when the last event is due; now when there is none."""
         return max((event[0] for event in (*self.heap, *self._later)), default=self.now_us)
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: lossy links, links that break, brokers that crash.
+"""Fault injection: lossy links, links that break, brokers that crash.
 
 `LinkFaults` makes every overlay link lose, delay and reorder messages at random (seeded); brokers
 then run behind `shoal.simulation.links.reliable`.  Crashes and cuts are events that the world takes
@@ -13,11 +13,11 @@ import msgspec
 
 from shoal.broker.effects import Received
 from shoal.simulation.event_queue import Action, EventQueue
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 
 
 class LinkFaults(msgspec.Struct, frozen=True, kw_only=True):
-    """How bad the overlay links are.
+    """Fault rates of the overlay links.
 
     loss        probability that a message is lost, 0 to below 1
     jitter_us   additional delay, uniform between 0 and this; messages overtake each other
@@ -36,7 +36,7 @@ class LinkFaults(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.loss or self.jitter_us)
 
 
-class FaultyLink(Link):
+class FaultyLink(SimulatedLink):
     """A link that loses and reorders."""
 
     def __init__(
@@ -67,4 +67,4 @@ class FaultyLink(Link):
 
 
 def _vanish(now_us: int, input: Received) -> None:
-    """Where lost messages arrive."""
+    """Discard a lost message."""

@@ -1,8 +1,9 @@
 """The brokers of a simulated world, with their queues and links.
 
-These are drivers: they bring inputs to the pure machines, in order and at the right virtual
-time, and carry their effects out.  Most of what brokers send is one publication by itself: its way
-(`BrokerNode.receive_one`, `Link.send_one`) is the simulator's inner loop and written for speed.
+These are drivers: they bring inputs to the pure machines, in order and at the right virtual time,
+and carry their effects out. Most messages of brokers are one publication by itself: its way
+(`BrokerNode.receive_one`, `SimulatedLink.send_one`) is the simulator's inner loop and written for
+speed.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ from shoal.broker.messages import Message, PublicationBatch, Rejected
 from shoal.model import BrokerId, ClientId
 from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.links.overlay_link import Link
-from shoal.simulation.links.reliable import Frame, ReliableBroker
-from shoal.simulation.links.shared_outputs import Outputs
-from shoal.simulation.service import Meter, Monitor, ServiceCosts
-from shoal.simulation.subscribers import Subscribers
-from shoal.simulation.surroundings import Hearer, Machine, Network
-from shoal.simulation.trace import Delivery, Refused, Trace
+from shoal.simulation.links.overlay_link import SimulatedLink
+from shoal.simulation.links.reliable import ReliableBroker, ReliableFrame
+from shoal.simulation.links.shared_outputs import SharedOutputs
+from shoal.simulation.service import Meter, ServiceCosts, ServiceMonitor
+from shoal.simulation.subscribers import SimulatedSubscribers
+from shoal.simulation.surroundings import Hearer, Machine, SimulatedNetwork
+from shoal.simulation.trace import DeliveryEvent, RefusedEvent, Trace
 
-# How long until a neighbour, or a client, notices that a broker is gone or back.
+# Time until a neighbour, or a client, detects that a broker is gone or back.
 DETECTION_US = 1_000_000
 
 
@@ -104,29 +105,29 @@ class BrokerNode:
         meter: Meter,
         client_latency_us: Mapping[tuple[BrokerId, ClientId], int],
         publishers: Mapping[ClientId, Hearer],
-        subscribers: Subscribers,
-        network: Network,
+        subscribers: SimulatedSubscribers,
+        network: SimulatedNetwork,
         ahead_us: int = 0,
     ) -> None:
         """Its clock is so far ahead of the world's."""
         self.id = machine.id
         self._ahead_us = ahead_us
-        self.links: dict[BrokerId, Link] = {}
+        self.links: dict[BrokerId, SimulatedLink] = {}
         self.meter = meter
         self._queue = queue
         self._costs = costs
-        self._outputs = Outputs(queue) if costs.shared_outputs else None
+        self._outputs = SharedOutputs(queue) if costs.shared_outputs else None
         self._processing_us = costs.processing_us
         self._matching_us = costs.matching_us
         self._one_us = costs.processing_us + costs.matching_us
         self._search_ns = costs.matching_per_subscription_ns
         self._client_transmission_us = costs.client_transmission_us
         self._trace = trace
-        self._monitor: Monitor | None = None
+        self._monitor: ServiceMonitor | None = None
         self.window_us: int | None = None
         self._watches_costs = False
-        # What is held back, if anything; of that what is being brought now.  Such a broker, and one
-        # that does not run, is shut.
+        # held input, if any, and the part that is being brought. Such a broker, and one that does
+        # not run, is shut.
         self._holding: Holding[None] | None = None
         self._brought: Input | None = None
         self._client_latency_us = client_latency_us
@@ -134,7 +135,7 @@ class BrokerNode:
         self._subscribers = subscribers
         self._movers = subscribers.movers
         self._network = network
-        # What its machine must not forget, whatever happens to it.
+        # durable facts of its machine, which survive a crash
         self.facts: Mapping[str, Any] = {}
         self._free_us = 0
         self._client_free_us = 0
@@ -150,7 +151,7 @@ class BrokerNode:
         self._subscriptions = machine.strategy.searched
 
     def stop(self) -> None:
-        """Crash: take nothing more in, and forget the timers and what is held back."""
+        """Crash: take no more input, and forget the timers and held input."""
         self.running = False
         self._is_shut = True
         self._watches_costs = False
@@ -159,7 +160,7 @@ class BrokerNode:
 
     # --- links --------------------------------------------------------------------------------
 
-    def connect(self, neighbour: BrokerId, link: Link) -> None:
+    def connect(self, neighbour: BrokerId, link: SimulatedLink) -> None:
         """There is a link to this neighbour from now on."""
         self.links[neighbour] = link
         if self._outputs is not None:
@@ -168,7 +169,7 @@ class BrokerNode:
             link.watch_loads()
 
     def disconnect(self, neighbour: BrokerId) -> bool:
-        """Drop the link, and what came over it and waits to be handled; whether there was one."""
+        """Drop the link and its unhandled messages; return whether there was one."""
         if self._holding is not None:
             self._holding.drop(neighbour)
         link = self.links.pop(neighbour, None)
@@ -177,21 +178,21 @@ class BrokerNode:
         return link is not None
 
     def owes(self, neighbour: BrokerId) -> bool:
-        """Whether there is something to be settled over a link with nothing on the way."""
+        """Return whether there is something to be settled over a link with nothing on the way."""
         machine, holding = self.machine, self._holding
         if isinstance(machine, ReliableBroker) and machine.owes(neighbour):
             return True
         return holding is not None and holding.keeps_of(neighbour)
 
     def behind_us(self, now_us: int) -> int:
-        """How long what has arrived, and not left, keeps it busy."""
+        """Return how long arrived messages, that have not left, keep it busy."""
         return max(0, self._free_us - now_us)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, now_us: int, input: Any) -> None:
         """A message or request arrives: wait for its turn, serve it, handle it."""
-        if self._is_shut and not self._lets_in(input):
+        if self._is_shut and not self._admits(input):
             return
         units = _publications_in(input.message if type(input) is Received else input.request)
         start_us = self._free_us
@@ -218,7 +219,7 @@ class BrokerNode:
 
     def receive_one(self, now_us: int, input: Received) -> None:
         """As `receive`, of a neighbour's batch with one publication."""
-        if self._is_shut and not self._lets_in(input):
+        if self._is_shut and not self._admits(input):
             return
         start_us = self._free_us
         if start_us < now_us:
@@ -235,11 +236,11 @@ class BrokerNode:
             meter.searched_us += searched_us
             done_us += searched_us
         self._free_us = done_us
-        handle = self._handle  # what an attribute holds is no method of its own: it is found faster
+        handle = self._handle  # local lookups are faster than attribute lookups
         self._carry_out(handle(input, done_us), done_us)
 
-    def _lets_in(self, input: Input) -> bool:
-        """Whether what comes is served now: not by one that does not run, or holds it back."""
+    def _admits(self, input: Input) -> bool:
+        """Return whether input is served now: a stopped or holding broker does not serve it."""
         if not self.running or self._holding is None:
             return self.running
         return input is self._brought or not self._holding.keep(input, None)
@@ -254,7 +255,7 @@ class BrokerNode:
         self._carry_out(self._handle(input, now_us), now_us)
 
     def _bring_held(self, now_us: int, _: None) -> None:
-        """Bring what was held back and need not wait any longer."""
+        """Bring held input that need not wait any longer."""
         while (holding := self._holding) is not None:
             released = holding.next()
             if released is not None:
@@ -279,11 +280,11 @@ class BrokerNode:
             self.bring(now_us, self._monitor.report(output_us))
 
     def report_loads(self, now_us: int) -> None:
-        """Tell the machine what passed its links in the window that ends now."""
+        """Report to the machine its links' traffic in the window that ends now."""
         self.bring(now_us, Loads({name: link.load(now_us) for name, link in self.links.items()}))
 
     def report_costs(self, now_us: int, _: None = None) -> None:
-        """Tell the machine what messages cost, if it watches that."""
+        """Report to the machine the costs of messages, if it watches them."""
         if self._watches_costs:
             self.bring(now_us, self._network.message_costs(self.id))
 
@@ -317,7 +318,7 @@ class BrokerNode:
                     self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
                     continue
                 self._trace.deliveries.append(
-                    Delivery(
+                    DeliveryEvent(
                         effect.routed.publication,
                         effect.subscriptions,
                         client,
@@ -329,7 +330,7 @@ class BrokerNode:
             else:
                 self._control(effect, now_us)
 
-    def _send(self, link: Link | None, message: Message, now_us: int) -> None:
+    def _send(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
         units = _publications_in(message)
         if units is None:
             units = 1
@@ -374,7 +375,7 @@ class BrokerNode:
                 self._queue.push(self._queue.now_us, self._bring_held, None)
             case WatchDelays():
                 if self._monitor is None:
-                    self._monitor = Monitor(self.meter)
+                    self._monitor = ServiceMonitor(self.meter)
                     for link in self.links.values():
                         link.measure_us()  # from now on
             case WatchLoads(window_us):
@@ -391,12 +392,12 @@ class BrokerNode:
             case Remember(facts):
                 self.facts = facts
             case Stays(reason) | Answered(reason) if reason:
-                self._trace.refused.append(Refused(self.id, reason, now_us))
+                self._trace.refused.append(RefusedEvent(self.id, reason, now_us))
 
     def _notify(self, client: ClientId, message: Message, now_us: int) -> None:
         at_us = now_us + self._client_latency_us[self.id, client]
         if isinstance(message, Rejected):
-            self._trace.refused.append(Refused(client, message.reason, at_us))
+            self._trace.refused.append(RefusedEvent(client, message.reason, at_us))
         publisher = self._publishers.get(client)
         if publisher is not None:
             self._queue.push(at_us, publisher.notified, (self.id, message))
@@ -405,7 +406,7 @@ class BrokerNode:
 
 
 def publications_in(input: Any) -> int:
-    """How many publications an event's argument brings to a broker, if it does."""
+    """Return how many publications an event's argument brings to a broker, if it does."""
     match input:
         case Received(_, message) | Requested(_, message):
             return _publications_in(message) or 0
@@ -413,7 +414,9 @@ def publications_in(input: Any) -> int:
 
 
 def _publications_in(message: Any) -> int | None:
-    """How many publications a message or request carries; None of those that are for control."""
-    if type(message) is Frame:
+    """Return how many publications a message or request carries; None of those that are for
+    control.
+    """
+    if type(message) is ReliableFrame:
         message = message.message or message
     return len(message.publications) if message.carries else None

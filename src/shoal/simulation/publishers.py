@@ -39,7 +39,7 @@ class PublisherNode:
             self.carry_out(self.machine.request(request, now_us), now_us)
 
     def _may_go_first(self, request: Message) -> bool:
-        """An advertisement must have spread before what it promises goes on."""
+        """An advertisement must have spread before its publications go on."""
         kept = self._kept or ()
         return type(request) is Advertise and not any(type(each) is Unadvertise for each in kept)
 
@@ -48,11 +48,11 @@ class PublisherNode:
         return self._kept is not None
 
     def pause(self) -> None:
-        """Keep what the application asks."""
+        """Hold the application's requests."""
         self._kept = []
 
     def resume(self, now_us: int) -> None:
-        """Ask what was kept, and go on."""
+        """Send held requests, and resume."""
         kept, self._kept = self._kept or [], None
         for request in kept:
             self.request(now_us, request)

@@ -1,8 +1,8 @@
-"""Where the clients of a simulated broker go before it leaves the network.
+"""Moves the clients of a simulated broker before it leaves the network.
 
-A client that moves is silent for a while at each step, so that nothing of its own is under way: it
-says goodbye, comes to the nearest broker that stays, and goes on.  A subscriber misses what is
-published meanwhile; a publisher holds back what it would publish.
+A client that moves is silent for a while at each step, so that none of its messages is under way:
+it disconnects, connects to the nearest broker that stays, and resumes. A subscriber misses
+publications meanwhile; a publisher holds its publications back.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.publishers import PublisherNode
-from shoal.simulation.subscribers import Ask, Subscribers
+from shoal.simulation.subscribers import Ask, SimulatedSubscribers
 
 # Above any way through the network, with messages that are sent again.
 PAUSE_US = 5_000_000
 
 
 class Refuge:
-    """Who leaves for where; and publishers that go elsewhere for another reason."""
+    """Refuges of leaving brokers' clients; and publishers that move for another reason."""
 
     def __init__(
         self,
         queue: EventQueue,
         publishers: Mapping[ClientId, PublisherNode],
-        subscribers: Subscribers,
+        subscribers: SimulatedSubscribers,
         brokers: Collection[BrokerId],
         neighbours: Callable[[BrokerId], tuple[BrokerId, ...]],
         ask: Ask,
@@ -49,7 +49,7 @@ class Refuge:
     # --- subscriptions ------------------------------------------------------------------------
 
     def of(self, broker: BrokerId) -> BrokerId:
-        """Where clients that want this broker go."""
+        """Return the broker for clients that want this broker."""
         while broker in self.chosen:
             broker = self.chosen[broker]
         return broker
@@ -61,7 +61,7 @@ class Refuge:
     # --- clients that go ----------------------------------------------------------------------
 
     def empty(self, now_us: int, broker: BrokerId) -> None:
-        """Send the clients that are there elsewhere, unless nobody stays."""
+        """Redirect the broker's clients, unless no broker stays."""
         if broker not in self.chosen:
             refuge = self._nearest(broker)
             if refuge is None:
@@ -79,7 +79,7 @@ class Refuge:
         if not (node.machine.moving or node.is_paused or node.machine.gone):
             node.pause()
             self._queue.push(
-                now_us + PAUSE_US, self._say_goodbye, (node.machine.broker, broker, node)
+                now_us + PAUSE_US, self._disconnect, (node.machine.broker, broker, node)
             )
 
     def _nearest(self, broker: BrokerId) -> BrokerId | None:
@@ -95,16 +95,16 @@ class Refuge:
         broker, client = argument
         self._subscribers.come(now_us, client, self.of(broker), broker)
 
-    def _say_goodbye(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
+    def _disconnect(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
         source, target, node = argument
         client = node.machine.client
         if node.machine.moving or node.machine.broker != source:
             node.resume(now_us)  # the network moves it already
         elif not node.machine.gone:
             self._ask(now_us, source, client, Goodbye())
-            self._queue.push(now_us + PAUSE_US, self._come_home, (target, node))
+            self._queue.push(now_us + PAUSE_US, self._reconnect, (target, node))
 
-    def _come_home(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
+    def _reconnect(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
         broker, node = argument
         node.carry_out(node.machine.come_home(self.of(broker), (), now_us), now_us)
         self._queue.push(now_us + PAUSE_US, self._go_on, node)

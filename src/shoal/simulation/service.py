@@ -1,4 +1,4 @@
-"""What work costs in a simulated broker, and the counters that watch it.
+"""Costs of work in a simulated broker, and the counters that measure it.
 
 A broker takes its messages one after the other: each waits in the input queue, is processed and
 matched, and its copies leave through one output queue per neighbour and one for the local
@@ -11,7 +11,7 @@ from operator import sub
 
 import msgspec
 
-from shoal.broker.effects import Measured, Work
+from shoal.broker.effects import MatchingWork, MeasuredDelays
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import LoadRow
 
@@ -35,28 +35,30 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     client_transmission_us: int = 0
     shared_outputs: bool = False
 
-    def work_us(self, work: Work) -> int:
-        """How long a core takes to match: a search of the subscriptions one after the other."""
+    def work_us(self, work: MatchingWork) -> int:
+        """Return how long a core takes to match: a search of the subscriptions one after the
+        other.
+        """
         search_us = work.searched * self.matching_per_subscription_ns // 1_000
         return work.publications * self.matching_us + search_us
 
 
 class Meter:
-    """Counts what one broker does; by windows of `window_us`, works out how busy that keeps it.
+    """Counts one broker's work; computes its utilisation by windows of `window_us`.
 
     ones_in           batches of one publication that came in from neighbours
     carriers_in       other messages with publications that came in
-    carried_in        what was in these
+    carried_in        publications in these
     control_in        other messages that came in
-    searched_us       what it took to search for publications
-    worked_us         what other work took
+    searched_us       time of searches for publications
+    worked_us         time of other work
     publications_out  publications for neighbours
     control_out       other messages for neighbours
     unsent            of both, those for which there was no link
     delivered         publications for local clients
     notified          other messages for local clients
 
-    Of all from the start: a message costs less to count than what comes of it.
+    All count from the start: counting a message costs less than its effects.
     """
 
     __slots__ = (
@@ -127,7 +129,7 @@ class Meter:
         self.window_end_us = (now_us // self._window_us + 1) * self._window_us
 
 
-class Monitor:
+class ServiceMonitor:
     """A broker's delays since its last report (relocation paper, 4.1: the monitor)."""
 
     __slots__ = ("_before", "_meter", "client_output_us", "input_queue_us")
@@ -137,12 +139,12 @@ class Monitor:
         self._before = (*meter.served, meter.delivered)
         self.input_queue_us = self.client_output_us = 0
 
-    def report(self, output_us: dict[BrokerId, int]) -> Measured:
+    def report(self, output_us: dict[BrokerId, int]) -> MeasuredDelays:
         """The averages since the last report, with the outputs' as the links measured them."""
         meter = self._meter
         sums = (*meter.served, meter.delivered)
         handled, handled_us, delivered = map(sub, sums, self._before)
-        report = Measured(
+        report = MeasuredDelays(
             input_queue_us=self.input_queue_us // handled if handled else None,
             matching_us=handled_us // handled if handled else None,
             output_us=output_us,

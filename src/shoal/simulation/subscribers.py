@@ -10,16 +10,16 @@ from shoal.clients.publisher import ToBroker, WakeUp
 from shoal.clients.subscriber import Handed, Subscriber, SubscriberEffect
 from shoal.model import BrokerId, ClientId, Subscription
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.trace import Delivery, Trace
+from shoal.simulation.trace import DeliveryEvent, Trace
 
 Ask = Callable[[int, BrokerId, ClientId, Message], None]
 
 
-class Subscribers:
-    """All of them.  What is delivered to one that has never moved need not come here."""
+class SimulatedSubscribers:
+    """All of them. Deliveries to a client that has never moved need not pass here."""
 
     def __init__(self, queue: EventQueue, trace: Trace, ask: Ask) -> None:
-        # Those to whom deliveries have to be brought.
+        # Clients that need their deliveries brought here.
         self.movers: set[ClientId] = set()
         self._queue = queue
         self._trace = trace
@@ -35,10 +35,10 @@ class Subscribers:
             yield from subscriber
 
     def near(self, broker: BrokerId) -> list[ClientId]:
-        """Who has subscribed there, or goes there."""
+        """Return the clients that have subscribed there, or move there."""
         return [name for name, each in self._subscribers.items() if each.uses(broker)]
 
-    # --- what applications ask ----------------------------------------------------------------
+    # --- requests of applications -------------------------------------------------------------
 
     def subscribe(self, now_us: int, broker: BrokerId, subscription: Subscription) -> None:
         client = subscription.client
@@ -46,7 +46,7 @@ class Subscribers:
         self._carry_out(client, subscriber.subscribe(broker, subscription), now_us)
 
     def unsubscribe(self, now_us: int, subscription: Subscription) -> None:
-        """Wherever it is by now."""
+        """Unsubscribe at the subscriber's current broker."""
         client = subscription.client
         self._carry_out(client, self._subscribers[client].unsubscribe(subscription.id), now_us)
 
@@ -59,10 +59,10 @@ class Subscribers:
         self._carry_out(client, self._subscribers[client].go(broker), now_us)
 
     def come(self, now_us: int, client: ClientId, broker: BrokerId, left: BrokerId) -> None:
-        """It comes to a broker with what it had at one that it has left."""
+        """The client comes to a broker with its state from a broker that it has left."""
         self._carry_out(client, self._subscribers[client].come(broker, left), now_us)
 
-    # --- what brokers do ----------------------------------------------------------------------
+    # --- effects of brokers -------------------------------------------------------------------
 
     def delivered(self, now_us: int, argument: tuple[BrokerId, Deliver]) -> None:
         broker, delivery = argument
@@ -95,7 +95,7 @@ class Subscribers:
                     self._ask(now_us, broker, client, request)
                 case Handed(publication, subscription, broker, hops):
                     self._trace.deliveries.append(
-                        Delivery(publication, (subscription,), client, broker, now_us, hops)
+                        DeliveryEvent(publication, (subscription,), client, broker, now_us, hops)
                     )
                 case WakeUp(at_us):
                     self._queue.push(at_us, self._woken, client)

@@ -1,4 +1,4 @@
-"""What a simulated broker's driver has around it: the machine, the network, the clients."""
+"""Interfaces of a simulated broker's driver: the machine, the network, the clients."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Machine(Protocol):
     def handle(self, input: Input, now_us: int) -> list[Effect]: ...
 
 
-class Network(Protocol):
-    """What surrounds a broker, as far as it can ask for it."""
+class SimulatedNetwork(Protocol):
+    """A broker's surroundings that it can query."""
 
     def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool) -> None: ...
 
@@ -32,7 +32,7 @@ class Network(Protocol):
     def end_link(self, source: BrokerId, target: BrokerId) -> None: ...
 
     def message_costs(self, broker: BrokerId) -> Costs:
-        """What messages cost this broker now."""
+        """Return this broker's current costs of messages."""
 
     def left(self, broker: BrokerId) -> None:
         """The broker has left."""
@@ -42,7 +42,7 @@ class Network(Protocol):
 
 
 class Hearer(Protocol):
-    """A client to whom brokers say something."""
+    """A client that receives brokers' notices."""
 
     def notified(self, now_us: int, argument: tuple[BrokerId, Message]) -> None:
         """This broker says this."""

@@ -1,4 +1,4 @@
-"""What happens in a simulated world and is worth a row."""
+"""Events in a simulated world that become rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from shoal.model import BrokerId, ClientId, Publication, SubscriptionId
 
 
-class Delivery(msgspec.Struct, frozen=True, gc=False):
+class DeliveryEvent(msgspec.Struct, frozen=True, gc=False):
     """A publication reached a subscriber."""
 
     publication: Publication
@@ -28,7 +28,7 @@ class Published(msgspec.Struct, frozen=True):
     at_us: int
 
 
-class Refused(NamedTuple):
+class RefusedEvent(NamedTuple):
     """A broker rejected a client's request."""
 
     client: ClientId
@@ -41,6 +41,6 @@ class Trace:
 
     def __init__(self) -> None:
         self.published: list[Published] = []
-        self.deliveries: list[Delivery] = []
-        self.refused: list[Refused] = []
+        self.deliveries: list[DeliveryEvent] = []
+        self.refused: list[RefusedEvent] = []
         self.records: list[msgspec.Struct] = []

@@ -15,11 +15,11 @@ from shoal.broker.effects import Departed, LinkChanged, LinkState
 from shoal.broker.holding import is_from
 from shoal.model import BrokerId
 from shoal.simulation.event_queue import EventQueue
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.nodes import DETECTION_US, BrokerNode
 
 Ends = tuple[BrokerId, BrokerId]
-# How often a link that is to end is looked at, once nothing is on the way.
+# Interval of checks of a link that is to end, once no message is on the way.
 LOOK_US = 10_000
 
 
@@ -30,7 +30,7 @@ class Wiring:
         self,
         queue: EventQueue,
         brokers: dict[BrokerId, BrokerNode],
-        make_link: Callable[[BrokerId, BrokerId], Link],
+        make_link: Callable[[BrokerId, BrokerId], SimulatedLink],
         latency_us: Callable[[BrokerId, BrokerId], int],
     ) -> None:
         self._queue = queue
@@ -38,11 +38,10 @@ class Wiring:
         self._make_link = make_link
         self._latency_us = latency_us
         self._lasting: dict[BrokerId, list[BrokerId]] = {}
-        self._opened_us: dict[Ends, int] = {}
         # Links that are cut, and whether they come up again when they are healed.
         self._cuts: dict[Ends, bool] = {}
         self._ending: set[Ends] = set()
-        # How often each link went down or was about to come up: only the newest word counts.
+        # Number of each link's state changes: only the newest change counts.
         self._changes: Counter[Ends] = Counter()
         # When the ends of a broken link notice, where they are told.
         self._noticed_us: dict[Ends, int] = {}
@@ -60,20 +59,18 @@ class Wiring:
         return tuple(self._lasting.get(broker, ()))
 
     def forget(self, broker: BrokerId, linked: Iterable[BrokerId]) -> None:
-        """The broker has left: no link of its comes up again.
+        """The broker has left: none of its links comes up again.
 
-        Who was still linked to it, or is to be, hears that behind the word that the link is down.
+        Its present and future neighbours learn that after the notice that the link is down.
         """
         lasting = self._lasting.pop(broker, [])
         for neighbour in lasting:
             self._lasting[neighbour].remove(broker)
         noticed_us = self._queue.now_us + DETECTION_US
         for neighbour in dict.fromkeys((*linked, *lasting)):
-            self._queue.push(noticed_us, self._say_departed, (neighbour, broker))
+            self._queue.push(noticed_us, self._notify_departed, (neighbour, broker))
 
     def make_lasting(self, ends: Ends) -> None:
-        if not self._is_lasting(ends):
-            self._opened_us[_either_way(ends)] = self._queue.now_us
         for source, target in (ends, ends[::-1]):
             others = self._lasting.setdefault(source, [])
             if target not in others:
@@ -84,7 +81,7 @@ class Wiring:
         for source, target in (ends, ends[::-1]):
             self._brokers[source].connect(target, self._make_link(source, target))
 
-    # --- what brokers ask ---------------------------------------------------------------------
+    # --- requests of brokers ------------------------------------------------------------------
 
     def open(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
         """A broker asks for a link: a round trip later it is there, or later it is not.
@@ -95,20 +92,20 @@ class Wiring:
         if _either_way(ends) in self._ending:
             return
         if target not in self._brokers:
-            self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
-            self._queue.push(now_us + DETECTION_US, self._say_departed, ends)
+            self._queue.push(now_us + DETECTION_US, self._notify_missing, ends)
+            self._queue.push(now_us + DETECTION_US, self._notify_departed, ends)
             return
         if is_lasting:
             self.make_lasting(ends)
         if target in self._brokers[source].links:
             return
         if not self._brokers[target].running or _either_way(ends) in self._cuts:
-            self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
+            self._queue.push(now_us + DETECTION_US, self._notify_missing, ends)
             return
         up_us = now_us + 2 * self._latency_us(source, target)
         up_us = max(up_us, self._noticed_us.get(_either_way(ends), 0) + 1)
         self._waiting.add(ends)
-        self._come_up_at(up_us, ends)
+        self._bring_up_at(up_us, ends)
 
     def reset(self, source: BrokerId, target: BrokerId) -> None:
         """A broker gives a link up: it comes up anew, unless it was to end."""
@@ -118,7 +115,7 @@ class Wiring:
         is_ending = _either_way(ends) in self._ending
         self._sever(ends)
         if not is_ending:
-            self._come_up_at(self._queue.now_us + 2 * DETECTION_US, ends)
+            self._bring_up_at(self._queue.now_us + 2 * DETECTION_US, ends)
 
     def end(self, source: BrokerId, target: BrokerId) -> None:
         """A broker asks that a link ends when nothing is in it any more.
@@ -159,7 +156,7 @@ class Wiring:
         for node, other in nodes:
             node.bring(now_us, LinkChanged(other, LinkState.ENDED))
 
-    # --- what happens to them -----------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------
 
     def cut(self, now_us: int, ends: Ends) -> None:
         """Break a link, until it is healed."""
@@ -173,12 +170,12 @@ class Wiring:
     def heal(self, now_us: int, ends: Ends) -> None:
         is_wanted = self._cuts.pop(_either_way(ends), False)
         if is_wanted or self._is_lasting(ends):
-            self._come_up_at(now_us + DETECTION_US, ends)
+            self._bring_up_at(now_us + DETECTION_US, ends)
 
     def crash(self, broker: BrokerId, *, is_told: bool) -> None:
-        """A broker is gone, and with it what is in its links.
+        """A broker is gone, with all messages in its links.
 
-        Who is linked to it is told unless it waits until the link is there again.
+        Its neighbours are told, unless detection waits until the link is up again.
         """
         for neighbour in list(self._brokers[broker].links):
             ends = broker, neighbour
@@ -193,13 +190,9 @@ class Wiring:
         """
         for neighbour in self.neighbours(broker):
             ends = broker, neighbour
-            self._come_up_at(now_us + DETECTION_US, ends)
+            self._bring_up_at(now_us + DETECTION_US, ends)
             if is_told:
-                self._queue.push(now_us + DETECTION_US, self._say_missing, ends)
-
-    def _opened(self, ends: Ends) -> int | None:
-        """When a lasting link was opened; None where it does not last."""
-        return self._opened_us[_either_way(ends)] if self._is_lasting(ends) else None
+                self._queue.push(now_us + DETECTION_US, self._notify_missing, ends)
 
     def _is_lasting(self, ends: Ends) -> bool:
         return ends[1] in self._lasting.get(ends[0], ())
@@ -208,14 +201,14 @@ class Wiring:
         noticed_us = self._queue.now_us + DETECTION_US
         for source, target in self._take_down(ends):
             if is_told:
-                change = LinkChanged(target, LinkState.FAILED, self._opened(ends))
+                change = LinkChanged(target, LinkState.FAILED, self._is_lasting(ends))
                 self._queue.push(noticed_us, self._brokers[source].bring, change)
                 self._noticed_us[_either_way(ends)] = noticed_us
             else:
                 self._waiting.add((source, target))
 
     def _take_down(self, ends: Ends) -> list[Ends]:
-        """Drop a link and what is in it; from which ends it was there."""
+        """Drop a link and its messages; return the ends at which it was up."""
         self._changes[_either_way(ends)] += 1
         self._ending.discard(_either_way(ends))
         found = []
@@ -225,11 +218,11 @@ class Wiring:
                 found.append((source, target))
         return found
 
-    def _come_up_at(self, at_us: int, ends: Ends) -> None:
+    def _bring_up_at(self, at_us: int, ends: Ends) -> None:
         self._changes[_either_way(ends)] += 1
-        self._queue.push(at_us, self._come_up, (ends, self._changes[_either_way(ends)]))
+        self._queue.push(at_us, self._bring_up, (ends, self._changes[_either_way(ends)]))
 
-    def _come_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
+    def _bring_up(self, now_us: int, argument: tuple[Ends, int]) -> None:
         """Both ends learn of it in one moment, so that nothing sent before is in the link."""
         ends, change = argument
         if change != self._changes[_either_way(ends)] or _either_way(ends) in self._cuts:
@@ -242,17 +235,17 @@ class Wiring:
         self.connect(ends)
         for source, target in (ends, ends[::-1]):
             self._waiting.discard((source, target))
-            up = LinkChanged(target, LinkState.UP, self._opened(ends))
+            up = LinkChanged(target, LinkState.UP, self._is_lasting(ends))
             self._brokers[source].bring(now_us, up)
 
-    def _say_missing(self, now_us: int, ends: Ends) -> None:
+    def _notify_missing(self, now_us: int, ends: Ends) -> None:
         """Tell a broker that a link it waits for is not there, unless it has come meanwhile."""
         source, target = ends
         node = self._brokers.get(source)
         if node is not None and target not in node.links:
-            node.bring(now_us, LinkChanged(target, LinkState.FAILED, self._opened(ends)))
+            node.bring(now_us, LinkChanged(target, LinkState.FAILED, self._is_lasting(ends)))
 
-    def _say_departed(self, now_us: int, ends: Ends) -> None:
+    def _notify_departed(self, now_us: int, ends: Ends) -> None:
         """Tell a broker, which knows that a link is down, that its other end has left."""
         source, target = ends
         node = self._brokers.get(source)
@@ -261,8 +254,8 @@ class Wiring:
 
     def _drop_arrivals(self, broker: BrokerId, doomed: Callable[[Any], bool]) -> None:
         node = self._brokers[broker]
-        doors = node.receive, node.receive_one
-        self._queue.drop(lambda action, argument: action in doors and doomed(argument))
+        front_ends = node.receive, node.receive_one
+        self._queue.drop(lambda action, argument: action in front_ends and doomed(argument))
 
 
 def _either_way(ends: Ends) -> Ends:

@@ -27,19 +27,19 @@ from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import LoadRow
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
 from shoal.simulation.nodes import DETECTION_US, BrokerNode, publications_in
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
-from shoal.simulation.subscribers import Subscribers
+from shoal.simulation.subscribers import SimulatedSubscribers
 from shoal.simulation.surroundings import Machine
 from shoal.simulation.trace import Trace
 from shoal.simulation.wiring import Ends, Wiring
 
-# How often the monitor beside each broker reports its delays.
+# Interval at which the monitor beside each broker reports its delays.
 MONITOR_INTERVAL_US = 1_000_000
 
 Place = str
@@ -51,13 +51,13 @@ class World:
     links         the overlay's links, each once
     system        builds each broker's system (see `shoal.overlays.registry`)
     underlay      latencies between places
-    places        where each broker stands; a broker not named stands at a place of its own name
-    costs         what work costs in a broker
+    places        each broker's place; a broker not named stands at a place of its own name
+    costs         costs of work in a broker
     link_faults   makes links lossy, and brokers run behind reliable links
-    is_patient    who is linked to a broker that crashes hears of it when that is back, and a broker
-                  that is back waits for its neighbours' tables: as on the live network
-    clocks_us     how far brokers' clocks are ahead of the world's; of those not named, not at all
-    message_costs what brokers that ask are told that messages cost, broker by broker
+    is_patient    neighbours of a crashed broker learn of it when it is back, and a restarted broker
+                  waits for its neighbours' tables: as on the live network
+    clocks_us     offsets of brokers' clocks from the world's; 0 for those not named
+    message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
     """
@@ -100,7 +100,7 @@ class World:
         self._message_costs = message_costs
         self._window_us = window_us
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._subscribers = Subscribers(self.queue, self.trace, self._ask)
+        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._ask)
         self._refuge = Refuge(
             self.queue,
             self._publishers,
@@ -154,12 +154,12 @@ class World:
         )
         return ReliableBroker(machine) if self._link_faults else machine
 
-    def _make_link(self, source: BrokerId, target: BrokerId) -> Link:
+    def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)
         node, transmission_us = self.brokers[target], self._costs.transmission_us
         way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
         if not self._link_faults:
-            return Link(*way)
+            return SimulatedLink(*way)
         return FaultyLink(*way, self._link_faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
@@ -168,7 +168,7 @@ class World:
     def _place(self, broker: BrokerId) -> Place:
         return self._places.get(broker, broker)
 
-    # --- what brokers ask of their surroundings -----------------------------------------------
+    # --- requests of brokers ------------------------------------------------------------------
 
     def open_link(self, source: BrokerId, target: BrokerId, *, is_lasting: bool = False) -> None:
         self._wiring.open(source, target, is_lasting=is_lasting)
@@ -241,7 +241,7 @@ class World:
         self.brokers[broker].bring(now_us, Dead(dead, others))
 
     def keep_broker(self, at_us: int, broker: BrokerId) -> None:
-        """Take a leave back; clients may come again.  What is refused is in the trace."""
+        """Cancel a leave; clients may come again. A refusal is in the trace."""
         self.queue.push(at_us, self._ask_to_stay, broker)
 
     def _ask_to_stay(self, now_us: int, broker: BrokerId) -> None:
@@ -284,16 +284,16 @@ class World:
 
     @property
     def refuges(self) -> Mapping[BrokerId, BrokerId]:
-        """Where clients of brokers that leave go."""
+        """Return the refuges of leaving brokers' clients."""
         return self._refuge.chosen
 
     @property
     def former_refuges(self) -> Mapping[BrokerId, BrokerId]:
-        """Where clients have gone of brokers that took their leaves back."""
+        """Return the refuges of brokers that cancelled their leaves."""
         return self._refuge.former
 
     def broker_for(self, broker: BrokerId) -> BrokerId:
-        """Where subscribers of this broker are: there, unless it leaves."""
+        """Return the broker of this broker's subscribers: itself, unless it leaves."""
         return self._refuge.of(broker)
 
     def request(self, at_us: int, publisher: ClientId, request: Message) -> None:
@@ -307,7 +307,7 @@ class World:
         self.request(at_us, advertisement.publisher, Unadvertise(advertisement.id))
 
     def leave(self, at_us: int, publisher: ClientId) -> None:
-        """The publisher's client goes away for good, and with it what it holds back."""
+        """The publisher's client leaves for good, and with it all that it holds back."""
         self.queue.push(at_us, self._leave, publisher)
 
     def _leave(self, now_us: int, publisher: ClientId) -> None:
@@ -330,8 +330,8 @@ class World:
     def move(self, at_us: int, client: ClientId, broker: BrokerId) -> None:
         """Send a client to another broker, with all that it has subscribed to and advertised.
 
-        It stays where it is if that broker does not run, or leaves.  A subscriber misses nothing;
-        a publisher holds back what it would publish.
+        It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
+        publisher holds its publications back.
         """
         self.queue.push(at_us, self._move, (client, broker))
 
@@ -357,7 +357,7 @@ class World:
 
     @property
     def behind_us(self) -> int:
-        """How long what has arrived at the busiest broker keeps it busy."""
+        """Return how long arrived messages keep the busiest broker busy."""
         now_us = self.queue.now_us
         return max((node.behind_us(now_us) for node in self.brokers.values()), default=0)
 
@@ -371,7 +371,7 @@ class World:
     # --- faults -------------------------------------------------------------------------------
 
     def cut(self, at_us: int, left: BrokerId, right: BrokerId) -> None:
-        """Break a link: what is in it is lost, both ends notice a little later."""
+        """Break a link: messages in it are lost, both ends detect it a little later."""
         self.queue.push(at_us, self._wiring.cut, (left, right))
 
     def heal(self, at_us: int, left: BrokerId, right: BrokerId) -> None:
@@ -431,7 +431,7 @@ class World:
                 self.queue.run_until(next_us - 1)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
-        """The monitors' reports of what ended before the event at `at_us`, in their order."""
+        """Run the monitors' reports that end before the event at `at_us`, in order."""
         reports = self._load_reports(at_us)
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         if at_us >= self._next_report_us:
@@ -469,7 +469,7 @@ class World:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """A run makes millions of objects and no cycles; the collector would walk them in vain."""
+    """Suspend garbage collection: a run makes millions of objects and no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

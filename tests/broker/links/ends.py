@@ -6,14 +6,14 @@ from functools import partial
 from itertools import count
 from random import Random
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.links.controls import Hello
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.messages import Carrier, Unsubscribe
 from shoal.broker.wire import WireError
 from tests.broker.links.keeping import batch
@@ -56,22 +56,25 @@ class End:
     def tell(self, changes: list[LinkChanged]) -> None:
         for change in changes:
             self.heard.append(change.state)
-            for carrier, custody in self.session.returned():
+            for carrier, ack_tracker in self.session.returned():
                 (routed,) = carrier.publications
                 self.returned.append(routed.publication.sequence)
-                custody.settle()
+                ack_tracker.settle()
 
     def publish(self) -> None:
         number = next(self.numbers)
-        if self.session.state in (State.IDLE, State.GONE) or self.session.is_full:
+        if (
+            self.session.state in (LinkSessionState.IDLE, LinkSessionState.GONE)
+            or self.session.is_full
+        ):
             return
         self.published.append(number)
-        custody = Custody(partial(self.settled.add, number))
-        assert self.session.send(batch(number), custody)
-        custody.settle()
+        ack_tracker = AckTracker(partial(self.settled.add, number))
+        assert self.session.send(batch(number), ack_tracker)
+        ack_tracker.settle()
 
     def say(self) -> None:
-        if self.session.state not in (State.IDLE, State.GONE):
+        if self.session.state not in (LinkSessionState.IDLE, LinkSessionState.GONE):
             self.said.append(f"{self.name}{next(self.numbers)}")
             assert self.session.send(Unsubscribe(self.said[-1]))
 
@@ -117,10 +120,10 @@ class Net:
         """As drivers: who has no link any more does not dial, and closes behind its last word."""
         self.cut()
         one, other = self.ends[dialler], self.ends[OTHER[dialler]]
-        if one.session.state is State.GONE:
+        if one.session.state is LinkSessionState.GONE:
             return
         said = one.session.hello()
-        if other.session.state is State.GONE and not other.session.knows(said):
+        if other.session.state is LinkSessionState.GONE and not other.session.knows(said):
             one.tell(one.session.vanish())
             return
         answer = other.session.hello()
@@ -205,7 +208,7 @@ class Net:
         quiet = {"write": 20, "arrive": 20, "take": 10, "settle": 20, "connect": 5}
         for _ in range(steps):
             self.step(random, "", quiet)
-            if all(end.session.state is State.GONE for end in self.ends.values()):
+            if all(end.session.state is LinkSessionState.GONE for end in self.ends.values()):
                 break
 
 
@@ -224,12 +227,12 @@ ACTIONS = {
 }
 
 
-def numbers_of(recalled: list[tuple[Carrier, Custody]]) -> list[int]:
+def numbers_of(recalled: list[tuple[Carrier, AckTracker]]) -> list[int]:
     """Of what was recalled, and is settled elsewhere now."""
     found = []
-    for carrier, custody in recalled:
+    for carrier, ack_tracker in recalled:
         (routed,) = carrier.publications
         assert routed.publication.again
         found.append(routed.publication.sequence)
-        custody.settle()
+        ack_tracker.settle()
     return found

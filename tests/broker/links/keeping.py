@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.session import LinkSession
 from shoal.broker.messages import PublicationBatch, RoutedPublication
@@ -38,18 +38,18 @@ class Keeping(Wire):
 
     def publish(self, *numbers: int) -> None:
         for number in numbers:
-            custody = Custody(partial(self.settled.append, number))
-            assert self.ends["A"].send(batch(number), custody)
-            custody.settle()
+            ack_tracker = AckTracker(partial(self.settled.append, number))
+            assert self.ends["A"].send(batch(number), ack_tracker)
+            ack_tracker.settle()
 
     def returned(self) -> list[int]:
         """What comes back to A, which does nothing about it."""
         found = []
-        for carrier, custody in self.ends["A"].returned():
+        for carrier, ack_tracker in self.ends["A"].returned():
             (routed,) = carrier.publications
             assert routed.publication.again
             found.append(routed.publication.sequence)
-            custody.settle()
+            ack_tracker.settle()
         return found
 
     def go(self) -> None:

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from shoal.broker.custody import Custody
-from shoal.broker.links.spool import Frame, Spool
-from shoal.broker.links.states import State
+from shoal.broker.ack_tracker import AckTracker
+from shoal.broker.links.spool import OutboxFrame, Spool
+from shoal.broker.links.states import LinkSessionState
 from tests.broker.links.memory_disk import Disk
 from tests.broker.links.test_spool import ROOM, Pair
 from tests.examples import examples
@@ -29,7 +29,7 @@ class Neighbours(Pair):
         self.a.open_gate()
 
     def connect_again(self) -> None:
-        if self.a.state is State.AWAY or self.b.state is not State.UP:
+        if self.a.state is LinkSessionState.AWAY or self.b.state is not LinkSessionState.UP:
             self.connect()
             self.a.open_gate()
 
@@ -145,16 +145,16 @@ def test_nothing_settled_is_lost_whatever_is_killed(seed: int) -> None:
                 pair.exchange_some(random)
             case "fill":
                 pair.fill(is_full=random.random() < 0.6)
-            case "cut" if pair.a.state is State.UP:
+            case "cut" if pair.a.state is LinkSessionState.UP:
                 pair.cut()
-            case "away" if pair.a.state is State.UP:
+            case "away" if pair.a.state is LinkSessionState.UP:
                 pair.away()
-            case "b" if pair.a.state is State.UP:
+            case "b" if pair.a.state is LinkSessionState.UP:
                 pair.kill_b()
-            case "a" if pair.a.state is State.UP and random.random() < 0.3:
+            case "a" if pair.a.state is LinkSessionState.UP and random.random() < 0.3:
                 pair.kill_a()
     pair.fill(is_full=False)
-    if pair.a.state is State.UP:
+    if pair.a.state is LinkSessionState.UP:
         pair.cut()
     pair.connect_again()
     pair.exchange()
@@ -169,8 +169,8 @@ def test_nothing_settled_is_lost_whatever_is_killed(seed: int) -> None:
 def test_a_copy_is_not_read_while_its_frame_is_on_its_way() -> None:
     """What queues behind it in the same segment is; all are read when the link starts afresh."""
     spool = Spool(Disk(), segment_bytes=100_000)
-    spool.copy(Frame(b"sent", Custody(lambda: None)))
-    spool.append(b"behind", Custody(lambda: None))
+    spool.copy(OutboxFrame(b"sent", AckTracker(lambda: None)))
+    spool.append(b"behind", AckTracker(lambda: None))
     spool.write(ROOM)
     assert [read.data for read in iter(spool.read, None)] == [b"behind"]
     spool.rewind()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import LinkState
 from shoal.broker.links.states import LinkError
 from shoal.broker.wire import HEAD_BYTES
@@ -102,9 +102,9 @@ def test_what_comes_before_the_damage_in_one_read_counts() -> None:
     net.connect("A")
     one, other = net.ends["A"], net.ends["B"]
     for number in range(9):
-        custody = Custody(partial(one.settled.add, number))
-        one.session.send(batch(number), custody)
-        custody.settle()
+        ack_tracker = AckTracker(partial(one.settled.add, number))
+        one.session.send(batch(number), ack_tracker)
+        ack_tracker.settle()
     data = bytearray(one.session.to_write())
     length = len(CODEC.encode(batch(0)))
     data[2 * length + HEAD_BYTES + 5] ^= 4

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.links.controls import Over
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.wire import WireError
 from tests.broker.links.ends import ACTIONS, ENDED, FAILED, LIMITS, OTHER, UP, Net, numbers_of
 from tests.broker.links.keeping import batch, keeping
@@ -29,7 +29,7 @@ def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
     for name, end in net.ends.items():
         other = net.ends[OTHER[name]]
         assert end.heard == [UP, ENDED]
-        assert end.session.state is State.GONE
+        assert end.session.state is LinkSessionState.GONE
         got = other.got
         numbers = [each for each in got if isinstance(each, int)]
         words = [each for each in got if isinstance(each, str)]
@@ -63,7 +63,7 @@ def test_an_end_that_has_forgotten_does_not_bring_the_link_back(seed: int) -> No
         return  # who asked was started again: its driver has that on disk
     assert ups == [end.heard.count(UP) for end in net.ends.values()]
     for end in net.ends.values():
-        assert end.session.state is State.GONE
+        assert end.session.state is LinkSessionState.GONE
         assert end.heard[-1] in (ENDED, FAILED)
         assert end.settled == set(end.published)
 
@@ -100,7 +100,7 @@ def test_the_last_word_is_said_again_until_it_is_heard() -> None:
 def test_a_link_that_nobody_ends_has_no_end() -> None:
     net = Net()
     net.connect("A")
-    with pytest.raises(WireError, match="the end of a link that nobody has ended"):
+    with pytest.raises(WireError, match="the end of a link that is not ending"):
         net.ends["A"].session.receive(CODEC.encode(Over()), 1)
 
 
@@ -116,7 +116,10 @@ def test_what_waits_at_the_gate_is_brought_when_the_other_end_wants_no_link() ->
     wire.go()
     assert wire.got == [(0, True), (1, True), (2, False)]
     wire.settle(0, 1, 2)
-    assert [end.state for end in wire.ends.values()] == [State.GONE, State.GONE]
+    assert [end.state for end in wire.ends.values()] == [
+        LinkSessionState.GONE,
+        LinkSessionState.GONE,
+    ]
 
 
 def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
@@ -131,7 +134,7 @@ def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
     assert wire.returned() == [0, 1, 2]
     assert wire.settled == [0, 1, 2]
     wire.go()
-    assert (a.state, b.state) == (State.GONE, State.GONE)
+    assert (a.state, b.state) == (LinkSessionState.GONE, LinkSessionState.GONE)
     assert wire.got == [(0, False), (1, False)], "in its earlier life"
 
 
@@ -144,7 +147,7 @@ def test_a_link_ends_without_what_is_recalled() -> None:
     recalled = a.recall(None, moves=True)
     assert a.end() == []
     wire.go()
-    assert (a.state, b.state) == (State.GONE, State.GONE)
+    assert (a.state, b.state) == (LinkSessionState.GONE, LinkSessionState.GONE)
     assert wire.returned() == []
     assert wire.settled == [1]
     assert numbers_of(recalled) == [0, 2]
@@ -155,7 +158,7 @@ def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
     wire = keeping()
     a = wire.ends["A"]
     wire.publish(0, 1)
-    came_over_c = Custody(partial(wire.settled.append, 2), "C")
+    came_over_c = AckTracker(partial(wire.settled.append, 2), "C")
     assert a.send(batch(2), came_over_c)
     came_over_c.settle()
     wire.publish(3, 3)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from tests.broker.links.ends import ACTIONS, ENDED, LIMITS, OTHER, UP, Net, numbers_of
 from tests.examples import examples
 
@@ -64,13 +64,13 @@ def test_a_link_with_spools_ends_whoever_is_away_meanwhile(seed: int) -> None:
             net.say_tables(name)
     for name, end in net.ends.items():
         assert end.heard[-1] == ENDED, "once all is settled"
-        assert end.session.state is State.GONE
+        assert end.session.state is LinkSessionState.GONE
         assert end.is_disk_empty
         numbers = [each for each in net.ends[OTHER[name]].got if isinstance(each, int)]
         assert {*numbers, *end.returned} == {*end.published}
         assert end.settled == {*end.published}
         first = list(dict.fromkeys(numbers))
-        assert first == sorted(first), "doors drop repeats, and nothing else"
+        assert first == sorted(first), "front ends drop repeats, and nothing else"
 
 
 @pytest.mark.parametrize("askers", ["B", "AB"])
@@ -116,7 +116,7 @@ def test_what_is_on_disk_is_recalled_and_stays_there_until_it_is_settled_elsewhe
     net.connect("B")  # and nobody opens the gate: the other end is told no tables any more
     net.come_to_rest(Random(1))
     assert not spool.is_empty
-    assert one.session.state is State.ENDING
+    assert one.session.state is LinkSessionState.ENDING
     assert one.settled == {0}
     assert numbers_of(recalled) == [0, 1]
     assert one.settled == {0, 1}

@@ -12,7 +12,7 @@ from shoal.broker.links.controls import CONTROLS, Hello
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.links.session import LinkSession
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec, WireError
 from tests.examples import examples
@@ -113,7 +113,7 @@ class Side:
             self.drop()
 
     def send(self) -> None:
-        if self.session.state is not State.IDLE and not self.session.is_full:
+        if self.session.state is not LinkSessionState.IDLE and not self.session.is_full:
             assert self.session.send(Unsubscribe(f"{self.ups} {self.sent}"))
             self.sent += 1
 
@@ -169,7 +169,7 @@ class Net:
                 for each in self.connections:
                     each.open[side.name] = False
                 self.sides[side.name] = Side(self, side.name)
-            case "open" if side.session.state is State.IDLE and side.connection is None:
+            case "open" if side.session.state is LinkSessionState.IDLE and side.connection is None:
                 side.open_new()
             case "send" | "write" | "take":
                 getattr(side, what)()
@@ -190,7 +190,7 @@ def test_whatever_connections_do_nothing_is_mixed_up_and_the_link_comes_up(seed:
     assert not [row for row in net.problems if "cannot be handled" in row]
     for side in net.sides.values():
         other = net.sides[OTHER[side.name]]
-        assert side.session.state is State.UP
+        assert side.session.state is LinkSessionState.UP
         assert side.connection is other.connection
         side.write()
     for side in net.sides.values():
@@ -236,4 +236,4 @@ def test_a_link_that_is_out_of_step_says_that_it_is_down() -> None:
     with pytest.raises(WireError, match="7 messages cannot be handled, 1 were sent") as caught:
         one.connected(liar, 1)
     assert [change.up for change in caught.value.changes] == [False]  # type: ignore[attr-defined]
-    assert one.state is State.IDLE
+    assert one.state is LinkSessionState.IDLE

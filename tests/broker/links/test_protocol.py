@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL, check_protocol
@@ -88,9 +88,9 @@ def test_more_than_is_read_in_one_go_goes_in_parts() -> None:
 def test_what_is_awaited_is_settled_once_the_other_end_says_so() -> None:
     one, other = ends()
     settled: list[bool] = []
-    custody = Custody(partial(settled.append, True))
-    one.send(Together((Word("w"), Unsubscribe("s"))), custody)
-    custody.settle()
+    ack_tracker = AckTracker(partial(settled.append, True))
+    one.send(Together((Word("w"), Unsubscribe("s"))), ack_tracker)
+    ack_tracker.settle()
     came(one, other)
     one.receive(other.to_write(), 2)
     assert settled == []
@@ -103,9 +103,9 @@ def test_what_is_awaited_is_not_said_again_over_another_link() -> None:
     """Tables are said anew there; whoever waits need not wait for what is gone with a link."""
     one, other = ends()
     settled: list[bool] = []
-    custody = Custody(partial(settled.append, True))
-    one.send(Word("w"), custody)
-    custody.settle()
+    ack_tracker = AckTracker(partial(settled.append, True))
+    one.send(Word("w"), ack_tracker)
+    ack_tracker.settle()
     came(one, other)
     assert settled == []
     assert one.recall(None, moves=False) == []

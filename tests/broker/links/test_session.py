@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from shoal.broker.custody import Custody
-from shoal.broker.links.controls import CONTROLS, Acknowledge, Heartbeat, Hello, Refuse
+from shoal.broker.ack_tracker import AckTracker
+from shoal.broker.links.controls import CONTROLS, Acknowledge, Heartbeat, Hello, RefuseConnection
 from shoal.broker.links.inbox import MOST_SPANS, LinkInbox
 from shoal.broker.links.outbox import LinkLimits, LinkOutbox
 from shoal.broker.links.protocol import PROTOCOL
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.messages import PublicationBatch, RoutedPublication, Unsubscribe
 from shoal.broker.wire import COMMON, HEAD_BYTES, Codec, WireError, framed
 from shoal.model import MessageId, Publication
@@ -89,7 +89,7 @@ def test_a_neighbour_that_restarted_is_a_fresh_link() -> None:
     wire.connect()
     wire.send("A")
     wire.restart("B")
-    assert wire.ends["A"].state is State.AWAY
+    assert wire.ends["A"].state is LinkSessionState.AWAY
     said, answer = wire.ends["A"].hello(), wire.ends["B"].hello()
     assert changes(wire.ends["B"].connected(said, 1)) == [UP]
     assert changes(wire.ends["A"].connected(answer, 1)) == [DOWN, UP]
@@ -112,11 +112,11 @@ def test_a_link_given_up_is_a_fresh_link() -> None:
 def test_time_in_which_this_end_did_not_look_does_not_count() -> None:
     wire = Wire()
     wire.connect()
-    wire.ends["A"].excuse(50_000)
+    wire.ends["A"].discount_pause(50_000)
     assert not wire.ends["A"].is_silent(50_000 + SMALL.silence_us)
     assert wire.ends["A"].is_silent(50_001 + SMALL.silence_us)
     wire.cut()
-    wire.ends["A"].excuse(50_000)
+    wire.ends["A"].discount_pause(50_000)
     assert wire.ends["A"].tick(50_000 + SMALL.give_up_us) == []
     assert changes(wire.ends["A"].tick(50_001 + SMALL.give_up_us)) == [DOWN]
 
@@ -202,11 +202,11 @@ def test_an_end_that_says_nothing_is_dead() -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (Acknowledge(1), "an acknowledgement of 1 messages makes no sense"),
+        (Acknowledge(1), "an acknowledgement of 1 messages that were not sent"),
         (Acknowledge(-1), "an acknowledgement of -1 messages"),
         (Hello(PROTOCOL, "net", "B", (1, 0), None, 0), "Hello in the middle of a session"),
-        (Refuse("go away"), "refused by the other end: go away"),
-        (framed(b"\x02\xc1"), "malformed"),
+        (RefuseConnection("go away"), "refused by the other end: go away"),
+        (framed(b"\x01\xc1"), "malformed"),
         (b"GET / HTTP/1.1\r\n\r\n", "no frame, or a damaged one"),
     ],
     ids=str,
@@ -246,9 +246,9 @@ def test_whatever_is_said_to_be_settled_is_soon_found(spans: str) -> None:
     outbox = LinkOutbox(LinkLimits())
     settled: list[int] = []
     for number in range(5_000):
-        outbox.put(b"x", Custody(partial(settled.append, number)), passes=True)
+        outbox.put(b"x", AckTracker(partial(settled.append, number)), passes=True)
     for frame in outbox:
-        frame.custody.settle()  # whoever put it in has let go
+        frame.ack_tracker.settle()  # whoever put it in has let go
     outbox.take()
     outbox.handle(5_000)
     said = {

@@ -6,19 +6,19 @@ from functools import partial
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Deliver, Input, LinkReady, Received, Requested, Send, Started
 from shoal.broker.links.inbox import Debt
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Unsubscribe
 from shoal.model import EVERYTHING, Advertisement, Publication
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
+from shoal.overlays.tree.placeholder import placeholder
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.stand_in import stand_in
 from tests.broker.links.keeping import batch
 from tests.broker.links.memory_disk import Disk
 from tests.broker.links.wire import CODEC
@@ -74,9 +74,9 @@ class Pair:
 
     def publish(self, *numbers: int) -> None:
         for number in numbers:
-            custody = Custody(partial(self.settled.append, number))
-            assert self.a.send(batch(number), custody)
-            custody.settle()
+            ack_tracker = AckTracker(partial(self.settled.append, number))
+            assert self.a.send(batch(number), ack_tracker)
+            ack_tracker.settle()
 
     def go(self, *, settles: bool = True) -> None:
         """All that is written arrives, and B has handled it."""
@@ -244,7 +244,7 @@ def test_who_is_away_for_too_long_counts_as_gone() -> None:
     assert pair.a.tick(pair.now_us + 9_000_000) == []
     (change,) = pair.a.tick(pair.now_us + 11_000_000)
     assert not change.up
-    assert pair.a.state is State.IDLE
+    assert pair.a.state is LinkSessionState.IDLE
     assert pair.settled == [0, 1]
     assert not pair.disk.kept
     pair.connect()
@@ -268,15 +268,15 @@ def test_a_neighbour_that_is_away_since_the_start_counts_as_wanting_everything()
         return [each.neighbour for each in effects if isinstance(each, Send)]
 
     handle(Started())
-    for input in stand_in("B1", "B2"):
+    for input in placeholder("B1", "B2"):
         handle(input)
     assert not machine.is_ready
-    found = [effect for input in stand_in("B3", "B2") for effect in handle(input)]
+    found = [effect for input in placeholder("B3", "B2") for effect in handle(input)]
     assert machine.is_ready
     assert LinkReady("B3") in found
     handle(Requested("c", Advertise(Advertisement(id="a", publisher="c", filter=EVERYTHING))))
     assert sent(1) == ["B1", "B3"]
-    handle(stand_in("B3", "B2")[0])
+    handle(placeholder("B3", "B2")[0])
     assert sent(2) == ["B1", "B3"]
     handle(Received("B3", AdvertisementsSaid()))
     handle(Received("B3", SubscriptionsSaid()))

@@ -6,7 +6,7 @@ from shoal.broker.effects import LinkChanged
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.messages import Unsubscribe
 from shoal.broker.wire import COMMON, Codec
 
@@ -70,7 +70,7 @@ class Wire:
                 self.seen[name] = []
 
     def send(self, name: str) -> None:
-        if self.ends[name].state is State.IDLE or self.ends[name].is_full:
+        if self.ends[name].state is LinkSessionState.IDLE or self.ends[name].is_full:
             return
         assert self.ends[name].send(Unsubscribe(f"{self.ups[name]} {self.sent[name]}"))
         self.sent[name] += 1

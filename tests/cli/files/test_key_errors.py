@@ -46,7 +46,7 @@ KINDS = {
     "network": Kind(
         network_file.parse_network,
         {"name": "n", "brokers": [{"name": "B1", "peers": "127.0.0.1:0"}]},
-        network_file.Network,
+        network_file.NetworkFile,
         network_file.PAGE,
         SYSTEMS_TABLES,
     ),

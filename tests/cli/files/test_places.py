@@ -38,7 +38,7 @@ def test_what_is_read_is_never_overwritten(
     name = workload.parent.name
     before = sorted(workload.parent.rglob("*"))
     said = complaint(command.format(name=name), "", capsys)
-    assert f"{read.format(name=name)} is what is read; give another --out" in said
+    assert f"{read.format(name=name)} is the input; give another --out" in said
     assert sorted(workload.parent.rglob("*")) == before
 
 
@@ -97,9 +97,7 @@ def test_output_that_nobody_can_take_is_told_in_a_line(place: Path) -> None:
             check=False,
         )
     assert ended.returncode == 2
-    assert ended.stderr.splitlines() == [
-        "shoal: what is to be written cannot be: No space left on device"
-    ]
+    assert ended.stderr.splitlines() == ["shoal: cannot write the output: No space left on device"]
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from rich.console import Console
 from shoal.cli.commands.simulate import _VirtualTime
 from shoal.cli.support import spark, still, waiting
 from shoal.cli.support.spark import parts_done
-from shoal.cli.support.steps import Steps
+from shoal.cli.support.steps import CommandSteps
 
 
 def test_the_seconds_go_on_where_what_is_done_changes() -> None:
     clock_s = [100.0]
-    line = waiting.Waiting("starting Spark", 44_000_000, lambda: clock_s[0])
+    line = waiting.WaitDisplay("starting Spark", 44_000_000, lambda: clock_s[0])
     clock_s[0] = 109.5
     line.update("reading stations.toml")
     assert str(line.__rich__()) == "reading stations.toml, 44 MB of input, 9 s"
@@ -28,7 +28,7 @@ def test_the_seconds_go_on_where_what_is_done_changes() -> None:
 
 
 def test_a_name_with_brackets_is_no_markup_and_little_input_has_no_size() -> None:
-    assert str(waiting.Waiting("reading [a].toml", 900, lambda: 0).__rich__()) == (
+    assert str(waiting.WaitDisplay("reading [a].toml", 900, lambda: 0).__rich__()) == (
         "reading [a].toml, 0 s"
     )
 
@@ -83,7 +83,7 @@ def test_without_a_terminal_a_line_now_and_then(capsys: pytest.CaptureFixture[st
 def test_steps_and_runs_say_without_a_terminal_how_far_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Steps() as all_steps, all_steps.step("running", bars=["tree", "grape"]) as step:
+    with CommandSteps() as all_steps, all_steps.step("running", bars=["tree", "grape"]) as step:
         step.show_share(1, 0.5)
         assert re.fullmatch(
             r"shoal: running, tree 0 %, grape 50 %, \d+ s", wait_for(capsys, "grape 50 %")

@@ -12,7 +12,7 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.networks import read_join, read_network, with_broker
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import Address
-from shoal.runtime.links.joining import Join
+from shoal.runtime.links.joining import JoinAttempt
 from shoal.runtime.operations.caller import Caller
 from tests.cli.live.test_up import FILE, run
 
@@ -30,8 +30,8 @@ def test_a_new_broker_has_its_own_listeners(path: Path) -> None:
     network = with_broker(read_network(path), "B9", "B2", HERE)
     assert network.broker("B9").mqtt == "127.0.0.1:1889"
     assert network.neighbours("B9") == ()
-    assert read_join(network, "B2") == Join("B2", Address("127.0.0.1", 7_002))
-    assert read_join(network, "B7=far:7") == Join("B7", Address("far", 7))
+    assert read_join(network, "B2") == JoinAttempt("B2", Address("127.0.0.1", 7_002))
+    assert read_join(network, "B7=far:7") == JoinAttempt("B7", Address("far", 7))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from shoal.cli.main import main
 from shoal.client import Client
 from shoal.client.terms import Keep
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network, dump_network, parse_network
+from shoal.runtime.network_file import NetworkFile, dump_network, parse_network
 from tests.runtime.live import on_loop, until
 from tests.runtime.one_service import data_of, network, running
 
 
-def written(path: Path, network: Network, services: list[BrokerService]) -> str:
+def written(path: Path, network: NetworkFile, services: list[BrokerService]) -> str:
     """The network's file, with the ports that its brokers have."""
     data = data_of(network)
     for section, service in zip(data["brokers"], services, strict=True):
@@ -74,8 +74,8 @@ async def test_sessions_are_listed_page_by_page_and_one_is_deleted(
             assert text.startswith("the session of b at B1 is deleted")
             code, text = await shoal(capsys, "sessions", "delete", file, "c")
             assert (code, "no broker has a session of c" in text) == (2, True)
-        await until(lambda: len(services[1].door.clients.sessions) == 0)
-        assert services[0].door.clients.sessions.client_ids() == ["a"]
+        await until(lambda: len(services[1].front_end.clients.sessions) == 0)
+        assert services[0].front_end.clients.sessions.client_ids() == ["a"]
     # The audit names the order itself, and what came of it.
     said = [
         (each.message, each.__dict__["where"], each.__dict__["why"])
@@ -105,7 +105,7 @@ async def test_retained_messages_are_listed_and_deleted(
         assert (code, "3 retained messages match a/#: say --yes" in text) == (2, True)
         assert await shoal(capsys, "retained", "delete", file, "a/0") == (
             0,
-            "deleted what was retained on a/0",
+            "deleted the retained messages on a/0",
         )
         assert (await shoal(capsys, "retained", "delete", file, "a/#", "--yes"))[0] == 0
         _, text = await shoal(capsys, "retained", "list", file)

@@ -20,8 +20,8 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.matching import MatchIndex
-from shoal.overlays.self_organising.parameters import Mode, Parameters
-from shoal.runtime.network_file import Network, load_network
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
+from shoal.runtime.network_file import NetworkFile, load_network
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S, status_of
@@ -31,7 +31,7 @@ SHOAL = (sys.executable, "-m", "shoal.cli.main")
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, Path]]:
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NetworkFile, Path]]:
     """Three brokers, started once for this module; that Ctrl-C stops them is checked at its end."""
     folder = tmp_path_factory.mktemp("network")
     command = (*SHOAL, "up", "--brokers", "3", "--port", "0", "--folder", str(folder))
@@ -59,7 +59,7 @@ def is_running(process: int) -> bool:
     return True
 
 
-def statuses(network: Network) -> dict[str, dict[str, Any]]:
+def statuses(network: NetworkFile) -> dict[str, dict[str, Any]]:
     """What the brokers that answer say."""
 
     async def ask(broker: BrokerSection) -> dict[str, Any]:
@@ -76,11 +76,11 @@ def statuses(network: Network) -> dict[str, dict[str, Any]]:
     return {broker.name: answer for broker, answer in found if answer}
 
 
-def process_of(network: Network, broker: str) -> int:
+def process_of(network: NetworkFile, broker: str) -> int:
     return int(asyncio.run(status_of(network.broker(broker).address("admin")))["pid"])
 
 
-async def through(network: Network, source: str, target: str, payload: bytes) -> None:
+async def through(network: NetworkFile, source: str, target: str, payload: bytes) -> None:
     """Publish at one broker until it arrives at another."""
     one, other = (network.broker(name).address("mqtt") for name in (source, target))
     assert one is not None
@@ -98,12 +98,12 @@ async def through(network: Network, source: str, target: str, payload: bytes) ->
         assert (await arrived).payload == payload
 
 
-def test_clients_of_different_processes_talk(network: tuple[Network, Path]) -> None:
+def test_clients_of_different_processes_talk(network: tuple[NetworkFile, Path]) -> None:
     asyncio.run(through(network[0], "B2", "B3", b"hello"))
 
 
 def test_status_shows_brokers_links_and_counts(
-    network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
+    network: tuple[NetworkFile, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = run(capsys, "status", str(network[1]))
     assert code == 0
@@ -113,7 +113,7 @@ def test_status_shows_brokers_links_and_counts(
 
 
 def test_a_broker_that_is_killed_comes_back_and_is_joined_again(
-    network: tuple[Network, Path],
+    network: tuple[NetworkFile, Path],
 ) -> None:
     before = process_of(network[0], "B1")
     os.kill(before, signal.SIGKILL)
@@ -143,7 +143,7 @@ def is_at_work(process: int) -> bool:
 
 
 def test_brokers_are_forks_of_one_process_that_may_be_killed(
-    network: tuple[Network, Path],
+    network: tuple[NetworkFile, Path],
 ) -> None:
     """By hand each is found by its name, and no Ctrl-C but the first process's reaches it."""
     names = [broker.name for broker in network[0].brokers]
@@ -165,7 +165,7 @@ def test_brokers_are_forks_of_one_process_that_may_be_killed(
 
 
 def test_publish_and_subscribe(
-    network: tuple[Network, Path], capsys: pytest.CaptureFixture[str]
+    network: tuple[NetworkFile, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = (network[0].broker(name).mqtt for name in ("B2", "B3"))
     subscribe = (*SHOAL, "subscribe", "dep_delay > 30", "-t", "flights", "--count", "2", "--json")
@@ -338,7 +338,7 @@ def test_what_sets_the_system_is_in_the_network_file(tmp_path: Path) -> None:
     settings = ("--set", "mode=exchange", "--set", "self_organising.grape.weight=50")
     with up(*options, *settings, "--set", "pinned=[['B1', 'B2']]"):
         parameters = load_network(tmp_path / "network.toml").system_parameters
-    assert isinstance(parameters, Parameters)
+    assert isinstance(parameters, SelfOrganisingParameters)
     assert parameters.mode is Mode.EXCHANGE
     assert parameters.grape.weight == 50
     assert parameters.pinned == (("B1", "B2"),)

@@ -18,7 +18,7 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.shapes import TREE
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.network_file import dump_network
-from shoal.runtime.questions import Questions
+from shoal.runtime.questions import AdminQuestions
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network, running
 from tests.systems import eager, with_cycles
@@ -50,7 +50,7 @@ class Asked:
             return 2, str(found.exception)
         return found.exit_code, found.output
 
-    def door(self, number: int) -> str:
+    def front_end(self, number: int) -> str:
         return str(self.services[number - 1].listening["mqtt"])
 
 
@@ -80,8 +80,8 @@ def last(output: str) -> str:
 async def test_which_filter_hop_rule_or_queue(tmp_path: Path) -> None:
     async with (
         asked(tmp_path) as live,
-        Client(live.door(3), "dashboard") as dashboard,
-        Client(live.door(1), "radar", advertise=["dep_delay >= 0"]),
+        Client(live.front_end(3), "dashboard") as dashboard,
+        Client(live.front_end(1), "radar", advertise=["dep_delay >= 0"]),
         dashboard.subscribe("flights/UA", where="dep_delay > 30"),
         dashboard.subscribe("weather"),
     ):
@@ -132,8 +132,8 @@ async def test_which_filter_hop_rule_or_queue(tmp_path: Path) -> None:
 async def test_every_system_says_the_way_and_why(tmp_path: Path, system: str) -> None:
     async with (
         asked(tmp_path, system) as live,
-        Client(live.door(3), "dashboard") as dashboard,
-        Client(live.door(1), "radar"),
+        Client(live.front_end(3), "dashboard") as dashboard,
+        Client(live.front_end(1), "radar"),
         dashboard.subscribe("flights/UA", where="dep_delay > 30") as subscription,
     ):
         await subscription.granted()
@@ -152,7 +152,7 @@ async def test_every_system_says_the_way_and_why(tmp_path: Path, system: str) ->
 @on_asyncio
 async def test_a_broker_on_the_way_that_is_dead(tmp_path: Path) -> None:
     """What is for those behind it is not lost, and the answer says where it waits."""
-    async with asked(tmp_path) as live, Client(live.door(3), "dashboard") as dashboard:
+    async with asked(tmp_path) as live, Client(live.front_end(3), "dashboard") as dashboard:
         await dashboard.subscribe("flights/#").granted()
         await live.services[1].stop()
         await until(lambda: live.services[0].links.away)
@@ -169,16 +169,16 @@ async def test_a_broker_on_the_way_that_is_dead(tmp_path: Path) -> None:
 async def test_who_is_away_and_what_waits(tmp_path: Path) -> None:
     async with (
         asked(tmp_path) as live,
-        Client(live.door(3), "dashboard") as dashboard,
-        Client(live.door(1)) as writer,
+        Client(live.front_end(3), "dashboard") as dashboard,
+        Client(live.front_end(1)) as writer,
     ):
         subscription = dashboard.subscribe("flights/#")
         await subscription.granted()
         assert dashboard._socket is not None
         dashboard._running.cancel()  # type: ignore[union-attr]
         dashboard._socket._transport.abort()
-        sessions = live.services[2].door.clients.sessions
-        await until(lambda: sessions["dashboard"].outlet is None)
+        sessions = live.services[2].front_end.clients.sessions
+        await until(lambda: sessions["dashboard"].session_writer is None)
         await writer.publish("flights/UA")
         await until(lambda: sessions["dashboard"].queued == 1)
         code, output = await live.why("dashboard", "flights/UA", "--at", "B3")
@@ -195,12 +195,12 @@ async def test_a_page_of_subscriptions_takes_no_long_turn(
     monkeypatch.setattr("shoal.runtime.questions.TURN_S", 0.0)
     monkeypatch.setattr("shoal.runtime.questions.CLIENTS", 2)
     async with asked(tmp_path) as live:
-        clients = [Client(live.door(1), f"c{number}") for number in range(5)]
+        clients = [Client(live.front_end(1), f"c{number}") for number in range(5)]
         for client in clients:
             await client.__aenter__()
             for number in range(3):
                 await client.subscribe(f"flights/{number}", where="x > 1").granted()
-        ask = Questions(live.services[0].door, "auto").by_name["subscriptions"]
+        ask = AdminQuestions(live.services[0].front_end, "auto").by_name["subscriptions"]
         rows: list[tuple[str, str]] = []
         query: str | None = ""
         pages = 0

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.surveys import read_survey
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from tests.cli.plan.planning import plan, problem_of
 
 TRIPS = "from,to,ms\nA,B,4\nA,C,10\nA,D,12\nB,C,8\nD,B,9\nC,D,2\n"
@@ -28,7 +28,9 @@ def test_it_prints_a_section_and_why(tmp_path: Path, capsys: pytest.CaptureFixtu
     printed = capsys.readouterr().out
     section = tomllib.loads(printed)["octopia"]
     rows = tuple(map(tuple, section.pop("rows")))
-    found = Parameters(rows=rows, parents=tuple(section["parents"]), clusters=section["clusters"])
+    found = OctopiaParameters(
+        rows=rows, parents=tuple(section["parents"]), clusters=section["clusters"]
+    )
     assert found.product().clusters == 2
     assert sorted(found.product().brokers) == ["A", "B", "C", "D"]
     # Two links each: each pair that talks has one, of half its round trip and a millisecond.
@@ -58,7 +60,7 @@ def test_round_trips_may_be_between_sites(tmp_path: Path) -> None:
         ("from,to,ms\n", None, r"rtt.csv: names 0 brokers"),
         ("from,to,ms\nA,B,1\nB,C,1\n", None, r"rtt.csv: has no round trip A,C; measure it"),
         ("from,to,ms\nA,B,1\n", "from,to,per_second\nA,Z,1\n", r"rates.csv: no broker 'Z'"),
-        ("from,to,ms\nA,B,1\n", "from,to,per_second\nA,B,0\n", r"rates.csv: nobody publishes"),
+        ("from,to,ms\nA,B,1\n", "from,to,per_second\nA,B,0\n", r"rates.csv: no client publishes"),
     ],
 )
 def test_errors_say_where_and_what(

@@ -197,7 +197,7 @@ def test_delays_are_ms_where_round_trips_are_known(
             ["broker,position", "A,0", *[f"{each}," for each in BROKERS[1:]]],
             "broker 'B' has no position, but others have one",
         ),
-        ("rates", ["topic,per_second", "t0,0"], "rates.csv: nobody publishes anything"),
+        ("rates", ["topic,per_second", "t0,0"], "rates.csv: no topic has publications"),
         ("rates", ["topic,per_second", "t0,1", "t0,2"], "topic 't0' stands there twice"),
         ("rtt", ["from,to,ms", "A,B,1"], "rtt.csv: has no round trip A,C; measure it"),
     ],
@@ -218,7 +218,7 @@ def test_errors_say_what_is_wrong(
 def test_what_is_missing_or_not_there_is_named(
     users: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "--users: dynatops is planned by who wants what" in problem_of(capsys, "dynatops")
+    assert "--users: dynatops is planned by users' topics" in problem_of(capsys, "dynatops")
     said = ("dynatops", "--users", users)
     assert "no broker 'Z' to pin; there are A, B" in problem_of(capsys, *said, "--pin", "Z")
     assert "no user 'Z' to pin" in problem_of(capsys, *said, "--pin-user", "Z")
@@ -239,6 +239,6 @@ def test_of_a_network_that_runs_its_brokers_are_asked_not_files(
     network = file(tmp_path, "ring.toml", dump_network(ring))
     problem = problem_of(capsys, "dynatops", "--network", network)
     assert "its system is bayeux, not dynatops; try shoal plan bayeux" in problem
-    assert "no planner, as its links follow from who wants what" in problem_of(capsys, "tco")
+    assert "no planner, as its links follow from its clients' topics" in problem_of(capsys, "tco")
     problem = problem_of(capsys, "octopia", "--network", network)
     assert "--network is not for octopia" in problem

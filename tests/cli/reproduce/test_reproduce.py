@@ -17,7 +17,7 @@ from shoal.cli import main as cli
 from shoal.experiments.relocation import data as study_data
 from shoal.experiments.relocation import grid as grids
 from shoal.experiments.relocation import runs
-from shoal.experiments.relocation.grid import SCALES, RunSpec, Scale
+from shoal.experiments.relocation.grid import SCALES, RelocationScale, RunSpec
 from shoal.experiments.studies.data import Walks
 from tests.pipeline import conftest
 
@@ -45,9 +45,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         probe_duration_us=20 * SECOND_US,
         network_sizes=(),
     )
-    whole: Callable[[str, Scale], list[RunSpec]] = grids.grid
+    whole: Callable[[str, RelocationScale], list[RunSpec]] = grids.grid
 
-    def few(dataset: str, scale: Scale) -> list[RunSpec]:
+    def few(dataset: str, scale: RelocationScale) -> list[RunSpec]:
         found = [
             run
             for run in whole(dataset, scale)

@@ -12,7 +12,7 @@ from shoal.cli import main as cli
 from shoal.cli.commands import reproduce as command
 from shoal.experiments.registry import STUDIES
 from shoal.pipeline import session, tasks
-from shoal.pipeline.tasks import Outcome
+from shoal.pipeline.tasks import TaskOutcome
 
 # Those that need no data of Spark's.
 FEW = {name: STUDIES[name] for name in ("self-organising", "dynatops")}
@@ -29,9 +29,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many runs each study asked for."""
     found: list[int] = []
 
-    def run_none(spark: object, runs: Sequence[object], *more: object) -> list[Outcome]:
+    def run_none(spark: object, runs: Sequence[object], *more: object) -> list[TaskOutcome]:
         found.append(len(runs))
-        return [Outcome(None, None) for _ in runs]
+        return [TaskOutcome(None, None) for _ in runs]
 
     monkeypatch.setattr(command, "STUDIES", FEW)
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())

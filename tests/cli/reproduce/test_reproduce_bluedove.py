@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main as cli
-from shoal.experiments.bluedove.runs import ClusterRun, Result
+from shoal.experiments.bluedove.runs import BlueDoveResult, ClusterRun
 from shoal.experiments.studies.runs import write_summary
 from shoal.pipeline import session, tasks
-from shoal.pipeline.tasks import Outcome, Progress
+from shoal.pipeline.tasks import Progress, TaskOutcome
 
 
 def reproduce(*arguments: object) -> int:
@@ -31,14 +31,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 "slow_s_per_kill", "worst_s", "load_spread", "overhead_bytes_per_s",
                 "fallen", "fall_s")  # fmt: skip
         values = dict.fromkeys(keys, 1.0)
-        result = Result(key=self.key, name=self.name, values=values, series={})
+        result = BlueDoveResult(key=self.key, name=self.name, values=values, series={})
         write_summary(Path(self.file), result)
 
     def run_all(spark, runs, costs, show, *more):  # type: ignore[no-untyped-def]
         for run in runs:
             run()
         show(Progress(len(runs), 1.0))
-        return [Outcome(None, None) for _ in runs]
+        return [TaskOutcome(None, None) for _ in runs]
 
     monkeypatch.setattr(ClusterRun, "__call__", make)
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())

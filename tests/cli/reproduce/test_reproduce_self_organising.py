@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from shoal.cli import main as cli
-from shoal.experiments.self_organising.runs import ModelRun
+from shoal.experiments.self_organising.runs import SelfOrganisingModelRun
 from shoal.pipeline import session, tasks
-from shoal.pipeline.tasks import Outcome
+from shoal.pipeline.tasks import TaskOutcome
 
 
 def reproduce(*arguments: object) -> int:
@@ -20,14 +20,14 @@ def reproduce(*arguments: object) -> int:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[ModelRun]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SelfOrganisingModelRun]:
     """The runs that were to be made; none is."""
-    found: list[ModelRun] = []
+    found: list[SelfOrganisingModelRun] = []
 
     def run_none(spark, runs, costs, show, *more):  # type: ignore[no-untyped-def]
         found.extend(runs)
         assert costs == sorted(costs, reverse=True)
-        return [Outcome(None, None) for _ in runs]
+        return [TaskOutcome(None, None) for _ in runs]
 
     monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
     monkeypatch.setattr(tasks, "run_tasks", run_none)
@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[ModelRun]:
 
 
 def test_every_claim_is_there_without_a_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[ModelRun]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[SelfOrganisingModelRun]
 ) -> None:
     assert reproduce("--out", tmp_path / "study") == 0
     assert {run.part for run in asked} >= {"adaptivity", "hops", "alpha", "regret"}
@@ -46,7 +46,7 @@ def test_every_claim_is_there_without_a_run(
 
 
 def test_round_trips_of_too_few_hosts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[ModelRun]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[SelfOrganisingModelRun]
 ) -> None:
     rtt = tmp_path / "rtt.csv"
     rtt.write_text("src,dst,rtt_ms\n0,1,5\n")

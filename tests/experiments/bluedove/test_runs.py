@@ -18,7 +18,7 @@ from shoal.experiments.bluedove.claims import (
     SINGLE,
     judge_all,
 )
-from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.grid import (
     SCALES,
     SYSTEMS,
@@ -35,9 +35,9 @@ from shoal.experiments.bluedove.grid import (
 )
 from shoal.experiments.bluedove.page import conclude
 from shoal.experiments.bluedove.runs import (
+    BlueDoveResult,
     ClusterRun,
     Kind,
-    Result,
     cluster_run,
     fall_s,
     improvement_ms,
@@ -45,12 +45,12 @@ from shoal.experiments.bluedove.runs import (
     response_series,
 )
 from shoal.experiments.bluedove.testbed import saturation
-from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.testbed import BlueDoveSetting, LoadedCluster, Responses
 from shoal.experiments.bluedove.testbed.workload import (
     ATTRIBUTES,
+    BlueDoveWorkload,
     Drawing,
     Points,
-    Workload,
     save_points,
 )
 from shoal.experiments.studies.runs import write_summary
@@ -63,7 +63,7 @@ from shoal.report.study import read_study
 from shoal.report.study_pages import write_pages
 
 # Six milliseconds a subscription: some ten messages a second are too many.
-TINY = Setting(matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2)
+TINY = BlueDoveSetting(matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2)
 
 
 def run(folder: Path, kind: Kind, **options: object) -> ClusterRun:
@@ -166,7 +166,7 @@ def test_matchers_are_missed_and_nothing_is_lost(tmp_path: Path) -> None:
 
 
 def test_workloads_are_skewed_as_asked() -> None:
-    even, skewed = (Workload(Random(1), deviation=100.0, adverse=n) for n in (0, 4))
+    even, skewed = (BlueDoveWorkload(Random(1), deviation=100.0, adverse=n) for n in (0, 4))
     for workload, least, most in ((even, 250, 330), (skewed, 80, 110)):
         messages = [workload.message() for _ in range(2_000)]
         spread = np.std([message["a2"] for message in messages])
@@ -240,21 +240,21 @@ def test_a_run_on_other_data_is_another_run(tmp_path: Path, points: Path) -> Non
     assert run(tmp_path, "rate", points=str(moved)).key != before
 
 
-def fake(rate: float, /, **values: float) -> Result:
-    return Result(key="", name="", values={"rate_per_s": rate, **values}, series={})
+def fake(rate: float, /, **values: float) -> BlueDoveResult:
+    return BlueDoveResult(key="", name="", values={"rate_per_s": rate, **values}, series={})
 
 
-def timed(**series: list[tuple[float, float | None]]) -> Result:
+def timed(**series: list[tuple[float, float | None]]) -> BlueDoveResult:
     counts = dict.fromkeys(("added", "fallen", "recovered"), 3.0)
-    return Result(key="", name="", values=counts, series=series)
+    return BlueDoveResult(key="", name="", values=counts, series=series)
 
 
 SCALE = SCALES["small"]
 WHOLE, PEERS, FULL = (rate_name(system, 20) for system in SYSTEMS)
 
 
-def verdicts(results: dict[str, Result], reading: str = LINEAR) -> dict[str, str]:
-    found = judge_all(Evidence(results, SCALE))
+def verdicts(results: dict[str, BlueDoveResult], reading: str = LINEAR) -> dict[str, str]:
+    found = judge_all(BlueDoveEvidence(results, SCALE))
     return {one.id: one.verdict for one in found
             if one.dataset == reading and one.verdict != "not run"}  # fmt: skip
 
@@ -278,7 +278,7 @@ def test_claims_are_judged_from_the_runs_there_are() -> None:
     assert found["spread"] == found["full-20"] == "missed"
     assert found["spread-peers"] == "met"
     assert found["random"] == "missed"
-    assert CUT not in {one.dataset for one in judge_all(Evidence(results, SCALE))}
+    assert CUT not in {one.dataset for one in judge_all(BlueDoveEvidence(results, SCALE))}
     cut = {prefixed("cut", name): result for name, result in results.items()}
     assert verdicts(results | cut, CUT)["peers-20"] == "met"
 
@@ -289,7 +289,11 @@ def test_rare_reports_change_who_looks_at_them_only() -> None:
         PEERS: fake(100.0),
         reports_name(Policy.ADAPTIVE): fake(200.0),
     }
-    found = {one.id: one.ours for one in judge_all(Evidence(results, SCALE)) if one.dataset == RARE}
+    found = {
+        one.id: one.ours
+        for one in judge_all(BlueDoveEvidence(results, SCALE))
+        if one.dataset == RARE
+    }
     assert found["peers-20"].startswith("2 times")
     assert verdicts({WHOLE: fake(420.0), PEERS: fake(100.0)}, RARE) == {}
 
@@ -339,13 +343,13 @@ def test_rare_reports_change_who_looks_at_them_only() -> None:
     ],
 )  # fmt: skip
 def test_figures_on_both_sides_of_a_band(
-    name: str, results: dict[str, Result], verdict: str
+    name: str, results: dict[str, BlueDoveResult], verdict: str
 ) -> None:
     assert verdicts(results)[name] == verdict
 
 
 def test_rows_that_depend_on_fresh_reports_say_so() -> None:
-    readings = {one.id: one.reading for one in judge_all(Evidence({}, SCALE))}
+    readings = {one.id: one.reading for one in judge_all(BlueDoveEvidence({}, SCALE))}
     named = ("peers-20", "full-20", "response-time", "random", "deviation", "dimensions", "slower")
     for name in named:
         assert "400 times as fresh" in readings[name]
@@ -359,7 +363,7 @@ def test_each_reading_says_how_fresh_its_own_reports_are() -> None:
     results = {name: fake(4.0) for name in (WHOLE, PEERS, adaptive, random)}
     for reading in ("cut", "single", "engine"):
         results |= {prefixed(reading, name): fake(4.0) for name in (WHOLE, PEERS)}
-    found = judge_all(Evidence(results, SCALE))
+    found = judge_all(BlueDoveEvidence(results, SCALE))
     said = {one.dataset: one.reading.split(" times")[0] for one in found if one.id == "peers-20"}
     assert said == {
         LINEAR: "reports 400",
@@ -375,7 +379,7 @@ def test_each_reading_says_how_fresh_its_own_reports_are() -> None:
 
 @pytest.mark.parametrize("drawing", ["moved", "cut", "single"])
 def test_subscriptions_lie_as_they_are_drawn(drawing: Drawing) -> None:
-    workload = Workload(Random(1), deviation=250.0, adverse=0, drawing=drawing, segments=20)
+    workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0, drawing=drawing, segments=20)
     rows = []
     for _ in range(100):
         filter = workload.filter()
@@ -399,7 +403,7 @@ def test_subscriptions_lie_as_they_are_drawn(drawing: Drawing) -> None:
 def test_the_study_becomes_pages(tmp_path: Path) -> None:
     made = grid(SCALES["small"], tmp_path / "runs", 1)
     for one in made[:3]:
-        result = Result(
+        result = BlueDoveResult(
             key=one.key, name=one.name, values={"rate_per_s": 5.0}, series={"below": [(0.0, 1.0)]}
         )
         write_summary(Path(one.file), result)

@@ -12,18 +12,18 @@ import pytest
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Publish, Subscribe, Unsubscribe
-from shoal.experiments.dynatops.crowds.users import Crowd, draw_crowd
-from shoal.experiments.dynatops.model import Model
-from shoal.experiments.dynatops.setting import Setting, What
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.experiments.dynatops.crowds.users import StudyCrowd, draw_crowd
+from shoal.experiments.dynatops.model import DynatopsModel
+from shoal.experiments.dynatops.setting import DynatopsSetting, What
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.links.underlay import ConstantUnderlay
-from shoal.simulation.trace import Delivery
+from shoal.simulation.trace import DeliveryEvent
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 
-SETTING = Setting(
+SETTING = DynatopsSetting(
     what="up", seed=5, users=60, hours=4, brokers=13, topics=20, cluster=5, rate=1.0, base=16
 )
 SETTLE_US = 10_000_000
@@ -32,11 +32,11 @@ SETTLE_US = 10_000_000
 class Brokers:
     """The same users at simulated brokers; each has one filter, of all its topics."""
 
-    def __init__(self, system: str, model: Model, crowd: Crowd) -> None:
+    def __init__(self, system: str, model: DynatopsModel, crowd: StudyCrowd) -> None:
         self._model = model
         names = [f"B{number}" for number in range(len(model.mapping))]
         self._at = [names[broker] for broker in inverse(model.mapping)]
-        parameters = Parameters(brokers=tuple(self._at), topic="topic")
+        parameters = DynatopsParameters(brokers=tuple(self._at), topic="topic")
         factory = strategy_factory(system, parameters, self._at)
         self._world = World((), factory, ConstantUnderlay(1_000), brokers=names)
         self._names = names
@@ -73,7 +73,7 @@ class Brokers:
             one = publication(sequence, topic, topic=topic)
             self._world.request(self._now_us, topic, Publish((one,)))
         self._settle()
-        found: list[Delivery] = self._world.trace.deliveries[before[0] :]
+        found: list[DeliveryEvent] = self._world.trace.deliveries[before[0] :]
         homes = {(each.publication.publisher, each.broker) for each in found}
         # A hop to each relay and home of a tree but its root, which is one or the other.
         roots = len({topic for topic, _ in homes})
@@ -104,7 +104,7 @@ def test_model_and_brokers_agree_hour_by_hour(system: str, what: What) -> None:
     # Tapestry's identifiers are those of the system.
     setting = msgspec.structs.replace(SETTING, what=what, seed=1 if system == "bayeux" else 5)
     crowd = draw_crowd(setting)
-    model = Model(setting, crowd)
+    model = DynatopsModel(setting, crowd)
     brokers = Brokers(system, model, crowd)
     moved = 0
     for hour, (changes, slot) in enumerate(zip(crowd.slots, model.slots(), strict=True)):

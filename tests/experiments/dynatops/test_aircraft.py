@@ -10,14 +10,14 @@ import pytest
 
 from shoal.experiments.dynatops.crowds.aircraft import area_of, check_aircraft, read_aircraft
 from shoal.experiments.dynatops.grid import SCALES, Files, grid
-from shoal.experiments.dynatops.model import Model
+from shoal.experiments.dynatops.model import DynatopsModel
 from shoal.experiments.dynatops.runs import model_runs
-from shoal.experiments.dynatops.setting import Setting
-from shoal.experiments.dynatops.study import DYNATOPS, Options
+from shoal.experiments.dynatops.setting import DynatopsSetting
+from shoal.experiments.dynatops.study import DYNATOPS, DynatopsOptions
 
 # Four cells in a row, each a degree wide; ten slots of six minutes.
 AREA = (0.0, 0.0, 4.0, 1.0)
-SETTING = Setting(
+SETTING = DynatopsSetting(
     what="bayeux-location", seed=1, users_are="aircraft", columns=4, rows=1, hours=10, area=AREA
 )
 # Recording, aircraft, minute, longitude; the first and the last tell the area and the time.
@@ -45,7 +45,7 @@ def written(folder: Path) -> Path:
     return path
 
 
-def setting_of(path: Path) -> Setting:
+def setting_of(path: Path) -> DynatopsSetting:
     return msgspec.structs.replace(SETTING, trace=str(path))
 
 
@@ -72,7 +72,7 @@ def test_cells_are_published_to_as_often_as_there_are_positions_in_them(tmp_path
     crowd = read_aircraft(setting_of(written(tmp_path)))
     assert crowd.rates is not None
     assert crowd.rates.tolist() == [2 / 1.75, 1 / 1.75, 1 / 1.75, 3 / 1.75]
-    slots = Model(setting_of(written(tmp_path)), crowd).run()
+    slots = DynatopsModel(setting_of(written(tmp_path)), crowd).run()
     # In the second slot one wants the two eastern cells, another all but these's last.
     rate = SETTING.rate / 1.75
     assert slots[1].deliveries == pytest.approx(rate * ((1 + 3) + (2 + 1 + 1)))
@@ -80,9 +80,9 @@ def test_cells_are_published_to_as_often_as_there_are_positions_in_them(tmp_path
 
 def test_who_crosses_into_another_cell_changes_brokers(tmp_path: Path) -> None:
     setting = setting_of(written(tmp_path))
-    slots = Model(setting, read_aircraft(setting)).run()
+    slots = DynatopsModel(setting, read_aircraft(setting)).run()
     # One crosses twice, another goes from the west of the area to its east.
-    assert [slot.roaming for slot in slots] == [0, 1, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert [slot.session_transfer for slot in slots] == [0, 1, 1, 0, 0, 0, 0, 0, 0, 1]
 
 
 def test_a_run_reads_its_file(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_run_reads_its_file(tmp_path: Path) -> None:
     tiny = cell._replace(setting=msgspec.structs.replace(cell.setting, columns=4, rows=2, hours=4))
     (run,) = model_runs([tiny], tmp_path)
     assert len(run.measure().slots) == 4
-    plan = DYNATOPS.plan(Options(aircraft=path), "small", tmp_path, 1)
+    plan = DYNATOPS.plan(DynatopsOptions(aircraft=path), "small", tmp_path, 1)
     assert sum("aircraft/" in run.name for run in plan.runs()) == 6
 
 
@@ -100,8 +100,8 @@ def test_a_file_without_aircraft_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.parquet"
     pd.DataFrame({"icao24": ["a"]}).to_parquet(path)
     with pytest.raises(ValueError, match="has no column timestamp, latitude, longitude; aircraft"):
-        DYNATOPS.plan(Options(aircraft=path), "small", tmp_path, 1)
+        DYNATOPS.plan(DynatopsOptions(aircraft=path), "small", tmp_path, 1)
     rows = {"timestamp": [pd.Timestamp("2018-08-01")], "icao24": ["a"], "latitude": [1.0]}
     pd.DataFrame({**rows, "longitude": [1.0]}).to_parquet(path)
     with pytest.raises(ValueError, match="its aircraft fly nowhere"):
-        DYNATOPS.plan(Options(aircraft=path), "small", tmp_path, 1)
+        DYNATOPS.plan(DynatopsOptions(aircraft=path), "small", tmp_path, 1)

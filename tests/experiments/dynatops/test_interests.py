@@ -10,12 +10,12 @@ import pytest
 
 from shoal.experiments.dynatops.crowds.interests import check_interests, read_interests
 from shoal.experiments.dynatops.grid import SCALES, Files, grid
-from shoal.experiments.dynatops.model import Model
+from shoal.experiments.dynatops.model import DynatopsModel
 from shoal.experiments.dynatops.runs import model_runs
-from shoal.experiments.dynatops.setting import Setting
+from shoal.experiments.dynatops.setting import DynatopsSetting
 
 # Ten days in ten slots.
-SETTING = Setting(
+SETTING = DynatopsSetting(
     what="up", seed=1, users_are="interests", brokers=4, topics=2, hours=10, cluster=2, rate=6.0
 )
 # User, symbol, tweets, and the hours of the first and the last.
@@ -59,7 +59,7 @@ def test_each_wants_a_symbol_from_its_first_tweet_to_its_last(tmp_path: Path) ->
 
 def test_topics_are_published_to_as_often_as_there_are_tweets(tmp_path: Path) -> None:
     setting = msgspec.structs.replace(SETTING, trace=str(written(tmp_path)))
-    slots = Model(setting, read_interests(setting)).run()
+    slots = DynatopsModel(setting, read_interests(setting)).run()
     assert [slot.events for slot in slots] == [pytest.approx(12.0)] * 10
     # In the last hour user 9 wants A, and 11 wants B: 6 x 3 / 4.5 and 6 x 6 / 4.5 a topic.
     assert slots[-1].deliveries == pytest.approx(12.0)

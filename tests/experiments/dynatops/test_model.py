@@ -8,20 +8,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from shoal.experiments.dynatops.crowds.users import Crowd, draw_crowd
-from shoal.experiments.dynatops.model import Model
-from shoal.experiments.dynatops.setting import Own, Setting, What
+from shoal.experiments.dynatops.crowds.users import StudyCrowd, draw_crowd
+from shoal.experiments.dynatops.model import DynatopsModel
+from shoal.experiments.dynatops.setting import DynatopsSetting, Own, What
 from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.structures.structure import route
 
-BY_CHANCE = Setting(what="bayeux", seed=3, users=300, hours=6, brokers=20, topics=40)
+BY_CHANCE = DynatopsSetting(what="bayeux", seed=3, users=300, hours=6, brokers=20, topics=40)
 BY_PLACE = msgspec.structs.replace(BY_CHANCE, users_are="location", columns=8, rows=4)
 
 
 class Plain:
     """Who wants what where, as sets; what is sent, as ways."""
 
-    def __init__(self, model: Model, crowd: Crowd) -> None:
+    def __init__(self, model: DynatopsModel, crowd: StudyCrowd) -> None:
         self.model = model
         self.broker_of = list(model.broker_of)
         self.wanted = list(crowd.wanted)
@@ -84,12 +84,12 @@ class Plain:
     "what", ["bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "up", "bnr"]
 )
 @pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
-def test_each_hour_is_what_would_be_sent(setting: Setting, what: What) -> None:
+def test_each_hour_is_what_would_be_sent(setting: DynatopsSetting, what: What) -> None:
     if setting is BY_CHANCE and what in ("bayeux-location", "bayeux-near", "geops"):
         pytest.skip("has no places")
     setting = msgspec.structs.replace(setting, what=what, free_hours=100)
     crowd = draw_crowd(setting)
-    model = Model(setting, crowd)
+    model = DynatopsModel(setting, crowd)
     plain = Plain(model, crowd)
     told = 0.0
     if what == "up":
@@ -129,7 +129,7 @@ def test_a_users_broker_is_as_far_as_its_cell_is() -> None:
     crowd = draw_crowd(msgspec.structs.replace(BY_PLACE, hours=48))
     legs = {}
     for what in ("bayeux-location", "geops", "bayeux", "chash"):
-        model = Model(msgspec.structs.replace(BY_PLACE, what=what), crowd)  # type: ignore[arg-type]
+        model = DynatopsModel(msgspec.structs.replace(BY_PLACE, what=what), crowd)  # type: ignore[arg-type]
         geography = model._geography
         assert geography is not None
         if what != "geops":
@@ -148,7 +148,7 @@ def test_users_are_placed_by_what_brokers_said_last(own: Own) -> None:
     """Of all, or of all but the user's own broker, which knows itself as it is now."""
     setting = msgspec.structs.replace(BY_CHANCE, what="up", cluster=5, own=own)
     crowd = draw_crowd(setting)
-    model = Model(setting, crowd)
+    model = DynatopsModel(setting, crowd)
     served = [
         Served(frozenset(np.flatnonzero(row).tolist()), int(row.sum())) for row in model.users
     ]
@@ -168,18 +168,18 @@ def test_users_are_placed_by_what_brokers_said_last(own: Own) -> None:
             here = Served(frozenset().union(*at_present), sum(map(len, at_present)))
             visible[present] = here
         expected = best_broker(change.wanted, visible, setting.load_weight, present)
-        handovers, roaming = model._change([change])
+        handovers, session_transfer = model._change([change])
         assert model.broker_of[change.user] == expected
-        assert (handovers, roaming) == (int(expected != present), 0)
+        assert (handovers, session_transfer) == (int(expected != present), 0)
         went += handovers
     assert went
 
 
 @pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
-def test_users_by_hash_stay_wherever_they_go(setting: Setting) -> None:
+def test_users_by_hash_stay_wherever_they_go(setting: DynatopsSetting) -> None:
     setting = msgspec.structs.replace(setting, what="chash")
     crowd = draw_crowd(setting)
-    model = Model(setting, crowd)
+    model = DynatopsModel(setting, crowd)
     ring = HashRing(range(len(model.users)))
     expected = [ring.broker_of(f"user/{user}") for user in range(setting.users)]
     assert model.broker_of == expected
@@ -190,24 +190,24 @@ def test_users_by_hash_stay_wherever_they_go(setting: Setting) -> None:
 def test_who_comes_to_another_cell_roams() -> None:
     setting = msgspec.structs.replace(BY_PLACE, what="bayeux-location", hours=12)
     crowd = draw_crowd(setting)
-    slots = Model(setting, crowd).run()
-    assert sum(slot.roaming for slot in slots) == sum(slot.handovers for slot in slots) > 0
+    slots = DynatopsModel(setting, crowd).run()
+    assert sum(slot.session_transfer for slot in slots) == sum(slot.handovers for slot in slots) > 0
     cells = list(crowd.cells)
     moved = 0
     for changes in crowd.slots:
         for user, _, cell in changes:
             moved += cell != cells[user]
             cells[user] = cell
-    assert sum(slot.roaming for slot in slots) == moved
+    assert sum(slot.session_transfer for slot in slots) == moved
 
 
 def test_brokers_change_places_when_it_pays() -> None:
     setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=1_000.0, free_hours=2)
     crowd = draw_crowd(setting)
-    slots = Model(setting, crowd).run()
+    slots = DynatopsModel(setting, crowd).run()
     assert sum(slot.moved for slot in slots) > 0
     assert all(slot.moved == 0 for slot in slots[1::2])
-    still = Model(msgspec.structs.replace(setting, rate=0.001), crowd).run()
+    still = DynatopsModel(msgspec.structs.replace(setting, rate=0.001), crowd).run()
     assert sum(slot.moved for slot in still) == 0
     per_event = [
         sum(s.messages for s in each) / sum(s.events for s in each) for each in (slots, still)
@@ -219,8 +219,8 @@ def test_swaps_that_each_pay_go_farther() -> None:
     """They cost what they send, which is less than Eq. 7 says."""
     setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=100.0, free_hours=2)
     crowd = draw_crowd(setting)
-    papers = Model(setting, crowd).run()
-    ours = Model(msgspec.structs.replace(setting, planner="swaps"), crowd).run()
+    papers = DynatopsModel(setting, crowd).run()
+    ours = DynatopsModel(msgspec.structs.replace(setting, planner="swaps"), crowd).run()
     assert sum(slot.moved for slot in ours) > sum(slot.moved for slot in papers)
     assert sum(slot.messages for slot in ours) < sum(slot.messages for slot in papers)
     for slot in ours:
@@ -230,7 +230,7 @@ def test_swaps_that_each_pay_go_farther() -> None:
 def test_links_of_the_topic_connected_overlay_are_counted() -> None:
     setting = msgspec.structs.replace(BY_CHANCE, what="tco")
     crowd = draw_crowd(setting)
-    model = Model(setting, crowd)
+    model = DynatopsModel(setting, crowd)
     slots = model.run()
     assert sum(slot.reconfiguring for slot in slots) > 0
     # No relay: a publication goes to each subscribing broker but the first.

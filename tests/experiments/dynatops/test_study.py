@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from shoal.experiments.dynatops.claims import CLAIMS
-from shoal.experiments.dynatops.evidence import Evidence
-from shoal.experiments.dynatops.grid import SCALES, Cell, Files, Part, grid
+from shoal.experiments.dynatops.evidence import DynatopsEvidence
+from shoal.experiments.dynatops.grid import SCALES, DynatopsCell, Files, Part, grid
 from shoal.experiments.dynatops.model import Slot
 from shoal.experiments.dynatops.page import conclude
 from shoal.experiments.dynatops.plans import Case, Planned, PlanScale, plan_runs
 from shoal.experiments.dynatops.runs import Hours, model_runs
 from shoal.experiments.dynatops.setting import What
-from shoal.experiments.dynatops.study import DYNATOPS, Options
+from shoal.experiments.dynatops.study import DYNATOPS, DynatopsOptions
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.study import write_conclusion
 from shoal.report.study import read_study
@@ -31,12 +31,12 @@ FIGURES = {
 }  # fmt: skip
 
 
-def hours(cell: Cell, share: float) -> Hours:
+def hours(cell: DynatopsCell, share: float) -> Hours:
     slot = Slot(
         subscribing=1_000 * share,
         changes=int(1_000 * share),
         handovers=int(2_000 * share),
-        roaming=int(1_000 * share),
+        session_transfer=int(1_000 * share),
         events=10,
         messages=100 * share,
         waiting=100 * share,
@@ -52,7 +52,7 @@ def runs() -> list[Hours]:
 
 
 def verdicts(found: list[Hours], planned: list[Planned]) -> dict[str, tuple[str, str]]:
-    evidence = Evidence(found, planned)
+    evidence = DynatopsEvidence(found, planned)
     return {one.id: (one.verdict, one.ours) for one in judge_claims(CLAIMS, evidence, "users")}
 
 
@@ -207,6 +207,6 @@ def test_a_file_of_users_that_is_none_is_refused_at_once(tmp_path: Path) -> None
     path = tmp_path / "checkins.parquet"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="cannot be read as Parquet"):
-        DYNATOPS.plan(Options(checkins=path), "small", tmp_path, 1)
+        DYNATOPS.plan(DynatopsOptions(checkins=path), "small", tmp_path, 1)
     with pytest.raises(ValueError, match="cannot be read as Parquet"):
-        DYNATOPS.plan(Options(interests=path), "small", tmp_path, 1)
+        DYNATOPS.plan(DynatopsOptions(interests=path), "small", tmp_path, 1)

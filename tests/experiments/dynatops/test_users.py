@@ -17,9 +17,9 @@ from shoal.experiments.dynatops.crowds.users import (
     check_trace,
     draw_crowd,
 )
-from shoal.experiments.dynatops.setting import Pattern, Setting
+from shoal.experiments.dynatops.setting import DynatopsSetting, Pattern
 
-SMALL = Setting(what="dynatops", seed=1, users=400, hours=30)
+SMALL = DynatopsSetting(what="dynatops", seed=1, users=400, hours=30)
 LOCATED = msgspec.structs.replace(SMALL, users_are="location", columns=12, rows=8)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.client import Client, ClientError, Subscription
 from shoal.experiments.live import admission
-from shoal.experiments.live.admission import CONNECTING, Admission
+from shoal.experiments.live.admission import CONNECTING, LiveAdmission
 
 CLIENT = cast(Client, object())
 
@@ -22,8 +22,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-class Door:
-    """A broker's door, which lets the first so many go."""
+class FrontEnd:
+    """A broker's front end, which lets the first so many go."""
 
     def __init__(self, refusals: int, reason: str = "server unavailable: too long") -> None:
         self.inside = self.most = self.tries = 0
@@ -42,12 +42,12 @@ class Door:
         return CLIENT
 
 
-async def let_in(door: Door, size: int) -> Admission:
+async def let_in(front_end: FrontEnd, size: int) -> LiveAdmission:
     told: list[int] = []
-    waiting = Admission(told.append)
+    waiting = LiveAdmission(told.append)
 
     async def one(name: str) -> None:
-        if await waiting.connect(name, door.enter):
+        if await waiting.connect(name, front_end.enter):
             waiting.done()
 
     async with asyncio.TaskGroup() as group:
@@ -58,27 +58,27 @@ async def let_in(door: Door, size: int) -> Admission:
 
 
 def test_so_many_knock_at_once_and_all_get_in() -> None:
-    door = Door(0)
-    assert asyncio.run(let_in(door, 10 * CONNECTING)).left_out == {}
-    assert door.most == CONNECTING
+    front_end = FrontEnd(0)
+    assert asyncio.run(let_in(front_end, 10 * CONNECTING)).left_out == {}
+    assert front_end.most == CONNECTING
 
 
 def test_who_is_let_go_by_a_busy_broker_comes_again() -> None:
-    door = Door(50)
-    assert asyncio.run(let_in(door, 20)).left_out == {}
-    assert door.tries == 70
+    front_end = FrontEnd(50)
+    assert asyncio.run(let_in(front_end, 20)).left_out == {}
+    assert front_end.tries == 70
 
 
 def test_when_nobody_gets_in_any_more_the_others_are_left_out() -> None:
-    door = Door(1_000_000)
-    left_out = asyncio.run(let_in(door, 40)).left_out
+    front_end = FrontEnd(1_000_000)
+    left_out = asyncio.run(let_in(front_end, 40)).left_out
     assert len(left_out) == 40
     assert left_out["c0"] == "server unavailable: too long"
 
 
 def test_what_trying_again_does_not_help_ends_it() -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(let_in(Door(1, "not authorized"), 1))
+        asyncio.run(let_in(FrontEnd(1, "not authorized"), 1))
     assert str(caught.value.exceptions[0]) == "not authorized"
 
 
@@ -94,7 +94,7 @@ class Asked:
 
 def test_subscriptions_wait_for_their_answers_together() -> None:
     async def run() -> None:
-        waiting, answer = Admission(lambda _: None), asyncio.Event()
+        waiting, answer = LiveAdmission(lambda _: None), asyncio.Event()
         asked: list[Any] = []
 
         def ask() -> Subscription:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from shoal.experiments.live import brokers
-from shoal.experiments.live.brokers import Brokers, Counts, UnrestError
-from shoal.runtime.network_file import Network, parse_network
+from shoal.experiments.live.brokers import Counts, LiveBrokers, UnrestError
+from shoal.runtime.network_file import NetworkFile, parse_network
 from tests.runtime.virtual_loop import Cable, VirtualLoop
 
 
-def network(**keys: str) -> Network:
+def network(**keys: str) -> NetworkFile:
     sections = [{"name": "B1", "peers": "127.0.0.1:7001", **keys}]
     return parse_network({"name": "n", "brokers": sections})
 
@@ -22,7 +22,7 @@ ADMIN = {"admin": "127.0.0.1:7002"}
 QUIET: dict[str, Any] = {
     "ready": True,
     "links": [{"buffered_bytes": 0}],
-    "couriers": [],
+    "forwarding_channels": [],
     "counts": {"publications_in": 3, "MigrationRecord": 1},
     "mqtt": {},
     "tables": {},
@@ -32,7 +32,7 @@ QUIET: dict[str, Any] = {
 STATES = [
     {"ready": False},
     {"links": [{"buffered_bytes": 9}]},
-    {"couriers": [{"buffered_bytes": 9}]},
+    {"forwarding_channels": [{"buffered_bytes": 9}]},
     {"publishers": [{"publisher": "p", "broker": "B1", "is_moving": True}]},
 ]
 CHANGES = [
@@ -66,7 +66,7 @@ def test_a_network_rests_when_nothing_is_under_way(
     answers: list[dict[str, Any]], state: dict[str, Any]
 ) -> None:
     answers += [QUIET | state] * 3 + [QUIET]
-    assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+    assert asyncio.run(LiveBrokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -74,7 +74,7 @@ def test_a_network_rests_when_nothing_happens(
     answers: list[dict[str, Any]], change: dict[str, Any]
 ) -> None:
     answers += [QUIET | change, QUIET]
-    assert asyncio.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+    assert asyncio.run(LiveBrokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
 def test_subscriptions_may_spread_for_as_long_as_they_do(
@@ -85,7 +85,7 @@ def test_subscriptions_may_spread_for_as_long_as_they_do(
     monkeypatch.setattr(brokers, "REST_TIMEOUT_S", 20.0)
     # Its time is virtual: no machine is too slow.
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(_no_cable)) as runner:
-        assert runner.run(Brokers(network(**ADMIN)).at_rest()) == AT_REST
+        assert runner.run(LiveBrokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
 def test_a_network_that_never_rests(
@@ -94,11 +94,11 @@ def test_a_network_that_never_rests(
     answers.append(QUIET | {"ready": False})
     monkeypatch.setattr(brokers, "REST_TIMEOUT_S", 0.05)
     with pytest.raises(UnrestError, match="did not come to rest"):
-        asyncio.run(Brokers(network(**ADMIN)).at_rest())
+        asyncio.run(LiveBrokers(network(**ADMIN)).at_rest())
 
 
 def test_brokers_without_or_behind_a_silent_admin_port() -> None:
     with pytest.raises(UnrestError, match="broker B1 has no admin address"):
-        Brokers(network())
+        LiveBrokers(network())
     with pytest.raises(UnrestError, match=r"broker B1 does not answer at 127.0.0.1:1:"):
-        asyncio.run(Brokers(network(admin="127.0.0.1:1")).at_rest())
+        asyncio.run(LiveBrokers(network(admin="127.0.0.1:1")).at_rest())

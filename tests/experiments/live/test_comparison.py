@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from shoal.experiments.live import admission, replay
-from shoal.experiments.live.admission import Admission
+from shoal.experiments.live.admission import LiveAdmission
 from shoal.experiments.live.comparison import compare, predict
-from shoal.experiments.live.judge import Judge, expected_by_filters
+from shoal.experiments.live.judge import LiveJudge, expected_by_filters
 from shoal.experiments.live.networks import running, scenario_network
 from shoal.experiments.live.replay import Players, ReplayError
-from shoal.experiments.run_files import Workload, read_workload
+from shoal.experiments.run_files import WorkloadFiles, read_workload
 from shoal.experiments.scenario import Scenario, parse_scenario
 from shoal.report.replays import Replay
 from shoal.runtime.supervisor import get_json
@@ -32,7 +32,7 @@ BLUEDOVE = {
 }
 
 
-def of(path: Path, **changed: Any) -> tuple[Scenario, Workload]:
+def of(path: Path, **changed: Any) -> tuple[Scenario, WorkloadFiles]:
     data = {"name": "s", "workload": {"path": str(path)}, "topology": {"kind": "line"}}
     return parse_scenario(data | changed), read_workload(path)
 
@@ -58,10 +58,10 @@ def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "STALLED_S", 1.0)
-    is_stalled = Admission._is_stalled.fget  # type: ignore[attr-defined]
+    is_stalled = LiveAdmission._is_stalled.fget  # type: ignore[attr-defined]
     # However slow the machine is, those who can get in do.
     patient = property(lambda self: self._inside > 0 and is_stalled(self))
-    monkeypatch.setattr(Admission, "_is_stalled", patient)
+    monkeypatch.setattr(LiveAdmission, "_is_stalled", patient)
     path = make_workload(tmp_path / "workload")
     scenario, workload = of(path, system="tree")
 
@@ -132,7 +132,7 @@ def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
     scenario, workload = of(make_workload(tmp_path), system="tree")
     path = write_workload(tmp_path / "few", events=[event(0, 0), event(1, 400_000)])
     alone = workload._replace(publishers=[], subscriptions=[], events=read_workload(path).events)
-    players = Players(alone, scenario_network(scenario), Judge(set()))
+    players = Players(alone, scenario_network(scenario), LiveJudge(set()))
     told: list[float] = []
     asyncio.run(players.play(told.append))
     assert told == sorted(told)
@@ -144,7 +144,7 @@ def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
 def test_how_far_a_replay_is_is_told_while_brokers_are_late(tmp_path: Path) -> None:
     """It stood at 31 % for three minutes, as nothing was waited for."""
     scenario, workload = of(make_workload(tmp_path), system="tree")
-    players = Players(workload, scenario_network(scenario), Judge(set()))
+    players = Players(workload, scenario_network(scenario), LiveJudge(set()))
     told: list[float] = []
 
     async def late() -> None:

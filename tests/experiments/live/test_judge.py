@@ -8,7 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shoal.experiments.live.judge import Judge, Verdict, expected_by_filters, expected_by_truth
+from shoal.experiments.live.judge import (
+    LiveJudge,
+    LiveVerdict,
+    expected_by_filters,
+    expected_by_truth,
+)
 from shoal.experiments.run_files import RunFileError, read_workload
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
@@ -41,27 +46,29 @@ def test_a_filter_that_does_not_parse_is_named(tmp_path: Path) -> None:
 
 
 def test_nothing_yet_is_all_lost() -> None:
-    judge = Judge({("s", "p", 1)})
+    judge = LiveJudge({("s", "p", 1)})
     assert judge.missing == {("s", "p", 1)}
-    assert judge.verdict == Verdict(1, 0, 1, 0, 0, 0)
+    assert judge.verdict == LiveVerdict(1, 0, 1, 0, 0, 0)
 
 
 def test_order_is_each_publishers_at_each_subscription() -> None:
-    judge = Judge({(name, "p", number) for name in "st" for number in range(3)} | {("s", "q", 0)})
+    judge = LiveJudge(
+        {(name, "p", number) for name in "st" for number in range(3)} | {("s", "q", 0)}
+    )
     for name, publisher, number in (
         *(("s", "p", 0), ("t", "p", 1), ("s", "p", 2), ("s", "q", 0), ("t", "p", 2)),
         *(("s", "p", 0), ("s", "p", 1), ("t", "p", 0)),
     ):
         judge.arrived(name, publisher, number)
-    assert judge.verdict == Verdict(
+    assert judge.verdict == LiveVerdict(
         expected=7, delivered=8, lost=0, duplicated=1, phantom=0, out_of_order=2
     )
 
 
 def test_nothing_is_expected_of_who_takes_no_part() -> None:
-    judge = Judge({("s1", "p", 1), ("s2", "p", 1), ("s1", "q", 1)})
+    judge = LiveJudge({("s1", "p", 1), ("s2", "p", 1), ("s1", "q", 1)})
     judge.leave_out(subscriptions={"s2"})
     judge.leave_out(publishers={"q"})
     judge.arrived("s1", "p", 1)
-    assert judge.verdict == Verdict(1, 1, 0, 0, 0, 0)
+    assert judge.verdict == LiveVerdict(1, 1, 0, 0, 0, 0)
     assert not judge.missing

@@ -14,11 +14,11 @@ import pytest
 from shoal.broker.strategy import BrokerContext
 from shoal.experiments.live import networks
 from shoal.experiments.live.networks import running, scenario_network
-from shoal.experiments.live.replay import ReplayError, doors
+from shoal.experiments.live.replay import ReplayError, front_ends
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.scenario import parse_scenario
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
-from shoal.runtime.network_file import Network, dump_network, load_network, problems
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
+from shoal.runtime.network_file import NetworkFile, dump_network, load_network, problems
 from shoal.runtime.supervisor import StartError
 from tests.experiments.test_run_files import write_workload
 
@@ -88,19 +88,19 @@ def test_clients_of_a_replay_take_the_listeners_that_their_options_ask_for(tmp_p
     network = scenario_network(parse_scenario(scenario_of(path)))
     workload = read_workload(path)
 
-    def listening(**keys: str) -> Network:
+    def listening(**keys: str) -> NetworkFile:
         closed = dict.fromkeys(("mqtt", "mqtts", "websocket", "wss"), "")
         brokers = [msgspec.structs.replace(each, **closed | keys) for each in network.brokers]
         return msgspec.structs.replace(network, brokers=tuple(brokers))
 
     a, b = "127.0.0.1:1", "127.0.0.1:2"
-    assert set(doors(workload, listening(mqtt=a, websocket=b)).values()) == {a}
-    assert set(doors(workload, listening(websocket=b)).values()) == {f"ws://{b}"}
+    assert set(front_ends(workload, listening(mqtt=a, websocket=b)).values()) == {a}
+    assert set(front_ends(workload, listening(websocket=b)).values()) == {f"ws://{b}"}
     secure = listening(mqtt=a, wss=b)
-    assert set(doors(workload, secure, is_over_tls=True).values()) == {f"wss://{b}"}
+    assert set(front_ends(workload, secure, is_over_tls=True).values()) == {f"wss://{b}"}
     with pytest.raises(ReplayError, match=r"has no mqtts or wss; replay without --tls"):
-        doors(workload, listening(mqtt=a), is_over_tls=True)
+        front_ends(workload, listening(mqtt=a), is_over_tls=True)
     with pytest.raises(ReplayError, match=r"has no mqtt or websocket; replay with --tls"):
-        doors(workload, listening(mqtts=a))
+        front_ends(workload, listening(mqtts=a))
     with pytest.raises(ReplayError, match=r"with an MQTT address \(mqtt or websocket\)"):
-        doors(workload, listening())
+        front_ends(workload, listening())

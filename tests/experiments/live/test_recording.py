@@ -14,8 +14,8 @@ from shoal.frames.mixed_columns import plain_value
 from shoal.language import format_filter, parse
 from shoal.model import Value
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.door.network import network_filter
-from shoal.mqtt.messages import Message as Sent
+from shoal.mqtt.front_end.network import network_filter
+from shoal.mqtt.messages import PublishedMessage as Sent
 
 
 def test_an_hour_in_which_nobody_publishes_is_a_table_without_rows(tmp_path: Path) -> None:

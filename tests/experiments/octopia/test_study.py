@@ -9,22 +9,22 @@ import msgspec
 import pytest
 
 from shoal.experiments.octopia.claims import CLAIMS
-from shoal.experiments.octopia.evidence import Evidence
-from shoal.experiments.octopia.grid import SCALES, Setting, grid
-from shoal.experiments.octopia.measures import Deliveries
+from shoal.experiments.octopia.evidence import OctopiaEvidence
+from shoal.experiments.octopia.grid import SCALES, OctopiaSetting, grid
+from shoal.experiments.octopia.measures import CountingDeliveries
 from shoal.experiments.octopia.network import draw_clients, overlay
 from shoal.experiments.octopia.page import conclude
-from shoal.experiments.octopia.runs import Measured, OctopiaRun, study_runs
+from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun, study_runs
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
 from shoal.model import Publication
-from shoal.simulation.trace import Delivery
+from shoal.simulation.trace import DeliveryEvent
 
 ROWS = [[{"symbol": f"X{number}", "close": 1.0}] for number in range(3)]
 
 
-def run(tmp_path: Path, setting: Setting) -> Measured:
+def run(tmp_path: Path, setting: OctopiaSetting) -> OctopiaMeasures:
     file = tmp_path / "data.json"
     file.write_text(json.dumps(ROWS), encoding="utf-8")
     made = OctopiaRun(
@@ -41,14 +41,14 @@ def test_an_advertisement_takes_the_messages_that_follow_from_the_links(tmp_path
     """2 * 205 - 70 + 1 by flooding, to the four others of its region in OctopiA."""
     messages = {}
     for way in ("tid", "ordered"):
-        setting = Setting(part="publishers", way=way, seed=1, count=10)  # type: ignore[arg-type]
+        setting = OctopiaSetting(part="publishers", way=way, seed=1, count=10)  # type: ignore[arg-type]
         figures = run(tmp_path, setting).figures
         messages[way] = figures["messages"], figures["srt"]
     assert messages == {"tid": (341, 10), "ordered": (4, pytest.approx(10 * 5 / 70))}
 
 
 def test_a_subscription_goes_to_its_cluster(tmp_path: Path) -> None:
-    setting = Setting(part="subscribers", way="ordered", seed=1, count=50)
+    setting = OctopiaSetting(part="subscribers", way="ordered", seed=1, count=50)
     figures = run(tmp_path, setting).figures
     assert figures["prt"] == 10
     assert 13 <= figures["messages"] <= 21  # and bits that were set
@@ -56,7 +56,7 @@ def test_a_subscription_goes_to_its_cluster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["snr", "steady", "ordered", "spread", "tid-dynamic"])
 def test_a_burst_reaches_everybody(tmp_path: Path, way: str) -> None:
-    setting = Setting(
+    setting = OctopiaSetting(
         part="burst", way=way, seed=1, count=20, burst=100, beside=1, clusters=2  # type: ignore[arg-type]
     )  # fmt: skip
     found = run(tmp_path, setting)
@@ -71,7 +71,7 @@ def test_a_host_that_sends_one_copy_at_a_time_gains_by_sending_fewer(tmp_path: P
     for shared, output_us in ((True, 2_000), (False, 10_000)):
         delays = {}
         for way in ("snr", "idr"):
-            setting = Setting(
+            setting = OctopiaSetting(
                 part="burst", way=way, seed=1, count=20, burst=200,  # type: ignore[arg-type]
                 shared=shared, output_us=output_us, matched=100,
             )  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_host_that_sends_one_copy_at_a_time_gains_by_sending_fewer(tmp_path: P
 
 
 def test_who_is_elsewhere_loses_nothing_when_brokers_die(tmp_path: Path) -> None:
-    setting = Setting(
+    setting = OctopiaSetting(
         part="failures", way="ordered", seed=1, count=100, clusters=2, beside=40, output_us=200
     )
     figures = run(tmp_path, setting).figures
@@ -92,12 +92,12 @@ def test_who_is_elsewhere_loses_nothing_when_brokers_die(tmp_path: Path) -> None
 
 
 def test_deliveries_are_counted() -> None:
-    deliveries = Deliveries(first_burst=1)
+    deliveries = CountingDeliveries(first_burst=1)
     for sequence, source, at_us in ((0, 0, 500_000), (2, 1, 1_500_000), (1, 1, 2_500_000)):
         publication = Publication(
             publisher=f"P{source}", sequence=sequence, published_us=0, attributes={"source": source}
         )
-        deliveries.append(Delivery(publication, (), "S", "B", at_us, 1))
+        deliveries.append(DeliveryEvent(publication, (), "S", "B", at_us, 1))
     figures, series = deliveries.figures(from_us=0, consecutive=2)
     assert series == [1.5, 2.5]
     assert figures == {
@@ -108,7 +108,7 @@ def test_deliveries_are_counted() -> None:
 
 def test_who_wants_a_burst_is_in_every_cluster_but_not_at_its_host() -> None:
     product = overlay(5)
-    clients = draw_clients(Setting(part="burst", way="snr", seed=3, burst=1), product)
+    clients = draw_clients(OctopiaSetting(part="burst", way="snr", seed=3, burst=1), product)
     _, host = clients.publishers[-1]
     homes = [home for subscription, home in clients.subscribers[2_000:]]
     assert len(homes) == 40
@@ -127,18 +127,20 @@ NAMES = (
 )  # fmt: skip
 
 
-def _measured(setting: Setting, **figures: float) -> Measured:
+def _measured(setting: OctopiaSetting, **figures: float) -> OctopiaMeasures:
     known = {name: float(number + 1) for number, name in enumerate(NAMES)} | figures
-    return Measured(key="", data="quotes", setting=setting, figures=known, series=[1.0])
+    return OctopiaMeasures(key="", data="quotes", setting=setting, figures=known, series=[1.0])
 
 
 def test_judges_compare_ways() -> None:
-    burst = Setting(part="burst", way="snr", seed=1)
+    burst = OctopiaSetting(part="burst", way="snr", seed=1)
     found = [
         _measured(msgspec.structs.replace(burst, way=way), mean_s=mean, burst_mean_s=mean)
         for way, mean in (("snr", 10.0), ("idr", 8.2), ("steady", 8.0), ("ordered", 8.3))
     ]
-    by_id = {one.id: one for one in judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")}
+    by_id = {
+        one.id: one for one in judge_claims(CLAIMS, OctopiaEvidence(found, "quotes"), "quotes")
+    }
     assert (by_id["delay-100"].verdict, by_id["delay-100"].ours) == ("met", "18 % less")
     assert by_id["order"].verdict == "met"
     assert by_id["order"].ours == "3.8 % more at 100,000 a minute"
@@ -152,11 +154,13 @@ def test_judges_compare_ways() -> None:
 )  # fmt: skip
 def test_gains_that_read_alike_have_not_fallen(means: tuple[float, ...], verdict: str) -> None:
     found = [
-        _measured(Setting(part="burst", way=way, seed=1, rate=rate), mean_s=mean)  # type: ignore[arg-type]
+        _measured(OctopiaSetting(part="burst", way=way, seed=1, rate=rate), mean_s=mean)  # type: ignore[arg-type]
         for rate, ours in zip((60_000, 80_000, 100_000), means, strict=True)
         for way, mean in (("snr", 10.0), ("idr", ours))
     ]
-    by_id = {one.id: one for one in judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")}
+    by_id = {
+        one.id: one for one in judge_claims(CLAIMS, OctopiaEvidence(found, "quotes"), "quotes")
+    }
     assert by_id["lower-rates"].verdict == verdict
 
 
@@ -164,7 +168,7 @@ def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
     """With a figure for everything no claim is left without a verdict."""
     for scale in SCALES.values():
         found = [_measured(setting) for setting in grid(scale, 1)]
-        judged = judge_claims(CLAIMS, Evidence(found, "quotes"), "quotes")
+        judged = judge_claims(CLAIMS, OctopiaEvidence(found, "quotes"), "quotes")
         assert [one.id for one in judged if one.verdict == "not run"] == []
     file = tmp_path / "data.json"
     file.write_text("[]", encoding="utf-8")

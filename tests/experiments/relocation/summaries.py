@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.experiments.relocation.grid import Distribution, RunSpec, Setting, Testbed
+from shoal.experiments.relocation.grid import Distribution, RelocationSetting, RunSpec, Testbed
 from shoal.experiments.relocation.measuring.summary import RunSummary, Selection, Stand
 
 
 def spec(
-    setting: Setting,
+    setting: RelocationSetting,
     spread: int = 16,
     testbed: Testbed = "wide",
     distribution: Distribution = "clustered",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shoal.experiments.relocation.claims import CLAIMS
-from shoal.experiments.relocation.evidence import Evidence
+from shoal.experiments.relocation.evidence import RelocationEvidence
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, SPREADS
-from shoal.experiments.relocation.measuring.results import Results
+from shoal.experiments.relocation.measuring.results import RelocationResults
 from shoal.experiments.studies.claims import Band, judge_claims
 from tests.experiments.relocation.judges.evidence import evidence
 from tests.experiments.relocation.summaries import spec, summary
@@ -17,7 +17,9 @@ BANDS = {claim.id: claim.band for claim in CLAIMS}
 
 
 def test_every_claim_of_the_paper_answers_nothing_to_nothing() -> None:
-    findings = judge_claims(CLAIMS, Evidence(Results([]), "quotes", [], []), "quotes")
+    findings = judge_claims(
+        CLAIMS, RelocationEvidence(RelocationResults([]), "quotes", [], []), "quotes"
+    )
     assert {finding.verdict for finding in findings} == {"not run"}
     assert all(claim.reason or claim.id for claim in CLAIMS)
 

@@ -16,11 +16,11 @@ from shoal.experiments.relocation.grid import (
     LOAD,
     POP,
     SCALES,
+    RelocationSetting,
     RunSpec,
-    Setting,
 )
 from shoal.experiments.relocation.runs import StudyRun, parameters_of, scenario_of, study_run
-from shoal.experiments.scenario import BalancedTree, Constant, Geography, Matrix
+from shoal.experiments.scenario import BalancedTree, ConstantSection, GeographySection, Matrix
 from shoal.experiments.studies import runs as kernel
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import write_workload
@@ -28,7 +28,7 @@ from tests.experiments.test_run_files import write_workload
 BROKER_ROWS = [{"broker": f"B{number}", "rank": number} for number in range(BROKERS["cluster"])]
 
 
-def tiny(setting: Setting = BASELINE, **changes: Any) -> RunSpec:
+def tiny(setting: RelocationSetting = BASELINE, **changes: Any) -> RunSpec:
     """Half a minute of one publisher on the cluster."""
     one = spec(setting, testbed="cluster", **changes)
     return msgspec.structs.replace(one, duration_us=30_000_000, publications=30)
@@ -123,19 +123,19 @@ def test_a_probe_puts_the_publisher_elsewhere(tmp_path: Path) -> None:
 def test_the_papers_set_up(tmp_path: Path) -> None:
     wide = scenario_of(spec(LOAD), tmp_path, None, 1)
     assert wide.topology == BalancedTree(fan_out=2)
-    assert isinstance(wide.underlay, Geography)
+    assert isinstance(wide.underlay, GeographySection)
     assert isinstance(scenario_of(spec(LOAD), tmp_path, tmp_path / "rtt", 1).underlay, Matrix)
     cluster = scenario_of(spec(DELAY, testbed="cluster"), tmp_path, tmp_path / "rtt", 7)
-    assert isinstance(cluster.underlay, Constant)
+    assert isinstance(cluster.underlay, ConstantSection)
     assert (wide.seed, cluster.seed) == (1, 7)
     assert (wide.parameters.weight, wide.parameters.priority.value) == (100, "load")
     assert (wide.system, scenario_of(spec(POP), tmp_path, None, 1).system) == ("grape", "pop")
 
 
 def test_thresholds_are_set_as_in_the_paper() -> None:
-    low = Setting(system="grape", priority="delay", weight=100, threshold=10)
+    low = RelocationSetting(system="grape", priority="delay", weight=100, threshold=10)
     assert parameters_of(low)["grape"]["trace_session_length"] == 10
-    pop = Setting(system="pop", threshold=50)
+    pop = RelocationSetting(system="pop", threshold=50)
     assert parameters_of(pop) == {"pop": {"threshold": 50, "window_publications": 25}}
     assert parameters_of(BASELINE) == parameters_of(POP) == {}
 

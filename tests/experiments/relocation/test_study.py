@@ -8,23 +8,23 @@ import msgspec
 import pyarrow.parquet as pq
 
 from shoal.experiments.relocation.claims import CLAIMS
-from shoal.experiments.relocation.evidence import Evidence
+from shoal.experiments.relocation.evidence import RelocationEvidence
 from shoal.experiments.relocation.figures import LOOKS, figure_groups
 from shoal.experiments.relocation.grid import BASELINE, EVERY_WEIGHT, LOAD, POP, SCALES
 from shoal.experiments.relocation.measuring.regret import Regrets
-from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where
 from shoal.experiments.relocation.page import conclude, regret_table
 from shoal.experiments.relocation.runs import study_run
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
-from shoal.report.study import Line, read_study
+from shoal.report.study import StudyLine, read_study
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 
 WHERE = Where("quotes", "wide", "clustered")
 
 
 def test_every_figure_of_the_paper_is_drawn() -> None:
-    groups = figure_groups(Evidence(Results([]), "quotes", [], []))
+    groups = figure_groups(RelocationEvidence(RelocationResults([]), "quotes", [], []))
     ids = [figure.id for group in groups for figure in group.figures]
     assert len(ids) == len(set(ids))
     wanted = {f"quotes-{number}{letter}" for number in (5, 6) for letter in "abcdefgh"}
@@ -34,10 +34,12 @@ def test_every_figure_of_the_paper_is_drawn() -> None:
 def test_what_was_not_run_is_left_out_of_figures() -> None:
     runs = [summary(spec(BASELINE, 4), message_rate_per_s=5.0)]
     runs += [summary(spec(LOAD, spread), message_rate_per_s=1.0) for spread in (4, 16)]
-    figures = figure_groups(Evidence(Results(runs), "quotes", [], []))[0].figures
+    figures = figure_groups(RelocationEvidence(RelocationResults(runs), "quotes", [], []))[
+        0
+    ].figures
     assert figures[0].lines == (
-        Line(name="baseline", points=((4, 5.0),), look=LOOKS["baseline"]),
-        Line(name="load100", points=((4, 1.0), (16, 1.0)), look=LOOKS["load100"]),
+        StudyLine(name="baseline", points=((4, 5.0),), look=LOOKS["baseline"]),
+        StudyLine(name="load100", points=((4, 1.0), (16, 1.0)), look=LOOKS["load100"]),
     )
 
 

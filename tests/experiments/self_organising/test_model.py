@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from shoal.experiments.self_organising.data import prepare_departures
-from shoal.experiments.self_organising.modelling.delivery import Tree
+from shoal.experiments.self_organising.modelling.delivery import DeliveryTree
 from shoal.experiments.self_organising.modelling.departures import departures
-from shoal.experiments.self_organising.modelling.model import KINDS, Model
-from shoal.experiments.self_organising.modelling.setting import HEURISTICS, Setting
-from shoal.experiments.self_organising.modelling.workload import Costs, Workload, draw
+from shoal.experiments.self_organising.modelling.model import KINDS, SelfOrganisingModel
+from shoal.experiments.self_organising.modelling.setting import HEURISTICS, SelfOrganisingSetting
+from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts, ModelWorkload, draw
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
 from shoal.overlays.self_organising.deciding.interest import Cache, bloom_filter, notification_id
 from tests.experiments.self_organising.test_optimum import is_tree, random_problem
 from tests.experiments.self_organising.test_optimum import random_tree as any_tree
 
-SMALL = Setting(
+SMALL = SelfOrganisingSetting(
     what="ci",
     seed=3,
     brokers=14,
@@ -38,21 +38,21 @@ def apart(brokers: int, seed: int = 1) -> np.ndarray:
     return np.hypot(*(places[:, None] - places[None, :]).transpose(2, 0, 1))
 
 
-def workload_of(setting: Setting) -> Workload:
+def workload_of(setting: SelfOrganisingSetting) -> ModelWorkload:
     return draw(setting, apart(setting.brokers))
 
 
-def model_of(setting: Setting, workload: Workload) -> Model:
-    return Model(setting, workload, first_links(setting), broadcast_times(setting))
+def model_of(setting: SelfOrganisingSetting, workload: ModelWorkload) -> SelfOrganisingModel:
+    return SelfOrganisingModel(setting, workload, first_links(setting), broadcast_times(setting))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_delivery_costs_what_its_subtree_does(seed: int) -> None:
     generator = random.Random(seed)
     problem, demands = random_problem(generator, 12)
-    costs = Costs(problem.processing.tolist(), problem.links.tolist())
+    costs = ModelLinkCosts(problem.processing.tolist(), problem.links.tolist())
     links = any_tree(generator, 12)
-    tree = Tree(12, links)
+    tree = DeliveryTree(12, links)
     assert sorted(map(sorted, tree.links)) == sorted(map(sorted, links))
     each = [tree.delivery(frozenset(members), costs)[1] * count for members, count in demands]
     assert sum(each) == pytest.approx(problem.cost(links))
@@ -64,7 +64,7 @@ def test_brokers_share_what_their_caches_and_filters_say(passing: bool) -> None:
     workload = workload_of(setting)
     model = model_of(setting, workload)
     model._recount(0.0, range(setting.types))
-    tree = Tree(setting.brokers, first_links(setting))
+    tree = DeliveryTree(setting.brokers, first_links(setting))
     events: list[tuple[float, int, tuple[int, ...]]] = [
         (move.at, 0, move[1:]) for move in workload.moves
     ]
@@ -114,7 +114,7 @@ def test_there_is_always_one_tree_and_all_notifications_are_counted(what: str, s
     decided = outcome.counts["exchanges"] + outcome.counts["kept"] + outcome.counts["refused"]
     assert decided == outcome.counts["proposals"]
     # Once more, link by link: the swaps lead from the first tree to the last.
-    tree = Tree(setting.brokers, first_links(setting))
+    tree = DeliveryTree(setting.brokers, first_links(setting))
     for _, cycle, remove in outcome.swaps:
         for one, other in pairwise(cycle):
             assert other in tree.neighbours[one]
@@ -125,7 +125,7 @@ def test_there_is_always_one_tree_and_all_notifications_are_counted(what: str, s
 def test_static_costs_are_every_notifications_delivery() -> None:
     setting = msgspec.structs.replace(SMALL, what="static")
     workload = workload_of(setting)
-    tree = Tree(setting.brokers, first_links(setting))
+    tree = DeliveryTree(setting.brokers, first_links(setting))
     expected = [0.0] * 3
     members = list(workload.members)
     events: list[tuple[float, int, tuple[int, ...]]] = [

@@ -9,7 +9,7 @@ import pytest
 
 from shoal.experiments.self_organising.modelling.optimum import (
     MAX_BROKERS_FOR_ALL,
-    Problem,
+    OptimumProblem,
     best_known,
     local_optimum,
     optimum,
@@ -31,7 +31,9 @@ def delivery_tree(tree: list[Link], members: set[int]) -> tuple[set[int], set[Li
         links = {link for link in links if not idle & set(link)}
 
 
-def naive_cost(problem: Problem, tree: list[Link], demands: list[tuple[set[int], float]]) -> float:
+def naive_cost(
+    problem: OptimumProblem, tree: list[Link], demands: list[tuple[set[int], float]]
+) -> float:
     """Eq. 1 and 2."""
     total = 0.0
     for members, count in demands:
@@ -47,7 +49,7 @@ def random_tree(generator: random.Random, size: int) -> list[Link]:
 
 def random_problem(
     generator: random.Random, size: int
-) -> tuple[Problem, list[tuple[set[int], float]]]:
+) -> tuple[OptimumProblem, list[tuple[set[int], float]]]:
     processing = [generator.uniform(0, 10) for _ in range(size)]
     links = [[0.0] * size for _ in range(size)]
     for left, right in itertools.combinations(range(size), 2):
@@ -59,7 +61,7 @@ def random_problem(
         )
         for _ in range(6)
     ]
-    return Problem(processing, links, demands), demands
+    return OptimumProblem(processing, links, demands), demands
 
 
 def is_tree(links: list[Link], size: int) -> bool:
@@ -76,7 +78,7 @@ def test_the_delivery_tree_of_figure_1() -> None:
     tree = [(1, 2), (2, 3), (3, 4), (4, 5), (3, 6), (6, 7), (6, 8)]
     assert delivery_tree(tree, {2, 5})[0] == {2, 3, 4, 5}
     links = [[1.0] * 9 for _ in range(9)]
-    problem = Problem([100.0] * 9, links, [({2, 5}, 1)])
+    problem = OptimumProblem([100.0] * 9, links, [({2, 5}, 1)])
     # Broker 0 only makes the numbers fit.
     assert problem.cost([(0, 1), *tree]) == 4 * 100 + 3
 
@@ -155,6 +157,6 @@ def test_the_tree_of_the_cheapest_links_is_the_best_where_everybody_wants_all() 
     """Where no broker costs anything, it is the minimum spanning tree: the best for everybody."""
     generator = random.Random(3)
     problem, _ = random_problem(generator, 12)
-    everybody = Problem([0.0] * 12, problem.links, [(range(12), 1.0)])
+    everybody = OptimumProblem([0.0] * 12, problem.links, [(range(12), 1.0)])
     found = best_known(everybody, [])
     assert found.cost == pytest.approx(local_optimum(everybody, random_tree(generator, 12)).cost)

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from shoal.experiments.self_organising.grid import SCALES, grid
-from shoal.experiments.self_organising.modelling.model import Model
-from shoal.experiments.self_organising.modelling.setting import Setting
+from shoal.experiments.self_organising.modelling.model import SelfOrganisingModel
+from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
 from shoal.experiments.self_organising.modelling.simulated import parameters_of, simulate
 from shoal.experiments.self_organising.runs import broadcast_times, first_links
-from shoal.overlays.self_organising.parameters import Interest, ThreeWay
+from shoal.overlays.self_organising.parameters import InterestMeasure, ThreeWay
 from tests.experiments.self_organising.test_model import workload_of
 
-FEW = Setting(
+FEW = SelfOrganisingSetting(
     what="ci",
     seed=3,
     brokers=10,
@@ -50,7 +50,7 @@ def test_the_model_does_what_the_machines_do(changes: dict[str, object]) -> None
     )
     links = first_links(setting)
     simulated = simulate(setting, workload, links)
-    outcome = Model(setting, workload, links, simulated.broadcasts_at).run()
+    outcome = SelfOrganisingModel(setting, workload, links, simulated.broadcasts_at).run()
     assert len(outcome.swaps) > 3
     assert [swap[1:] for swap in outcome.swaps] == [swap[1:] for swap in simulated.swaps]
     for ours, theirs in zip(outcome.swaps, simulated.swaps, strict=True):
@@ -82,4 +82,4 @@ def test_the_papers_rows_have_the_papers_values() -> None:
         assert parameters.least_gain_percent == 0
         assert not parameters.exact_when_smaller
         assert parameters.three_way is ThreeWay.MEAN
-        assert (parameters.interest is Interest.PASSING) == setting.passing
+        assert (parameters.interest is InterestMeasure.PASSING) == setting.passing

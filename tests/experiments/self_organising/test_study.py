@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from shoal.experiments.self_organising.claims import CLAIMS
-from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
 from shoal.experiments.self_organising.grid import EVERYTHING, PAPER_NETWORKS, SCALES, Part, grid
 from shoal.experiments.self_organising.modelling import workload as drawing
-from shoal.experiments.self_organising.modelling.setting import Setting, What
+from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, What
 from shoal.experiments.self_organising.modelling.workload import check_measured, measured_apart
 from shoal.experiments.self_organising.page import conclude
-from shoal.experiments.self_organising.runs import Costs, ModelRun, model_runs
+from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun, model_runs
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
@@ -26,13 +26,13 @@ SHARES: dict[What, float] = {"static": 1.0, "ci": 0.5, "mst": 0.6, "mit": 0.8}
 PHASE = 25
 
 
-def costs(part: Part, what: What, windows: list[float], **changes: object) -> Costs:
-    setting = msgspec.structs.replace(Setting(what=what, seed=1), **changes)
+def costs(part: Part, what: What, windows: list[float], **changes: object) -> ModelCosts:
+    setting = msgspec.structs.replace(SelfOrganisingSetting(what=what, seed=1), **changes)
     kinds = {"notifications": windows, "broadcasts": [10.0], "requests": [1.0], "exchanges": [1.0]}
     padded = {kind: [*some, *[0.0] * (len(windows) - len(some))] for kind, some in kinds.items()}
     counts = dict.fromkeys(("heard", "proposals", "exchanges", "kept", "refused"), 1)
     counts |= {"filter": 100, "ids": 20}
-    return Costs(key="", part=part, setting=setting, costs=padded, counts=counts)
+    return ModelCosts(key="", part=part, setting=setting, costs=padded, counts=counts)
 
 
 def adapting(share: float, network: int) -> list[float]:
@@ -41,7 +41,7 @@ def adapting(share: float, network: int) -> list[float]:
     return [1_000.0 * (1 + network / 100) * value for value in phase * 3]
 
 
-def adaptivity(networks: int = 3) -> list[Costs]:
+def adaptivity(networks: int = 3) -> list[ModelCosts]:
     found = []
     for network in range(networks):
         for what, share in SHARES.items():
@@ -50,8 +50,8 @@ def adaptivity(networks: int = 3) -> list[Costs]:
     return found
 
 
-def verdicts(found: list[Costs]) -> dict[str, tuple[str, str]]:
-    evidence = Evidence(found, SCALES["small"], "a tree")
+def verdicts(found: list[ModelCosts]) -> dict[str, tuple[str, str]]:
+    evidence = SelfOrganisingEvidence(found, SCALES["small"], "a tree")
     return {one.id: (one.verdict, one.ours) for one in judge_claims(CLAIMS, evidence, "a tree")}
 
 
@@ -103,7 +103,7 @@ def test_the_grid_has_every_run_once_and_each_beside_a_static_one(name: str) -> 
     assert {one.links for one in whats_links} == {"drawn", "ways"}
 
 
-def _place(part: Part, setting: Setting) -> tuple[object, ...]:
+def _place(part: Part, setting: SelfOrganisingSetting) -> tuple[object, ...]:
     return part, setting.links, setting.shape, setting.brokers, setting.seed
 
 
@@ -165,7 +165,7 @@ def _apart(random: drawing.np.random.Generator, count: int) -> drawing.Floats:
     return found
 
 
-def _run_of(runs: list[ModelRun], one: Costs) -> ModelRun:
+def _run_of(runs: list[SelfOrganisingModelRun], one: ModelCosts) -> SelfOrganisingModelRun:
     wanted = msgspec.structs.replace(one.setting, seed=one.setting.seed + 1)
     return next(run for run in runs if (run.part, run.setting) == (one.part, wanted))
 

@@ -7,8 +7,8 @@ import pytest
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
-    Finding,
-    Outcome,
+    ClaimOutcome,
+    StudyFinding,
     about,
     always,
     at_least,
@@ -20,8 +20,8 @@ from shoal.experiments.studies.claims import (
 )
 
 
-def judge(value: float | None) -> Outcome | None:
-    return None if value is None else Outcome(f"{value} s", value)
+def judge(value: float | None) -> ClaimOutcome | None:
+    return None if value is None else ClaimOutcome(f"{value} s", value)
 
 
 CLAIM = Claim("wait", "Costs", "A publisher waits", "at most 5 s", judge, at_most(5), "a slow link",
@@ -40,7 +40,7 @@ CLAIM = Claim("wait", "Costs", "A publisher waits", "at most 5 s", judge, at_mos
 )
 def test_only_a_miss_has_a_reason(value: int | None, verdict: str, ours: str, reason: str) -> None:
     assert judge_claims([CLAIM], value, "quotes") == [
-        Finding(
+        StudyFinding(
             id="wait",
             section="Costs",
             dataset="quotes",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from shoal.experiments.studies import runs
-from shoal.experiments.studies.runs import Run, run_key, summaries
+from shoal.experiments.studies.runs import RecordedRun, run_key, summaries
 
 
 class Square(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Square(msgspec.Struct, frozen=True, kw_only=True):
     value: int
 
 
-class Squaring(Run[Square], frozen=True, kw_only=True):
+class Squaring(RecordedRun[Square], frozen=True, kw_only=True):
     number: int
 
     summary_type = Square

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.registry import STUDIES
-from shoal.experiments.studies.study import Conclusion, Rows, write_conclusion
+from shoal.experiments.studies.study import Conclusion, StudyRows, write_conclusion
 from shoal.report.study import StudyReport, read_study
 
 REPORT = StudyReport(title="T", facts=(), notes=(), claims=(), tables=(), groups=())
@@ -35,12 +35,12 @@ def test_one_name_means_one_thing() -> None:
 
 def test_tables_come_and_go_with_their_rows(tmp_path: Path) -> None:
     row = {"a": 1}
-    tables = {"some": Rows([row]), "typed": Rows([], {"b": "double"})}
+    tables = {"some": StudyRows([row]), "typed": StudyRows([], {"b": "double"})}
     assert write_conclusion(tmp_path, Conclusion(REPORT, tables)) == ()
     assert read_study(tmp_path / "study.json") == REPORT
     written = {path.stem: pq.read_table(path) for path in (tmp_path / "tables").iterdir()}
     assert written["some"].to_pylist() == [row]
     assert written["typed"].column_names == ["b"]
     assert "claims" not in written
-    write_conclusion(tmp_path, Conclusion(REPORT, {"some": Rows([])}))
+    write_conclusion(tmp_path, Conclusion(REPORT, {"some": StudyRows([])}))
     assert not (tmp_path / "tables" / "some.parquet").exists()

@@ -145,7 +145,7 @@ def problems(
     return said
 
 
-async def journeys(network: Processes, crowd: list[Member]) -> None:
+async def transfers(network: Processes, crowd: list[Member]) -> None:
     chance = Random(len(crowd))
     pause_s = len(NAMES) * len(crowd) / TOPICS / DELIVERIES_PER_SECOND
     publishers = [Publisher(network, name, pause_s) for name in NAMES]
@@ -212,4 +212,4 @@ async def journeys(network: Processes, crowd: list[Member]) -> None:
 @pytest.mark.parametrize("count", [200, 1_000])
 def test_a_crowd_goes_ten_times_each_while_brokers_are_killed(tmp_path: Path, count: int) -> None:
     with processes(tmp_path, brokers=len(NAMES), limits=LIMITS) as network:
-        asyncio.run(journeys(network, members(network, count)))
+        asyncio.run(transfers(network, members(network, count)))

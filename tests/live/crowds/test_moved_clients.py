@@ -76,7 +76,7 @@ def judge(clients: list[Mover], sent: list[bytes]) -> None:
         assert taken == sent, f"{client.name}: {Counter(taken).most_common(3)}"
 
 
-async def journeys(network: Processes, count: int, rounds: int) -> None:
+async def transfers(network: Processes, count: int, rounds: int) -> None:
     chance = Random(count)
     clients: list[Mover] = [
         LIBRARIES[number % 3](f"c{number}", servers(network, number % 2)) for number in range(count)
@@ -115,7 +115,7 @@ def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(
     tmp_path: Path, count: int
 ) -> None:
     with processes(tmp_path, brokers=3, limits=LIMITS) as network:
-        asyncio.run(journeys(network, count, 3))
+        asyncio.run(transfers(network, count, 3))
 
 
 @pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.soak)])

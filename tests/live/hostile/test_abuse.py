@@ -14,7 +14,13 @@ import pytest
 from shoal.client import Client
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1
-from shoal.mqtt.codec.packets import Connack, Connect, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Connack,
+    Connect,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 from tests.live.processes import Processes, up
 from tests.runtime.live import PATIENCE_S
 

@@ -20,7 +20,7 @@ from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Connect, Publish
 from shoal.mqtt.codec.properties import Properties
-from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.front_ends.entry.passwords import password_line
 from tests.live.processes import Processes, up
 from tests.mqtt.hostile import STRING_BYTES, Hostile, floods, hostile_inputs
 from tests.runtime.live import PATIENCE_S

@@ -26,7 +26,7 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     SubscriptionRequest,
     Unsubscribe,
-    Will,
+    WillFields,
 )
 from shoal.mqtt.codec.properties import Properties
 from tests.live.hostile.turns import Served, served
@@ -202,7 +202,7 @@ def members_of_a_group(brokers: Served, count: int) -> None:
 
 
 def sessions_that_expire(brokers: Served, count: int) -> None:
-    will = Will("w", b"x", 1, True, Properties(will_delay_interval_s=1))
+    will = WillFields("w", b"x", 1, True, Properties(will_delay_interval_s=1))
     expires = Properties(session_expiry_interval_s=1)
     count = min(count, 300)  # of open files there are fewer
     clients = [

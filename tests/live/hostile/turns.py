@@ -19,7 +19,7 @@ from typing import Any
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.serving import calm_collector
 from tests.runtime.live import PATIENCE_S
 
@@ -56,7 +56,7 @@ class Served:
 
 
 @contextmanager
-def served(network: Network) -> Iterator[Served]:
+def served(network: NetworkFile) -> Iterator[Served]:
     """All brokers of a network, once they are ready."""
     turns = Turns()
     ready: Future[Served] = Future()

@@ -243,7 +243,7 @@ def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
         ({"out": [{"topic": "a/#", "remove": "b/"}]}, "does not begin with 'b/'"),
         ({"out": [{"topic": "a/#/b"}]}, "out[0].topic"),
         ({"out": [{"topic": "$SYS/#"}]}, "begins with $"),
-        ({"out": [{"topic": "a", "qos": 2}]}, "out[0].qos: 2 is not kept from one broker to"),
+        ({"out": [{"topic": "a", "qos": 2}]}, "out[0].qos: 2 cannot be kept between brokers"),
         ({"there": {"address": "http://x"}}, "http is no way to a broker"),
         ({"there": {"address": "x", "versoin": "5"}}, "did you mean version?"),
         (

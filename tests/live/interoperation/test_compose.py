@@ -5,7 +5,6 @@ What is different here: files and folders are elsewhere, and brokers listen on t
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -22,6 +21,7 @@ from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import load_network
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL, wait_until
+from tools.image_steps import try_image
 
 ROOT = Path(__file__).parents[3]
 LIVE = ROOT / "examples" / "live"
@@ -132,35 +132,9 @@ def test_every_command_runs_and_health_checks_say_what_is(composed: Composed) ->
 
 
 @pytest.mark.soak
-def test_what_the_image_installs_runs_a_broker(tmp_path: Path) -> None:
-    """The `pip install` of the Dockerfile in an empty environment: no Spark, and it serves."""
-    (wanted,) = re.findall(r"pip install .*'/source(\[[\w,]+\])'", DOCKERFILE)
-    python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    install = [python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt"]
-    subprocess.run([*install, f"{ROOT}{wanted}"], check=True)
-    code = "import importlib.util as u; print(*map(u.find_spec, ('pyspark', 'pyarrow', 'pandas')))"
-    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["None"] * 3
-    address = "127.0.0.1:0"
-    (tmp_path / "network.toml").write_text(
-        f'name = "n"\naccess.anonymous = true\n[[brokers]]\nname = "B1"\npeers = "{address}"\n'
-        f'mqtt = "{address}"\nadmin = "{address}"\n'
-    )
-    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
-    log = tmp_path / "log"
-    with log.open("wb") as file:
-        serving = subprocess.Popen(
-            [tmp_path / "venv/bin/shoal", "serve", tmp_path / "network.toml", "--broker", "B1"],
-            stdout=file,
-            stderr=file,
-            env=environment,
-        )
-    try:
-        wait_until(lambda: b"B1 mqtt 127.0.0.1" in log.read_bytes())
-    finally:
-        serving.terminate()
-        assert serving.wait(PATIENCE_S) == 0
+def test_the_image_s_steps_make_a_broker(tmp_path: Path) -> None:
+    """The steps of the Dockerfile in an empty folder: no Spark, and it serves."""
+    try_image(tmp_path)
 
 
 def test_the_systemd_unit_starts_a_broker_by_its_name() -> None:

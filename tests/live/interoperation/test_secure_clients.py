@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from shoal.runtime.addresses import read_address
-from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.front_ends.entry.passwords import password_line
 from tests.docs.test_questions import BROKERS, Scene
 from tests.live.interoperation.test_real_clients import needs_mosquitto
 from tests.runtime.forked import Forked

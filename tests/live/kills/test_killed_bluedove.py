@@ -13,7 +13,7 @@ from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, parse_network
 from shoal.runtime.supervisor import Supervisor
 from tests.runtime.processes import Client
-from tests.runtime.storage.test_custody import Publisher, arrived, numbers
+from tests.runtime.storage.test_ack_tracker import Publisher, arrived, numbers
 
 BROKERS = ("B1", "B2", "B3")
 

@@ -12,7 +12,7 @@ from shoal.runtime.addresses import Address
 from tests.live.processes import Processes, up
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Client
-from tests.runtime.storage.test_custody import COUNT, Publisher, arrived, numbers
+from tests.runtime.storage.test_ack_tracker import COUNT, Publisher, arrived, numbers
 
 CLUSTER = ("--system", "bluedove", "--dispatchers", "2", "--matchers", "2", "--dimension", "x=0:9")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shoal.mqtt.codec.packets import Disconnect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.roaming.whereabouts.registering import registrars
+from shoal.mqtt.federation.session_transfer.directory.registering import registrars
 from tests.live.kills.test_moves_at_kills import Raw, let_in
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import not_started

@@ -15,7 +15,7 @@ from shoal.client import Client
 from shoal.client.bridges import identity
 from shoal.client.bridges.bridge import run_bridge
 from shoal.client.bridges.bridge_file import parse_bridge
-from shoal.client.bridges.metrics import ENDS, Tally
+from shoal.client.bridges.metrics import ENDS, BridgeTally
 from tests.live.neighbours.listening import End, Listener, ends, settled
 from tests.live.neighbours.mosquitto import Mosquitto, needs_mosquitto
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
@@ -46,9 +46,9 @@ def addresses(
 @asynccontextmanager
 async def bridges(
     addresses: tuple[list[str], list[str]], topics: str, group: str
-) -> AsyncIterator[list[Tally]]:
+) -> AsyncIterator[list[BridgeTally]]:
     """Two that carry these topics both ways."""
-    tallies = [Tally(), Tally()]
+    tallies = [BridgeTally(), BridgeTally()]
     running = []
     for number, (here, there) in enumerate(zip(*addresses, strict=True)):
         rule = {"topic": f"{topics}/#"}

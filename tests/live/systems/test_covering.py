@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.parameters import OctopiaParameters, links
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Client, Processes, processes, wait_until
 
@@ -26,7 +26,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "octopia": {
         "system": "octopia",
         "octopia": {"clusters": 2, "covering": True, "merging": True},
-        "links": [list(link) for link in links(Parameters(clusters=2), NAMES)],
+        "links": [list(link) for link in links(OctopiaParameters(clusters=2), NAMES)],
     },
 }
 

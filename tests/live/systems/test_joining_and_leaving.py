@@ -107,7 +107,7 @@ def test_a_broker_stays_until_the_one_is_back_for_which_it_has_something_on_disk
     with processes(tmp_path, 3, link_limits={"park_us": 100_000}) as network:
         with network.client("B3", "reader") as reader:
             reader.subscribe("a", 2)
-        network.knows("B1", 1 + len(network.running))  # doors have one each
+        network.knows("B1", 1 + len(network.running))  # front ends have one each
         with network.client("B1", "p", 0) as publisher:
             network.kill("B2")
             said = [publisher.paho.publish("a", b"%d" % number, qos=2) for number in range(20)]

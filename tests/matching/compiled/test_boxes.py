@@ -12,7 +12,7 @@ import pytest
 
 from shoal.matching.compiled import boxes
 from shoal.matching.compiled.boxes import BoxTree
-from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.columns import ColumnBatch
 from shoal.matching.compiled.kernels.boxes import EDGES_MAXIMUM
 
 
@@ -38,11 +38,11 @@ def random_points(random: np.random.Generator, size: int, dimensions: int) -> np
     return points
 
 
-def batch_of(points: np.ndarray) -> Batch:
+def batch_of(points: np.ndarray) -> ColumnBatch:
     columns = {f"a{at}": np.ma.array(column) for at, column in enumerate(points.T)}
     for column in columns.values():
         column.mask = np.isnan(column.data)
-    return Batch.of_columns(columns)
+    return ColumnBatch.of_columns(columns)
 
 
 def check(part: BoxTree, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> None:
@@ -107,7 +107,7 @@ def test_a_point_that_is_rounded_down_and_up_is_between() -> None:
     low = np.array([2.0**53, 2.0**53 + 2, -1.0])[:, None]
     high = np.array([2.0**53, 2.0**54, 2.0**53 + 2])[:, None]
     part = BoxTree(["a0"], low, high, np.arange(3))
-    batch = Batch.of_columns({"a0": np.array([2**53, 2**53 + 1, 2**53 + 2])})
+    batch = ColumnBatch.of_columns({"a0": np.array([2**53, 2**53 + 1, 2**53 + 2])})
     found = part.search(batch)(0, 3, {})
     assert found.counts.tolist() == [2, 1, 2]
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shoal.matching.compiled.columns import Batch, Column
+from shoal.matching.compiled.columns import ColumnBatch, CompiledColumn
 
 NAN = math.nan
 
 
 def numbers(given: object) -> list[list[float]]:
-    return [each.tolist() for each in Column("a", given).numbers()]
+    return [each.tolist() for each in CompiledColumn("a", given).numbers()]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_is_no_number_is_nan(given: object) -> None:
 
 def test_a_masked_column_of_the_caller_stays_as_it_is() -> None:
     values = np.array([1.0, 2.0])
-    Column("a", np.ma.array(values, mask=[True, False])).numbers()
+    CompiledColumn("a", np.ma.array(values, mask=[True, False])).numbers()
     assert values.tolist() == [1.0, 2.0]
 
 
@@ -64,7 +64,7 @@ def test_a_masked_column_of_the_caller_stays_as_it_is() -> None:
     ],
 )
 def test_codes_are_of_strings_and_booleans(given: object, codes: list[int]) -> None:
-    assert Column("a", given).codes({"x": 0, True: 1}).tolist() == codes
+    assert CompiledColumn("a", given).codes({"x": 0, True: 1}).tolist() == codes
 
 
 def test_a_batch_gives_publications_back() -> None:
@@ -73,16 +73,16 @@ def test_a_batch_gives_publications_back() -> None:
         "s": ["x", None],
         "b": np.array([1.5, 2]),
     }
-    batch = Batch.of_columns(given)
+    batch = ColumnBatch.of_columns(given)
     assert [batch.attributes(at) for at in (0, 1)] == [{"s": "x", "b": 1.5}, {"a": 2, "b": 2.0}]
     assert all(type(value) in (int, float, str) for value in batch.attributes(1).values())
 
 
 def test_columns_of_different_length_are_named() -> None:
     with pytest.raises(ValueError, match="one length: 'a' 1, 'b' 2"):
-        Batch.of_columns({"a": [1], "b": [1, 2]})
+        ColumnBatch.of_columns({"a": [1], "b": [1, 2]})
 
 
 def test_a_column_of_another_type_is_named() -> None:
     with pytest.raises(TypeError, match=r"'a'.*datetime64"):
-        Batch.of_columns({"a": np.array(["2020-01-01"], "datetime64[D]")})
+        ColumnBatch.of_columns({"a": np.array(["2020-01-01"], "datetime64[D]")})

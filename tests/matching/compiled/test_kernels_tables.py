@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shoal.matching.compiled import tables
-from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.columns import ColumnBatch
 from shoal.matching.compiled.kernels.tables import find_key, hash_keys
-from shoal.matching.compiled.part import Rows, chosen_rows, joined_rows
+from shoal.matching.compiled.part import CompiledRows, chosen_rows, joined_rows
 from shoal.matching.compiled.parts import compile_parts
 
 VOCABULARIES = {name: {value: code for code, value in enumerate("xyzuvw")} for name in "st"}
@@ -37,7 +37,7 @@ def test_conjunctions_of_values_and_ranges(
         low[random.random(size) < 0.6] = -np.inf
         high[random.random(size) < 0.6] = np.inf
         ranges[name] = low, high
-    rows = Rows(size, codes, ranges)
+    rows = CompiledRows(size, codes, ranges)
     compiled = compile_parts(rows, VOCABULARIES)
     assert sorted(np.concatenate([part.rows for part in compiled]).tolist()) == list(range(size))
     points = 200
@@ -45,7 +45,7 @@ def test_conjunctions_of_values_and_ranges(
         name: random.choice([*"xyzuvw", "unknown", None], points).tolist() for name in "st"
     }
     given |= {name: random.choice([*range(12), None, "x"], points).tolist() for name in "abc"}
-    batch = Batch.of_columns(given)
+    batch = ColumnBatch.of_columns(given)
 
     def holds(row: int, point: int) -> bool:
         for name, each in codes.items():

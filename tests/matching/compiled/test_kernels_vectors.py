@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.matching.compiled.kernels.lanes import LANES, PUT_MARGIN
 from shoal.matching.compiled.kernels.vectors import (
-    LANES,
-    PUT_MARGIN,
     count_lanes,
     lanes_within,
     lanes_within_or_next,

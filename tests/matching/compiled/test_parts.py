@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from shoal.frames.matching import Answering
-from shoal.frames.subscriptions import Subscriptions
+from shoal.frames.matching import FrameMatcher
+from shoal.frames.subscriptions import SubscriptionFrame
 from shoal.language import parse
 from shoal.matching import MatchIndex, matches
 from shoal.matching.compiled.parts import SPATIAL_MINIMUM
@@ -112,7 +112,7 @@ def mixed_table() -> pa.Table:
 
 
 def test_a_table_with_values_and_ranges_of_one_attribute() -> None:
-    index, filters = MatchIndex(), dict(Subscriptions.of_columns(mixed_table()).filters())
+    index, filters = MatchIndex(), dict(SubscriptionFrame.of_columns(mixed_table()).filters())
     index.add_table(mixed_table())
     publications: Publications = [
         {"a": a, "b": b} for a in (5.5, 90, "x", "y", True) for b in (3, 100.0, "x")
@@ -127,11 +127,11 @@ def test_a_table_with_values_and_ranges_of_one_attribute() -> None:
 
 
 def test_spark_workers_answer_the_same() -> None:
-    subscriptions = Subscriptions.of_columns(mixed_table())
+    subscriptions = SubscriptionFrame.of_columns(mixed_table())
     filters = dict(subscriptions.filters())
     for a in ([5.5, 90.0, None], ["x", "y", None]):
         batch = pa.RecordBatch.from_pydict({"key": [0, 1, 2], "a": a, "b": [3.0, 100.0, 100.0]})
-        [answer] = Answering(subscriptions, 1, ["a", "b"]).answers(batch)
+        [answer] = FrameMatcher(subscriptions, 1, ["a", "b"]).answers(batch)
         publications = [
             {name: row[name] for name in ("a", "b") if row[name] is not None}
             for row in batch.to_pylist()

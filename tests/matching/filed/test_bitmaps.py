@@ -15,7 +15,7 @@ from shoal.matching import MatchIndex, Outcomes, matches
 from shoal.matching.filed import bitmaps as bitmaps_module
 from shoal.matching.filed.bitmaps import BLOCK, STEPS, Bitmaps
 from shoal.matching.filed.filters import FiledFilters
-from shoal.matching.filed.places import Interval
+from shoal.matching.filed.places import PlaceInterval
 from shoal.matching.predicates import NUMBERS
 from shoal.model import And, Filter, Operator, Value, predicate
 from tests.examples import at_length, examples
@@ -118,7 +118,9 @@ def test_as_many_as_fill_blocks_against_arrays(left: float) -> None:
     bitmaps = Bitmaps()
     for number in range(size):
         bounds = zip("abc", low[number].tolist(), high[number].tolist(), strict=True)
-        bitmaps.add((number, 0), tuple(Interval(name, NUMBERS, *each) for name, *each in bounds))
+        bitmaps.add(
+            (number, 0), tuple(PlaceInterval(name, NUMBERS, *each) for name, *each in bounds)
+        )
     while bitmaps._members.young:
         bitmaps.search({})
     assert len(bitmaps._members.blocks) == 3
@@ -140,7 +142,7 @@ def test_blocks_do_not_stay_behind_their_members() -> None:
     with mock.patch.multiple(bitmaps_module, BLOCK=16, TESTS_PER_RANGE=1):
         bitmaps = Bitmaps()
         for number in range(320):
-            bitmaps.add((number, 0), (Interval("a", NUMBERS, number, None),))
+            bitmaps.add((number, 0), (PlaceInterval("a", NUMBERS, number, None),))
             bitmaps.search({"a": 0})
         assert len(bitmaps._members.blocks) == 20
         for number in range(320):
@@ -156,7 +158,7 @@ def test_blocks_do_not_stay_behind_their_members() -> None:
 def test_who_is_tested_often_enters_a_block_and_who_is_not_does_not() -> None:
     bitmaps = Bitmaps()
     for number in range(100):
-        bitmaps.add((number, 0), (Interval("a", NUMBERS, number, number + 2),))
+        bitmaps.add((number, 0), (PlaceInterval("a", NUMBERS, number, number + 2),))
     for _ in range(bitmaps_module.TESTS_PER_RANGE - 1):
         assert bitmaps.search({"a": 50}) == [49, 50]
     assert not bitmaps._members.blocks
@@ -167,11 +169,13 @@ def test_who_is_tested_often_enters_a_block_and_who_is_not_does_not() -> None:
     assert bitmaps.steps({"a": "50"}.get) == [0]
 
 
-def test_members_of_many_ranges_stand_in_smaller_blocks() -> None:
+def test_members_of_many_ranges_placeholder_smaller_blocks() -> None:
     names = [f"a{number}" for number in range(64)]
     bitmaps = Bitmaps()
     for number in range(300):
-        bitmaps.add((number, 0), tuple(Interval(name, NUMBERS, number, None) for name in names))
+        bitmaps.add(
+            (number, 0), tuple(PlaceInterval(name, NUMBERS, number, None) for name in names)
+        )
     while bitmaps._members.young:
         bitmaps.search({})
     assert [len(block) for block in bitmaps._members.blocks] == [256, 44]
@@ -183,7 +187,7 @@ def test_a_bound_that_many_share_is_between_steps() -> None:
     with mock.patch.object(bitmaps_module, "STEPS", 8):
         for number in range(100):
             low = 50.5 if number % 2 else float(number)
-            bitmaps.add((number, 0), (Interval("a", NUMBERS, low, None),))
+            bitmaps.add((number, 0), (PlaceInterval("a", NUMBERS, low, None),))
         while bitmaps._members.young:
             bitmaps.search({})
         [column] = bitmaps._members.blocks[0].columns

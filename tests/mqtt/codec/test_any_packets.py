@@ -13,8 +13,8 @@ from shoal.mqtt.codec.packets import Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from tests.examples import examples
-from tests.mqtt.house import House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi
+from tests.mqtt.network_broker_api import Network
 from tests.mqtt.random_packets import connects, packets
 
 VERSIONS = (MQTT_3_1_1, MQTT_5)
@@ -25,21 +25,21 @@ VERSIONS = (MQTT_3_1_1, MQTT_5)
 @settings(max_examples=examples(30))
 @given(data=st.data())
 def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> None:
-    house: House = Network("B1", "B2")["B1"] if is_networked else House()
-    right = house.connect("right")
+    broker_api: BrokerApi = Network("B1", "B2")["B1"] if is_networked else BrokerApi()
+    right = broker_api.connect("right")
     right.subscribe("fine", qos=1)
     clients = []
     for connect in data.draw(st.lists(connects(version), max_size=3)):
-        client = house.open(version)
+        client = broker_api.open(version)
         client.send(connect)
         clients.append(client)
-    clients.append(house.connect("one more", version))
+    clients.append(broker_api.connect("one more", version))
     for packet in data.draw(st.lists(packets(version), max_size=8)):
         client = data.draw(st.sampled_from(clients))
         if not client.closed:
             client.send(packet)
         if data.draw(st.booleans()):
-            house.after(data.draw(st.integers(0, 100_000)))
+            broker_api.after(data.draw(st.integers(0, 100_000)))
     for client in clients:
         if not client.closed and data.draw(st.booleans()):
             client.lose()
@@ -49,7 +49,7 @@ def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> N
 
 
 def test_more_reasons_than_a_string_can_hold() -> None:
-    client = House(maximum_filter_bytes=65_536, maximum_topic_filters=900).connect("c")
+    client = BrokerApi(maximum_filter_bytes=65_536, maximum_topic_filters=900).connect("c")
     requests = tuple(SubscriptionRequest(f"{'x' * 50}{number}?x>") for number in range(900))
     client.send(Subscribe(1, requests))
     [suback] = client.take()
@@ -59,5 +59,5 @@ def test_more_reasons_than_a_string_can_hold() -> None:
 
 def test_a_long_name_leaves_no_room_for_a_response_topic() -> None:
     properties: Any = Properties(request_response_information=1)
-    client = House(maximum_client_id_bytes=65_535).connect("é" * 32_767, properties=properties)
+    client = BrokerApi(maximum_client_id_bytes=65_535).connect("é" * 32_767, properties=properties)
     assert client.connack.properties.response_information is None

@@ -399,7 +399,7 @@ def test_nothing_is_unread_of_what_nobody_waits_for() -> None:
     decoder.feed(encode(Connect("me"), MQTT_5))
     assert len(decoder.feed(b"\xc0\0" * 10, 20)) == 2
     assert decoder.unread == 16
-    decoder.let_go()
+    decoder.drop_unfinished()
     assert decoder.unread == 0
     decoder.feed(b"\xc0\0" * 10 + b"\xf0\0", 4)
     decoder.feed(b"\xf0\0" * 10, 4)

@@ -21,7 +21,7 @@ from shoal.mqtt.codec.packets import (
     Pubrel,
     Suback,
     Unsuback,
-    Will,
+    WillFields,
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -58,7 +58,7 @@ def test_3_1_1_leaves_out_what_it_has_not() -> None:
         (Connack(ReasonCode.NOT_AUTHORIZED, properties=properties), "20 02 00 05"),
         (Publish("a", b"", properties=properties), "30 03 00 01 61"),
         (
-            Connect("c", version=MQTT_3_1_1, will=Will("w", b"x", properties=properties)),
+            Connect("c", version=MQTT_3_1_1, will=WillFields("w", b"x", properties=properties)),
             "10 13 00 04 4d 51 54 54 04 06 00 00 00 01 63 00 01 77 00 01 78",
         ),
     ]:

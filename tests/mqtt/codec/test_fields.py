@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.mqtt.codec.errors import MqttError
-from shoal.mqtt.codec.fields import MAX_VARIABLE, Reader, write_binary, write_variable
+from shoal.mqtt.codec.fields import MAX_VARIABLE, FieldReader, write_binary, write_variable
 
 
 @pytest.mark.parametrize(
@@ -16,12 +16,12 @@ from shoal.mqtt.codec.fields import MAX_VARIABLE, Reader, write_binary, write_va
 def test_variable_byte_integers(value: int, text: str) -> None:
     """Table 1-1 of section 1.5.5."""
     assert write_variable(value).hex() == text
-    assert Reader(bytes.fromhex(text), "TEST").variable("x") == value
+    assert FieldReader(bytes.fromhex(text), "TEST").variable("x") == value
 
 
 @given(st.integers(0, MAX_VARIABLE))
 def test_variable_byte_integers_read_back(value: int) -> None:
-    assert Reader(write_variable(value), "TEST").variable("x") == value
+    assert FieldReader(write_variable(value), "TEST").variable("x") == value
 
 
 def test_what_does_not_fit() -> None:
@@ -34,8 +34,8 @@ def test_what_does_not_fit() -> None:
 
 def test_a_part_cannot_reach_beyond_its_packet() -> None:
     with pytest.raises(MqttError, match="TEST ends within its properties"):
-        Reader(bytes.fromhex("0500"), "TEST").part("properties")
-    reader = Reader(bytes.fromhex("02 0102 03"), "TEST")
+        FieldReader(bytes.fromhex("0500"), "TEST").part("properties")
+    reader = FieldReader(bytes.fromhex("02 0102 03"), "TEST")
     assert reader.part("properties")[1:] == (1, 3)
     assert reader.rest() == b"\x03"
     with pytest.raises(MqttError, match="ends before its flag"):
@@ -45,13 +45,13 @@ def test_a_part_cannot_reach_beyond_its_packet() -> None:
 @pytest.mark.parametrize("text", ["8080808000", "ffffffff01", "8000", "80"])
 def test_variable_byte_integers_that_cannot_be(text: str) -> None:
     with pytest.raises(MqttError):
-        Reader(bytes.fromhex(text), "TEST").variable("x")
+        FieldReader(bytes.fromhex(text), "TEST").variable("x")
 
 
 @pytest.mark.parametrize("text", ["", "00", "0002 61"])
 def test_binary_data_that_is_cut_off(text: str) -> None:
     with pytest.raises(MqttError, match="TEST ends within its data"):
-        Reader(bytes.fromhex(text), "TEST").binary("data")
+        FieldReader(bytes.fromhex(text), "TEST").binary("data")
 
 
 def test_errors_say_where() -> None:
@@ -61,4 +61,4 @@ def test_errors_say_where() -> None:
         ("0001 00", "U\\+0000"),
     ):
         with pytest.raises(MqttError, match=what):
-            Reader(bytes.fromhex(data), "TEST").string("name")
+            FieldReader(bytes.fromhex(data), "TEST").string("name")

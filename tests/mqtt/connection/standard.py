@@ -6,7 +6,7 @@ from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Connack
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 
 VERSIONS = (MQTT_3_1_1, MQTT_5)
 CODES = ReasonCode
@@ -21,16 +21,16 @@ def kept(seconds: int = 60) -> Properties:
 
 
 def pair(version: int = MQTT_5) -> tuple[Client, Client]:
-    house = House()
-    return house.connect("publisher"), house.connect("subscriber", version)
+    broker_api = BrokerApi()
+    return broker_api.connect("publisher"), broker_api.connect("subscriber", version)
 
 
 def subscribed_to_all(version: int = MQTT_5, **fields: object) -> tuple[Client, Client]:
     """A publisher of MQTT 5 and a subscriber to everything at QoS 2."""
-    house = House()
-    subscriber = house.connect("subscriber", version, **fields)
+    broker_api = BrokerApi()
+    subscriber = broker_api.connect("subscriber", version, **fields)
     subscriber.subscribe("#", qos=2)
-    return house.connect("publisher"), subscriber
+    return broker_api.connect("publisher"), subscriber
 
 
 def refused(client: Client) -> Connack:

@@ -10,26 +10,26 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
-from shoal.mqtt.codec.packets import Connack, Connect, Puback, Will
+from shoal.mqtt.codec.packets import Connack, Connect, Puback, WillFields
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, VERSIONS, refused
-from tests.mqtt.house import House
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 from tests.mqtt.test_users import Users
 
 STATE = "$SYS/broker/connection/site/state"
-DOWN = Will(STATE, b"0", 1, retain=True)
+DOWN = WillFields(STATE, b"0", 1, retain=True)
 NAME, OLD_NAME = "0004 4d515454", "0006 4d5149736470"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_says_retained_whether_it_is_up(version: int) -> None:
-    house = House()
-    bridge = house.connect("site", version, will=DOWN)
+    broker_api = BrokerApi()
+    bridge = broker_api.connect("site", version, will=DOWN)
     answer = bridge.publish(STATE, b"1", qos=1, retain=True)
     code = CODES.NO_MATCHING_SUBSCRIBERS if version == MQTT_5 else CODES.SUCCESS
     assert answer == [Puback(1, code)]
-    reader = house.connect("reader")
+    reader = broker_api.connect("reader")
     reader.subscribe("#", qos=1)
     assert reader.take() == []  # as no topic that begins with $
     reader.subscribe("$SYS/broker/connection/+/state", qos=1)
@@ -40,25 +40,25 @@ def test_it_says_retained_whether_it_is_up(version: int) -> None:
 
 @pytest.mark.parametrize("topic", ["$SYS/broker/uptime", "$SYS/broker/connection/a/b/state"])
 def test_other_topics_of_the_broker_are_nobody_elses(topic: str) -> None:
-    house = House()
-    client = house.open()
-    client.send(Connect("c", will=Will(topic, b"0")))
+    broker_api = BrokerApi()
+    client = broker_api.open()
+    client.send(Connect("c", will=WillFields(topic, b"0")))
     assert refused(client).reason_code is CODES.NOT_AUTHORIZED
-    (answer,) = house.connect("d").publish(topic, b"1", qos=1)
+    (answer,) = broker_api.connect("d").publish(topic, b"1", qos=1)
     assert answer.reason_code is CODES.NOT_AUTHORIZED
 
 
 def test_a_bridge_whose_rules_leave_its_state_out_is_let_in_and_leaves_none() -> None:
-    house = House(Users())  # who may publish below open/
-    bridge = house.connect("site", will=DOWN)
+    broker_api = BrokerApi(Users())  # who may publish below open/
+    bridge = broker_api.connect("site", will=DOWN)
     (answer,) = bridge.publish(STATE, b"1", qos=1, retain=True)
     assert answer.reason_code is CODES.NOT_AUTHORIZED
     bridge.lose()
-    assert [notice.what for notice in house.clients.statistics.notices.take()] == [
+    assert [notice.what for notice in broker_api.clients.statistics.notices.take()] == [
         "publish refused",
         "publish refused",
     ]
-    assert house.clients.retained.last(STATE) is None
+    assert broker_api.clients.retained.last(STATE) is None
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_a_bridge_whose_rules_leave_its_state_out_is_let_in_and_leaves_none() ->
     ],
 )
 def test_of_3_1_1_it_gets_nothing_of_its_own_and_what_is_retained_as_such(hello: str) -> None:
-    house = House()
-    bridge = house.open(MQTT_3_1_1)
+    broker_api = BrokerApi()
+    bridge = broker_api.open(MQTT_3_1_1)
     bridge.send_bytes(hello)
     assert bridge.take() == [Connack()]
     assert bridge.subscribe("mb/#", qos=1).reason_codes == (ReasonCode.GRANTED_QOS_1,)
     bridge.publish("mb/a", b"own", qos=1, retain=True)
-    other = house.connect("other")
+    other = broker_api.connect("other")
     other.publish("mb/b", b"kept", retain=True)
     other.publish("mb/c", b"passing")
     found = [(each.payload, each.retain) for each in bridge.take()]
@@ -85,10 +85,10 @@ def test_of_3_1_1_it_gets_nothing_of_its_own_and_what_is_retained_as_such(hello:
 
 
 def test_a_session_that_is_kept_stays_a_bridges() -> None:
-    house = House()
+    broker_api = BrokerApi()
     hello = Connect("site", clean_start=False, version=MQTT_3_1_1, is_bridge=True)
     for is_first in (True, False):
-        bridge = house.open(MQTT_3_1_1)
+        bridge = broker_api.open(MQTT_3_1_1)
         bridge.send(hello)
         assert bridge.take() == [Connack(session_present=not is_first)]
         if is_first:
@@ -99,12 +99,12 @@ def test_a_session_that_is_kept_stays_a_bridges() -> None:
 
 
 def test_a_bridge_may_be_a_member_of_a_group() -> None:
-    house = House()
-    bridge = house.open(MQTT_3_1_1)
+    broker_api = BrokerApi()
+    bridge = broker_api.open(MQTT_3_1_1)
     bridge.send(Connect("site", version=MQTT_3_1_1, is_bridge=True))
     assert bridge.take() == [Connack()]
     bridge.subscribe("$share/g/mb/#", qos=1)
-    house.connect("other").publish("mb/a", b"x", qos=1)
+    broker_api.connect("other").publish("mb/a", b"x", qos=1)
     assert [each.payload for each in bridge.take()] == [b"x"]
 
 
@@ -113,7 +113,7 @@ def test_a_level_with_the_bit_that_is_not_served_is_answered_as_of_3_1_1(
     name_and_level: str,
 ) -> None:
     """So that mosquitto tries again without it."""
-    client = House().open(MQTT_3_1_1)
+    client = BrokerApi().open(MQTT_3_1_1)
     body = bytes.fromhex(f"{name_and_level} 02 0000 0001 61")
     client.send_bytes(bytes((0x10, len(body))) + body)
     assert client.closed

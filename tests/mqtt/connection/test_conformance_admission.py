@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.access import Admission, Credentials
+from shoal.mqtt.access import ClientAdmission, ClientCredentials
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import (
     Auth,
@@ -21,32 +21,32 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.holding import MAX_HELD
+from tests.mqtt.broker_api import BrokerApi, will
 from tests.mqtt.connection.standard import CODES, VERSIONS, refused
-from tests.mqtt.house import House, will
 
 
 class Doorkeeper:
     """Answers what it is told to; None until it is."""
 
-    def __init__(self, answer: Admission | None = None) -> None:
+    def __init__(self, answer: ClientAdmission | None = None) -> None:
         self.answer = answer
-        self.asked: list[Credentials] = []
+        self.asked: list[ClientCredentials] = []
 
-    def admit(self, credentials: Credentials) -> Admission | None:
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         self.asked.append(credentials)
         return self.answer
 
 
 def test_the_doorkeeper_gets_all_that_is_known() -> None:
-    door = Doorkeeper(Admission())
-    client = House(door).open(certificate="CN=c", address="10.0.0.1")
+    front_end = Doorkeeper(ClientAdmission())
+    client = BrokerApi(front_end).open(certificate="CN=c", address="10.0.0.1")
     client.send(Connect("c", username="u", password=b"p"))
-    assert door.asked == [
-        Credentials(
+    assert front_end.asked == [
+        ClientCredentials(
             client_id="c", username="u", password=b"p", certificate="CN=c", address="10.0.0.1"
         )
     ]
-    assert "b'p'" not in repr(door.asked)
+    assert "b'p'" not in repr(front_end.asked)
 
 
 @pytest.mark.parametrize(
@@ -56,47 +56,47 @@ def test_the_doorkeeper_gets_all_that_is_known() -> None:
 )  # fmt: skip
 def test_mqtt_3_1_4_2_who_may_not_is_told_so(code: ReasonCode, return_code: int) -> None:
     """[MQTT-3.2.2-7]: and the connection is closed."""
-    house = House(Doorkeeper(Admission(code, reason="no")))
-    client = house.open()
+    broker_api = BrokerApi(Doorkeeper(ClientAdmission(code, reason="no")))
+    client = broker_api.open()
     client.send(Connect("c"))
     assert refused(client) == Connack(code, properties=Properties(reason_string="no"))
-    old = house.open(MQTT_3_1_1)
+    old = broker_api.open(MQTT_3_1_1)
     old.send(Connect("c", version=MQTT_3_1_1))
     assert old.written.hex() == f"200200{return_code:02x}"
     assert old.closed
 
 
 def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
-    door = Doorkeeper()
-    house = House(door)
-    client = house.open()
+    front_end = Doorkeeper()
+    broker_api = BrokerApi(front_end)
+    client = broker_api.open()
     subscribe = Subscribe(1, (SubscriptionRequest("a"),))
     client.send(Connect("c"), subscribe)
     client.send(Publish("a", b"x"))
     assert client.take() == []
     assert not client.connection.wants_reading
-    house.carry_out(client.connection.admitted(Admission(), house.now_us))
+    broker_api.carry_out(client.connection.admitted(ClientAdmission(), broker_api.now_us))
     assert [type(packet).__name__ for packet in client.take()] == ["Connack", "Suback", "Publish"]
     assert client.connection.wants_reading
 
 
 def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
-    door = Doorkeeper()
-    house = House(door)
-    door.answer = Admission()
-    listener = house.connect("listener")
+    front_end = Doorkeeper()
+    broker_api = BrokerApi(front_end)
+    front_end.answer = ClientAdmission()
+    listener = broker_api.connect("listener")
     listener.subscribe("a")
-    door.answer = None
-    client = house.open()
+    front_end.answer = None
+    client = broker_api.open()
     client.send(Connect("c"), Publish("a", b"x"))
-    refusal = Admission(CODES.NOT_AUTHORIZED)
-    house.carry_out(client.connection.admitted(refusal, house.now_us))
+    refusal = ClientAdmission(CODES.NOT_AUTHORIZED)
+    broker_api.carry_out(client.connection.admitted(refusal, broker_api.now_us))
     assert refused(client).reason_code is CODES.NOT_AUTHORIZED
     assert listener.take() == []
 
 
 def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> None:
-    client = House(Doorkeeper()).open()
+    client = BrokerApi(Doorkeeper()).open()
     client.send(Connect("c"))
     client.send(*[Pingreq()] * MAX_HELD)
     assert not client.closed
@@ -105,43 +105,43 @@ def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> No
 
 
 def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
-    house = House(Doorkeeper())
-    client = house.open()
+    broker_api = BrokerApi(Doorkeeper())
+    client = broker_api.open()
     client.send(Connect("c"))
     client.lose()
-    assert client.connection.admitted(Admission(), house.now_us) == []
+    assert client.connection.admitted(ClientAdmission(), broker_api.now_us) == []
     assert client.connection.client_id is None
 
 
 def test_no_answer_in_time() -> None:
-    house = House(Doorkeeper(), connect_timeout_s=5)
-    client = house.open()
+    broker_api = BrokerApi(Doorkeeper(), connect_timeout_s=5)
+    client = broker_api.open()
     client.send(Connect("c"))
-    house.after(5)
+    broker_api.after(5)
     assert refused(client).reason_code is CODES.SERVER_UNAVAILABLE
 
 
 def test_mqtt_4_12_0_1_no_extended_authentication() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send(Connect("c", properties=Properties(authentication_method="SCRAM-SHA-256")))
     assert refused(client).reason_code is CODES.BAD_AUTHENTICATION_METHOD
 
 
 def test_mqtt_4_12_0_6_no_auth_without_a_method() -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     client.send(Auth(CODES.REAUTHENTICATE))
     assert client.take()[0].reason_code is CODES.PROTOCOL_ERROR
     assert client.closed
 
 
 def test_more_connections_than_there_may_be() -> None:
-    house = House(maximum_connections=1)
-    first = house.connect("1")
-    second = house.open()
+    broker_api = BrokerApi(maximum_connections=1)
+    first = broker_api.connect("1")
+    second = broker_api.open()
     second.send(Connect("2"))
     assert refused(second).reason_code is CODES.QUOTA_EXCEEDED
     first.disconnect()
-    house.connect("2")
+    broker_api.connect("2")
 
 
 class Rules:
@@ -154,16 +154,16 @@ class Rules:
         return topic_filter.startswith("mine/")
 
 
-class RuleHouse(House):
+class RuleBrokerApi(BrokerApi):
     def __init__(self) -> None:
-        super().__init__(Doorkeeper(Admission(permissions=Rules())))
+        super().__init__(Doorkeeper(ClientAdmission(permissions=Rules())))
 
 
 def test_what_a_client_may_not_publish() -> None:
     """Refused in MQTT 5; to 3.1.1 it looks like success [MQTT-3.3.5-2 of 3.1.1]."""
-    house = RuleHouse()
+    broker_api = RuleBrokerApi()
     for version in VERSIONS:
-        client = house.connect("c", version)
+        client = broker_api.connect("c", version)
         client.subscribe("mine/#", qos=2)
         for qos in (0, 1, 2):
             answers = client.publish("other", b"x", qos=qos)
@@ -172,12 +172,12 @@ def test_what_a_client_may_not_publish() -> None:
                 assert answers[0].reason_code is expected
             client.publish("mine/a", b"y", qos=qos)
         assert client.take_payloads() == [b"y"] * 3
-    assert house.clients.statistics.publications_refused == 6
+    assert broker_api.clients.statistics.publications_refused == 6
 
 
 def test_what_a_client_may_not_subscribe_to() -> None:
-    house = RuleHouse()
-    client = house.connect("c")
+    broker_api = RuleBrokerApi()
+    client = broker_api.connect("c")
     assert client.subscribe("#").reason_codes == (CODES.NOT_AUTHORIZED,)
     assert client.subscribe("$share/g/other").reason_codes == (CODES.NOT_AUTHORIZED,)
     assert client.subscribe("$share/g/mine/a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
@@ -185,7 +185,7 @@ def test_what_a_client_may_not_subscribe_to() -> None:
 
 
 def test_a_will_that_may_not_be_published_is_refused_at_once() -> None:
-    for house, topic in ((RuleHouse(), "other"), (House(), "$SYS/broker/uptime")):
-        client = house.open()
+    for broker_api, topic in ((RuleBrokerApi(), "other"), (BrokerApi(), "$SYS/broker/uptime")):
+        client = broker_api.open()
         client.send(Connect("c", will=will(topic)))
         assert refused(client).reason_code is CODES.NOT_AUTHORIZED

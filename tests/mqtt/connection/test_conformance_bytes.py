@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.codec.packets import Connack, Disconnect, Suback, Unsuback
+from tests.mqtt.broker_api import BrokerApi, Client
 from tests.mqtt.connection.standard import CODES
-from tests.mqtt.house import Client, House
 
 # CONNECT up to its flags, and then to its payload: keep alive 0, no properties.
 START = "0004 4d515454 05"
@@ -32,7 +32,7 @@ def said(client: Client, first: str, body: str) -> list[object]:
 
 def connecting(body: str) -> object:
     """What a CONNECT is answered; it may be nothing."""
-    client = House().open()
+    client = BrokerApi().open()
     answers = said(client, "10", body)
     assert all(isinstance(answer, Connack) for answer in answers)  # [MQTT-3.14.0-1]
     assert len(answers) <= 1  # [MQTT-3.2.0-2]
@@ -113,15 +113,15 @@ def test_what_a_connect_has(body: str, code: object) -> None:
     ],
 )
 def test_what_a_publish_may_not_have(first: str, body: str, code: object) -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     [answer] = said(client, first, body)
     assert isinstance(answer, Disconnect)
     assert (answer.reason_code, client.closed) == (code, True)
 
 
 def test_mqtt_3_3_2_18_and_3_1_3_10_user_properties_keep_their_order_byte_by_byte() -> None:
-    house = House()
-    reader, writer = house.connect("r"), house.open()
+    broker_api = BrokerApi()
+    reader, writer = broker_api.connect("r"), broker_api.open()
     reader.subscribe("#")
     reader.written = b""
     pairs = "26 0001 62 0001 31 26 0001 61 0001 32 26 0001 62 0001 33"
@@ -134,8 +134,8 @@ def test_mqtt_3_3_2_18_and_3_1_3_10_user_properties_keep_their_order_byte_by_byt
 
 
 def test_mqtt_4_3_1_1_and_2_2_1_2_qos_0_has_no_identifier_and_is_never_a_duplicate() -> None:
-    house = House()
-    reader, writer = house.connect("r"), house.connect("w")
+    broker_api = BrokerApi()
+    reader, writer = broker_api.connect("r"), broker_api.connect("w")
     reader.subscribe("t", qos=0)
     reader.written = b""
     said(writer, "3d", "0001 74 0009 00 78")
@@ -144,8 +144,8 @@ def test_mqtt_4_3_1_1_and_2_2_1_2_qos_0_has_no_identifier_and_is_never_a_duplica
 
 
 def test_mqtt_4_3_2_1_to_3_and_4_3_3_2_first_sent_with_an_identifier_of_their_own() -> None:
-    house = House()
-    reader, writer = house.connect("r"), house.connect("w")
+    broker_api = BrokerApi()
+    reader, writer = broker_api.connect("r"), broker_api.connect("w")
     reader.subscribe("t", qos=2)
     reader.written = b""
     said(writer, "3a", "0001 74 0007 00 31")  # DUP: it was sent before
@@ -160,7 +160,7 @@ def test_mqtt_4_3_2_1_to_3_and_4_3_3_2_first_sent_with_an_identifier_of_their_ow
 
 
 def test_mqtt_3_3_4_1_and_2_2_1_5_each_qos_is_answered_as_it_must_be() -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     client.subscribe("t")
     arrived = packet("30", "0001 74 00")
     for exchange in (
@@ -180,7 +180,7 @@ def test_mqtt_3_3_4_1_and_2_2_1_5_each_qos_is_answered_as_it_must_be() -> None:
 @pytest.mark.parametrize("first", ["40", "50", "62", "70"])
 def test_acknowledgements_may_say_why_and_more(first: str) -> None:
     """[MQTT-3.4.2-2 and 3, 3.5.2-2 and 3, 3.6.2-2 and 3, 3.7.2-2 and 3]: strings are UTF-8."""
-    good, bad = House().connect("c"), House().connect("c")
+    good, bad = BrokerApi().connect("c"), BrokerApi().connect("c")
     said(good, first, "0001 00 0b 1f 0001 61 26 0001 61 0001 62")
     assert not good.closed
     said(bad, first, "0001 00 04 1f 0001 ff")
@@ -192,7 +192,7 @@ def test_acknowledgements_may_say_why_and_more(first: str) -> None:
 )
 def test_mqtt_3_5_2_1_and_3_7_2_1_reason_codes_of_another_packet(first: str, code: str) -> None:
     """[MQTT-3.4.2-1, 3.6.2-1]"""
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     [answer] = said(client, first, f"0001 {code}")
     assert answer.reason_code is CODES.PROTOCOL_ERROR  # type: ignore[attr-defined]
 
@@ -202,7 +202,7 @@ def test_mqtt_3_5_2_1_and_3_7_2_1_reason_codes_of_another_packet(first: str, cod
 
 def test_mqtt_3_8_4_5_and_7_and_2_2_1_6_one_answer_as_if_one_after_the_other() -> None:
     """The second time the same filter stands in it replaces the first."""
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     [suback] = said(client, "82", "0102 00 0001 61 02 0001 61 00 0001 62 01")
     assert isinstance(suback, Suback)
     assert (suback.packet_id, suback.reason_codes) == (0x0102, (2, 0, 1))
@@ -231,7 +231,7 @@ def test_mqtt_3_8_4_5_and_7_and_2_2_1_6_one_answer_as_if_one_after_the_other() -
     ],
 )
 def test_what_requests_may_not_have(first: str, body: str, code: object) -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     [answer] = said(client, first, body)
     assert isinstance(answer, Disconnect)
     assert (answer.reason_code, client.closed) == (code, True)
@@ -243,7 +243,7 @@ def test_what_requests_may_not_have(first: str, body: str, code: object) -> None
 @pytest.mark.parametrize("body", ["", "18 00", "19 00", "19 04 15 0001 78"])
 def test_mqtt_4_12_1_1_and_2_nobody_authenticates_again(body: str) -> None:
     """No method was agreed on with the CONNECT: an AUTH is a protocol error."""
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     [answer] = said(client, "f0", body)
     assert isinstance(answer, Disconnect)
     assert (answer.reason_code, client.closed) == (CODES.PROTOCOL_ERROR, True)
@@ -251,6 +251,6 @@ def test_mqtt_4_12_1_1_and_2_nobody_authenticates_again(body: str) -> None:
 
 @pytest.mark.parametrize("body", ["", "00", "00 00", "00 04 1f 0001 61", "04"])
 def test_disconnects_of_every_length(body: str) -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     assert said(client, "e0", body) == []
     assert client.closed

@@ -19,8 +19,8 @@ from shoal.mqtt.codec.packets import (
     Publish,
 )
 from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.broker_api import BrokerApi, will
 from tests.mqtt.connection.standard import CODES, VERSIONS, refused
-from tests.mqtt.house import House, will
 
 NAME = "0004 4d515454"
 
@@ -31,7 +31,7 @@ NAME = "0004 4d515454"
 @pytest.mark.parametrize("data", ["c000", "3004 0001 61 00", "f000", "2003 000000", "ff00", "0000"])
 def test_mqtt_3_1_0_1_the_first_packet_is_connect(data: str) -> None:
     """What else comes first is closed without a word: there is no version to say it in."""
-    client = House().open()
+    client = BrokerApi().open()
     client.send_bytes(data)
     assert client.closed
     assert client.take() == []
@@ -39,7 +39,7 @@ def test_mqtt_3_1_0_1_the_first_packet_is_connect(data: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_3_1_0_2_the_second_is_not(version: int) -> None:
-    client = House().connect("c", version)
+    client = BrokerApi().connect("c", version)
     client.send(Connect(client_id="c", version=version))
     assert client.closed
     codes = [packet.reason_code for packet in client.take()]
@@ -47,7 +47,7 @@ def test_mqtt_3_1_0_2_the_second_is_not(version: int) -> None:
 
 
 def test_mqtt_3_1_2_1_another_protocol_gets_no_answer() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send_bytes("10 0d 0004 48545450 05 02 0000 00 0000")
     assert client.closed
     assert client.written == b""
@@ -59,14 +59,14 @@ def test_mqtt_3_1_2_1_another_protocol_gets_no_answer() -> None:
 )
 def test_mqtt_3_1_2_2_another_version_is_refused(name: str, level: str, version: int) -> None:
     """As 3.1.1 does [MQTT-3.1.2-2 of 3.1.1] and, above 5, as 5 does."""
-    client = House().open(version)
+    client = BrokerApi().open(version)
     body = bytes.fromhex(f"{name} {level} 02 0000 00 0000")
     client.send_bytes(bytes((0x10, len(body))) + body)
     assert refused(client).reason_code is CODES.UNSUPPORTED_PROTOCOL_VERSION
 
 
 def test_mqtt_3_1_is_served_as_3_1_1() -> None:
-    client = House().open(MQTT_3_1_1)
+    client = BrokerApi().open(MQTT_3_1_1)
     client.send_bytes("10 0f 0006 4d5149736470 03 02 0000 0001 63")
     assert client.take() == [Connack()]
     assert client.subscribe("a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
@@ -82,19 +82,19 @@ def test_mqtt_3_1_is_served_as_3_1_1() -> None:
 )
 def test_flags_that_mean_nothing_in_3_1_are_ignored(packet: str) -> None:
     """As mosquitto does; 3.1.1 was the first to forbid them."""
-    client = House().open(MQTT_3_1_1)
+    client = BrokerApi().open(MQTT_3_1_1)
     client.send_bytes(packet)
     assert client.take() == [Connack()]
 
 
 def test_a_client_identifier_with_control_characters_is_not_valid() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send(Connect("a\x7f"))
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_mqtt_3_1_4_1_what_is_malformed_is_refused_with_its_reason() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send_bytes(f"10 0d {NAME} 05 03 0000 00 0000")
     connack = refused(client)
     assert connack.reason_code is CODES.MALFORMED_PACKET
@@ -102,7 +102,7 @@ def test_mqtt_3_1_4_1_what_is_malformed_is_refused_with_its_reason() -> None:
 
 
 def test_3_1_1_gets_no_connack_for_what_is_malformed() -> None:
-    client = House().open(MQTT_3_1_1)
+    client = BrokerApi().open(MQTT_3_1_1)
     client.send_bytes(f"10 0c {NAME} 04 03 0000 0000")
     assert client.closed
     assert client.take() == []
@@ -114,40 +114,40 @@ def test_3_1_1_gets_no_connack_for_what_is_malformed() -> None:
 @pytest.mark.parametrize("clean_start", [True, False])
 def test_mqtt_3_1_3_6_and_7_the_broker_names_a_client_without_name(clean_start: bool) -> None:
     """[MQTT-3.2.2-16]: each one differently."""
-    house = House()
-    clients = [house.connect("", clean_start=clean_start) for _ in range(2)]
+    broker_api = BrokerApi()
+    clients = [broker_api.connect("", clean_start=clean_start) for _ in range(2)]
     names = [client.connack.properties.assigned_client_identifier for client in clients]
     assert len(set(names)) == 2
     assert names == [client.connection.client_id for client in clients]
-    assert house.connect("me").connack.properties.assigned_client_identifier is None
+    assert broker_api.connect("me").connack.properties.assigned_client_identifier is None
 
 
 def test_mqtt_3_1_3_7_and_8_of_3_1_1_a_client_without_name_keeps_nothing() -> None:
-    house = House()
-    assert house.connect("", MQTT_3_1_1, clean_start=True).connection.client_id
-    client = house.open(MQTT_3_1_1)
+    broker_api = BrokerApi()
+    assert broker_api.connect("", MQTT_3_1_1, clean_start=True).connection.client_id
+    client = broker_api.open(MQTT_3_1_1)
     client.send(Connect(clean_start=False, version=MQTT_3_1_1))
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_mqtt_3_1_3_5_names_of_any_kind() -> None:
-    house = House()
+    broker_api = BrokerApi()
     for name in ("a" * 1_024, "é/+#$", " "):
-        assert house.connect(name).connection.client_id == name
+        assert broker_api.connect(name).connection.client_id == name
 
 
 @pytest.mark.parametrize("version", [MQTT_5, MQTT_3_1_1])
 def test_mqtt_3_1_3_5_a_name_is_bounded_as_all_brokers_may_remember_it(version: int) -> None:
-    client = House(maximum_client_id_bytes=23).open(version)
+    client = BrokerApi(maximum_client_id_bytes=23).open(version)
     client.send(Connect("é" * 11 + "a", version=version))
     assert client.take()[0].reason_code is CODES.SUCCESS
-    client = House(maximum_client_id_bytes=23).open(version)
+    client = BrokerApi(maximum_client_id_bytes=23).open(version)
     client.send(Connect("é" * 12, version=version))
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_names_that_are_the_brokers_own() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send(Connect("$mqtt/B1"))
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
@@ -156,9 +156,9 @@ def test_names_that_are_the_brokers_own() -> None:
 
 
 def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
-    house = House(maximum_session_expiry_s=50, server_keep_alive_s=30)
+    broker_api = BrokerApi(maximum_session_expiry_s=50, server_keep_alive_s=30)
     asked = Properties(session_expiry_interval_s=100, request_response_information=1)
-    granted = house.connect("c", keep_alive_s=60, properties=asked).connack.properties
+    granted = broker_api.connect("c", keep_alive_s=60, properties=asked).connack.properties
     assert granted == Properties(
         session_expiry_interval_s=50,
         receive_maximum=1_024,
@@ -175,19 +175,19 @@ def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
 
 
 def test_mqtt_3_1_2_28_what_is_as_asked_is_not_said() -> None:
-    house = House(maximum_session_expiry_s=50, server_keep_alive_s=30)
+    broker_api = BrokerApi(maximum_session_expiry_s=50, server_keep_alive_s=30)
     properties = Properties(session_expiry_interval_s=50, request_response_information=0)
-    granted = house.connect("c", keep_alive_s=30, properties=properties).connack.properties
+    granted = broker_api.connect("c", keep_alive_s=30, properties=properties).connack.properties
     assert granted.session_expiry_interval_s is None
     assert granted.server_keep_alive_s is None
     assert granted.response_information is None
 
 
 def test_mqtt_3_1_2_29_reasons_in_words_only_for_those_who_want_them() -> None:
-    house = House()
+    broker_api = BrokerApi()
     for wanted in (0, 1):
         properties = Properties(request_problem_information=wanted)
-        client = house.connect("c", properties=properties)
+        client = broker_api.connect("c", properties=properties)
         suback = client.subscribe("a?x>")
         assert suback.reason_codes == (CODES.TOPIC_FILTER_INVALID,)
         assert (suback.properties.reason_string is not None) == bool(wanted)
@@ -197,7 +197,7 @@ def test_mqtt_3_1_2_29_reasons_in_words_only_for_those_who_want_them() -> None:
 
 def test_reasons_that_make_a_packet_too_large_are_left_out() -> None:
     """[MQTT-3.2.2-19, 3.9.2-2 and 3.14.2-3]"""
-    client = House().connect("c", properties=Properties(maximum_packet_size=40))
+    client = BrokerApi().connect("c", properties=Properties(maximum_packet_size=40))
     suback = client.subscribe("a?x>")
     assert suback.reason_codes == (CODES.TOPIC_FILTER_INVALID,)
     assert suback.properties.reason_string is None
@@ -206,11 +206,11 @@ def test_reasons_that_make_a_packet_too_large_are_left_out() -> None:
 
 
 def test_mqtt_3_1_2_24_not_even_a_connack_is_too_large() -> None:
-    client = House().open()
+    client = BrokerApi().open()
     client.send(Connect("c", properties=Properties(maximum_packet_size=3)))
     assert client.take() == []
     assert client.closed
-    client = House().open()
+    client = BrokerApi().open()
     limits = Properties(maximum_packet_size=10, authentication_method="SCRAM")
     client.send(Connect("c", properties=limits))
     assert refused(client) == Connack(CODES.BAD_AUTHENTICATION_METHOD)
@@ -221,51 +221,51 @@ def test_mqtt_3_1_2_24_not_even_a_connack_is_too_large() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_3_1_2_22_silence_ends_the_connection(version: int) -> None:
-    house = House()
-    client = house.connect("c", version, keep_alive_s=10)
-    house.after(14.9)
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", version, keep_alive_s=10)
+    broker_api.after(14.9)
     assert not client.closed
-    house.after(0.1)
+    broker_api.after(0.1)
     assert client.closed
     codes = [packet.reason_code for packet in client.take()]
     assert codes == ([CODES.KEEP_ALIVE_TIMEOUT] if version == MQTT_5 else [])
 
 
 def test_mqtt_3_12_4_1_a_ping_is_answered_and_any_packet_is_a_sign_of_life() -> None:
-    house = House()
-    client = house.connect("c", keep_alive_s=10)
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", keep_alive_s=10)
     for number in range(5):
-        house.after(14)
+        broker_api.after(14)
         client.send(Pingreq() if number % 2 else Publish("a"))
     assert client.take() == [Pingresp()] * 2
-    house.after(15)
+    broker_api.after(15)
     assert client.closed
 
 
 def test_no_keep_alive_means_for_ever() -> None:
-    house = House()
-    client = house.connect("c", keep_alive_s=0)
-    house.after(10_000_000)
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", keep_alive_s=0)
+    broker_api.after(10_000_000)
     assert not client.closed
 
 
 @pytest.mark.parametrize("asked", [0, 600])
 def test_mqtt_3_1_2_21_the_brokers_keep_alive_holds(asked: int) -> None:
-    house = House(server_keep_alive_s=10)
-    client = house.connect("c", keep_alive_s=asked)
+    broker_api = BrokerApi(server_keep_alive_s=10)
+    client = broker_api.connect("c", keep_alive_s=asked)
     assert client.connack.properties.server_keep_alive_s == 10
-    house.after(15)
+    broker_api.after(15)
     assert client.closed
 
 
 def test_whoever_connects_and_says_nothing_is_let_go() -> None:
-    house = House(connect_timeout_s=5)
-    silent, half = house.open(), house.open()
+    broker_api = BrokerApi(connect_timeout_s=5)
+    silent, half = broker_api.open(), broker_api.open()
     half.send_bytes("10 ff")
-    house.after(5)
+    broker_api.after(5)
     assert silent.closed
     assert half.closed
-    assert house.clients.deadline_us is None
+    assert broker_api.clients.deadline_us is None
 
 
 # --- leaving: section 3.14 ------------------------------------------------------------------------
@@ -273,43 +273,43 @@ def test_whoever_connects_and_says_nothing_is_let_go() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_3_14_4_1_to_3_a_disconnect_is_the_last_packet(version: int) -> None:
-    house = House()
-    listener, client = house.connect("l"), house.connect("c", version, will=will("w"))
+    broker_api = BrokerApi()
+    listener, client = broker_api.connect("l"), broker_api.connect("c", version, will=will("w"))
     listener.subscribe("#")
     client.send(Disconnect(), Publish("a"))
     assert client.closed
     assert client.take() == []
-    house.after(10)
+    broker_api.after(10)
     assert listener.take() == []
     client.lose()
-    assert client.connection.receive(b"\xc0\x00", house.now_us) == []
+    assert client.connection.receive(b"\xc0\x00", broker_api.now_us) == []
 
 
 def test_mqtt_3_14_2_2_a_session_that_ends_cannot_be_kept_after_all() -> None:
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     client.send(Disconnect(properties=Properties(session_expiry_interval_s=5)))
     assert client.take()[0].reason_code is CODES.PROTOCOL_ERROR
     assert client.closed
 
 
 def test_3_14_2_2_2_the_expiry_interval_may_change_at_the_end() -> None:
-    house = House(maximum_session_expiry_s=50)
+    broker_api = BrokerApi(maximum_session_expiry_s=50)
     for at_last_s, kept_for_s in ((0, 0), (30, 30), (1_000, 50)):
-        client = house.connect("c", properties=Properties(session_expiry_interval_s=10))
+        client = broker_api.connect("c", properties=Properties(session_expiry_interval_s=10))
         client.disconnect(session_expiry_interval_s=at_last_s)
-        house.after(kept_for_s - 1 if kept_for_s else 0)
-        again = house.connect(
+        broker_api.after(kept_for_s - 1 if kept_for_s else 0)
+        again = broker_api.connect(
             "c", clean_start=False, properties=Properties(session_expiry_interval_s=1)
         )
         assert again.connack.session_present == bool(kept_for_s)
         again.disconnect()
-        house.after(2)
+        broker_api.after(2)
 
 
 def test_a_broker_that_shuts_down_says_so() -> None:
-    house = House()
-    client, old = house.connect("c"), house.connect("o", MQTT_3_1_1)
-    house.carry_out(house.clients.shut_down(house.now_us))
+    broker_api = BrokerApi()
+    client, old = broker_api.connect("c"), broker_api.connect("o", MQTT_3_1_1)
+    broker_api.carry_out(broker_api.clients.shut_down(broker_api.now_us))
     assert [packet.reason_code for packet in client.take()] == [CODES.SERVER_SHUTTING_DOWN]
     assert old.take() == []
     assert client.closed
@@ -317,10 +317,10 @@ def test_a_broker_that_shuts_down_says_so() -> None:
 
 
 def test_4_11_a_client_is_sent_to_another_broker() -> None:
-    house = House()
-    client, old = house.connect("c"), house.connect("o", MQTT_3_1_1)
+    broker_api = BrokerApi()
+    client, old = broker_api.connect("c"), broker_api.connect("o", MQTT_3_1_1)
     for each in (client, old):
-        house.carry_out(each.connection.redirect("b2.example:1883", house.now_us))
+        broker_api.carry_out(each.connection.redirect("b2.example:1883", broker_api.now_us))
         assert each.closed
     [packet] = client.take()
     assert packet.reason_code is CODES.USE_ANOTHER_SERVER

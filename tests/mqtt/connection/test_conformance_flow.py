@@ -9,11 +9,19 @@ import pytest
 
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Disconnect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from shoal.mqtt.codec.packets import (
+    Disconnect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.serving import TURN
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, subscribed_to_all
-from tests.mqtt.house import House
 
 
 def test_mqtt_3_3_4_7_and_9_no_more_in_flight_than_the_client_takes() -> None:
@@ -32,7 +40,9 @@ def test_mqtt_3_3_4_7_and_9_no_more_in_flight_than_the_client_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    "behind", [[], [Publish("b", b"")] * (2 * TURN), [Disconnect()]], ids=["nothing", "much", "end"]
+    "behind",
+    [[], [Publish("b", b"")] * (2 * TURN), [Disconnect()]],
+    ids=["nothing", "much", "end"],
 )
 def test_what_answers_make_room_for_is_sent_in_their_turn(behind: list[Packet]) -> None:
     """Also where the rest of the read has to wait for another turn."""
@@ -41,9 +51,9 @@ def test_what_answers_make_room_for_is_sent_in_their_turn(behind: list[Packet]) 
         publisher.publish("a", b"%d" % number, qos=1)
     said = [Puback(packet.packet_id) for packet in subscriber.take()]
     data = b"".join(encode(packet, MQTT_5) for packet in (*said, *behind))
-    effects = subscriber.connection.receive(data, subscriber.house.now_us)
+    effects = subscriber.connection.receive(data, subscriber.broker_api.now_us)
     assert subscriber.connection.holds == (len(behind) > TURN)
-    subscriber.house.carry_out(effects)
+    subscriber.broker_api.carry_out(effects)
     assert subscriber.take_payloads()[:2] == [b"2", b"3"]
 
 
@@ -53,8 +63,8 @@ def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
     for number in range(3):
         publisher.publish("a", b"%d" % number, qos=1)
     subscriber.lose()
-    house = publisher.house
-    again = house.connect(
+    broker_api = publisher.broker_api
+    again = broker_api.connect(
         "subscriber", clean_start=False, properties=Properties(receive_maximum=1, **kept)
     )
     publisher.publish("a", b"3", qos=1)
@@ -66,8 +76,8 @@ def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
 
 
 def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
-    house = House(receive_maximum=2)
-    publisher = house.connect("p")
+    broker_api = BrokerApi(receive_maximum=2)
+    publisher = broker_api.connect("p")
     assert publisher.connack.properties.receive_maximum == 2
     publisher.send(*(Publish("a", b"", 2, packet_id=number) for number in (1, 2, 1)))
     assert [packet.packet_id for packet in publisher.take()] == [1, 2, 1]
@@ -81,10 +91,10 @@ def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
 
 def test_3_1_1_has_no_receive_maximum() -> None:
     """Every identifier may be open at once; then all are released, as if it were MQTT 5."""
-    house = House(receive_maximum=2)
-    subscriber = house.connect("s")
+    broker_api = BrokerApi(receive_maximum=2)
+    subscriber = broker_api.connect("s")
     subscriber.subscribe("a", qos=0)
-    publisher = house.connect("p", version=4)
+    publisher = broker_api.connect("p", version=4)
     ids = range(1, 65_536)
     publisher.send(*(Publish("a", b"", 2, packet_id=each) for each in ids))
     assert [each.packet_id for each in publisher.take()] == list(ids)
@@ -106,8 +116,8 @@ def test_mqtt_3_1_2_24_and_25_nothing_larger_than_the_client_takes() -> None:
 
 
 def test_mqtt_3_2_2_15_packets_larger_than_the_broker_takes() -> None:
-    house = House(maximum_packet_size=64)
-    publisher = house.connect("p")
+    broker_api = BrokerApi(maximum_packet_size=64)
+    publisher = broker_api.connect("p")
     assert publisher.connack.properties.maximum_packet_size == 64
     publisher.send(Publish("a", bytes(64)))
     assert publisher.take()[0].reason_code is CODES.PACKET_TOO_LARGE
@@ -115,30 +125,30 @@ def test_mqtt_3_2_2_15_packets_larger_than_the_broker_takes() -> None:
 
 
 def test_a_slow_client_gets_what_waited_and_no_more_than_is_kept() -> None:
-    house = House(maximum_queued_messages=3)
-    publisher, subscriber = house.connect("p"), house.connect("s")
+    broker_api = BrokerApi(maximum_queued_messages=3)
+    publisher, subscriber = broker_api.connect("p"), broker_api.connect("s")
     subscriber.subscribe("#", qos=1)
     subscriber.connection.pause()
     for number in range(5):
         publisher.publish("a", b"%d" % number, qos=number % 2)
-        house.after(3)  # nobody waits for one who hangs
+        broker_api.after(3)  # nobody waits for one who hangs
     assert subscriber.take() == []
-    house.carry_out(subscriber.connection.resume(house.now_us))
+    broker_api.carry_out(subscriber.connection.resume(broker_api.now_us))
     assert subscriber.take_payloads() == [b"0", b"1", b"2"]
     assert subscriber.connection.session.dropped == 2
 
 
 def test_what_waits_is_bounded_in_bytes() -> None:
-    house = House(maximum_queued_bytes=250)
-    publisher, subscriber = house.connect("p"), house.connect("s")
+    broker_api = BrokerApi(maximum_queued_bytes=250)
+    publisher, subscriber = broker_api.connect("p"), broker_api.connect("s")
     subscriber.subscribe("#", qos=1)
     subscriber.connection.pause()
     for _ in range(4):
         publisher.publish("a", bytes(100), qos=1)
-        house.after(3)
-    house.carry_out(subscriber.connection.resume(house.now_us))
+        broker_api.after(3)
+    broker_api.carry_out(subscriber.connection.resume(broker_api.now_us))
     assert len(subscriber.take_payloads()) == 2
     subscriber.connection.pause()
     publisher.publish("a", bytes(100), qos=1)
-    house.carry_out(subscriber.connection.resume(house.now_us))
+    broker_api.carry_out(subscriber.connection.resume(broker_api.now_us))
     assert len(subscriber.take_payloads()) == 1

@@ -11,16 +11,16 @@ from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, VERSIONS, subscribed_to_all
-from tests.mqtt.house import House
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("asked", [0, 1, 2])
 @pytest.mark.parametrize("sent", [0, 1, 2])
 def test_mqtt_3_8_4_8_the_lower_qos_of_both(version: int, asked: int, sent: int) -> None:
-    house = House()
-    subscriber, publisher = house.connect("s", version), house.connect("p")
+    broker_api = BrokerApi()
+    subscriber, publisher = broker_api.connect("s", version), broker_api.connect("p")
     subscriber.subscribe("a", qos=asked)
     publisher.publish("a", b"x", qos=sent)
     [packet] = subscriber.take_publications()
@@ -61,13 +61,13 @@ def test_mqtt_3_3_2_5_and_6_messages_expire_and_their_interval_shrinks() -> None
     publisher, subscriber = subscribed_to_all(
         clean_start=False, properties=Properties(session_expiry_interval_s=100)
     )
-    house = publisher.house
+    broker_api = publisher.broker_api
     subscriber.lose()
     for expiry_s in (5, 30):
         properties = Properties(message_expiry_interval_s=expiry_s)
         publisher.publish("a", b"%d" % expiry_s, qos=1, properties=properties)
-    house.after(10)
-    back = house.connect("subscriber", clean_start=False)
+    broker_api.after(10)
+    back = broker_api.connect("subscriber", clean_start=False)
     [packet] = back.take()
     assert (packet.payload, packet.properties.message_expiry_interval_s) == (b"30", 20)
 
@@ -97,7 +97,7 @@ def test_mqtt_3_3_2_12_a_client_shortens_its_topics_and_may_change_its_mind() ->
 def test_mqtt_3_3_2_7_aliases_do_not_outlive_the_connection() -> None:
     publisher, _ = subscribed_to_all()
     publisher.send(aliased(1, "a"))
-    again = publisher.house.connect("publisher", clean_start=False)
+    again = publisher.broker_api.connect("publisher", clean_start=False)
     again.send(aliased(1))
     assert again.take()[0].reason_code is CODES.PROTOCOL_ERROR
     assert again.closed
@@ -158,8 +158,8 @@ def test_mqtt_4_13_1_and_2_an_error_ends_one_connection(
     version: int, data: str, code: ReasonCode
 ) -> None:
     """With a DISCONNECT that says why in MQTT 5, without a word in 3.1.1; nobody else is hurt."""
-    house = House()
-    wrong, right = house.connect("wrong", version), house.connect("right", version)
+    broker_api = BrokerApi()
+    wrong, right = broker_api.connect("wrong", version), broker_api.connect("right", version)
     right.subscribe("a")
     wrong.send(Publish("a", b"before"))
     wrong.send_bytes(data)
@@ -183,8 +183,8 @@ def test_publications_before_garbage_in_one_piece_are_delivered() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_3_2_4_every_publish_is_acknowledged(version: int) -> None:
     """[MQTT-4.3.2-5]: after the PUBACK, the same identifier is a new publication."""
-    house = House()
-    publisher, subscriber = house.connect("p", version), house.connect("s")
+    broker_api = BrokerApi()
+    publisher, subscriber = broker_api.connect("p", version), broker_api.connect("s")
     subscriber.subscribe("a", qos=1)
     for payload in (b"1", b"2"):
         publisher.send(Publish("a", payload, 1, packet_id=9))
@@ -194,7 +194,7 @@ def test_mqtt_4_3_2_4_every_publish_is_acknowledged(version: int) -> None:
 
 def test_3_4_2_1_nobody_was_there() -> None:
     """At QoS 2 a publication counts when it is released, so PUBREC does not say."""
-    publisher = House().connect("p")
+    publisher = BrokerApi().connect("p")
     assert publisher.publish("a", qos=1)[0].reason_code is CODES.NO_MATCHING_SUBSCRIBERS
     assert publisher.publish("a", qos=2)[0].reason_code is CODES.SUCCESS
 
@@ -223,8 +223,8 @@ def test_mqtt_3_4_a_puback_for_nothing_is_ignored() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_3_3_8_to_12_a_publication_counts_once_until_it_is_released(version: int) -> None:
-    house = House()
-    publisher, subscriber = house.connect("p", version), house.connect("s")
+    broker_api = BrokerApi()
+    publisher, subscriber = broker_api.connect("p", version), broker_api.connect("s")
     subscriber.subscribe("a", qos=2)
     publisher.send(Publish("a", b"1", 2, packet_id=9))
     publisher.send(Publish("a", b"1", 2, duplicate=True, packet_id=9))
@@ -235,13 +235,13 @@ def test_mqtt_4_3_3_8_to_12_a_publication_counts_once_until_it_is_released(versi
 
 
 def test_mqtt_4_3_3_the_receiver_remembers_over_connections() -> None:
-    house = House()
+    broker_api = BrokerApi()
     kept = Properties(session_expiry_interval_s=100)
-    publisher, subscriber = house.connect("p", properties=kept), house.connect("s")
+    publisher, subscriber = broker_api.connect("p", properties=kept), broker_api.connect("s")
     subscriber.subscribe("a", qos=2)
     publisher.send(Publish("a", b"1", 2, packet_id=9))
     publisher.lose()
-    again = house.connect("p", clean_start=False, properties=kept)
+    again = broker_api.connect("p", clean_start=False, properties=kept)
     again.send(Publish("a", b"1", 2, duplicate=True, packet_id=9), Pubrel(9), Pubrel(9))
     assert again.take() == [
         Pubrec(9), Pubcomp(9), Pubcomp(9, CODES.PACKET_IDENTIFIER_NOT_FOUND)
@@ -310,7 +310,7 @@ def test_mqtt_4_4_0_1_and_4_6_0_1_what_was_in_flight_is_sent_again_in_order(vers
     assert subscriber.take() == [Pubrel(first[b"2"])]
     subscriber.lose()
     publisher.publish("a", b"5", qos=1)
-    again = publisher.house.connect("subscriber", version, clean_start=False, **fields)
+    again = publisher.broker_api.connect("subscriber", version, clean_start=False, **fields)
     assert again.connack.session_present
     found = again.take()
     assert found == [
@@ -326,7 +326,7 @@ def test_mqtt_4_4_0_1_nothing_is_sent_again_on_the_same_connection() -> None:
     publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"1", qos=1)
     subscriber.take()
-    publisher.house.after(3_600)
+    publisher.broker_api.after(3_600)
     assert subscriber.take() == []
 
 

@@ -23,9 +23,9 @@ from shoal.mqtt.codec.packets import (
     Unsubscribe,
 )
 from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, VERSIONS, kept, subscribed_to_all
-from tests.mqtt.connection.test_conformance_admission import RuleHouse
-from tests.mqtt.house import House
+from tests.mqtt.connection.test_conformance_admission import RuleBrokerApi
 
 LONGEST = 65_535
 
@@ -48,8 +48,8 @@ def test_mqtt_3_1_2_24_and_25_exactly_as_large_as_the_client_takes(qos: int) -> 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_7_3_3_topics_of_65535_bytes(version: int) -> None:
     """What travels with them may be as large as ever."""
-    house = House()
-    publisher, subscriber = house.connect("p", version), house.connect("s", version)
+    broker_api = BrokerApi()
+    publisher, subscriber = broker_api.connect("p", version), broker_api.connect("s", version)
     topic = "é" * (LONGEST // 2) + "x"
     assert len(topic.encode()) == LONGEST
     assert subscriber.subscribe(topic, qos=1).reason_codes == (1,)
@@ -69,8 +69,8 @@ def test_mqtt_4_3_3_7_what_was_sent_does_not_expire(qos: int) -> None:
     publisher.publish("a", b"x", qos=qos, properties=soon)
     [sent] = subscriber.take()
     subscriber.lose()
-    publisher.house.after(10)
-    again = publisher.house.connect("subscriber", clean_start=False, properties=kept(100))
+    publisher.broker_api.after(10)
+    again = publisher.broker_api.connect("subscriber", clean_start=False, properties=kept(100))
     [repeated] = again.take()
     assert (repeated.packet_id, repeated.duplicate) == (sent.packet_id, True)
     if qos == 1:
@@ -88,10 +88,10 @@ def test_mqtt_4_3_3_13_a_publisher_is_answered_to_the_end() -> None:
     subscriber.lose()
     soon = Properties(message_expiry_interval_s=2)
     publisher.send(Publish("a", b"x", 2, packet_id=5, properties=soon))
-    publisher.house.after(10)
+    publisher.broker_api.after(10)
     publisher.send(Publish("a", b"x", 2, duplicate=True, packet_id=5, properties=soon), Pubrel(5))
     assert publisher.take() == [Pubrec(5), Pubrec(5), Pubcomp(5)]
-    again = publisher.house.connect("subscriber", clean_start=False, properties=kept(100))
+    again = publisher.broker_api.connect("subscriber", clean_start=False, properties=kept(100))
     assert again.take() == []
 
 
@@ -101,8 +101,8 @@ def test_mqtt_3_3_2_5_an_interval_of_0_is_over_at_once() -> None:
     subscriber.lose()
     now = Properties(message_expiry_interval_s=0)
     publisher.publish("a", b"x", qos=1, retain=True, properties=now)
-    publisher.house.after(1)
-    again = publisher.house.connect("subscriber", clean_start=False, properties=kept(100))
+    publisher.broker_api.after(1)
+    again = publisher.broker_api.connect("subscriber", clean_start=False, properties=kept(100))
     assert again.take() == []
     again.subscribe("#", qos=1)
     assert again.take() == []
@@ -123,21 +123,24 @@ def test_mqtt_4_4_0_2_what_a_client_refused_is_not_sent_again(qos: int, refusal:
     [second] = subscriber.take()
     assert (first.payload, second.payload) == (b"1", b"2")
     subscriber.lose()
-    again = publisher.house.connect("subscriber", clean_start=False, properties=properties)
+    again = publisher.broker_api.connect("subscriber", clean_start=False, properties=properties)
     assert [each.payload for each in again.take()] == [b"2"]
 
 
 def test_mqtt_4_3_3_9_an_identifier_that_was_refused_is_free_again() -> None:
     """A PUBREC with an error ends the exchange, so the next PUBLISH is a new message."""
-    house = RuleHouse()
-    client = house.connect("c")
+    broker_api = RuleBrokerApi()
+    client = broker_api.connect("c")
     client.subscribe("mine/#")
     client.send(Publish("other", b"1", 2, packet_id=7))
     assert [each.reason_code for each in client.take()] == [CODES.NOT_AUTHORIZED]
     client.send(Publish("mine/a", b"2", 2, packet_id=7), Pubrel(7))
     found = client.take()
     assert [each.payload for each in found if isinstance(each, Publish)] == [b"2"]
-    assert [each for each in found if not isinstance(each, Publish)] == [Pubrec(7), Pubcomp(7)]
+    assert [each for each in found if not isinstance(each, Publish)] == [
+        Pubrec(7),
+        Pubcomp(7),
+    ]
 
 
 # --- flow control: section 4.9 --------------------------------------------------------------------
@@ -164,27 +167,27 @@ def test_mqtt_4_9_0_3_and_3_3_4_10_who_takes_nothing_more_is_answered_still() ->
 
 
 def test_mqtt_4_8_2_4_at_qos_2_who_was_given_it_gets_it_when_it_is_back() -> None:
-    house = House()
-    group = [house.connect(f"w{number}", properties=kept()) for number in range(2)]
+    broker_api = BrokerApi()
+    group = [broker_api.connect(f"w{number}", properties=kept()) for number in range(2)]
     for each in group:
         each.subscribe("$share/g/a", qos=2)
-    house.connect("p").publish("a", b"x", qos=2)
+    broker_api.connect("p").publish("a", b"x", qos=2)
     [[packet], []] = [each.take() for each in group]
     group[0].lose()
     assert group[1].take() == []
-    back = house.connect("w0", clean_start=False, properties=kept())
+    back = broker_api.connect("w0", clean_start=False, properties=kept())
     assert back.take() == [Publish("a", b"x", 2, duplicate=True, packet_id=packet.packet_id)]
 
 
 def test_mqtt_4_8_2_5_at_qos_2_it_is_for_nobody_else_when_the_session_ends() -> None:
-    house = House()
-    group = [house.connect(f"w{number}", properties=kept(5)) for number in range(2)]
+    broker_api = BrokerApi()
+    group = [broker_api.connect(f"w{number}", properties=kept(5)) for number in range(2)]
     for each in group:
         each.subscribe("$share/g/a", qos=2)
-    house.connect("p").publish("a", b"x", qos=2)
+    broker_api.connect("p").publish("a", b"x", qos=2)
     [[_], []] = [each.take() for each in group]
     group[0].lose()
-    house.after(10)
+    broker_api.after(10)
     assert group[1].take() == []
 
 
@@ -194,8 +197,8 @@ def test_mqtt_4_8_2_5_at_qos_2_it_is_for_nobody_else_when_the_session_ends() -> 
 @pytest.mark.parametrize("size", [20, 1_000])
 def test_mqtt_3_4_2_2_and_3_5_2_2_and_3_11_2_1_words_only_where_they_fit(size: int) -> None:
     """[MQTT-3.9.2-1, 3.2.2-20]: what is left is the answer, and no packet is too large."""
-    house = RuleHouse()
-    client = house.connect("c", properties=Properties(maximum_packet_size=size))
+    broker_api = RuleBrokerApi()
+    client = broker_api.connect("c", properties=Properties(maximum_packet_size=size))
     client.written = b""
     client.send(Publish("other", b"", 1, packet_id=1), Publish("other", b"", 2, packet_id=2))
     client.send(Subscribe(3, (SubscriptionRequest("other"),)), Unsubscribe(4, ("other",)))
@@ -216,7 +219,7 @@ def test_mqtt_3_4_2_2_and_3_5_2_2_and_3_11_2_1_words_only_where_they_fit(size: i
 )
 def test_mqtt_3_14_0_1_no_disconnect_before_the_connack(data: str) -> None:
     """[MQTT-3.2.0-1]: nothing at all."""
-    client = House().open()
+    client = BrokerApi().open()
     client.send_bytes(data)
     assert client.closed
     assert client.written == b""

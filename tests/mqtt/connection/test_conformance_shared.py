@@ -12,8 +12,8 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     SubscriptionRequest,
 )
+from tests.mqtt.broker_api import BrokerApi, Client
 from tests.mqtt.connection.standard import CODES, VERSIONS, identified, kept, pair
-from tests.mqtt.house import Client, House
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_mqtt_4_8_2_1_and_2_groups_that_cannot_be(topic_filter: str) -> None:
     assert client.closed
 
 
-def workers(house: House, count: int, **fields: object) -> list[Client]:
-    clients = [house.connect(f"w{number}", **fields) for number in range(count)]
+def workers(broker_api: BrokerApi, count: int, **fields: object) -> list[Client]:
+    clients = [broker_api.connect(f"w{number}", **fields) for number in range(count)]
     for client in clients:
         client.subscribe("$share/g/jobs/#", qos=1)
     return clients
@@ -35,11 +35,11 @@ def workers(house: House, count: int, **fields: object) -> list[Client]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_4_8_2_each_message_goes_to_one_of_a_group(version: int) -> None:
-    house = House()
-    group = workers(house, 3, version=version)
-    other = house.connect("other")
+    broker_api = BrokerApi()
+    group = workers(broker_api, 3, version=version)
+    other = broker_api.connect("other")
     other.subscribe("$share/h/jobs/#", qos=1)
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for number in range(6):
         publisher.publish("jobs/x", b"%d" % number, qos=1)
     assert [client.take_payloads() for client in group] == [
@@ -75,9 +75,9 @@ def test_retained_messages_are_not_for_groups() -> None:
 
 
 def test_who_is_away_gets_nothing_while_another_member_is_there() -> None:
-    house = House()
-    first, second = workers(house, 2, properties=kept())
-    publisher = house.connect("p")
+    broker_api = BrokerApi()
+    first, second = workers(broker_api, 2, properties=kept())
+    publisher = broker_api.connect("p")
     first.lose()
     for number in range(3):
         publisher.publish("jobs/x", b"%d" % number, qos=number % 2)
@@ -85,7 +85,9 @@ def test_who_is_away_gets_nothing_while_another_member_is_there() -> None:
     second.lose()
     for number in (3, 4):
         publisher.publish("jobs/x", b"%d" % number, qos=1)
-    both = [house.connect(f"w{number}", clean_start=False, properties=kept()) for number in (0, 1)]
+    both = [
+        broker_api.connect(f"w{number}", clean_start=False, properties=kept()) for number in (0, 1)
+    ]
     assert sorted(each for client in both for each in client.take_payloads()) == [b"3", b"4"]
     publisher.publish("jobs/x", b"5", qos=1)
     publisher.publish("jobs/x", b"6", qos=1)
@@ -93,9 +95,9 @@ def test_who_is_away_gets_nothing_while_another_member_is_there() -> None:
 
 
 def test_a_member_that_leaves_the_group_leaves_its_turns_to_the_others() -> None:
-    house = House()
-    group = workers(house, 2)
-    publisher = house.connect("p")
+    broker_api = BrokerApi()
+    group = workers(broker_api, 2)
+    publisher = broker_api.connect("p")
     assert group[0].unsubscribe("$share/g/jobs/#").reason_codes == (CODES.SUCCESS,)
     for number in range(2):
         publisher.publish("jobs/x", b"%d" % number)
@@ -103,13 +105,13 @@ def test_a_member_that_leaves_the_group_leaves_its_turns_to_the_others() -> None
     group[1].disconnect()
     publisher.publish("jobs/x", b"2")
     assert group[0].take() == []
-    assert house.clients.subscriptions.count == 0
+    assert broker_api.clients.subscriptions.count == 0
 
 
 def test_mqtt_4_8_2_6_a_message_that_a_member_refuses_is_not_for_another() -> None:
-    house = House()
-    group = workers(house, 2)
-    house.connect("p").publish("jobs/x", b"x", qos=1)
+    broker_api = BrokerApi()
+    group = workers(broker_api, 2)
+    broker_api.connect("p").publish("jobs/x", b"x", qos=1)
     [packet] = group[0].take()
     group[0].send(Puback(packet.packet_id, CODES.UNSPECIFIED_ERROR))
     assert group[1].take() == []

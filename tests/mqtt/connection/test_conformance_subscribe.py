@@ -18,8 +18,8 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.sessions.retained import LEVEL_BYTES
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, VERSIONS, identified, kept, pair
-from tests.mqtt.house import House
 
 # --- SUBSCRIBE and SUBACK -------------------------------------------------------------------------
 
@@ -82,8 +82,8 @@ def test_mqtt_3_10_4_3_what_is_in_flight_is_finished() -> None:
 
 
 def test_more_subscriptions_than_one_client_may_have() -> None:
-    house = House(maximum_subscriptions=1)
-    client = house.connect("c")
+    broker_api = BrokerApi(maximum_subscriptions=1)
+    client = broker_api.connect("c")
     assert client.subscribe("a").reason_codes == (CODES.SUCCESS,)
     assert client.subscribe("b").reason_codes == (CODES.QUOTA_EXCEEDED,)
     assert client.subscribe("a", qos=1).reason_codes == (CODES.GRANTED_QOS_1,)
@@ -104,8 +104,8 @@ def test_mqtt_3_3_4_2_to_4_one_copy_at_the_highest_qos_with_all_identifiers() ->
 
 
 def test_mqtt_3_3_4_5_each_subscriber_has_its_own_identifiers() -> None:
-    house = House()
-    clients = [house.connect(f"c{number}") for number in (1, 2, 3)]
+    broker_api = BrokerApi()
+    clients = [broker_api.connect(f"c{number}") for number in (1, 2, 3)]
     for number, client in enumerate(clients[:2], start=1):
         client.subscribe("a", properties=identified(number))
     clients[2].subscribe("a")
@@ -118,8 +118,8 @@ def test_mqtt_3_3_4_5_each_subscriber_has_its_own_identifiers() -> None:
 
 
 def test_mqtt_3_8_3_3_no_local() -> None:
-    house = House()
-    client, other = house.connect("c"), house.connect("o")
+    broker_api = BrokerApi()
+    client, other = broker_api.connect("c"), broker_api.connect("o")
     client.subscribe("a", qos=1, no_local=True)
     client.publish("a", b"mine", qos=1, retain=True)
     other.publish("a", b"theirs", qos=1)
@@ -195,55 +195,55 @@ def test_retained_messages_come_with_the_identifier_of_their_subscription() -> N
 
 def test_retained_messages_expire() -> None:
     publisher, client = pair()
-    house = publisher.house
+    broker_api = publisher.broker_api
     for topic, expiry_s in (("short", 5), ("long", 50)):
         properties = Properties(message_expiry_interval_s=expiry_s)
         publisher.publish(topic, b"x", retain=True, properties=properties)
-    house.after(20)
+    broker_api.after(20)
     client.subscribe("#")
     [packet] = client.take()
     assert (packet.topic, packet.properties.message_expiry_interval_s) == ("long", 30)
-    assert len(house.clients.retained) == 1
+    assert len(broker_api.clients.retained) == 1
 
 
 def test_a_store_that_is_full_still_delivers() -> None:
-    house = House(maximum_retained_messages=1)
-    publisher, client = house.connect("p"), house.connect("c")
+    broker_api = BrokerApi(maximum_retained_messages=1)
+    publisher, client = broker_api.connect("p"), broker_api.connect("c")
     client.subscribe("#")
     publisher.publish("a", b"1", retain=True)
     publisher.publish("b", b"2", retain=True)
     publisher.publish("a", b"3", retain=True)
     assert client.take_payloads() == [b"1", b"2", b"3"]
-    late = house.connect("late")
+    late = broker_api.connect("late")
     late.subscribe("#")
     assert late.take_payloads() == [b"3"]
 
 
 def test_retained_messages_are_bounded_in_bytes() -> None:
-    house = House(maximum_retained_bytes=20 + 2 * LEVEL_BYTES)
-    publisher, client = house.connect("p"), house.connect("c")
+    broker_api = BrokerApi(maximum_retained_bytes=20 + 2 * LEVEL_BYTES)
+    publisher, client = broker_api.connect("p"), broker_api.connect("c")
     client.subscribe("#")
     sent = [b"%d" % number * 8 for number in range(4)]
     for number, payload in enumerate(sent):
         publisher.publish(f"{number}", payload, retain=True)
     assert client.take_payloads() == sent
-    late = house.connect("late")
+    late = broker_api.connect("late")
     late.subscribe("#")
     assert late.take_payloads() == sent[:2]
     publisher.publish("0", b"", retain=True)
     publisher.publish("3", sent[3], retain=True)
-    later = house.connect("later")
+    later = broker_api.connect("later")
     later.subscribe("#")
     assert sorted(later.take_payloads()) == [sent[1], sent[3]]
 
 
 def test_a_session_that_returns_gets_no_retained_messages_by_itself() -> None:
-    house = House()
-    client = house.connect("c", properties=kept())
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", properties=kept())
     client.subscribe("a")
     client.lose()
-    house.connect("p").publish("a", b"x", retain=True)
-    assert house.connect("c", clean_start=False).take() == []
+    broker_api.connect("p").publish("a", b"x", retain=True)
+    assert broker_api.connect("c", clean_start=False).take() == []
 
 
 # --- topics: section 4.7 --------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_4_7_the_examples(topic_filter: str, topic: str, matches: bool) -> None:
     assert client.subscribe(topic_filter).reason_codes == (CODES.SUCCESS,)
     publisher.publish(topic, b"x", qos=1, retain=True)
     assert client.take_payloads() == [b"x"] * matches
-    late = publisher.house.connect("late")
+    late = publisher.broker_api.connect("late")
     late.subscribe(topic_filter)
     assert late.take_payloads() == [b"x"] * matches
 
@@ -296,21 +296,21 @@ def test_mqtt_4_7_1_and_4_7_3_filters_that_cannot_be(version: int, topic_filter:
         assert client.closed
         codes = [answer.reason_code for answer in client.take()]
         assert codes == ([CODES.MALFORMED_PACKET] if version == MQTT_5 else [])
-        assert not client.house.clients.subscriptions.count
+        assert not client.broker_api.clients.subscriptions.count
 
 
 # --- $SYS -----------------------------------------------------------------------------------------
 
 
 def test_the_broker_tells_about_itself() -> None:
-    house = House(statistics_interval_s=10)
-    client = house.connect("c")
+    broker_api = BrokerApi(statistics_interval_s=10)
+    client = broker_api.connect("c")
     client.subscribe("$SYS/broker/clients/connected")
     client.subscribe("#")
     assert client.take() == []
-    house.after(25)
+    broker_api.after(25)
     assert [packet.topic for packet in client.take()] == ["$SYS/broker/clients/connected"] * 3
-    late = house.connect("late")
+    late = broker_api.connect("late")
     late.subscribe("$SYS/#")
     told = {packet.topic.removeprefix("$SYS/broker/"): packet.payload for packet in late.take()}
     assert told["clients/connected"] == b"1"
@@ -321,8 +321,8 @@ def test_the_broker_tells_about_itself() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_nobody_else_does(version: int) -> None:
-    house = House()
-    client = house.connect("c", version)
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", version)
     client.subscribe("$SYS/#")
     [ack] = client.publish("$SYS/broker/uptime", b"x", qos=1, retain=True)
     assert ack.reason_code is (CODES.NOT_AUTHORIZED if version == MQTT_5 else CODES.SUCCESS)

@@ -10,8 +10,8 @@ from shoal.mqtt.codec.packet_types import MQTT_5
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.incoming import MANY_FILTERS
-from shoal.mqtt.messages import Message
-from tests.mqtt.house import House
+from shoal.mqtt.messages import PublishedMessage
+from tests.mqtt.broker_api import BrokerApi
 
 # As in a live broker, which does not wait until parts are compiled.
 pytestmark = pytest.mark.usefixtures("is_live")
@@ -31,12 +31,12 @@ def is_live(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def turns_of(text: str, qos: int, price: int) -> list[int]:
     """How many publications were taken in each turn of a read, with such filters of ten clients."""
-    house = House()
+    broker_api = BrokerApi()
     for name in range(10):
-        reader = house.connect(f"r{name}")
+        reader = broker_api.connect(f"r{name}")
         for number in range(name, FILTERS, 10):
             reader.subscribe(text.format(n=number))
-    client = house.connect("c")
+    client = broker_api.connect("c")
     sent = [
         Publish(
             "quotes",
@@ -47,15 +47,15 @@ def turns_of(text: str, qos: int, price: int) -> list[int]:
         )
         for number in range(COUNT)
     ]
-    statistics, taken = house.clients.statistics, []
+    statistics, taken = broker_api.clients.statistics, []
     data = b"".join(encode(each, MQTT_5) for each in sent)
-    house.carry_out(client.connection.receive(data, house.now_us))
+    broker_api.carry_out(client.connection.receive(data, broker_api.now_us))
     while True:
         taken.append(statistics.publications_received - sum(taken))
         if not client.connection.holds:
             assert sum(taken) == COUNT
             return taken
-        house.carry_out(client.connection.take_held(house.now_us))
+        broker_api.carry_out(client.connection.take_held(broker_api.now_us))
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -123,18 +123,18 @@ LONG_TEXT = "x" * 10_000
 def test_a_long_text_is_looked_through_first_wherever_it_stands(
     publications: list[Publish], is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house, looked = House(), []
-    reader = house.connect("r")
+    broker_api, looked = BrokerApi(), []
+    reader = broker_api.connect("r")
     for number in range(MANY_FILTERS):
         reader.subscribe(f"quotes/#?text!=a{number}")
-    prepare = house.clients.subscribing.prepare
+    prepare = broker_api.clients.subscribing.prepare
 
-    def watched(message: Message, work_us: float) -> bool:
+    def watched(message: PublishedMessage, work_us: float) -> bool:
         looked.append(message.topic)
         return prepare(message, work_us)
 
-    monkeypatch.setattr(house.clients.subscribing, "prepare", watched)
-    client = house.connect("c")
+    monkeypatch.setattr(broker_api.clients.subscribing, "prepare", watched)
+    client = broker_api.connect("c")
     for publication in publications:
         looked.clear()
         client.send(publication)

@@ -11,13 +11,19 @@ from shoal.broker.effects import Received
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Pingresp, Publish, Suback, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    SubscriptionRequest,
+)
 from shoal.mqtt.codec.properties import Properties
-from shoal.runtime.doors.reading import PIECE_BYTES
+from shoal.runtime.front_ends.reading import PIECE_BYTES
 from tests.calls import Calls
+from tests.mqtt.broker_api import BrokerApi, Client
 from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
-from tests.mqtt.house import Client, House
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 
 # Calls of functions, written in Python or not: on an idle machine some 5,000,000 a second.
 MOST_CALLS = 600_000
@@ -36,20 +42,20 @@ INPUTS = [
 KEPT = Properties(session_expiry_interval_s=1_000)
 
 
-def turns(house: House, client: Client, data: bytes) -> Iterator[int]:
+def turns(broker_api: BrokerApi, client: Client, data: bytes) -> Iterator[int]:
     """Have bytes of a client handled; the calls of functions of each turn."""
     connection = client.connection
     with Calls() as calls:
-        house.carry_out(connection.receive(data, house.now_us))
+        broker_api.carry_out(connection.receive(data, broker_api.now_us))
     yield calls.count
     while connection.holds and not connection.must_wait:
         with Calls() as calls:
-            house.carry_out(connection.take_held(house.now_us))
+            broker_api.carry_out(connection.take_held(broker_api.now_us))
         yield calls.count
         # What is due comes in between.
-        while (due_us := house.clients.deadline_us) is not None and due_us < house.now_us:
+        while (due_us := broker_api.clients.deadline_us) is not None and due_us < broker_api.now_us:
             with Calls() as calls:
-                house.carry_out(house.clients.advance(house.now_us))
+                broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
             yield calls.count
 
 
@@ -63,13 +69,13 @@ def is_answered(client: Client) -> bool:
 
 @pytest.mark.parametrize("hostile", INPUTS)
 def test_no_packet_takes_long(hostile: Hostile) -> None:
-    house = House()
-    client = house.connect("c") if hostile.is_connected else house.open()
+    broker_api = BrokerApi()
+    client = broker_api.connect("c") if hostile.is_connected else broker_api.open()
     # To read such an answer is work, too, which is not the broker's.
     client.is_listening = not hostile.is_long
     for packet in hostile.packets:
         started_s = time.process_time()
-        for calls in turns(house, client, packet):
+        for calls in turns(broker_api, client, packet):
             assert calls < MOST_CALLS_OF_A_PACKET
             assert time.process_time() - started_s < MOST_S
             started_s = time.process_time()
@@ -95,13 +101,13 @@ def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
     network = Network("B1", "B2")
     network.after(1)
     network.is_slow = True
-    house, neighbour = network["B1"], network["B2"]
-    client = house.connect("c") if hostile.is_connected else house.open()
+    broker_api, neighbour = network["B1"], network["B2"]
+    client = broker_api.connect("c") if hostile.is_connected else broker_api.open()
     # To read such an answer is work, too, which is not the broker's.
     client.is_listening = not hostile.is_long
     codec = Codec(COMMON)
     for packet in hostile.packets:
-        assert max(turns(house, client, packet)) < MOST_CALLS_OF_A_PACKET
+        assert max(turns(broker_api, client, packet)) < MOST_CALLS_OF_A_PACKET
         assert is_answered(client)
         link = network.links["B1", "B2"]
         while link:
@@ -117,15 +123,15 @@ def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
 @pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
 def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> None:
     """Before there were turns, a read of small SUBSCRIBEs held a broker for more than a second."""
-    house = House()
+    broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
         network.is_slow = True  # what the other broker does is not this one's work
-        house = network["B1"]
-    house.after(1)
-    client = house.connect("c")
+        broker_api = network["B1"]
+    broker_api.after(1)
+    client = broker_api.connect("c")
     client.is_listening = False
-    for number, calls in enumerate(turns(house, client, flood[1][:PIECE_BYTES])):
+    for number, calls in enumerate(turns(broker_api, client, flood[1][:PIECE_BYTES])):
         assert calls < MOST_CALLS
         assert number < 1_000
     assert client.connection.wants_reading
@@ -139,20 +145,20 @@ def test_a_turn_takes_fewer_publications_where_they_go_through_a_network(
 
     What is retained all others want to know.
     """
-    house = House()
+    broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
         network.after(1)
         network.is_slow = True
-        house = network["B1"]
-    client = house.connect("c")
+        broker_api = network["B1"]
+    client = broker_api.connect("c")
     packets = [encode(Publish(f"r/{each}", b"x", retain=True), MQTT_5) for each in range(4_000)]
-    found = list(turns(house, client, b"".join(packets)))
+    found = list(turns(broker_api, client, b"".join(packets)))
     assert max(found) < 300_000
     if is_networked:
-        house.after(1)
+        broker_api.after(1)
         assert max(found) < 200_000
-    assert house.clients.statistics.publications_received == 4_000
+    assert broker_api.clients.statistics.publications_received == 4_000
 
 
 def test_what_is_held_is_not_gone_through_in_each_turn() -> None:
@@ -160,15 +166,15 @@ def test_what_is_held_is_not_gone_through_in_each_turn() -> None:
     network = Network("B1", "B2")
     network.after(1)
     network.is_slow = True
-    house = network["B1"]
-    client = house.connect("c")
-    house.clients.is_held = True
+    broker_api = network["B1"]
+    client = broker_api.connect("c")
+    broker_api.clients.is_held = True
     packet = encode(Publish("a", b""), MQTT_5)
-    client.connection.receive(packet * 40_000, house.now_us)
-    house.clients.is_held = False
-    _, *all_of_it = turns(house, client, b"")
+    client.connection.receive(packet * 40_000, broker_api.now_us)
+    broker_api.clients.is_held = False
+    _, *all_of_it = turns(broker_api, client, b"")
     assert all_of_it[0] == pytest.approx(all_of_it[-2], rel=0.1)
-    assert house.clients.statistics.publications_received == 40_000
+    assert broker_api.clients.statistics.publications_received == 40_000
 
 
 def test_small_packets_of_much_work_have_turns() -> None:
@@ -179,8 +185,8 @@ def test_small_packets_of_much_work_have_turns() -> None:
         encode(Subscribe(number, (SubscriptionRequest(f"{number}"),), asked), MQTT_5)
         for number in range(1, 61)
     ]
-    house = House()
-    found = list(turns(house, house.connect("c"), b"".join(packets)))
+    broker_api = BrokerApi()
+    found = list(turns(broker_api, broker_api.connect("c"), b"".join(packets)))
     assert max(found) < MOST_CALLS_OF_A_PACKET
     assert len(found) >= 20
 
@@ -188,40 +194,40 @@ def test_small_packets_of_much_work_have_turns() -> None:
 def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
     network = Network("B1", "B2")
     network.after(1)
-    house = network["B1"]
-    client, other = house.connect("c"), house.connect("o")
+    broker_api = network["B1"]
+    client, other = broker_api.connect("c"), broker_api.connect("o")
     for number in range(3_000):
         client.send(Subscribe(1, (SubscriptionRequest(f"{number}/#"),)))
     other.subscribe("7/#")
-    assert house.clients.subscriptions.count == 3_001
+    assert broker_api.clients.subscriptions.count == 3_001
     with Calls() as calls:
         client.lose()
     assert calls.count < MOST_CALLS
     other.publish("2999/a", b"x", qos=1)  # for nobody
-    house.connect("c").subscribe("2999/#")
-    while house.clients.subscriptions.count > 2:
-        before = house.clients.subscriptions.count
-        deadline_us = house.clients.deadline_us
+    broker_api.connect("c").subscribe("2999/#")
+    while broker_api.clients.subscriptions.count > 2:
+        before = broker_api.clients.subscriptions.count
+        deadline_us = broker_api.clients.deadline_us
         assert deadline_us is not None
-        assert deadline_us <= house.now_us + 10
-        house.now_us += 10
+        assert deadline_us <= broker_api.now_us + 10
+        broker_api.now_us += 10
         with Calls() as calls:
-            house.carry_out(house.clients.advance(house.now_us))
+            broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
         assert calls.count < MOST_CALLS
-        assert house.clients.subscriptions.count < before
-    assert house.clients.backlog.bytes == 0
-    assert sorted(each for each, _ in house.clients.door.asking) == ["2999/#", "7/#"]
+        assert broker_api.clients.subscriptions.count < before
+    assert broker_api.clients.backlog.bytes == 0
+    assert sorted(each for each, _ in broker_api.clients.front_end.asking) == ["2999/#", "7/#"]
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
 def test_a_client_that_was_in_many_groups_goes_bit_by_bit(is_networked: bool) -> None:
     """Its groups choose among others at once."""
-    house = House()
+    broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
         network.after(1)
-        house = network["B1"]
-    client, lasting = house.connect("c"), house.connect("l", properties=KEPT)
+        broker_api = network["B1"]
+    client, lasting = broker_api.connect("c"), broker_api.connect("l", properties=KEPT)
     for number in range(6_000):
         client.send(Subscribe(1, (SubscriptionRequest(f"$share/g/{number}"),)))
     lasting.subscribe("$share/g/5999", qos=1)
@@ -229,125 +235,131 @@ def test_a_client_that_was_in_many_groups_goes_bit_by_bit(is_networked: bool) ->
     with Calls() as calls:
         client.lose()
     assert calls.count < MOST_CALLS
-    assert house.clients.subscriptions.count > 5_000
-    publisher = house.connect("p")
+    assert broker_api.clients.subscriptions.count > 5_000
+    publisher = broker_api.connect("p")
     for _ in range(3):
         publisher.publish("5999", b"x", qos=1)
-    while house.clients.subscriptions.count > 1:
-        before = house.clients.subscriptions.count
-        deadline_us = house.clients.deadline_us
+    while broker_api.clients.subscriptions.count > 1:
+        before = broker_api.clients.subscriptions.count
+        deadline_us = broker_api.clients.deadline_us
         assert deadline_us is not None
-        assert deadline_us <= house.now_us + 10
-        house.now_us += 10
+        assert deadline_us <= broker_api.now_us + 10
+        broker_api.now_us += 10
         with Calls() as calls:
-            house.carry_out(house.clients.advance(house.now_us))
+            broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
         assert calls.count < MOST_CALLS
-        assert house.clients.subscriptions.count < before
-    again = house.connect("l", clean_start=False, properties=KEPT)
+        assert broker_api.clients.subscriptions.count < before
+    again = broker_api.connect("l", clean_start=False, properties=KEPT)
     assert again.take_payloads() == [b"x"] * 3
 
 
 def test_who_comes_to_a_large_group_has_nobody_else_looked_at() -> None:
     """The first to come once had all others taken out of the index, the last to go back in."""
-    house = House()
+    broker_api = BrokerApi()
     for number in range(500):
-        member = house.connect(f"m{number}", properties=KEPT)
+        member = broker_api.connect(f"m{number}", properties=KEPT)
         member.subscribe("$share/g/a", qos=1)
         member.lose()
     with Calls() as calls:
-        house.connect("m0", clean_start=False, properties=KEPT).lose()
+        broker_api.connect("m0", clean_start=False, properties=KEPT).lose()
     assert calls.count < 2_000
 
 
 def test_a_ping_behind_a_request_that_takes_several_turns_is_answered() -> None:
     """It was handled again and again, a thousand times, and the connection was closed for it."""
-    house = House()
-    client = house.connect("c")
+    broker_api = BrokerApi()
+    client = broker_api.connect("c")
     where = dict(filters())["alternatives"]
     asked = Properties(user_properties=(("$where", where),))
     texts = tuple(SubscriptionRequest(f"{number}") for number in range(3))
     packets = [encode(Subscribe(number, texts, asked), MQTT_5) for number in range(1, 21)]
-    house.carry_out(client.connection.receive(b"".join(packets), house.now_us))
+    broker_api.carry_out(client.connection.receive(b"".join(packets), broker_api.now_us))
     assert client.connection.holds
-    house.carry_out(client.connection.receive(b"\xc0\0\xc0\0", house.now_us))
+    broker_api.carry_out(client.connection.receive(b"\xc0\0\xc0\0", broker_api.now_us))
     assert not client.closed
     assert sum(type(each) is Pingresp for each in client.take()) == 2
     while client.connection.holds:
-        house.carry_out(client.connection.take_held(house.now_us))
+        broker_api.carry_out(client.connection.take_held(broker_api.now_us))
     assert [each.packet_id for each in client.take() if type(each) is Suback][-1] == 20
 
 
 def test_sessions_that_expire_together_end_a_few_at_a_time() -> None:
     """3,000 at once took 0.2 s, and their wills as long again."""
-    house = House()
+    broker_api = BrokerApi()
     kept = Properties(session_expiry_interval_s=5)
     for number in range(500):
-        client = house.connect(f"c{number}", properties=kept)
+        client = broker_api.connect(f"c{number}", properties=kept)
         client.subscribe(f"{number}/#")
         client.lose()
-    house.now_us += 6_000_000
+    broker_api.now_us += 6_000_000
     rounds = 0
-    while house.clients.deadline_us is not None and house.clients.deadline_us <= house.now_us:
-        before = len(house.clients.sessions)
-        house.carry_out(house.clients.advance(house.now_us))
-        assert before - len(house.clients.sessions) <= 100
+    while (
+        broker_api.clients.deadline_us is not None
+        and broker_api.clients.deadline_us <= broker_api.now_us
+    ):
+        before = len(broker_api.clients.sessions)
+        broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
+        assert before - len(broker_api.clients.sessions) <= 100
         rounds += 1
-    assert len(house.clients.sessions) == house.clients.subscriptions.count == 0
+    assert len(broker_api.clients.sessions) == broker_api.clients.subscriptions.count == 0
     assert rounds < 50
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
 def test_a_client_in_many_groups_comes_and_goes_bit_by_bit(is_networked: bool) -> None:
     """One in 60,000 held the broker for half a second whenever it connected."""
-    house = House()
+    broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
         network.after(1)
-        house = network["B1"]
-    client = house.connect("c", properties=KEPT)
+        broker_api = network["B1"]
+    client = broker_api.connect("c", properties=KEPT)
     for number in range(3_000):
         client.send(Subscribe(1, (SubscriptionRequest(f"$share/g/{number}", qos=1),)))
-    other = house.connect("o", properties=KEPT)
+    other = broker_api.connect("o", properties=KEPT)
     other.subscribe("$share/g/2999", qos=1)
     with Calls() as lost:
         client.lose()
     assert lost.count < 20_000
-    house.after(1)
-    publisher = house.connect("p")
+    broker_api.after(1)
+    publisher = broker_api.connect("p")
     for _ in range(2):
         publisher.publish("2999", b"for who is here", qos=1)
-    house.after(1)
+    broker_api.after(1)
     assert len(other.take_payloads()) == 2
     with Calls() as back:
-        client = house.connect("c", clean_start=False, properties=KEPT)
+        client = broker_api.connect("c", clean_start=False, properties=KEPT)
     assert back.count < 20_000
-    house.after(1)
+    broker_api.after(1)
     other.lose()
-    house.after(1)
+    broker_api.after(1)
     publisher.publish("2999", b"for who is here", qos=1)
-    house.after(1)
+    broker_api.after(1)
     assert client.take_payloads() == [b"for who is here"]
 
 
 def test_subscriptions_that_no_retained_message_matches_have_turns() -> None:
     """200 in a read went through all topics each, at once: 0.4 s where there were 20,000."""
-    house = House()
-    publisher = house.connect("p")
+    broker_api = BrokerApi()
+    publisher = broker_api.connect("p")
     for number in range(3_000):
         publisher.publish(f"kept/{number}/a", b"x", retain=True)
-    client = house.connect("c")
+    client = broker_api.connect("c")
     asked = Subscribe(1, tuple(SubscriptionRequest(f"kept/+/{each}") for each in range(100)))
-    calls = list(turns(house, client, encode(asked, MQTT_5)))
+    calls = list(turns(broker_api, client, encode(asked, MQTT_5)))
     assert max(calls) < 50_000
     found = client.take()
     rounds = 0
-    while house.clients.deadline_us is not None and house.clients.deadline_us <= house.now_us:
+    while (
+        broker_api.clients.deadline_us is not None
+        and broker_api.clients.deadline_us <= broker_api.now_us
+    ):
         with Calls() as more:
-            house.carry_out(house.clients.advance(house.now_us))
+            broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
         assert more.count < 50_000
         rounds += 1
     assert rounds >= 20
     client.subscribe("kept/+/a")
-    house.after(1)
+    broker_api.after(1)
     assert len(client.take_payloads()) == 3_000
     assert [type(each) for each in found] == [Suback]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shoal.mqtt.access import Admission, Credentials, Permissions
+from shoal.mqtt.access import ClientAdmission, ClientCredentials, Permissions
 from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
@@ -24,8 +24,8 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection import holding
-from tests.mqtt.house import Client, will
-from tests.mqtt.network_house import Network, Site
+from tests.mqtt.broker_api import Client, will
+from tests.mqtt.network_broker_api import Network, Site
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_answers_go_out_in_the_order_of_the_publications(network: Network) -> No
 class Strict:
     """Lets nobody publish to `no/`."""
 
-    def admit(self, credentials: Credentials) -> Admission:
-        return Admission(ReasonCode.SUCCESS, permissions=self)  # type: ignore[arg-type]
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission:
+        return ClientAdmission(ReasonCode.SUCCESS, permissions=self)  # type: ignore[arg-type]
 
     def may_publish(self, topic: str) -> bool:
         return not topic.startswith("no/")
@@ -108,7 +108,7 @@ def full(site: Site, **fields: Any) -> Client:
 
 def released(client: Client) -> list[Any]:
     """What it hears when all is settled and what was held is taken."""
-    site = client.house
+    site = client.broker_api
     assert isinstance(site, Site)
     settle(site)
     assert not client.connection.must_wait

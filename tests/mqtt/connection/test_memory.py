@@ -10,9 +10,9 @@ from shoal.mqtt.codec.packets import Connect, Disconnect, Pingreq, Pingresp, Pub
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.incoming import MOST_ALIASED
-from shoal.mqtt.connection.outlet import MOST_ALIASED as LONGEST_ALIASED
+from shoal.mqtt.connection.session_writer import MOST_ALIASED as LONGEST_ALIASED
 from shoal.mqtt.connection.unfinished import Unfinished
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 
 LONG = "x" * 60_000
 # Of which the end never comes.
@@ -20,22 +20,22 @@ CONNECT = encode(Connect("c", username=LONG, password=LONG.encode()), MQTT_5)[:-
 PUBLISH = encode(Publish("a", LONG.encode() * 2), MQTT_5)[:-1]
 
 
-def bounded(strangers: int = 300_000, clients: int = 300_000) -> House:
-    house = House()
-    house.clients.unfinished = Unfinished(clients)
-    house.clients.unfinished_strangers = Unfinished(strangers)
-    return house
+def bounded(strangers: int = 300_000, clients: int = 300_000) -> BrokerApi:
+    broker_api = BrokerApi()
+    broker_api.clients.unfinished = Unfinished(clients)
+    broker_api.clients.unfinished_strangers = Unfinished(strangers)
+    return broker_api
 
 
 def test_of_strangers_that_end_no_packet_the_oldest_goes() -> None:
-    house = bounded()
-    strangers = [house.open() for _ in range(5)]
+    broker_api = bounded()
+    strangers = [broker_api.open() for _ in range(5)]
     for stranger in strangers:
         stranger.send_bytes(CONNECT)
     assert [each.closed or each.half_closed for each in strangers] == [True] * 3 + [False] * 2
-    unfinished = house.clients.unfinished_strangers
+    unfinished = broker_api.clients.unfinished_strangers
     assert unfinished.bytes == 2 * len(CONNECT)
-    house.connect("short")  # costs nobody anything, and is let in
+    broker_api.connect("short")  # costs nobody anything, and is let in
     strangers[3].send_bytes(b"x")
     assert unfinished.bytes == len(CONNECT)
     strangers[4].lose()
@@ -43,19 +43,19 @@ def test_of_strangers_that_end_no_packet_the_oldest_goes() -> None:
 
 
 def test_strangers_cost_clients_nothing() -> None:
-    house = bounded(strangers=200_000)
-    client = house.connect("c")
+    broker_api = bounded(strangers=200_000)
+    client = broker_api.connect("c")
     client.send_bytes(PUBLISH)
     for _ in range(5):
-        house.open().send_bytes(CONNECT)
+        broker_api.open().send_bytes(CONNECT)
     client.send_bytes(b"x" + encode(Pingreq(), MQTT_5))
     assert client.take() == [Pingresp()]
-    assert house.clients.unfinished.bytes == 0
+    assert broker_api.clients.unfinished.bytes == 0
 
 
 def test_of_clients_whoever_began_first_goes_and_who_ends_packets_never_does() -> None:
-    house = bounded()
-    busy, *idle = [house.connect(f"c{number}") for number in range(6)]
+    broker_api = bounded()
+    busy, *idle = [broker_api.connect(f"c{number}") for number in range(6)]
     busy.send_bytes(PUBLISH)
     for client in idle:
         client.send_bytes(PUBLISH)
@@ -65,15 +65,15 @@ def test_of_clients_whoever_began_first_goes_and_who_ends_packets_never_does() -
     (goodbye,) = idle[0].take()
     assert isinstance(goodbye, Disconnect)
     assert goodbye.reason_code is ReasonCode.QUOTA_EXCEEDED
-    assert house.clients.unfinished.bytes == 2 * len(PUBLISH)
+    assert broker_api.clients.unfinished.bytes == 2 * len(PUBLISH)
     for client in (busy, idle[-1]):
         client.lose()
-    assert house.clients.unfinished.bytes == 0
+    assert broker_api.clients.unfinished.bytes == 0
 
 
 def test_a_packet_in_tiny_pieces_takes_no_more_than_it_has_bytes() -> None:
     """As each of them in a frame of its own, over WebSocket."""
-    client = House().connect("c")
+    client = BrokerApi().connect("c")
     pieces = [PUBLISH[at : at + 3] for at in range(0, len(PUBLISH), 3)]
     tracemalloc.start()
     try:
@@ -92,8 +92,8 @@ def topics(client: Client, length: int, count: int) -> None:
 
 
 def test_topics_that_aliases_stand_for_have_a_bound_together() -> None:
-    house = House()
-    short, long = house.connect("short"), house.connect("long")
+    broker_api = BrokerApi()
+    short, long = broker_api.connect("short"), broker_api.connect("long")
     for _ in range(10):  # they may stand for others each time
         topics(short, MOST_ALIASED // 64, 64)
     assert not short.closed
@@ -105,12 +105,12 @@ def test_topics_that_aliases_stand_for_have_a_bound_together() -> None:
 
 
 def test_long_topics_get_no_alias() -> None:
-    house = House()
-    client = house.connect("c", properties=Properties(topic_alias_maximum=64))
+    broker_api = BrokerApi()
+    client = broker_api.connect("c", properties=Properties(topic_alias_maximum=64))
     client.subscribe("#")
     for length in (LONGEST_ALIASED, LONGEST_ALIASED + 1):
         topic = "t" * length
-        house.connect("p").publish(topic)
+        broker_api.connect("p").publish(topic)
         (found,) = client.take_publications()
         assert found.topic == topic
         assert found.properties.topic_alias == (1 if length == LONGEST_ALIASED else None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.connection.standard import CODES, pair
-from tests.mqtt.house import House
 
 
 def flight(**attributes: str) -> Properties:
@@ -92,8 +92,8 @@ def test_a_query_belongs_to_the_name_of_its_subscription() -> None:
 
 
 def test_queries_can_be_switched_off() -> None:
-    house = House(queries_in_topic_filters=False)
-    client = house.connect("c")
+    broker_api = BrokerApi(queries_in_topic_filters=False)
+    client = broker_api.connect("c")
     client.subscribe("a?x=1")
     client.publish("a?x=1", b"as written")
     client.publish("a", b"x", properties=flight(x="1"))

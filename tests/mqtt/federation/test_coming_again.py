@@ -104,7 +104,7 @@ def moved_to_who_had(kill_again: bool) -> tuple[Network, Subscriber, Subscriber,
 
 @pytest.mark.parametrize("kill_again", [False, True])
 def test_what_a_session_lacks_comes_again_to_where_others_have_had_it(kill_again: bool) -> None:
-    """Its broker's door notices repeats for all of its clients at once."""
+    """Its broker's front end notices repeats for all of its clients at once."""
     network, reader, other, publisher = moved_to_who_had(kill_again)
     network.start("B1")  # it publishes again what is not settled
     publisher.go_to("B1")
@@ -182,8 +182,8 @@ def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
     assert len(publisher.acknowledged) == publisher.count
     assert sorted(reader.taken) == sorted(publisher.acknowledged)
     for site in network.sites.values():
-        assert not site.clients.federation.roaming.giving._moves
-        assert not site.clients.federation.roaming.arriving._moves
+        assert not site.clients.federation.session_transfer.giving._moves
+        assert not site.clients.federation.session_transfer.arriving._moves
 
 
 def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:

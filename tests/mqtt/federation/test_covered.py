@@ -13,14 +13,14 @@ from shoal.language import parse
 from shoal.matching.topics.filters import topic_matches
 from shoal.model import EVERYTHING
 from shoal.mqtt.codec.packets import Publish, Suback, Unsubscribe
-from shoal.mqtt.door import asking
-from shoal.mqtt.door.asking import MOST_AT_ONCE, Asking
 from shoal.mqtt.federation.federation import UNCOVERING_PAUSE_US
+from shoal.mqtt.front_end import covering
+from shoal.mqtt.front_end.covering import MOST_AT_ONCE, SubscriptionCovering
 from tests.calls import Calls
 from tests.examples import at_length
+from tests.mqtt.broker_api import Client
 from tests.mqtt.federation.test_granting import ask, ids, settle
-from tests.mqtt.house import Client
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 
 
 def of_three() -> Network:
@@ -96,7 +96,7 @@ def test_only_what_every_broker_has_heard_of_covers() -> None:
     network.after(2.1)  # and then nobody waits any longer
     assert ids(wide) == [1]
     ask(client, 2, "b")
-    assert [each for each, _ in site.clients.door.asking] == ["#", "a", "b"]
+    assert [each for each, _ in site.clients.front_end.asking] == ["#", "a", "b"]
     settle(network)
     network.after(2.1)
     settle(network)
@@ -129,19 +129,19 @@ def test_a_broker_that_comes_or_a_link_is_heard_before_anything_covers_again() -
         assert ids(client) == [1]
 
 
-def requests(asking: Asking, said: list[str]) -> list[str]:
+def requests(asking: SubscriptionCovering, said: list[str]) -> list[str]:
     taken, said[:] = list(said), []
     return taken
 
 
-def asking_and_said() -> tuple[Asking, list[str]]:
+def asking_and_said() -> tuple[SubscriptionCovering, list[str]]:
     said: list[str] = []
 
     def ask_for(topics: str, content: object) -> int:
         said.append(f"+{topics}")
         return 1
 
-    asking = Asking(ask_for, lambda topics, content: said.append(f"-{topics}"))
+    asking = SubscriptionCovering(ask_for, lambda topics, content: said.append(f"-{topics}"))
     asking.at_leaving = lambda: said.append("later")
     return asking, said
 
@@ -178,12 +178,12 @@ def test_who_is_wanted_again_stays_and_earlier_words_say_nothing_of_later_ones()
     asking.added("a", EVERYTHING)
     asking.removed("#", EVERYTHING)
     assert requests(asking, said) == ["+#", "later"]
-    first = asking.take_leave()
+    first = asking.release_covering()
     assert requests(asking, said) == ["+a"]
     asking.added("#", EVERYTHING)
     asking.added("b", EVERYTHING)
     asking.removed("#", EVERYTHING)
-    second = asking.take_leave()
+    second = asking.release_covering()
     assert requests(asking, said) == ["later", "+b"]
     assert first is not None
     assert second is not None
@@ -203,7 +203,7 @@ def test_what_nobody_wants_covers_nothing_new_and_another_may_cover_what_was_und
     asking.removed("a/#", EVERYTHING)
     asking.added("a/c", EVERYTHING)
     assert requests(asking, said) == ["+a/#", "++/b", "later", "+a/c"]
-    leaving = asking.take_leave()
+    leaving = asking.release_covering()
     assert leaving is not None
     asking.left(leaving)
     assert requests(asking, said) == ["-a/#"]
@@ -219,16 +219,16 @@ def test_many_are_asked_for_bit_by_bit() -> None:
     wide.subscribe("#")
     for number in range(3 * MOST_AT_ONCE):
         client.subscribe(f"t/{number}")
-    before = network["B1"].clients.door.asked
+    before = network["B1"].clients.front_end.asked
     wide.lose()
     asked = []
-    while ("#", EVERYTHING) in site.clients.door.asking:
-        asked.append(site.clients.door.asked - before)
+    while ("#", EVERYTHING) in site.clients.front_end.asking:
+        asked.append(site.clients.front_end.asked - before)
         network.after(UNCOVERING_PAUSE_US / 1_000_000)
     steps = {later - earlier for earlier, later in pairwise(asked)}
     assert steps <= {0, MOST_AT_ONCE, 2 * MOST_AT_ONCE}
     assert asked[0] <= 2 * MOST_AT_ONCE
-    assert site.clients.door.asked - before == 3 * MOST_AT_ONCE
+    assert site.clients.front_end.asked - before == 3 * MOST_AT_ONCE
 
 
 def test_where_somebody_counts_each_is_asked_for() -> None:
@@ -325,13 +325,13 @@ def test_whatever_comes_and_goes_what_is_granted_comes(seed: int) -> None:
 def test_in_whatever_order_there_is_no_moment_without(
     seed: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a door has asked for and not taken back covers all that its clients want."""
-    monkeypatch.setattr(asking, "MOST_AT_ONCE", most)
+    """What a front end has asked for and not taken back covers all that its clients want."""
+    monkeypatch.setattr(covering, "MOST_AT_ONCE", most)
     chance = Random(seed)
     network = of_three()
-    door = network["B1"].clients.door
+    front_end = network["B1"].clients.front_end
     held: set[str] = set()
-    for request in door.take():
+    for request in front_end.take():
         assert not isinstance(request.request, Ask | TakeBack)
     wanted: list[str] = []
     plain = [each for each in FILTERS if "?" not in each]
@@ -339,33 +339,33 @@ def test_in_whatever_order_there_is_no_moment_without(
         text = chance.choice(plain)
         match chance.choice(("add", "remove", "know", "leave")):
             case "add":
-                door.added(text, EVERYTHING)
+                front_end.added(text, EVERYTHING)
                 wanted.append(text)
             case "remove" if text in wanted:
-                door.removed(text, EVERYTHING)
+                front_end.removed(text, EVERYTHING)
                 wanted.remove(text)
             case "know":
-                door.is_known(door.asked)
+                front_end.is_known(front_end.asked)
             case "leave":
-                leaving = door.asking.take_leave()
+                leaving = front_end.asking.release_covering()
                 if leaving and chance.random() < 0.5:
-                    door.asking.left(leaving)
-        for request in door.take():
+                    front_end.asking.left(leaving)
+        for request in front_end.take():
             if isinstance(request.request, Ask):
                 held.add(request.request.subscription.id)
             elif isinstance(request.request, TakeBack):
                 held.remove(request.request.subscription_id)
-        by_id = {door.asked_for(each, EVERYTHING): each for each in plain}
+        by_id = {front_end.asked_for(each, EVERYTHING): each for each in plain}
         there = [by_id[each] for each in held if each in by_id]
         for topic in TOPICS:
             if any(topic_matches(each, topic) for each in wanted):
                 assert any(topic_matches(each, topic) for each in there), (topic, wanted, there)
     for text in wanted:
-        door.removed(text, EVERYTHING)
-    while (leaving := door.asking.take_leave()) != 0:
+        front_end.removed(text, EVERYTHING)
+    while (leaving := front_end.asking.release_covering()) != 0:
         if leaving is not None:
-            door.asking.left(leaving)
-    assert not list(door.asking)
+            front_end.asking.left(leaving)
+    assert not list(front_end.asking)
 
 
 def test_many_are_taken_back_bit_by_bit_and_none_is_looked_at_twice() -> None:
@@ -383,7 +383,7 @@ def test_many_are_taken_back_bit_by_bit_and_none_is_looked_at_twice() -> None:
     calls = []
     while True:
         with Calls() as made:
-            leaving = asking.take_leave()
+            leaving = asking.release_covering()
         calls.append(made.count)
         assert len(requests(asking, said)) <= MOST_AT_ONCE
         if leaving is not None:
@@ -397,8 +397,8 @@ def test_many_are_taken_back_bit_by_bit_and_none_is_looked_at_twice() -> None:
     assert taken.pop() == "later"
     while len(taken) < count - 1:
         before = len(taken)
-        asking.take_leave()
+        asking.release_covering()
         taken += requests(asking, said)
         assert len(taken) - before <= MOST_AT_ONCE
     assert taken == [f"-a/{number}/+" for number in range(1, count)]
-    assert asking.take_leave() == 0
+    assert asking.release_covering() == 0

@@ -8,8 +8,8 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Vacated
 from shoal.mqtt.sessions.session import Session
-from tests.mqtt.house import KEPT, will
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import KEPT, will
+from tests.mqtt.network_broker_api import Network
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def evacuate(network: Network, name: str, *takers: str) -> None:
     site = network[name]
     clients = site.clients
     for session in list(clients.sessions):
-        if session.outlet is not None:
-            connection = session.outlet.connection
+        if session.session_writer is not None:
+            connection = session.session_writer.connection
             connection.disconnect(ReasonCode.SERVER_MOVED, "it leaves", site.now_us)
     assert clients.federation is not None
     clients.federation.evacuating.begin(lambda: takers, site.now_us)

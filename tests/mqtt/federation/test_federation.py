@@ -5,16 +5,16 @@ from __future__ import annotations
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Ended, encode_control
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 
 
 def test_garbage_between_brokers_is_dropped() -> None:
     network = Network("B1", "B2", "B3")
-    door = network["B1"].clients.door
+    front_end = network["B1"].clients.front_end
     bad_text = bytearray(encode_control(Ended("client", "B1")))
     bad_text[bad_text.index(b"client")] = 0xFF
     for body in (b"", b"\x00", b"\xc1", bytes(range(50)), bytes(bad_text)):
-        door.send("*", body, 0)
+        front_end.send("*", body, 0)
     network["B1"].carry_out(network["B1"].clients.take_effects())
     assert network["B3"].connect("c").connack.reason_code is ReasonCode.SUCCESS
 

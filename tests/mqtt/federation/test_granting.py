@@ -15,10 +15,10 @@ from shoal.mqtt.codec.packets import (
 )
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation import granting
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from tests.calls import Calls
-from tests.mqtt.house import Client, House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi, Client
+from tests.mqtt.network_broker_api import Network
 
 
 def settle(network: Network) -> None:
@@ -111,13 +111,13 @@ def test_those_that_come_meanwhile_share_a_mark() -> None:
     network.is_settling = False
     client = network["B1"].connect("c")
     settle(network)
-    before = network["B1"].clients.door._sequence
+    before = network["B1"].clients.front_end._sequence
     for number in range(1, 101):
         ask(client, number, f"t/{number}")
     assert ids(client) == []
     settle(network)
     assert ids(client) == list(range(1, 101))
-    assert network["B1"].clients.door._sequence == before + 2
+    assert network["B1"].clients.front_end._sequence == before + 2
 
 
 def test_nobody_waits_for_ever() -> None:
@@ -159,7 +159,7 @@ def test_a_broker_by_itself_grants_at_once() -> None:
     assert client.subscribe("a").packet_id == 1
 
 
-def test_what_the_door_has_asked_for_already_costs_nothing() -> None:
+def test_what_the_front_end_has_asked_for_already_costs_nothing() -> None:
     network = Network("B1", "B2", "B3")
     site = network["B1"]
     first, second = site.connect("c"), site.connect("d")
@@ -213,7 +213,9 @@ def test_nobody_waits_long_for_brokers_that_are_away() -> None:
 
 
 def test_of_a_broker_that_is_alone_nobody_waits() -> None:
-    client = House().connect("c", properties=Properties(user_properties=(("$advertise", "n > 0"),)))
+    client = BrokerApi().connect(
+        "c", properties=Properties(user_properties=(("$advertise", "n > 0"),))
+    )
     assert not client.connection.must_wait
 
 
@@ -244,7 +246,7 @@ def test_what_is_looked_for_in_vain_for_many_who_are_granted_at_once_has_turns()
     network = Network("B1", "B2")
     site = network["B1"]
     for number in range(4_000):
-        site.clients.retained.keep(Message(f"a/{number}/b", b"x", "p", 1, retain=True))
+        site.clients.retained.keep(PublishedMessage(f"a/{number}/b", b"x", "p", 1, retain=True))
     clients = [site.connect(f"c{number}") for number in range(40)]
     settle(network)
     network.is_settling = False

@@ -1,6 +1,6 @@
 """What a broker of the network may say that is well formed, and cannot be so.
 
-Numbers at their ends, clients and journeys that nobody knows, words that contradict each other:
+Numbers at their ends, clients and transfers that nobody knows, words that contradict each other:
 whatever it is, nothing is raised, no word is long work, and clients are served as before.
 """
 
@@ -15,19 +15,19 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation import controls as said
 from shoal.mqtt.federation.controls import Control, encode_control
 from tests.calls import Calls
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 
 KEPT = Properties(session_expiry_interval_s=1_000)
 HUGE, LOW = 2**62, -(2**62)
 # One of c's that others may have heard of, and one of nobody.
-JOURNEYS = (("c", HUGE), ("c", 0), ("c", LOW), ("nobody", 5))
+TRANSFERS = (("c", HUGE), ("c", 0), ("c", LOW), ("nobody", 5))
 
 
 def words() -> list[Control]:
     """Each kind, several ways."""
     found: list[Control] = []
-    for journey in JOURNEYS:
-        client_id, at_us = journey
+    for transfer in TRANSFERS:
+        client_id, at_us = transfer
         for broker in ("B1", "B2", "B9", ""):
             found += [
                 said.Entered(client_id, broker, at_us, True, asked, "u", LOW)
@@ -36,55 +36,55 @@ def words() -> list[Control]:
             found += [
                 said.Entered(client_id, broker, at_us, False, None, registered=True),
                 said.Register(said.Entered(client_id, broker, at_us, False, None)),
-                said.Known(said.Entered(client_id, broker, at_us, True, "B1")),
+                said.OwnerKnown(said.Entered(client_id, broker, at_us, True, "B1")),
                 said.Ended(client_id, broker),
                 said.Sought((client_id,) * 1_000, broker),
-                said.Settling(journey, broker, False),
-                said.Offer(journey, broker),
-                said.Declined(journey, broker),
-                said.Departed(journey, broker),
+                said.EarlierSettled(transfer, broker, False),
+                said.Offer(transfer, broker),
+                said.TransferDeclined(transfer, broker),
+                said.SessionDeparted(transfer, broker),
                 said.Vacated(client_id, broker, at_us, "u", LOW, HUGE, None),
                 said.Coming(client_id, broker, at_us, "u", (HUGE, LOW) * 100),
-                said.Welcome(client_id, broker),
+                said.FederationWelcome(client_id, broker),
             ]
         found += [
-            said.Refused(journey),
-            said.Adopted(journey),
-            said.Taken(journey),
-            said.SessionState(journey, True, HUGE, HUGE, (0, 70_000, -1), "u", LOW, HUGE),
-            said.SessionState(journey, True, -1, -1, had={"": LOW}, heard={"x": HUGE}),
-            said.SessionState(journey, False, 1, 0),
-            said.SessionPart(journey, (), (("p", HUGE), ("", LOW)) * 100),
+            said.ClientNotOwner(transfer),
+            said.SessionAdopted(transfer),
+            said.TransferComplete(transfer),
+            said.SessionState(transfer, True, HUGE, HUGE, (0, 70_000, -1), "u", LOW, HUGE),
+            said.SessionState(transfer, True, -1, -1, had={"": LOW}, heard={"x": HUGE}),
+            said.SessionState(transfer, False, 1, 0),
+            said.SessionPart(transfer, (), (("p", HUGE), ("", LOW)) * 100),
             said.Item(
-                journey, b"no packet", LOW, LOW, ("p", HUGE), 2, True, (), 65_535, True, HUGE
+                transfer, b"no packet", LOW, LOW, ("p", HUGE), 2, True, (), 65_535, True, HUGE
             ),
-            said.TakeOver("c", HUGE, "B9", "", 2**60),
-            said.TakeOver("c", LOW, "B1", "another"),
-            said.AskedThere(journey, "B9"),
-            said.TakenOver(journey),
-            said.Item(journey, b"", HUGE, HUGE, None, 0, False, (), 0, True),
+            said.SessionTakeOver("c", HUGE, "B9", "", 2**60),
+            said.SessionTakeOver("c", LOW, "B1", "another"),
+            said.AskedThere(transfer, "B9"),
+            said.TakenOver(transfer),
+            said.Item(transfer, b"", HUGE, HUGE, None, 0, False, (), 0, True),
         ]
     for broker in ("B1", "B2", "B9", ""):
         found += [
             said.Several((said.Ended("c", broker),) * 256, broker, 2**60, 2**60),
             said.Several((), broker, 0, 2**60),
             said.Several((), broker, 5, 1),
-            said.Hello(broker),
+            said.FederationHello(broker),
             said.Rejoined(broker),
             said.Here(broker, HUGE),
             said.Here(broker, -1),
             said.Tell(broker),
-            said.Told(broker),
+            said.AllTold(broker),
             said.Mark(broker),
             said.Full(broker, True),
-            said.Members(broker, "$share/g/a", HUGE, 2**60, 2**60, ()),
-            said.Members(broker, "no group", LOW, 1, 0, ()),
+            said.FederationMembers(broker, "$share/g/a", HUGE, 2**60, 2**60, ()),
+            said.FederationMembers(broker, "no group", LOW, 1, 0, ()),
             said.Shared("$share/g/a", broker, b"no packet", LOW, LOW, ("p", 1), True, HUGE),
             said.Shared("", broker, b"", HUGE, None, None, False, LOW),
             said.Closed(broker, HUGE),
             said.Took(broker, "$share/g/a", ("p", HUGE), True, False),
         ]
-    return [*found, said.Kept(b"no packet", LOW, LOW), said.Kept(b"", HUGE, None)]
+    return [*found, said.RetainedState(b"no packet", LOW, LOW), said.RetainedState(b"", HUGE, None)]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -105,15 +105,15 @@ def test_whatever_another_broker_says_clients_are_served(seed: int) -> None:
     for word in said_of_all:
         body = encode_control(word)
         with Calls() as calls:
-            federation.hear(body, site.now_us)
+            federation.on_control(body, site.now_us)
         assert calls.count < 20_000, word
         site.carry_out(site.clients.take_effects())
         if chance.random() < 0.2:
             network.after(chance.choice([0.001, 1, 30]))
     # Those who were waited for, and are not there, are given up.
-    federation.hear(encode_control(said.Full("B2", False)), site.now_us)
+    federation.on_control(encode_control(said.Full("B2", False)), site.now_us)
     for broker in ("B1", "B9", ""):
-        federation.hear(encode_control(said.Full(broker, False)), site.now_us)
+        federation.on_control(encode_control(said.Full(broker, False)), site.now_us)
     network.after(700)
     subscriber, publisher = site.connect("s"), network["B3"].connect("p")
     subscriber.subscribe("z", qos=1)
@@ -130,12 +130,12 @@ def test_a_question_does_not_go_round_for_ever() -> None:
         federation = network[name].clients.federation
         assert federation is not None
         word = said.Entered("c", other, 5, True, None)
-        federation.hear(encode_control(word), network[name].now_us)
+        federation.on_control(encode_control(word), network[name].now_us)
     network.is_slow = True
     federation = network["B1"].clients.federation
     assert federation is not None
     question = said.Entered("c", "B3", 10_000, True, "B1")
-    federation.hear(encode_control(question), network["B1"].now_us)
+    federation.on_control(encode_control(question), network["B1"].now_us)
     network["B1"].carry_out(network["B1"].clients.take_effects())
     chance = Random(1)
     steps = 0

@@ -10,8 +10,8 @@ import pytest
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation.controls import decode_control
-from shoal.mqtt.federation.handing import MOST_AT_ONCE
-from tests.mqtt.network_house import Network
+from shoal.mqtt.federation.time_slices import MOST_AT_ONCE
+from tests.mqtt.network_broker_api import Network
 
 NAMES = ("B1", "B2", "B3")
 
@@ -43,14 +43,14 @@ def controls_said(network: Network) -> list[str]:
     """The names of the controls that brokers say from now on."""
     said: list[str] = []
     for site in network.sites.values():
-        door = site.clients.door
-        assert door is not None
+        front_end = site.clients.front_end
+        assert front_end is not None
 
-        def send(to: str, body: bytes, now_us: int, send: Any = door.send) -> int:
+        def send(to: str, body: bytes, now_us: int, send: Any = front_end.send) -> int:
             said.append(type(decode_control(body)).__name__)
             return int(send(to, body, now_us))
 
-        door.send = send  # type: ignore[method-assign]
+        front_end.send = send  # type: ignore[method-assign]
     return said
 
 
@@ -76,12 +76,12 @@ def test_a_broker_that_is_no_member_says_hello_until_another_answers() -> None:
         site.clients.federation.joining.repeats = site.machine.id == "B2"
     said = controls_said(network)
     network.after(60)
-    assert said.count("Hello") > 50
+    assert said.count("FederationHello") > 50
     network.heal("B1", "B2")
     network.after(5)
     said.clear()
     network.after(60)
-    assert "Hello" not in said
+    assert "FederationHello" not in said
 
 
 def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
@@ -89,16 +89,16 @@ def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
     restart(network, "B3")
     told: list[str] = []
     for name in ("B1", "B2"):
-        door = network[name].clients.door
-        assert door is not None
-        send = door.send
+        front_end = network[name].clients.front_end
+        assert front_end is not None
+        send = front_end.send
 
         def listen(to: str, body: bytes, now_us: int, name: str = name, send=send) -> None:  # type: ignore[no-untyped-def]
-            if b"Kept" in body:
+            if b"RetainedState" in body:
                 told.append(name)
             send(to, body, now_us)
 
-        door.send = listen  # type: ignore[method-assign]
+        front_end.send = listen  # type: ignore[method-assign]
     network.after(20)
     assert len(told) == 1
 
@@ -137,7 +137,7 @@ def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
     assert len(retained(network, "B1")) == 81
     # All goes over the link once each way; through the tree, what each part had alone.
     assert said.count("Tell") == 2
-    assert said.count("Kept") <= 2 * (81 + 40)
+    assert said.count("RetainedState") <= 2 * (81 + 40)
     # Of p and c, which all know; of the others their registrars are told, but for themselves.
     assert said.count("Entered") == 2 * 2
     assert said.count("Register") <= 2 * 4 * 2
@@ -206,14 +206,14 @@ def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
 def said_in_turns(network: Network, name: str, kind: str) -> list[int]:
     """How many controls of this kind a broker says in each turn from now on."""
     site, counts = network[name], [0]
-    door = site.clients.door
-    assert door is not None
+    front_end = site.clients.front_end
+    assert front_end is not None
 
-    def send(to: str, body: bytes, now_us: int, send: Any = door.send) -> int:
+    def send(to: str, body: bytes, now_us: int, send: Any = front_end.send) -> int:
         counts[-1] += type(decode_control(body)).__name__ == kind
         return int(send(to, body, now_us))
 
-    door.send = send  # type: ignore[method-assign]
+    front_end.send = send  # type: ignore[method-assign]
 
     def in_turns(does: Any) -> Any:
         def turn(*about: Any) -> Any:
@@ -250,7 +250,7 @@ def test_much_that_is_retained_is_told_in_turns() -> None:
     """200,000 messages were one turn of seconds."""
     network = with_retained(3_000)
     publisher = network["B1"].connect("p")
-    counts = begins_to_be_told(network, "Kept")
+    counts = begins_to_be_told(network, "RetainedState")
     # What comes meanwhile, or goes, is known in the end as well.
     publisher.publish("a/0", b"y", retain=True)
     publisher.publish("a/2999", b"", retain=True)
@@ -265,7 +265,7 @@ def test_much_that_is_retained_is_told_in_turns() -> None:
 
 def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
     network = with_retained(1_500)
-    counts = begins_to_be_told(network, "Kept")
+    counts = begins_to_be_told(network, "RetainedState")
     restart(network, "B2")
     network.after(5)
     assert retained(network, "B1") == retained(network, "B2")
@@ -285,16 +285,16 @@ def test_many_sessions_are_told_in_turns() -> None:
     ended = network["B1"].connect("c9999", properties=Properties(session_expiry_interval_s=0))
     ended.disconnect()
     network["B1"].connect("late", properties=kept)
-    network["B1"].clients.federation.roaming.tell_clients("B2", network["B1"].now_us)
+    network["B1"].clients.federation.session_transfer.send_clients("B2", network["B1"].now_us)
     network.after(5)
     assert count / 256 < sum(counts) < 4 * count / 256
     assert max(counts) <= 30
     federation = network["B2"].clients.federation
     assert federation is not None
-    assert not federation.roaming.starting.unheard(network["B2"].now_us)
-    assert federation.roaming.homes.get("c0") == "B1"
-    assert federation.roaming.homes.get("late") == "B1"
-    assert federation.roaming.homes.get("c9999") is None
+    assert not federation.session_transfer.starting.unheard(network["B2"].now_us)
+    assert federation.session_transfer.homes.get("c0") == "B1"
+    assert federation.session_transfer.homes.get("late") == "B1"
+    assert federation.session_transfer.homes.get("c9999") is None
 
 
 def test_many_groups_are_told_in_turns() -> None:
@@ -304,7 +304,7 @@ def test_many_groups_are_told_in_turns() -> None:
     for number in range(1_500):
         client.subscribe(f"$share/g/{number}")
     network.after(1)
-    counts = begins_to_be_told(network, "Members")
+    counts = begins_to_be_told(network, "FederationMembers")
     client.unsubscribe("$share/g/1499")
     client.subscribe("$share/g/1500")
     network.after(5)

@@ -11,8 +11,8 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import FOLLOW
 from shoal.mqtt.federation.moving import AT_ONCE, HOUR_US, Moving
-from tests.mqtt.house import SECOND, Client, will
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import SECOND, Client, will
+from tests.mqtt.network_broker_api import Network
 
 NAMES = ("B1", "B2", "B3")
 
@@ -65,7 +65,7 @@ def goes(network: Network, client: Client, **fields: Any) -> Client:
     new = network[server].connect(client_id, **fields)
     assert new.connack.session_present
     network.after(20)
-    assert client_id not in network[client.connection._house.broker_id].clients.sessions  # type: ignore[attr-defined]
+    assert client_id not in network[client.connection._broker_api.broker_id].clients.sessions  # type: ignore[attr-defined]
     return new
 
 
@@ -162,7 +162,7 @@ def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
     client.send(Publish("a", b"1", 1, packet_id=1))
     said = move(network, "c", "B1", "B3")
     network.after(6)
-    assert said == ["what c has published is not settled"]
+    assert said == ["publications of c are not settled"]
     assert not client.connection.must_wait
 
 
@@ -171,11 +171,11 @@ def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
     [
         ("nobody", "B3", "nobody is not connected to B1"),
         ("c", "B1", "c is there already"),
-        ("c", "B9", "no broker B9 is known that clients can be sent to"),
+        ("c", "B9", "no broker B9 is known to which clients can be redirected"),
         (
             "stays",
             "B3",
-            "stays does not go where it is sent, and would come back to B1; shoal.Client",
+            "stays does not follow redirects, and would return to B1; shoal.Client",
         ),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_broker_with_many_clients_is_drained_bit_by_bit(network: Network) -> N
         network["B1"].connect(f"c{number}", **follower())
     moving(network, "B1").drain(lambda: ("B3",), network["B1"].now_us)
     network.after(0.1)
-    sent = [each for each in network["B1"].clients.sessions if each.outlet is None]
+    sent = [each for each in network["B1"].clients.sessions if each.session_writer is None]
     assert len(sent) == AT_ONCE
 
 
@@ -293,7 +293,9 @@ def test_few_clients_among_many_sessions_are_found_in_turns(
     network.after(0.03)
     assert len(looked) <= 10
     network.after(0.3)
-    assert [each for each in network["B1"].clients.sessions if each.outlet is not None] == []
+    assert [
+        each for each in network["B1"].clients.sessions if each.session_writer is not None
+    ] == []
     late = network["B1"].open()
     late.send(Connect("late"))
     assert late.take()[0].reason_code is ReasonCode.USE_ANOTHER_SERVER

@@ -7,10 +7,10 @@ import pytest
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.roaming.moves import Move
-from shoal.mqtt.federation.said import item_of
+from shoal.mqtt.federation.conversions import item_of
+from shoal.mqtt.federation.session_transfer.moves import SessionMove
 from shoal.mqtt.limits import DEFAULT_LIMITS
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import Outgoing, Session
 from tests.mqtt.federation.coming import come, network
 from tests.seeds.sessions.random_sessions import Publisher, Subscriber
@@ -160,8 +160,8 @@ def test_who_is_killed_while_sessions_move_takes_none_of_them(
         assert each.is_in
         assert each.taken == WANTED
     for name in network.names:
-        assert not network.sites[name].clients.federation.roaming.giving._moves
-        assert not network.sites[name].clients.federation.roaming.fetching.waiting
+        assert not network.sites[name].clients.federation.session_transfer.giving._moves
+        assert not network.sites[name].clients.federation.session_transfer.fetching.waiting
 
 
 def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:
@@ -230,10 +230,11 @@ def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
 def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
     """Where publications go several ways, no link orders what a session gets from both brokers."""
     session = Session("c", DEFAULT_LIMITS)
-    move = Move(session, ("c", 7), lambda *_: None)
+    move = SessionMove(session, ("c", 7), lambda *_: None)
     session.diversion = move
     came, later = (
-        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+        PublishedMessage("a", payload, publisher="p", published_us=1, qos=2)
+        for payload in (b"1", b"2")
     )
     came.key, later.key = ("p", 1), ("p", 2)
     move.came(item_of(Outgoing(came, 2, False, ()), ("c", 7), 1), 1)
@@ -246,10 +247,11 @@ def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
 def test_what_comes_after_a_kill_does_not_overtake_what_was_kept() -> None:
     """A broker that was killed while a session went on from it sends all of it, in order."""
     session, sent = Session("c", DEFAULT_LIMITS), list[bytes]()
-    move = Move(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
+    move = SessionMove(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
     session.diversion = move
     first, second = (
-        Message("a", payload, publisher="p", published_us=1, qos=2) for payload in (b"1", b"2")
+        PublishedMessage("a", payload, publisher="p", published_us=1, qos=2)
+        for payload in (b"1", b"2")
     )
     first.key, second.key = ("p", 1), ("p", 2)
     move.give_to("B2", ("c", 7))

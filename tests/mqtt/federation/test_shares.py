@@ -9,11 +9,11 @@ import pytest
 
 from shoal.mqtt.codec.packets import Publish, Subscribe, SubscriptionRequest
 from shoal.mqtt.federation import membership as module
-from shoal.mqtt.federation.controls import Members
-from shoal.mqtt.federation.membership import Membership
+from shoal.mqtt.federation.controls import FederationMembers
+from shoal.mqtt.federation.membership import FederationMembership
 from shoal.mqtt.federation.sharing import LOOKED_PER_WORK, Sharing
 from shoal.mqtt.limits import MICROSECONDS
-from tests.mqtt.network_house import Network
+from tests.mqtt.network_broker_api import Network
 
 GROUP = "$share/g/jobs"
 OPEN = 100
@@ -59,7 +59,7 @@ def test_what_is_not_late_is_not_looked_at(qos: int, monkeypatch: pytest.MonkeyP
 
 def test_what_is_late_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     network = without_an_answer(1)
-    monkeypatch.setattr("shoal.mqtt.federation.handing.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("shoal.mqtt.federation.time_slices.MOST_AT_ONCE", 1)
     site, sharing = network["B1"], sharing_of(network)
     looked = [0]
     has_others = Sharing._has_others
@@ -88,7 +88,7 @@ def test_who_comes_later_gets_what_nobody_answers_for() -> None:
     assert len([each for each in packets if isinstance(each, Publish)]) == OPEN
 
 
-def members(random: Random) -> tuple[Membership, dict[str, tuple[int, int]]]:
+def members(random: Random) -> tuple[FederationMembership, dict[str, tuple[int, int]]]:
     """Random numbers of a group's members, at some brokers; lost and told again at random."""
     network = Network("B1")
     federation = network["B1"].clients.federation
@@ -109,7 +109,7 @@ def members(random: Random) -> tuple[Membership, dict[str, tuple[int, int]]]:
             case _:
                 present = random.randrange(3)
                 counts[broker] = present, present + random.randrange(1, 3)
-                found.learn(Members(broker, GROUP, at_us, *counts[broker], ""))
+                found.learn(FederationMembers(broker, GROUP, at_us, *counts[broker], ""))
     return found, counts
 
 

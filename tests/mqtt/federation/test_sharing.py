@@ -14,11 +14,11 @@ from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation.controls import (
     Closed,
 )
-from shoal.mqtt.federation.said import shared_of
-from shoal.mqtt.messages import Message
+from shoal.mqtt.federation.conversions import shared_of
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.restoring import restore
-from tests.mqtt.house import KEPT, Client
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import KEPT, Client
+from tests.mqtt.network_broker_api import Network
 from tests.mqtt.remembering import remembered
 
 BROKERS = ("B1", "B2", "B3")
@@ -227,7 +227,7 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
     network.after(30)
     for broker in BROKERS:
         assert not network[broker].clients.federation.sharing.membership._counts
-        assert not list(network[broker].clients.door.asking)
+        assert not list(network[broker].clients.front_end.asking)
 
 
 def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -> None:
@@ -237,12 +237,12 @@ def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -
     site = network["B3"]
     sharing = site.clients.federation.sharing
     assert sharing is not None
-    message = Message("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
+    message = PublishedMessage("jobs/1", b"1", publisher="p", published_us=site.now_us, qos=2)
     message.key = ("p", 1)
 
     def ask(*, is_any: bool) -> None:
         question = shared_of(JOBS, "B1", message, site.now_us, is_any=is_any)
-        sharing.hear(question, site.now_us)
+        sharing.on_control(question, site.now_us)
         site.carry_out(site.clients.take_effects())
 
     ask(is_any=False)
@@ -275,7 +275,7 @@ class Asked:
     def ask(
         self, number: int = 1, *, group: str = JOBS, is_any: bool = True, open_from: int = 0
     ) -> None:
-        message = Message("jobs/1", b"%d" % number, publisher="p", published_us=0, qos=2)
+        message = PublishedMessage("jobs/1", b"%d" % number, publisher="p", published_us=0, qos=2)
         message.key = ("p", number)
         question = shared_of(
             group, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
@@ -285,7 +285,7 @@ class Asked:
     def hear(self, control: Any) -> None:
         sharing = self.site.clients.federation.sharing
         assert sharing is not None
-        sharing.hear(control, self.site.now_us)
+        sharing.on_control(control, self.site.now_us)
         self.site.carry_out(self.site.clients.take_effects())
 
     def is_killed(self, *, restated: bool = False) -> None:

@@ -10,13 +10,13 @@ import pytest
 from shoal.mqtt.codec.packets import Connect, Subscribe, SubscriptionRequest
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.memory import journal as journals
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import CamePut, read_records
 from tests.mqtt.backlogs import counted_again
-from tests.mqtt.federation.roaming.test_filling import MANY, asks, comes, settle, step
-from tests.mqtt.house import KEPT
-from tests.mqtt.network_house import Network, Site
-from tests.mqtt.remembering import Memory, RememberingHouse
+from tests.mqtt.broker_api import KEPT
+from tests.mqtt.federation.session_transfer.test_filling import MANY, asks, comes, settle, step
+from tests.mqtt.network_broker_api import Network, Site
+from tests.mqtt.remembering import Memory, RememberingBrokerApi
 
 # Subscriptions that are filed in a turn.
 MOST = 200
@@ -29,7 +29,7 @@ def remembering() -> tuple[Network, Memory]:
     return network, memory
 
 
-def journal(site: Site) -> Journal:
+def journal(site: Site) -> SessionJournal:
     assert site.clients.journal is not None
     return site.clients.journal
 
@@ -84,18 +84,18 @@ def test_the_messages_of_a_session_that_comes_are_written_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All were in the turn in which the client was let in: 10,000 took 40 ms."""
-    monkeypatch.setattr("shoal.mqtt.federation.roaming.moves.ITEMS_AT_ONCE", 50)
+    monkeypatch.setattr("shoal.mqtt.federation.session_transfer.moves.ITEMS_AT_ONCE", 50)
     brokers, memory = remembering()
     waits_for(brokers, 500)
     written = most = 0
-    item = Journal.item
+    item = SessionJournal.item
 
-    def counted(self: Journal, *about: Any) -> None:
+    def counted(self: SessionJournal, *about: Any) -> None:
         nonlocal written
         written += self is journal(brokers["B2"])
         item(self, *about)
 
-    monkeypatch.setattr(Journal, "item", counted)
+    monkeypatch.setattr(SessionJournal, "item", counted)
     properties = Properties(session_expiry_interval_s=1_000, receive_maximum=1)
     new = brokers["B2"].open()
     new.send(Connect(client_id="c", clean_start=False, properties=properties))
@@ -114,7 +114,7 @@ def test_the_messages_of_a_session_that_comes_are_written_bit_by_bit(
 def test_messages_of_a_session_that_does_not_come_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shoal.mqtt.federation.roaming.moves.ITEMS_AT_ONCE", 50)
+    monkeypatch.setattr("shoal.mqtt.federation.session_transfer.moves.ITEMS_AT_ONCE", 50)
     brokers, _ = remembering()
     waits_for(brokers, 500)
     new = comes(brokers["B2"])
@@ -173,19 +173,19 @@ def test_a_session_that_comes_back_while_its_copy_is_here_counts_once() -> None:
 
 
 def test_what_a_session_has_got_while_it_comes_is_said_again_in_parts() -> None:
-    house = RememberingHouse([])
-    house.connect("c", **KEPT)
-    session = house.clients.sessions["c"]
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("c", **KEPT)
+    session = broker_api.clients.sessions["c"]
     keys = {("p", number): None for number in range(5_000)}
 
     class Diversion:
         known, held = keys, ()
 
     session.arriving_us, session.diversion = 7, Diversion()  # type: ignore[assignment]
-    said = list(house.clients.restate())
+    said = list(broker_api.clients.restate())
     assert max(said) <= 500 * 64
-    assert house.clients.journal is not None
-    records = read_records(house.clients.journal.take())
+    assert broker_api.clients.journal is not None
+    records = read_records(broker_api.clients.journal.take())
     parts = [each.keys for each in records if isinstance(each, CamePut)]
     assert [key for part in parts for key in part] == list(keys)
     assert max(map(len, parts)) <= 500

@@ -11,13 +11,17 @@ import pytest
 from shoal.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.memory import journal as journal_module
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import MessagePut, SessionEnd, SessionPut, read_records
-from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.had import MOST_STREAMS, Had, of_doors
+from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.deduplication_window import (
+    MOST_STREAMS,
+    DeduplicationWindow,
+    of_front_ends,
+)
 from tests.examples import examples
-from tests.mqtt.house import Client, will
-from tests.mqtt.remembering import RememberingHouse, all_that_lasts, remembered
+from tests.mqtt.broker_api import Client, will
+from tests.mqtt.remembering import RememberingBrokerApi, all_that_lasts, remembered
 
 SEEDS = range(examples(15))
 STEPS = 120
@@ -31,7 +35,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.house = RememberingHouse([], maximum_queued_messages=8)
+        self.broker_api = RememberingBrokerApi([], maximum_queued_messages=8)
         self.clients: dict[str, Client] = {}
         self.unreleased: dict[str, list[int]] = {name: [] for name in NAMES}
         self.packet_id = 0
@@ -57,7 +61,7 @@ class Life:
         if chance.random() < 0.5:
             delay = Properties(will_delay_interval_s=chance.choice((0, 20)) if is_5 else None)
             last = will("t/1", name.encode(), qos=chance.randrange(3), properties=delay)
-        self.clients[name] = self.house.connect(
+        self.clients[name] = self.broker_api.connect(
             name,
             5 if is_5 else 4,
             clean_start=chance.random() < 0.3,
@@ -121,42 +125,48 @@ class Life:
             client.disconnect()
 
     def wait(self, name: str, client: Client) -> None:
-        self.house.after(self.chance.choice((1, 15, 50)))
-        self.house.write()
+        self.broker_api.after(self.chance.choice((1, 15, 50)))
+        self.broker_api.write()
 
 
 def states(life: Life) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """How many batches there were, when, and what should then be there again, step by step."""
-    house = life.house
+    broker_api = life.broker_api
     for _ in range(STEPS):
         life.step()
-        yield len(house.batches), house.now_us, all_that_lasts(house.clients, house.now_us)
+        yield (
+            len(broker_api.batches),
+            broker_api.now_us,
+            all_that_lasts(broker_api.clients, broker_api.now_us),
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_any_batch_the_broker_is_what_it_was(seed: int) -> None:
     life = Life(seed)
     for count, now_us, state in states(life):
-        again = RememberingHouse(life.house.batches[:count], now_us, maximum_queued_messages=8)
+        again = RememberingBrokerApi(
+            life.broker_api.batches[:count], now_us, maximum_queued_messages=8
+        )
         assert all_that_lasts(again.clients, now_us) == state
         # And it goes on from there: what it has written itself says the same.
-        third = RememberingHouse(again.batches, now_us, maximum_queued_messages=8)
+        third = RememberingBrokerApi(again.batches, now_us, maximum_queued_messages=8)
         assert all_that_lasts(third.clients, now_us) == state
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_before_all_was_said_again_is_not_needed(seed: int) -> None:
     life = Life(seed)
-    house = life.house
+    broker_api = life.broker_api
     restating: Iterator[int] | None = None
     begun = needed = 0
     rounds = 0
     for count, now_us, state in states(life):
-        batches = house.batches[needed:count]
-        again = RememberingHouse(batches, now_us, maximum_queued_messages=8)
+        batches = broker_api.batches[needed:count]
+        again = RememberingBrokerApi(batches, now_us, maximum_queued_messages=8)
         assert all_that_lasts(again.clients, now_us) == state
         if restating is None and life.chance.random() < 0.1:
-            begun, restating = len(house.batches), house.clients.restate()
+            begun, restating = len(broker_api.batches), broker_api.clients.restate()
         elif restating is not None:
             for _ in range(life.chance.randrange(1, 6)):
                 if next(restating, None) is None:
@@ -164,94 +174,96 @@ def test_what_was_before_all_was_said_again_is_not_needed(seed: int) -> None:
                     needed = begun
                     rounds += 1
                     break
-            house.write()
+            broker_api.write()
     assert rounds
 
 
 def test_a_message_for_many_is_written_once() -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     kept = Properties(session_expiry_interval_s=60)
     for number in range(50):
-        house.connect(f"s{number}", properties=kept).subscribe("a", qos=1)
-    before = len(house.batches)
-    house.connect("p").publish("a", b"x" * 1_000, qos=1, retain=True)
-    records = [record for batch in house.batches[before:] for record in read_records(batch)]
+        broker_api.connect(f"s{number}", properties=kept).subscribe("a", qos=1)
+    before = len(broker_api.batches)
+    broker_api.connect("p").publish("a", b"x" * 1_000, qos=1, retain=True)
+    records = [record for batch in broker_api.batches[before:] for record in read_records(batch)]
     assert len([record for record in records if isinstance(record, MessagePut)]) == 1
-    assert sum(map(len, house.batches[before:])) < 3_000
+    assert sum(map(len, broker_api.batches[before:])) < 3_000
 
 
 def test_what_does_not_last_costs_nothing() -> None:
-    house = RememberingHouse([])
-    house.connect("s0").subscribe("a", qos=2)
-    house.connect("s1", properties=Properties(session_expiry_interval_s=60)).subscribe("b", qos=2)
-    before = len(house.batches)
-    publisher = house.connect("p")
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("s0").subscribe("a", qos=2)
+    broker_api.connect("s1", properties=Properties(session_expiry_interval_s=60)).subscribe(
+        "b", qos=2
+    )
+    before = len(broker_api.batches)
+    publisher = broker_api.connect("p")
     for qos in range(3):
         publisher.publish("a", qos=qos)
     publisher.publish("b")
-    assert len(house.batches) == before
+    assert len(broker_api.batches) == before
 
 
 def test_what_is_known_of_nobody_is_left_out() -> None:
-    house = RememberingHouse([])
+    broker_api = RememberingBrokerApi([])
     kept = Properties(session_expiry_interval_s=60)
-    client = house.connect("c", properties=kept)
-    before = len(house.batches)
+    client = broker_api.connect("c", properties=kept)
+    before = len(broker_api.batches)
     client.subscribe("a", qos=2)
     client.publish("a", qos=2)
     client.unsubscribe("a")
     client.take_publications()
-    found = remembered(house.batches[before:])
+    found = remembered(broker_api.batches[before:])
     assert not found.sessions
 
 
-def lacking() -> tuple[RememberingHouse, Journal]:
+def lacking() -> tuple[RememberingBrokerApi, SessionJournal]:
     """With a session that lacks ten of a stream, all written."""
-    house = RememberingHouse([])
-    house.connect("a", properties=Properties(session_expiry_interval_s=600)).subscribe("t", 1)
-    house.clients.sessions["a"].had = Had({}, {"p": ((0, 10),)})
-    house.write()
-    assert house.clients.journal is not None
-    return house, house.clients.journal
+    broker_api = RememberingBrokerApi([])
+    broker_api.connect("a", properties=Properties(session_expiry_interval_s=600)).subscribe("t", 1)
+    broker_api.clients.sessions["a"].had = DeduplicationWindow({}, {"p": ((0, 10),)})
+    broker_api.write()
+    assert broker_api.clients.journal is not None
+    return broker_api, broker_api.clients.journal
 
 
-def make_up(house: RememberingHouse, number: int) -> None:
-    message = Message("t", b"", qos=1, publisher="p", published_us=house.now_us)
+def make_up(broker_api: RememberingBrokerApi, number: int) -> None:
+    message = PublishedMessage("t", b"", qos=1, publisher="p", published_us=broker_api.now_us)
     message.key = ("p", number)
-    house.clients._fan_out.make_up(message, "p", number, house.now_us)
+    broker_api.clients._fan_out.make_up(message, "p", number, broker_api.now_us)
 
 
 def test_what_a_session_lacks_is_written_once_for_all_that_comes_at_once() -> None:
-    house, journal = lacking()
+    broker_api, journal = lacking()
     for number in range(1, 6):
-        make_up(house, number)
+        make_up(broker_api, number)
     puts = [each for each in read_records(journal.take()) if isinstance(each, SessionPut)]
     assert [each.gaps for each in puts] == [{"p": ((5, 10),)}]
     assert journal.take() == b""
 
 
 def test_what_a_session_lacked_is_not_written_when_it_has_ended() -> None:
-    house, journal = lacking()
-    make_up(house, 1)
-    journal.ended(house.clients.sessions["a"])
+    broker_api, journal = lacking()
+    make_up(broker_api, 1)
+    journal.ended(broker_api.clients.sessions["a"])
     kinds = [type(each) for each in read_records(journal.take())]
     assert SessionEnd in kinds
     assert SessionPut not in kinds
 
 
-def test_what_was_heard_of_doors_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_heard_of_front_ends_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams are heard of, forgotten, and read from a disk."""
     monkeypatch.setattr(journal_module, "MAX_STREAMS", 2 * MOST_STREAMS)
-    chance, journal, seen = Random(0), Journal(), set()
+    chance, journal, seen = Random(0), SessionJournal(), set()
     for number in range(20 * MOST_STREAMS):
         name = chance.choice(("", "$mqtt/")) + f"B{chance.randrange(3 * MOST_STREAMS)}"
-        journal.hear(name + chance.choice(("", "", "\0=a")), number)
+        journal.record_received(name + chance.choice(("", "", "\0=a")), number)
         if number % 100 == 99:
-            again = Journal()
+            again = SessionJournal()
             again.restore_heard(journal.heard)
             is_all = len(journal.heard) <= MOST_STREAMS
             seen.add(is_all)
-            told = journal.heard if is_all else of_doors(journal.heard)
+            told = journal.heard if is_all else of_front_ends(journal.heard)
             for short in (journal.heard_in_short, again.heard_in_short):
                 assert (short.last, short.is_all) == (told, is_all)
     assert seen == {True, False}

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from shoal.broker.messages import RoutedPublication
-from shoal.clients.doors import MOST_BITS, Had
+from shoal.clients.front_ends import MOST_BITS, DeliveriesReported
 from shoal.model import MessageId, Publication
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions import audience as module
 from shoal.mqtt.sessions.audience import Audience
-from tests.mqtt.network_house import Network, Site
+from tests.mqtt.network_broker_api import Network, Site
 
 FOLLOWS = Properties(user_properties=(("$follow", ""),), session_expiry_interval_s=1_000)
 SECOND = 1_000_000
@@ -36,7 +36,9 @@ def note(site: Site, topic: str, number: int, session: MessageId = T, **content:
     """The session's publication of that number."""
     user = tuple((name, str(value)) for name, value in content.items())
     properties = Properties(user_properties=user)
-    message = Message(topic, b"", session.publisher, site.now_us, 1, False, properties, None)
+    message = PublishedMessage(
+        topic, b"", session.publisher, site.now_us, 1, False, properties, None
+    )
     publication = Publication(
         publisher=session.publisher,
         sequence=number,
@@ -48,7 +50,7 @@ def note(site: Site, topic: str, number: int, session: MessageId = T, **content:
     audience(site).note(routed, message, site.now_us)
 
 
-def who_had(site: Site, session: MessageId = T) -> Had | None:
+def who_had(site: Site, session: MessageId = T) -> DeliveriesReported | None:
     return audience(site).who_had(session, site.now_us)
 
 

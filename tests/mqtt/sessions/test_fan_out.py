@@ -8,13 +8,19 @@ import pytest
 
 from shoal.matching import index
 from shoal.mqtt.codec.encoder import encode
-from shoal.mqtt.codec.packets import Connect, Packet, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Connect,
+    Packet,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
-from shoal.mqtt.connection import outlet
+from shoal.mqtt.connection import session_writer
 from shoal.mqtt.sessions import fan_out
 from tests.examples import examples
-from tests.mqtt.house import Client, House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi, Client
+from tests.mqtt.network_broker_api import Network
 
 SEEDS = range(examples(40))
 TOPICS = ("a", "a/b", "b", "a/b/c")
@@ -25,7 +31,7 @@ FILTERS = (
 CONTENT_FILTERS = (None, "n > 2", "kind = 'x' OR n < 3", "kind IS NULL")
 
 
-def random_client(house: House, name: str, chance: Random, window: int | None) -> Client:
+def random_client(broker_api: BrokerApi, name: str, chance: Random, window: int | None) -> Client:
     version = chance.choice((4, 5))
     properties = NO_PROPERTIES
     if version == 5:
@@ -35,9 +41,11 @@ def random_client(house: House, name: str, chance: Random, window: int | None) -
             session_expiry_interval_s=1_000,
             receive_maximum=chance.choice((None, window)),
         )
-    client = house.connect(name, version, clean_start=False, properties=properties)
+    client = broker_api.connect(name, version, clean_start=False, properties=properties)
     for _ in range(chance.randrange(1, 4)):
-        client.send(random_subscribe(chance, version, with_groups=house.clients.door is None))
+        client.send(
+            random_subscribe(chance, version, with_groups=broker_api.clients.front_end is None)
+        )
     return client
 
 
@@ -88,47 +96,49 @@ def random_packets(chance: Random, first_id: int, *, with_subscribes: bool) -> l
     return packets
 
 
-def play(house: House, seed: int, *, together: bool, window: int | None = 1) -> list[bytes]:
+def play(
+    broker_api: BrokerApi, seed: int, *, together: bool, window: int | None = 1
+) -> list[bytes]:
     """What each client is written, in all; nobody acknowledges, so that windows stay full.
 
     What was published is with all before somebody else publishes, or a client reads or goes.
     """
     chance = Random(seed)
-    clients = [random_client(house, f"c{number}", chance, window) for number in range(6)]
-    writers = [house.connect(f"w{number}") for number in range(2)]
+    clients = [random_client(broker_api, f"c{number}", chance, window) for number in range(6)]
+    writers = [broker_api.connect(f"w{number}") for number in range(2)]
     last = None
     for turn in range(25):
         writer = chance.choice(writers)
         if writer is not last:
-            house.after(1)
+            broker_api.after(1)
         last = writer
         # In a network a subscription may be granted before what was published earlier comes back.
-        with_subscribes = house.clients.door is None
+        with_subscribes = broker_api.clients.front_end is None
         packets = random_packets(chance, turn * 20 + 1, with_subscribes=with_subscribes)
         if chance.random() < 0.2:
-            house.after(1)
+            broker_api.after(1)
             chance.choice(clients).connection.pause()
         if chance.random() < 0.2:
-            house.after(1)
+            broker_api.after(1)
             for each in clients:
                 if not each.closed:
-                    house.carry_out(each.connection.resume(house.now_us))
+                    broker_api.carry_out(each.connection.resume(broker_api.now_us))
         if chance.random() < 0.1:
-            house.after(1)
+            broker_api.after(1)
             chance.choice(clients).lose()
         pieces = [encode(packet, 5) for packet in packets]
         for piece in [b"".join(pieces)] if together else pieces:
-            house.carry_out(writer.connection.receive(piece, house.now_us))
-        house.after(0)  # what was too much at once is written
+            broker_api.carry_out(writer.connection.receive(piece, broker_api.now_us))
+        broker_api.after(0)  # what was too much at once is written
     return [client.written for client in (*clients, *writers)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_together_or_one_by_one(seed: int) -> None:
     """Random subscriptions, options and limits, clients that are slow or away."""
-    one_by_one = play(House(), seed, together=False)
+    one_by_one = play(BrokerApi(), seed, together=False)
     assert any(len(written) > 100 for written in one_by_one)
-    assert play(House(), seed, together=True) == one_by_one
+    assert play(BrokerApi(), seed, together=True) == one_by_one
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
@@ -138,21 +148,21 @@ def test_in_a_network(seed: int) -> None:
 
 
 def test_more_than_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = play(House(), 1, together=True)
+    whole = play(BrokerApi(), 1, together=True)
     monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 3 * fan_out.ENTRY_BYTES)
-    assert play(House(), 1, together=True) == whole
+    assert play(BrokerApi(), 1, together=True) == whole
     monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 5)
-    assert play(House(), 1, together=True) == whole
+    assert play(BrokerApi(), 1, together=True) == whole
 
 
 def test_what_was_published_before_an_error_is_delivered() -> None:
-    house = House()
-    writer = house.connect("w")
+    broker_api = BrokerApi()
+    writer = broker_api.connect("w")
     writer.subscribe("a")
-    reader = house.connect("r")
+    reader = broker_api.connect("r")
     reader.subscribe("a")
     good, bad = encode(Publish("a", b"1"), 5), encode(Connect("again"), 5)
-    house.carry_out(writer.connection.receive(good + good + bad, house.now_us))
+    broker_api.carry_out(writer.connection.receive(good + good + bad, broker_api.now_us))
     assert writer.closed
     assert [packet.payload for packet in reader.take()] == [b"1", b"1"]
     assert [type(packet).__name__ for packet in writer.take()] == [
@@ -164,23 +174,23 @@ def test_by_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where filters are many and tested one by one, a run of messages is matched as a batch."""
     monkeypatch.setattr(index, "TESTS_MAXIMUM", -1)
     for seed in range(3):
-        one_by_one = play(House(), seed, together=False)
-        assert play(House(), seed, together=True) == one_by_one
+        one_by_one = play(BrokerApi(), seed, together=False)
+        assert play(BrokerApi(), seed, together=True) == one_by_one
 
 
 def test_more_than_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for its turn comes in its order, if behind what answers a client."""
     for seed in range(5):
         monkeypatch.undo()
-        whole = play(House(), seed, together=False, window=None)
-        monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
+        whole = play(BrokerApi(), seed, together=False, window=None)
+        monkeypatch.setattr(session_writer, "MAX_GATHERED_BYTES", 150)
         for together in (True, False):
-            assert play(House(), seed, together=together, window=None)[:6] == whole[:6]
+            assert play(BrokerApi(), seed, together=together, window=None)[:6] == whole[:6]
 
 
 def test_what_is_gathered_for_one_client_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet, "MAX_GATHERED_BYTES", 150)
-    way_out = House().connect("r").connection.outlet
+    monkeypatch.setattr(session_writer, "MAX_GATHERED_BYTES", 150)
+    way_out = BrokerApi().connect("r").connection.session_writer
     assert way_out.send_many([b"x" * 100, b"y"], [0, 1])
     assert not way_out.send_many([b"z" * 50], [0])
     assert way_out.take() == b"x" * 100 + b"y"

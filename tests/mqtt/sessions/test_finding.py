@@ -9,23 +9,29 @@ from typing import Any
 import pytest
 
 from shoal.matching.topics.memory import MOST_BYTES
-from shoal.mqtt.codec.packets import Pingreq, Pingresp, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Pingreq,
+    Pingresp,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 from shoal.mqtt.sessions.session import Session
 from tests.examples import at_length
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 from tests.mqtt.sessions.turns import go_on, payloads, turn
 
 LEVELS = 13
 WIDE = "/".join(f"l{at}" for at in range(LEVELS))
 
 
-def wide(house: House, options: str = "", **kwargs: Any) -> list[Client]:
+def wide(broker_api: BrokerApi, options: str = "", **kwargs: Any) -> list[Client]:
     """Two clients with 2 ** LEVELS topic filters that all match WIDE."""
     texts = [
         "/".join("+" if number >> at & 1 else f"l{at}" for at in range(LEVELS)) + options
         for number in range(2**LEVELS)
     ]
-    clients = [house.connect(name) for name in "ab"]
+    clients = [broker_api.connect(name) for name in "ab"]
     for client, own in zip(clients, (texts[::2], texts[1::2]), strict=True):
         for at in range(0, len(own), 100):
             requests = [SubscriptionRequest(text, **kwargs) for text in own[at : at + 100]]
@@ -34,7 +40,7 @@ def wide(house: House, options: str = "", **kwargs: Any) -> list[Client]:
     return clients
 
 
-class Watched(House):
+class Watched(BrokerApi):
     """How many places of topic filters are looked at in each turn."""
 
     def __init__(self) -> None:
@@ -69,33 +75,33 @@ def test_for_whom_it_is_may_take_several_turns_to_find_out(
     qos: int, options: str, no_local: bool
 ) -> None:
     """130,000 filters, which two users may have, are a fifth of a second in one go."""
-    house = Watched()
-    clients = wide(house, options, no_local=no_local)
-    writer = clients[0] if no_local else house.connect("w")
+    broker_api = Watched()
+    clients = wide(broker_api, options, no_local=no_local)
+    writer = clients[0] if no_local else broker_api.connect("w")
     for number in (2, 3):
         body = b'{"n": %d}' % number
         for topic in (WIDE, WIDE + "x"):
-            house.places.append(0)
+            broker_api.places.append(0)
             writer.send(Publish(topic, body, qos, packet_id=number if qos else None))
-            assert house.clients.spreading.is_on is (number == 2 or bool(options))
-            house.take_turns()
-    assert max(house.places) <= (500 + 100) * 20
+            assert broker_api.clients.spreading.is_on is (number == 2 or bool(options))
+            broker_api.take_turns()
+    assert max(broker_api.places) <= (500 + 100) * 20
     for client in clients:
         got = payloads(client)
         assert got == ([] if client is writer else [b'{"n": 2}'] * 2 + [b'{"n": 3}'] * 2)
 
 
 def test_what_is_published_meanwhile_waits_behind_it() -> None:
-    house = Watched()
-    one, other = wide(house)
+    broker_api = Watched()
+    one, other = wide(broker_api)
     other.send(Subscribe(1, (SubscriptionRequest("b"),)))
-    writers = house.connect("w"), house.connect("v")
+    writers = broker_api.connect("w"), broker_api.connect("v")
     other.written = b""
     writers[0].send(Publish(WIDE, b"1"), Publish("b", b"2"))
     writers[1].send(Publish("b", b"3"), Pingreq())
     assert writers[1].take() == [Pingresp()]
-    while house.clients.spreading.is_on:
-        turn(house)
+    while broker_api.clients.spreading.is_on:
+        turn(broker_api)
         for writer in writers:
             go_on(writer)
     assert payloads(one) == [b"1"]
@@ -104,32 +110,32 @@ def test_what_is_published_meanwhile_waits_behind_it() -> None:
 
 
 def test_who_comes_and_goes_each_time_while_it_is_found_out_stops_nobody() -> None:
-    house = Watched()
-    one, other = wide(house)
+    broker_api = Watched()
+    one, other = wide(broker_api)
     steps = 0
-    for _ in house.clients.subscriptions.search(WIDE):
+    for _ in broker_api.clients.subscriptions.search(WIDE):
         steps += 1
-        house.clients.subscriptions.remove(*next_of(other))
+        broker_api.clients.subscriptions.remove(*next_of(other))
     assert 0 < steps < 20
-    house.connect("w").send(Publish(WIDE, b"1"))
-    house.take_turns()
+    broker_api.connect("w").send(Publish(WIDE, b"1"))
+    broker_api.take_turns()
     assert payloads(one) == payloads(other) == [b"1"]
 
 
 def next_of(client: Client) -> tuple[Session, str]:
-    session = client.house.clients.sessions["b"]
+    session = client.broker_api.clients.sessions["b"]
     assert session is not None
     return session, next(iter(session.subscriptions))
 
 
 def test_long_topics_are_remembered_within_a_limit() -> None:
-    house = House()
-    reader, publisher = house.connect("a"), house.connect("b")
+    broker_api = BrokerApi()
+    reader, publisher = broker_api.connect("a"), broker_api.connect("b")
     reader.subscribe("#")
     reader.is_listening = False
     for number in range(1_300):
         publisher.publish(f"{number:_>60000}")
         reader.written = b""
-    known = house.clients.subscriptions.known
+    known = broker_api.clients.subscriptions.known
     assert 100 < len(known) < 1_150
     assert sum(map(len, known)) <= MOST_BYTES

@@ -7,13 +7,19 @@ import pytest
 
 from shoal.attributes import Json
 from shoal.mqtt.access import ALL_PERMISSIONS, Everyone
-from shoal.mqtt.codec.packets import Connack, Connect, Publish, Subscribe, SubscriptionRequest
+from shoal.mqtt.codec.packets import (
+    Connack,
+    Connect,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+)
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import SUBSCRIPTION_BYTES, TEST_BYTES
-from shoal.mqtt.messages import Message
-from tests.mqtt.house import Client, House
-from tests.mqtt.network_house import Network
+from shoal.mqtt.messages import PublishedMessage
+from tests.mqtt.broker_api import BrokerApi, Client
+from tests.mqtt.network_broker_api import Network
 from tests.mqtt.sessions.test_user_queues import Named
 
 KEPT = Properties(session_expiry_interval_s=1_000)
@@ -27,15 +33,17 @@ def asks(client: Client, name: str) -> ReasonCode:
     return client.take()[-1].reason_codes[0]
 
 
-def renew(house: House, **limits: int) -> None:
+def renew(broker_api: BrokerApi, **limits: int) -> None:
     """As after SIGHUP."""
-    now = msgspec.structs.replace(house.clients.limits, **limits)
-    house.carry_out(house.clients.renew(now, Everyone(), lambda _: ALL_PERMISSIONS, house.now_us))
+    now = msgspec.structs.replace(broker_api.clients.limits, **limits)
+    broker_api.carry_out(
+        broker_api.clients.renew(now, Everyone(), lambda _: ALL_PERMISSIONS, broker_api.now_us)
+    )
 
 
 def test_a_client_has_so_much_for_its_subscriptions() -> None:
-    house = House(maximum_subscription_bytes=3 * EACH)
-    client, other = house.connect("c"), house.connect("o")
+    broker_api = BrokerApi(maximum_subscription_bytes=3 * EACH)
+    client, other = broker_api.connect("c"), broker_api.connect("o")
     codes = [asks(client, name) for name in "abcd"]
     assert codes == [0, 0, 0, ReasonCode.QUOTA_EXCEEDED]
     assert asks(other, "a") == 0
@@ -43,17 +51,17 @@ def test_a_client_has_so_much_for_its_subscriptions() -> None:
     assert asks(client, "a") == 0
     client.unsubscribe("a")
     assert asks(client, "d") == 0
-    refused = house.clients.statistics.notices.refusals
+    refused = broker_api.clients.statistics.notices.refusals
     assert refused["subscribe refused", "quota exceeded"] == 1
     client.lose()
     other.lose()
-    assert house.clients.subscriptions.bytes == 0
+    assert broker_api.clients.subscriptions.bytes == 0
 
 
 def test_the_clients_of_a_user_have_so_much_together() -> None:
-    house = House(Named(), maximum_user_subscription_bytes=3 * EACH)
-    first, second = (house.connect(name, username="ann") for name in "ab")
-    other = house.connect("o", username="bob")
+    broker_api = BrokerApi(Named(), maximum_user_subscription_bytes=3 * EACH)
+    first, second = (broker_api.connect(name, username="ann") for name in "ab")
+    other = broker_api.connect("o", username="bob")
     assert [asks(first, "a"), asks(first, "b"), asks(second, "a")] == [0, 0, 0]
     assert asks(second, "b") == asks(first, "c") == ReasonCode.QUOTA_EXCEEDED
     assert [asks(other, name) for name in "abc"] == [0, 0, 0]
@@ -63,43 +71,43 @@ def test_the_clients_of_a_user_have_so_much_together() -> None:
 
 
 def test_all_clients_have_so_much_together() -> None:
-    house = House(maximum_all_subscription_bytes=2 * EACH)
-    clients = [house.connect(name) for name in "abc"]
+    broker_api = BrokerApi(maximum_all_subscription_bytes=2 * EACH)
+    clients = [broker_api.connect(name) for name in "abc"]
     assert [asks(each, "a") for each in clients] == [0, 0, ReasonCode.QUOTA_EXCEEDED]
-    renew(house, maximum_all_subscription_bytes=3 * EACH)
+    renew(broker_api, maximum_all_subscription_bytes=3 * EACH)
     assert [asks(each, "b") for each in clients] == [0] + 2 * [ReasonCode.QUOTA_EXCEEDED]
     # Lowered, it takes nothing away.
-    renew(house, maximum_all_subscription_bytes=1)
-    assert house.clients.subscriptions.count == 3
+    renew(broker_api, maximum_all_subscription_bytes=1)
+    assert broker_api.clients.subscriptions.count == 3
 
 
 def test_who_has_a_session_is_let_in_however_many_there_are() -> None:
-    house = House(maximum_sessions=2)
+    broker_api = BrokerApi(maximum_sessions=2)
     for name in "ab":
-        house.connect(name, properties=KEPT).lose()
-    refused = house.open()
+        broker_api.connect(name, properties=KEPT).lose()
+    refused = broker_api.open()
     refused.send(Connect("c"))
     [answer] = refused.take()
     assert isinstance(answer, Connack)
     assert answer.reason_code is ReasonCode.QUOTA_EXCEEDED
     assert answer.properties.reason_string == "too many sessions"
-    assert house.clients.statistics.notices.refusals["connect refused", "quota exceeded"] == 1
-    house.connect("a", clean_start=False, properties=KEPT).lose()
-    house.connect("b")  # begins anew
-    house.connect("b", clean_start=True).lose()
-    house.connect("c")
+    assert broker_api.clients.statistics.notices.refusals["connect refused", "quota exceeded"] == 1
+    broker_api.connect("a", clean_start=False, properties=KEPT).lose()
+    broker_api.connect("b")  # begins anew
+    broker_api.connect("b", clean_start=True).lose()
+    broker_api.connect("c")
 
 
 def test_a_user_has_so_many_sessions() -> None:
-    house = House(Named(), maximum_user_sessions=2)
+    broker_api = BrokerApi(Named(), maximum_user_sessions=2)
     for name in "ab":
-        house.connect(name, username="ann", properties=KEPT).lose()
-    refused = house.open()
+        broker_api.connect(name, username="ann", properties=KEPT).lose()
+    refused = broker_api.open()
     refused.send(Connect("c", username="ann"))
     assert refused.take()[0].reason_code is ReasonCode.QUOTA_EXCEEDED
-    house.connect("d", username="bob").lose()
-    house.connect("a", username="ann").lose()  # whose session ends with it
-    house.connect("c", username="ann")
+    broker_api.connect("d", username="bob").lose()
+    broker_api.connect("a", username="ann").lose()  # whose session ends with it
+    broker_api.connect("c", username="ann")
 
 
 def test_a_session_comes_with_all_it_has_whatever_the_limits() -> None:
@@ -132,20 +140,20 @@ def test_what_filters_see_is_not_kept_with_what_waits(
     monkeypatch: pytest.MonkeyPatch, networked: bool, asked: str, qos: int, count: int
 ) -> None:
     network = Network("B1", "B2")
-    house = network["B2"] if networked else House()
-    waiting: list[Message] = []
-    enter = house.clients.backlog.enter
+    broker_api = network["B2"] if networked else BrokerApi()
+    waiting: list[PublishedMessage] = []
+    enter = broker_api.clients.backlog.enter
 
-    def watch(message: Message) -> None:
+    def watch(message: PublishedMessage) -> None:
         waiting.append(message)
         enter(message)
 
-    monkeypatch.setattr(house.clients.backlog, "enter", watch)
-    client = house.connect("c")
+    monkeypatch.setattr(broker_api.clients.backlog, "enter", watch)
+    client = broker_api.connect("c")
     client.connection.pause()
     client.subscribe(asked, qos=qos)
     client.is_listening = False
-    publisher = (network["B1"] if networked else house).connect("p")
+    publisher = (network["B1"] if networked else broker_api).connect("p")
     publisher.send(*(Publish("a", b'{"x": 1}', qos, packet_id=qos * at) for at in range(1, count)))
     publisher.publish("a", b'{"x": 1}', qos=qos)
     assert len(waiting) == count
@@ -155,13 +163,13 @@ def test_what_filters_see_is_not_kept_with_what_waits(
 @pytest.mark.parametrize("networked", [True, False])
 def test_nor_with_what_is_retained(networked: bool) -> None:
     network = Network("B1", "B2")
-    house = network["B1"] if networked else House()
-    client = house.connect("c")
+    broker_api = network["B1"] if networked else BrokerApi()
+    client = broker_api.connect("c")
     client.subscribe("a?x=1")
-    house.connect("p").publish("a", b'{"x": 1}', retain=True)
+    broker_api.connect("p").publish("a", b'{"x": 1}', retain=True)
     client.subscribe("$where/x<2/+")
     assert client.take_payloads() == [b'{"x": 1}'] * 2
-    (kept,) = house.clients.retained.matching("a", house.now_us)
+    (kept,) = broker_api.clients.retained.matching("a", broker_api.now_us)
     assert kept.attributes is None
 
 
@@ -169,8 +177,8 @@ def test_nor_with_what_is_retained(networked: bool) -> None:
 def test_groups_see_what_other_subscriptions_see(json: Json) -> None:
     network = Network("B1", "B2")
     for site in network.sites.values():
-        assert site.clients.door is not None
-        site.clients.door.reader.json = json
+        assert site.clients.front_end is not None
+        site.clients.front_end.reader.json = json
     member, client = network["B2"].connect("m"), network["B1"].connect("c")
     member.subscribe("$share/g/a?x=1")
     client.subscribe("a?x=1")

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from shoal.matching import TopicError
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions import retained
 from shoal.mqtt.sessions.retained import LEVEL_BYTES, RetainedStore
 
 SENT = st.builds(
-    Message,
+    PublishedMessage,
     st.sampled_from(["a", "a/b", "c"]),
     st.sampled_from([b"", b"1", b"2"]),
     st.sampled_from(["p", "q"]),
@@ -26,7 +26,7 @@ def contents(store: RetainedStore) -> dict[str, bytes]:
 
 
 @given(st.lists(SENT, max_size=12, unique_by=lambda m: (m.topic, m.publisher, m.published_us)))
-def test_the_same_messages_in_any_order_leave_the_same(messages: list[Message]) -> None:
+def test_the_same_messages_in_any_order_leave_the_same(messages: list[PublishedMessage]) -> None:
     forward, backward = RetainedStore(10), RetainedStore(10)
     for message in messages:
         forward.keep(message)
@@ -49,18 +49,18 @@ def test_the_same_messages_in_any_order_leave_the_same(messages: list[Message]) 
 
 def test_an_empty_store_has_the_digest_of_an_empty_store() -> None:
     store = RetainedStore(10)
-    store.keep(Message("a", b"x", "p", 1))
+    store.keep(PublishedMessage("a", b"x", "p", 1))
     assert store.digest != 0
-    store.keep(Message("a", b"", "p", 2))
+    store.keep(PublishedMessage("a", b"", "p", 2))
     assert store.digest == 0
     properties = Properties(message_expiry_interval_s=1)
-    store.keep(Message("b", b"x", "p", 3, properties=properties))
+    store.keep(PublishedMessage("b", b"x", "p", 3, properties=properties))
     assert list(store.matching("b", 2_000_000)) == []
     assert (store.digest, len(store)) == (0, 0)
 
 
 @given(st.lists(SENT, max_size=12))
-def test_a_store_never_has_more_bytes_than_it_may(messages: list[Message]) -> None:
+def test_a_store_never_has_more_bytes_than_it_may(messages: list[PublishedMessage]) -> None:
     maximum = 2 * LEVEL_BYTES + 6
     store = RetainedStore(10, maximum_bytes=maximum)
     for message in messages:
@@ -72,12 +72,12 @@ def test_a_store_never_has_more_bytes_than_it_may(messages: list[Message]) -> No
 
 def test_what_has_no_room_leaves_nothing_older_behind() -> None:
     store = RetainedStore(10, maximum_bytes=LEVEL_BYTES + 10)
-    assert store.keep(Message("a", b"12345", "p", 1))
-    assert not store.keep(Message("b", b"12345", "p", 2))
-    assert not store.keep(Message("a", bytes(10), "p", 3))
+    assert store.keep(PublishedMessage("a", b"12345", "p", 1))
+    assert not store.keep(PublishedMessage("b", b"12345", "p", 2))
+    assert not store.keep(PublishedMessage("a", bytes(10), "p", 3))
     assert contents(store) == {}
-    assert store.keep(Message("b", b"12345", "p", 4))
-    assert store.keep(Message("b", b"1234", "p", 5))
+    assert store.keep(PublishedMessage("b", b"12345", "p", 4))
+    assert store.keep(PublishedMessage("b", b"1234", "p", 5))
     assert contents(store) == {"b": b"1234"}
 
 
@@ -86,15 +86,15 @@ def test_removals_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) 
     store = RetainedStore(10)
     properties = Properties(user_properties=(("k", "v" * 1_000),))
     for at_us, topic in enumerate(("aa", "bb", "aa", "cc", "dd")):
-        store.keep(Message(topic, b"", "p", at_us, properties=properties))
+        store.keep(PublishedMessage(topic, b"", "p", at_us, properties=properties))
     assert [message.topic for message in store.history()] == ["aa", "cc", "dd"]
     assert all(message.properties is NO_PROPERTIES for message in store.history())
 
 
 def test_a_message_published_now_is_later_than_what_it_replaces() -> None:
     store = RetainedStore(10)
-    store.keep(Message("a", b"future", "q", 100))
-    message = Message("a", b"now", "p", 50)
+    store.keep(PublishedMessage("a", b"future", "q", 100))
+    message = PublishedMessage("a", b"now", "p", 50)
     store.date(message)
     assert message.published_us == 101
     store.keep(message)
@@ -104,31 +104,31 @@ def test_a_message_published_now_is_later_than_what_it_replaces() -> None:
 def test_the_history_leaves_out_what_is_the_brokers_own() -> None:
     store = RetainedStore(10)
     for topic, payload in (("$SYS/x", b"1"), ("a", b"1"), ("b", b"")):
-        store.keep(Message(topic, payload, "p", 1))
+        store.keep(PublishedMessage(topic, payload, "p", 1))
     assert [message.topic for message in store.history()] == ["a", "b"]
 
 
 def test_a_topic_that_cannot_be() -> None:
     with pytest.raises(TopicError):
-        RetainedStore(10).keep(Message("a/+", b"x", "p", 1))
+        RetainedStore(10).keep(PublishedMessage("a/+", b"x", "p", 1))
 
 
 def test_each_level_of_its_own_counts() -> None:
     deep = "/a" * 200
     store = RetainedStore(10, maximum_bytes=LEVEL_BYTES * 202 + 2_000)
-    assert store.keep(Message(f"0{deep}", b"x", "p", 1))
-    assert not store.keep(Message(f"1{deep}", b"x", "p", 2))
-    assert store.keep(Message(f"0{deep[:-2]}/b", b"x", "p", 3))
+    assert store.keep(PublishedMessage(f"0{deep}", b"x", "p", 1))
+    assert not store.keep(PublishedMessage(f"1{deep}", b"x", "p", 2))
+    assert store.keep(PublishedMessage(f"0{deep[:-2]}/b", b"x", "p", 3))
     assert len(store) == 2
-    assert store.keep(Message(f"0{deep}", b"y", "p", 4))
+    assert store.keep(PublishedMessage(f"0{deep}", b"y", "p", 4))
     for topic in list(contents(store)):
-        store.keep(Message(topic, b"", "p", 5))
-    assert store.keep(Message(f"1{deep}", b"x", "p", 6))
+        store.keep(PublishedMessage(topic, b"", "p", 5))
+    assert store.keep(PublishedMessage(f"1{deep}", b"x", "p", 6))
 
 
-def expiring(topic: str, at_us: int, after_s: int = 60) -> Message:
+def expiring(topic: str, at_us: int, after_s: int = 60) -> PublishedMessage:
     properties = Properties(message_expiry_interval_s=after_s)
-    return Message(topic, b"x", "p", at_us, properties=properties)
+    return PublishedMessage(topic, b"x", "p", at_us, properties=properties)
 
 
 def test_what_has_expired_makes_room() -> None:
@@ -136,18 +136,18 @@ def test_what_has_expired_makes_room() -> None:
     store = RetainedStore(100)
     for number in range(100):
         assert store.keep(expiring(f"jobs/{number}", number), number)
-    assert not store.keep(Message("new/0", b"x", "p", 1_000_000), 1_000_000)
+    assert not store.keep(PublishedMessage("new/0", b"x", "p", 1_000_000), 1_000_000)
     later_us = 200_000_000
     for number in range(10):
-        assert store.keep(Message(f"new/{number}", b"x", "p", later_us), later_us)
+        assert store.keep(PublishedMessage(f"new/{number}", b"x", "p", later_us), later_us)
     assert len(store) <= 100
     for number in range(20):
-        store.keep(Message("new/0", b"x", "p", later_us + number), later_us + number)
+        store.keep(PublishedMessage("new/0", b"x", "p", later_us + number), later_us + number)
     assert len(store) == 10
     alone = RetainedStore(100)
     for number in range(10):
         at_us = later_us if number else later_us + 19
-        alone.keep(Message(f"new/{number}", b"x", "p", at_us), at_us)
+        alone.keep(PublishedMessage(f"new/{number}", b"x", "p", at_us), at_us)
     assert store.digest == alone.digest
 
 
@@ -155,7 +155,7 @@ def test_expired_bytes_make_room_for_something_large() -> None:
     store = RetainedStore(1_000, maximum_bytes=300 * LEVEL_BYTES)
     kept = sum(store.keep(expiring(f"{number}", number), number) for number in range(400))
     assert 200 < kept < 300
-    large = Message("large", bytes(200 * LEVEL_BYTES), "p", 200_000_000)
+    large = PublishedMessage("large", bytes(200 * LEVEL_BYTES), "p", 200_000_000)
     assert store.keep(large, 200_000_000)
 
 

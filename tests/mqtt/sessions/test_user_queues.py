@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.access import ALL_PERMISSIONS, Admission, Credentials, Permissions
+from shoal.mqtt.access import ALL_PERMISSIONS, ClientAdmission, ClientCredentials, Permissions
 from shoal.mqtt.codec.packets import Puback
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.limits import Limits
+from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 
 SIZE = 10_000
 EACH = SIZE + MESSAGE_BYTES + ENTRY_BYTES
@@ -20,22 +20,22 @@ KEPT = Properties(session_expiry_interval_s=1_000)
 class Named:
     """Everyone is who they say."""
 
-    def admit(self, credentials: Credentials) -> Admission | None:
-        return Admission(user=credentials.username or "")
+    def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
+        return ClientAdmission(user=credentials.username or "")
 
     def permissions(self, user: str, client_id: str) -> Permissions:
         return ALL_PERMISSIONS
 
 
-def house_of(users: int, everybody: int = 100) -> House:
+def broker_api_of(users: int, everybody: int = 100) -> BrokerApi:
     """A house with room for so many messages, and of one user for so many."""
-    return House(
+    return BrokerApi(
         Named(), maximum_all_queued_bytes=everybody * EACH, maximum_user_queued_bytes=users * EACH
     )
 
 
-def enter(house: House, client_id: str, user: str, topic: str) -> Client:
-    client = house.connect(client_id, username=user, properties=KEPT)
+def enter(broker_api: BrokerApi, client_id: str, user: str, topic: str) -> Client:
+    client = broker_api.connect(client_id, username=user, properties=KEPT)
     client.subscribe(topic, qos=2)
     return client
 
@@ -49,87 +49,87 @@ def publish(client: Client, topic: str, qos: int = 1) -> ReasonCode:
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_user_with_many_sessions_fills_only_its_own_share(is_there: bool) -> None:
     """Whether it is away, or there and acknowledges nothing."""
-    house = house_of(20)
+    broker_api = broker_api_of(20)
     for number in range(20):
-        greedy = enter(house, f"greedy-{number}", "bob", f"a/{number}")
+        greedy = enter(broker_api, f"greedy-{number}", "bob", f"a/{number}")
         if not is_there:
             greedy.lose()
-    enter(house, "good", "carol", "b").lose()
-    publisher = house.connect("p", username="alice")
+    enter(broker_api, "good", "carol", "b").lose()
+    publisher = broker_api.connect("p", username="alice")
     codes = {publish(publisher, f"a/{count % 20}") for count in range(400)}
     codes |= {publish(publisher, "b") for _ in range(15)}
     assert codes == {ReasonCode.SUCCESS}
-    assert not house.clients.backlog.is_full
-    assert house.clients.backlog.bytes <= 36 * EACH
-    assert house.clients.sessions.dropped == 400 - 20
-    again = house.connect("good", username="carol", clean_start=False, properties=KEPT)
+    assert not broker_api.clients.backlog.is_full
+    assert broker_api.clients.backlog.bytes <= 36 * EACH
+    assert broker_api.clients.sessions.dropped == 400 - 20
+    again = broker_api.connect("good", username="carol", clean_start=False, properties=KEPT)
     assert len(again.take_publications()) == 15
 
 
 def test_a_message_in_many_sessions_of_a_user_counts_once() -> None:
-    house = house_of(20)
+    broker_api = broker_api_of(20)
     for number in range(20):
-        enter(house, f"one-{number}", "bob", "a").lose()
-    publisher = house.connect("p", username="alice")
+        enter(broker_api, f"one-{number}", "bob", "a").lose()
+    publisher = broker_api.connect("p", username="alice")
     for _ in range(14):  # 14 messages, and 280 entries
         publish(publisher, "a")
-    assert house.clients.sessions.dropped == 0
+    assert broker_api.clients.sessions.dropped == 0
 
 
 def test_what_is_taken_makes_room_again() -> None:
-    house = house_of(5)
-    enter(house, "one", "bob", "a").lose()
-    enter(house, "two", "bob", "b").lose()
-    publisher = house.connect("p", username="alice")
+    broker_api = broker_api_of(5)
+    enter(broker_api, "one", "bob", "a").lose()
+    enter(broker_api, "two", "bob", "b").lose()
+    publisher = broker_api.connect("p", username="alice")
     for _ in range(10):
         publish(publisher, "a")
         publish(publisher, "b")
-    assert house.clients.sessions.dropped == 15
+    assert broker_api.clients.sessions.dropped == 15
     for name in ("one", "two"):
-        again = house.connect(name, username="bob", clean_start=False, properties=KEPT)
+        again = broker_api.connect(name, username="bob", clean_start=False, properties=KEPT)
         assert len(again.take_publications()) == (3 if name == "one" else 2)
         again.lose()
-    assert house.clients.backlog.bytes == 0
+    assert broker_api.clients.backlog.bytes == 0
     for _ in range(5):
         publish(publisher, "a")
-    assert house.clients.sessions.dropped == 15
+    assert broker_api.clients.sessions.dropped == 15
 
 
 def test_who_has_no_name_shares_with_nobody() -> None:
-    house = house_of(5)
+    broker_api = broker_api_of(5)
     for number in range(4):
-        enter(house, f"any-{number}", "", f"a/{number}").lose()
-    publisher = house.connect("p", username="alice")
+        enter(broker_api, f"any-{number}", "", f"a/{number}").lose()
+    publisher = broker_api.connect("p", username="alice")
     for count in range(20):
         publish(publisher, f"a/{count % 4}")
-    assert house.clients.sessions.dropped == 0
+    assert broker_api.clients.sessions.dropped == 0
 
 
 def test_a_file_that_is_read_again_changes_the_share() -> None:
-    house = house_of(5)
-    enter(house, "one", "bob", "a").lose()
-    publisher = house.connect("p", username="alice")
+    broker_api = broker_api_of(5)
+    enter(broker_api, "one", "bob", "a").lose()
+    publisher = broker_api.connect("p", username="alice")
     for _ in range(6):
         publish(publisher, "a")
-    assert house.clients.sessions.dropped == 1
-    limits = Limits(maximum_user_queued_bytes=10 * EACH)
-    house.clients.renew(limits, Named(), lambda _: ALL_PERMISSIONS, house.now_us)
+    assert broker_api.clients.sessions.dropped == 1
+    limits = MqttLimits(maximum_user_queued_bytes=10 * EACH)
+    broker_api.clients.renew(limits, Named(), lambda _: ALL_PERMISSIONS, broker_api.now_us)
     for _ in range(6):
         publish(publisher, "a")
-    assert house.clients.sessions.dropped == 2
+    assert broker_api.clients.sessions.dropped == 2
 
 
 def test_what_was_dropped_is_counted_as_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was a sum over all sessions: 17 ms where there were 200,000."""
-    house = house_of(5)
-    enter(house, "one", "bob", "a").lose()
-    enter(house, "two", "carol", "a").lose()
-    publisher = house.connect("p", username="alice")
+    broker_api = broker_api_of(5)
+    enter(broker_api, "one", "bob", "a").lose()
+    enter(broker_api, "two", "carol", "a").lose()
+    publisher = broker_api.connect("p", username="alice")
     for _ in range(6):
         publish(publisher, "a")
-    sessions = house.clients.sessions
+    sessions = broker_api.clients.sessions
     monkeypatch.setattr(type(sessions), "__iter__", lambda self: pytest.fail("all are looked at"))
     assert [sessions[name].dropped for name in ("one", "two")] == [1, 1]
     assert sessions.dropped == 2
-    sessions.end(sessions["one"], house.now_us)
+    sessions.end(sessions["one"], broker_api.now_us)
     assert sessions.dropped == 2

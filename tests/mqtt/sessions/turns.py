@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from shoal.mqtt.codec.packets import Publish
-from tests.mqtt.house import Client, House
+from tests.mqtt.broker_api import BrokerApi, Client
 
 
-def small(house: House, most: int) -> House:
+def small(broker_api: BrokerApi, most: int) -> BrokerApi:
     """With turns of so few sessions."""
-    house.clients.spreading.most = most
-    return house
+    broker_api.clients.spreading.most = most
+    return broker_api
 
 
-def turn(house: House) -> None:
+def turn(broker_api: BrokerApi) -> None:
     """One turn of what is handed out."""
-    assert house.clients.spreading.is_on
-    house.carry_out(house.clients.advance(house.now_us))
+    assert broker_api.clients.spreading.is_on
+    broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
 
 
-def finish(house: House, *clients: Client) -> None:
+def finish(broker_api: BrokerApi, *clients: Client) -> None:
     """All turns, and what these held."""
-    while house.clients.spreading.is_on:
-        turn(house)
+    while broker_api.clients.spreading.is_on:
+        turn(broker_api)
         for client in clients:
             go_on(client)
 
@@ -29,7 +29,7 @@ def finish(house: House, *clients: Client) -> None:
 def go_on(client: Client) -> None:
     """Take what a client said while it had to wait."""
     while client.connection.holds and not client.connection.must_wait:
-        client.house.carry_out(client.connection.take_held(client.house.now_us))
+        client.broker_api.carry_out(client.connection.take_held(client.broker_api.now_us))
 
 
 def payloads(client: Client) -> list[bytes]:

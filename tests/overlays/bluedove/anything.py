@@ -11,37 +11,37 @@ from shoal.broker.messages import Message
 from shoal.overlays.bluedove.cluster.forwarding import Load
 from shoal.overlays.bluedove.cluster.members import Age, Member, Segment, Status
 from shoal.overlays.bluedove.messages import (
-    Answer,
     Digest,
     Donors,
     Fetch,
-    Found,
-    Hello,
-    Join,
-    Leave,
+    FoundMatches,
+    GossipNews,
+    JoinAnswer,
+    JoinCluster,
+    LeaveCluster,
     LoadReport,
     MailboxOpened,
-    Match,
+    MatchAnswer,
     Matched,
-    News,
+    MatcherRow,
+    MatchRequest,
+    MatchResult,
+    MatchResults,
+    MemberHello,
+    MembershipRefused,
     NotServed,
     OpenMailbox,
     Poll,
     Pull,
     Receipt,
-    Refused,
     Remove,
-    Result,
-    Results,
-    Row,
-    Rows,
+    SegmentTakeOver,
     Split,
     Store,
     Stored,
+    SubscriptionRows,
     SubscriptionStored,
-    TakeOver,
     TakerReady,
-    Welcome,
     Yours,
 )
 
@@ -77,10 +77,10 @@ def cluster_messages(
         status=st.sampled_from(list(Status)),
         segments=st.lists(SEGMENTS, min_size=1, max_size=2).map(tuple),
     )
-    rows = st.builds(Row, subscriptions, brokers, VERSIONS)
+    rows = st.builds(MatcherRow, subscriptions, brokers, VERSIONS)
     versions = st.dictionaries(names, VERSIONS, max_size=3)
-    found = st.builds(Found, routed, versions, brokers)
-    results = st.builds(Result, ids, st.dictionaries(brokers, versions, max_size=3))
+    found = st.builds(FoundMatches, routed, versions, brokers)
+    results = st.builds(MatchResult, ids, st.dictionaries(brokers, versions, max_size=3))
     ages = st.builds(Age, VERSIONS, VERSIONS, VERSIONS, VERSIONS)
 
     def by(keys: Strategy, values: Strategy) -> Strategy:
@@ -91,29 +91,31 @@ def cluster_messages(
         OpenMailbox: st.builds(OpenMailbox),
         MailboxOpened: st.builds(MailboxOpened, names),
         Poll: st.builds(Poll, names, VERSIONS),
-        Leave: st.builds(Leave, st.booleans()),
+        LeaveCluster: st.builds(LeaveCluster, st.booleans()),
         Store: st.builds(Store, rows, some(DIMENSIONS), some(DIMENSIONS)),
         Stored: st.builds(Stored, names, VERSIONS, by(DIMENSIONS, SEGMENTS)),
         Remove: st.builds(Remove, names, VERSIONS),
-        Match: st.builds(Match, DIMENSIONS, some(routed)),
+        MatchRequest: st.builds(MatchRequest, DIMENSIONS, some(routed)),
         Matched: st.builds(Matched, some(found)),
-        Answer: st.builds(Answer, by(brokers, some(ids)), some(ids)),
-        Results: st.builds(Results, some(results)),
+        MatchAnswer: st.builds(MatchAnswer, by(brokers, some(ids)), some(ids)),
+        MatchResults: st.builds(MatchResults, some(results)),
         Receipt: st.builds(Receipt, some(ids)),
         NotServed: st.builds(NotServed, some(ids), members),
         LoadReport: st.builds(LoadReport, RATES, some(LOADS)),
         Digest: st.builds(Digest, by(brokers, ages)),
-        News: st.builds(News, some(members), some(brokers), by(brokers, ages)),
+        GossipNews: st.builds(GossipNews, some(members), some(brokers), by(brokers, ages)),
         Pull: st.builds(Pull),
-        Hello: st.builds(Hello),
-        Welcome: st.builds(Welcome, st.booleans(), some(members)),
-        Join: st.builds(Join, some(DIMENSIONS)),
+        MemberHello: st.builds(MemberHello),
+        JoinAnswer: st.builds(JoinAnswer, st.booleans(), some(members)),
+        JoinCluster: st.builds(JoinCluster, some(DIMENSIONS)),
         Donors: st.builds(Donors, by(DIMENSIONS, brokers), some(members)),
         Split: st.builds(Split, DIMENSIONS),
-        TakeOver: st.builds(TakeOver, DIMENSIONS),
-        Refused: st.builds(Refused, DIMENSIONS),
+        SegmentTakeOver: st.builds(SegmentTakeOver, DIMENSIONS),
+        MembershipRefused: st.builds(MembershipRefused, DIMENSIONS),
         Fetch: st.builds(Fetch, DIMENSIONS, SEGMENTS, VERSIONS, st.booleans()),
-        Rows: st.builds(Rows, DIMENSIONS, SEGMENTS, some(rows), st.booleans(), VERSIONS),
+        SubscriptionRows: st.builds(
+            SubscriptionRows, DIMENSIONS, SEGMENTS, some(rows), st.booleans(), VERSIONS
+        ),
         TakerReady: st.builds(TakerReady, DIMENSIONS),
         Yours: st.builds(Yours, DIMENSIONS, SEGMENTS),
     }

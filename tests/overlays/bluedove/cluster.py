@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import (
     CancelTimer,
     Deliver,
@@ -34,7 +34,7 @@ from shoal.broker.messages import Message, Publish
 from shoal.broker.records import RefusalRecord
 from shoal.matching.segments import Dimension
 from shoal.model import Publication, Value
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.bluedove.protocol import Bluedove
 
 SECOND_US = 1_000_000
@@ -43,9 +43,11 @@ MOST_TO_ITSELF = 1_000
 TWO = (Dimension(attribute="x"), Dimension(attribute="y"))
 
 
-def parameters(matchers: str = "M1 M2 M3 M4", dispatchers: str = "D1 D2", **options) -> Parameters:  # type: ignore[no-untyped-def]
+def parameters(
+    matchers: str = "M1 M2 M3 M4", dispatchers: str = "D1 D2", **options
+) -> BlueDoveParameters:  # type: ignore[no-untyped-def]
     options.setdefault("dimensions", TWO)
-    return Parameters(
+    return BlueDoveParameters(
         dispatchers=tuple(dispatchers.split()), matchers=tuple(matchers.split()), **options
     )
 
@@ -64,7 +66,7 @@ class ToItself(deque[Message]):
 class Cluster:
     """Nodes with links on demand; `settle` lets everything under way arrive, in sent order."""
 
-    def __init__(self, set_by: Parameters, later: str = "") -> None:
+    def __init__(self, set_by: BlueDoveParameters, later: str = "") -> None:
         self.parameters = set_by
         self.now_us = 0
         self.nodes: dict[str, Broker] = {}
@@ -77,7 +79,7 @@ class Cluster:
         self.records: list[msgspec.Struct] = []
         self.sent: list[tuple[str, str, Message]] = []
         # What brokers are not done with; those whose client waits are told when they are.
-        self.unsettled: dict[tuple[str, TimerKey], Custody | None] = {}
+        self.unsettled: dict[tuple[str, TimerKey], AckTracker | None] = {}
         # Messages of these types wait until they are let through.
         self.held: dict[type[Message], list[tuple[str, str, Message]]] = {}
         first = dict.fromkeys((*set_by.dispatchers, *set_by.matchers))
@@ -99,22 +101,22 @@ class Cluster:
     def start(self, name: str) -> None:
         self.handle(name, Started())
 
-    def handle(self, name: str, input: Input, custody: Custody | None = None) -> None:
+    def handle(self, name: str, input: Input, ack_tracker: AckTracker | None = None) -> None:
         inbox = self.strategies[name].node.inbox
         assert isinstance(inbox, ToItself)
         inbox.count = 0
         for effect in self.nodes[name].handle(input, self.now_us):
-            self._carry_out(name, effect, custody)
-        if custody is not None:
-            custody.settle()
+            self._carry_out(name, effect, ack_tracker)
+        if ack_tracker is not None:
+            ack_tracker.settle()
 
-    def _carry_out(self, name: str, effect: Effect, custody: Custody | None) -> None:
+    def _carry_out(self, name: str, effect: Effect, ack_tracker: AckTracker | None) -> None:
         match effect:
             case Unsettled(key):
                 assert (name, key) not in self.unsettled
-                self.unsettled[name, key] = custody
-                if custody is not None:
-                    custody.extend()
+                self.unsettled[name, key] = ack_tracker
+                if ack_tracker is not None:
+                    ack_tracker.extend()
             case Settled(key):
                 waiting = self.unsettled.pop((name, key))
                 if waiting is not None:

@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Requested, Started
 from shoal.broker.messages import Subscribe
 from shoal.overlays.bluedove.dispatching.lines import LINE_US
-from shoal.overlays.bluedove.messages import Match, Remove, Results, Store
+from shoal.overlays.bluedove.messages import MatchRequest, MatchResults, Remove, Store
 from tests.broker.transcript import subscription
 from tests.overlays.bluedove.cluster import SECOND_US, TWO, Cluster, parameters
-from tests.overlays.bluedove.test_custody import publications
+from tests.overlays.bluedove.test_ack_tracker import publications
 
 BOTH = "B1 B2 B3"
 
@@ -38,8 +38,8 @@ def start(cluster: Cluster, name: str) -> None:
 
 
 def publish(cluster: Cluster, name: str, done: list[int], first: int, *xs: int) -> None:
-    custody = Custody(partial(done.append, first))
-    cluster.handle(name, Requested("P", publications(first, *xs)), custody)
+    ack_tracker = AckTracker(partial(done.append, first))
+    cluster.handle(name, Requested("P", publications(first, *xs)), ack_tracker)
 
 
 def came(cluster: Cluster) -> list[int]:
@@ -126,10 +126,10 @@ def separate() -> Cluster:
 def test_what_stood_in_line_for_long_is_matched_again() -> None:
     """Who has subscribed since gets it, as a session does that moved meanwhile."""
     cluster, done = separate(), list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, "D1", done, 1, 100)
     cluster.settle()
-    slow = cluster.held.pop(Results)
+    slow = cluster.held.pop(MatchResults)
     publish(cluster, "D1", done, 2, 900)
     cluster.settle()
     cluster.ask("D2", "new", Subscribe(subscription("t", "x >= 800", "new")))
@@ -148,14 +148,14 @@ def test_what_stood_in_line_for_long_is_matched_again() -> None:
 
 def test_what_waited_only_for_its_own_matcher_is_not_matched_again() -> None:
     cluster, done = separate(), list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, "D1", done, 1, 100)
     cluster.settle()
     cluster.now_us += LINE_US + 1
-    cluster.release(Results)
+    cluster.release(MatchResults)
     cluster.settle()
     assert done == [1]
-    assert len(cluster.sent_of(Match)) == 1
+    assert len(cluster.sent_of(MatchRequest)) == 1
 
 
 def test_the_answer_to_an_earlier_attempt_counts_no_more() -> None:
@@ -163,23 +163,23 @@ def test_the_answer_to_an_earlier_attempt_counts_no_more() -> None:
     cluster = Cluster(parameters())
     cluster.run(2)
     done = list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, "D1", done, 1, 100)
     cluster.settle()
-    ((first, _, _),) = late = cluster.held.pop(Results)
+    ((first, _, _),) = late = cluster.held.pop(MatchResults)
     dispatcher = cluster.strategies["D1"].dispatcher
     assert dispatcher is not None
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     out: list[object] = []
     dispatcher.outbox.link_down(first, cluster.now_us, out)  # type: ignore[arg-type]
     for effect in out:
         cluster._carry_out("D1", effect, None)  # type: ignore[arg-type]
     cluster.settle()
-    ((second, _, _),) = cluster.held[Results]
+    ((second, _, _),) = cluster.held[MatchResults]
     assert second != first
     cluster.under_way.extend(late)
     cluster.settle()
     assert done == []
-    cluster.release(Results)
+    cluster.release(MatchResults)
     cluster.settle()
     assert done == [1]

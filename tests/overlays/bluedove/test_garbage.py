@@ -21,7 +21,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.matching.segments import Dimension
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.examples import examples
@@ -29,13 +29,13 @@ from tests.examples import examples
 BROKERS = ("B0", "B1", "B2", "B3")
 TWO = (Dimension(attribute="a", low=-1, high=5), Dimension(attribute="b", low="a", high="z"))
 SETTINGS = {
-    "both": Parameters(dimensions=TWO, dispatchers=("B0", "B1"), matchers=("B1", "B2")),
-    "dispatcher": Parameters(
+    "both": BlueDoveParameters(dimensions=TWO, dispatchers=("B0", "B1"), matchers=("B1", "B2")),
+    "dispatcher": BlueDoveParameters(
         dimensions=TWO, dispatchers=("B1",), matchers=("B0", "B2"), elastic=True
     ),
-    "matcher": Parameters(dimensions=TWO, dispatchers=("B0",), matchers=("B1", "B2")),
-    "joiner": Parameters(dimensions=TWO, dispatchers=("B0",), matchers=("B2",)),
-    "replica": Parameters(
+    "matcher": BlueDoveParameters(dimensions=TWO, dispatchers=("B0",), matchers=("B1", "B2")),
+    "joiner": BlueDoveParameters(dimensions=TWO, dispatchers=("B0",), matchers=("B2",)),
+    "replica": BlueDoveParameters(
         dimensions=TWO, dispatchers=("B0",), matchers=("B1", "B2"), replicated=True
     ),
 }

@@ -92,7 +92,7 @@ def test_a_comparison_says_of_each_entry_what_is_to_be_said(
     found = compare(mine, digest(theirs))
     both = sorted(mine.members.keys() & theirs.members.keys())
     pairs = {name: (mine.members[name].age, theirs.members[name].age) for name in both}
-    same = [name for name in both if pairs[name][0].says_the_same(pairs[name][1])]
+    same = [name for name in both if pairs[name][0].is_heartbeat_of(pairs[name][1])]
     lacking = sorted(mine.members.keys() - theirs.members.keys())
     newer = [name for name in both if name not in same and pairs[name][0] > pairs[name][1]]
     assert [row.broker for row in found.members] == sorted([*lacking, *newer])

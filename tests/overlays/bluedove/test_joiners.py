@@ -13,11 +13,11 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.overlays.bluedove.cluster.members import WHOLE, Member
-from shoal.overlays.bluedove.messages import News, Welcome
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.messages import GossipNews, JoinAnswer
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.registry import strategy_factory
 
-LATE_US = Parameters().failure_us + 10
+LATE_US = BlueDoveParameters().failure_us + 10
 B1 = Member(broker="B1", generation=1, version=1, segments=(WHOLE,))
 
 
@@ -30,7 +30,7 @@ def test_a_joiner_remembers_the_dispatchers_that_it_has_heard_of() -> None:
     machine = joiner("B2")
     machine.handle(Started(), 1)
     machine.handle(LinkChanged("B2", LinkState.UP), 2)
-    effects = machine.handle(Received("B2", News((B1,))), 3)
+    effects = machine.handle(Received("B2", GossipNews((B1,))), 3)
     assert Remember({"dispatchers": ["B1", "B2", "J1"]}) in effects
     assert OpenLink("B1") in effects
 
@@ -41,8 +41,8 @@ def test_a_joiner_that_starts_again_waits_for_no_broker_that_stays_away() -> Non
     effects = machine.handle(Started(facts={"dispatchers": ["B1", "J1"]}), 1)
     assert {each.neighbour for each in effects if isinstance(each, OpenLink)} == {"B1", "B2"}
     machine.handle(LinkChanged("B1", LinkState.UP), 2)
-    machine.handle(Received("B1", News((B1,))), 3)
-    machine.handle(Received("B1", Welcome(False, (B1,))), 4)
+    machine.handle(Received("B1", GossipNews((B1,))), 3)
+    machine.handle(Received("B1", JoinAnswer(False, (B1,))), 4)
     assert "B2" in machine.awaited
     machine.handle(TimerFired(("gossip",)), LATE_US)
     assert "B2" not in machine.awaited

@@ -10,14 +10,14 @@ from shoal.broker.messages import Subscribe
 from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
 from shoal.overlays.bluedove.cluster.planner import Elasticity
 from shoal.overlays.bluedove.messages import (
-    Leave,
+    LeaveCluster,
     LoadReport,
-    Rows,
     Split,
+    SubscriptionRows,
     Yours,
 )
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
-from shoal.overlays.bluedove.serving.membership import State
+from shoal.overlays.bluedove.serving.membership import MemberState
 from tests.broker.transcript import subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
 from tests.overlays.bluedove.settled import made, stored, subscribe
@@ -30,7 +30,7 @@ def test_a_joiner_takes_the_upper_half_on_every_dimension() -> None:
     cluster.start("M5")
     cluster.run(3)
     joined = cluster.strategies["M5"]
-    assert joined.membership.state is State.SERVING
+    assert joined.membership.state is MemberState.SERVING
     assert joined.matcher.segments == [Segment(125.0, 250.0), Segment(875.0, float("inf"))]
     assert cluster.sent_of(Split) == [("M5", "M1"), ("M5", "M4")]
     cluster.publish("D2", 1, x=200, y=999)
@@ -45,7 +45,7 @@ def test_nothing_is_missed_while_segments_move(seed: int) -> None:
     cluster = made("M5 M6", publications_per_job=1)
     due, made_at = set(), {}
     moves = {10: lambda: cluster.start("M5"), 30: lambda: cluster.start("M6")}
-    moves[60] = lambda: cluster.ask("M2", "operator", Leave())
+    moves[60] = lambda: cluster.ask("M2", "operator", LeaveCluster())
     for number in range(120):
         moves.get(number, lambda: None)()
         name, low = f"s{number}", random.randrange(900)
@@ -71,10 +71,10 @@ def test_nothing_is_missed_while_segments_move(seed: int) -> None:
 def test_a_move_that_breaks_off_leaves_the_giver_as_it_was() -> None:
     cluster = made("M5")
     subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
-    cluster.held[Rows] = []
+    cluster.held[SubscriptionRows] = []
     cluster.start("M5")
     cluster.settle()
-    assert len(cluster.held.pop(Rows)) == 2
+    assert len(cluster.held.pop(SubscriptionRows)) == 2
     cluster.crash("M5")
     cluster.run(2)
     assert [cluster.strategies[f"M{n}"].matcher.segments[0] for n in (1, 2)] == [
@@ -100,12 +100,12 @@ def test_what_was_given_and_never_received_is_rebuilt_by_the_giver() -> None:
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_a_leaver_hands_everything_to_those_beside_it() -> None:
+def test_a_leaving_broker_hands_everything_to_those_beside_it() -> None:
     cluster = made()
     subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
-    cluster.ask("M3", "operator", Leave())
+    cluster.ask("M3", "operator", LeaveCluster())
     cluster.run(3)
-    assert cluster.strategies["M3"].membership.state is State.LEFT
+    assert cluster.strategies["M3"].membership.state is MemberState.LEFT
     assert cluster.strategies["M3"].matcher.segments == [NOTHING, NOTHING]
     for dimension in range(2):
         served = [cluster.strategies[f"M{n}"].matcher.segments[dimension] for n in (1, 2, 4)]
@@ -119,7 +119,7 @@ def test_a_leaver_hands_everything_to_those_beside_it() -> None:
 def test_the_last_matcher_cannot_leave() -> None:
     cluster = Cluster(parameters("M1"))
     cluster.run(2)
-    cluster.ask("M1", "operator", Leave())
+    cluster.ask("M1", "operator", LeaveCluster())
     assert "M1 is the last matcher, and cannot leave" in cluster.refusals()
 
 
@@ -131,14 +131,14 @@ def test_the_controller_adds_when_saturated_and_removes_when_idle() -> None:
     )
     cluster.start("M5")
     cluster.run(3)
-    assert cluster.strategies["M5"].membership.state is State.JOINING
+    assert cluster.strategies["M5"].membership.state is MemberState.JOINING
     outbox = cluster.strategies["D1"].dispatcher.outbox
     cluster.held[LoadReport] = []
     outbox.utilisations.update(dict.fromkeys(("M1", "M2", "M3", "M4"), 0.95))
     cluster.run(4)
-    assert cluster.strategies["M5"].membership.state is State.SERVING
+    assert cluster.strategies["M5"].membership.state is MemberState.SERVING
     outbox.utilisations.update(dict.fromkeys(("M1", "M2", "M3", "M4", "M5"), 0.1))
     cluster.run(12)
     scaled = [(row.action, row.matcher) for row in cluster.records if isinstance(row, ScaleRecord)]
     assert scaled[:2] == [("add", "M5"), ("remove", "M1")]
-    assert cluster.strategies["M1"].membership.state is State.JOINING
+    assert cluster.strategies["M1"].membership.state is MemberState.JOINING

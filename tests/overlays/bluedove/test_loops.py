@@ -10,7 +10,14 @@ from shoal.broker.effects import Received
 from shoal.broker.messages import Subscribe
 from shoal.matching.segments import LOWEST, Dimension
 from shoal.overlays.bluedove.cluster.members import NOTHING, Member, Segment
-from shoal.overlays.bluedove.messages import Hello, Leave, Match, News, NotServed, Welcome
+from shoal.overlays.bluedove.messages import (
+    GossipNews,
+    JoinAnswer,
+    LeaveCluster,
+    MatchRequest,
+    MemberHello,
+    NotServed,
+)
 from shoal.overlays.bluedove.parameters import full_replication
 from tests.broker.transcript import subscription
 from tests.examples import examples
@@ -37,7 +44,7 @@ def test_a_broker_that_starts_again_does_not_take_its_earlier_life_for_its_own()
     cluster = made(dimensions=TWO[:1])
     cluster.ask("B2", "C", Subscribe(subscription("s", "x >= 0", "C")))
     cluster.run(1)
-    cluster.held[Hello] = []
+    cluster.held[MemberHello] = []
     restart(cluster, "B1")
     cluster.settle()  # it has pulled a table by now
     own = cluster.strategies["B1"].node.table.members["B1"]
@@ -45,15 +52,15 @@ def test_a_broker_that_starts_again_does_not_take_its_earlier_life_for_its_own()
     cluster.publish("B1", 1, x=5)  # where it was
     cluster.run(1)
     assert cluster.delivered() == []
-    assert [target for _, target in cluster.sent_of(Match)] == []
-    cluster.release(Hello)
+    assert [target for _, target in cluster.sent_of(MatchRequest)] == []
+    cluster.release(MemberHello)
     cluster.run(30)
     assert [row[0] for row in cluster.delivered()] == [1]
 
 
 def test_its_earlier_life_is_ended_wherever_others_hear_of_it() -> None:
     cluster = made()
-    cluster.held[Hello] = []
+    cluster.held[MemberHello] = []
     restart(cluster, "B1")
     cluster.settle()
     cluster.publish("B2", 1, x=5, y=5)  # B2 does not know yet, and is told by what is handed back
@@ -110,7 +117,7 @@ def test_one_of_a_replicated_cluster_leaves_while_it_matches(name: str) -> None:
     cluster.run(2)
     for number in range(60):
         cluster.publish(name, number, x=5)
-    cluster.ask(name, "operator", Leave())
+    cluster.ask(name, "operator", LeaveCluster())
     cluster.publish(name, 99, x=5)
     cluster.run(30)
     assert not any(
@@ -154,11 +161,11 @@ def test_brokers_die_and_come_back_in_the_midst_of_everything(seed: int) -> None
 def test_news_of_an_earlier_life_behind_the_welcome_changes_nothing() -> None:
     cluster = made()
     old = cluster.strategies["B2"].node.table.members["B1"]
-    cluster.held[Welcome] = []
+    cluster.held[JoinAnswer] = []
     restart(cluster, "B1")
     cluster.settle()
-    cluster.release(Welcome)
+    cluster.release(JoinAnswer)
     cluster.run(20)
-    cluster.handle("B1", Received("B2", News((old,))))
+    cluster.handle("B1", Received("B2", GossipNews((old,))))
     own = cluster.strategies["B1"].node.table.members["B1"]
     assert own.generation > old.generation

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import LinkChanged, LinkState, Requested
 from shoal.broker.messages import Goodbye, Subscribe
-from shoal.overlays.bluedove.messages import Match, Matched, Receipt, Results
-from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.bluedove.messages import Matched, MatchRequest, MatchResults, Receipt
+from shoal.overlays.bluedove.parameters import DeliveryOrder
 from tests.broker.transcript import subscription
 from tests.examples import examples
 from tests.overlays.bluedove.cluster import TWO, Cluster, parameters
-from tests.overlays.bluedove.test_custody import publications
+from tests.overlays.bluedove.test_ack_tracker import publications
 
 ONE = TWO[:1]
 
@@ -30,8 +30,8 @@ def made(**options) -> Cluster:  # type: ignore[no-untyped-def]
 
 
 def publish(cluster: Cluster, done: list[int], first: int, *xs: int) -> None:
-    custody = Custody(partial(done.append, first))
-    cluster.handle("D1", Requested("P", publications(first, *xs)), custody)
+    ack_tracker = AckTracker(partial(done.append, first))
+    cluster.handle("D1", Requested("P", publications(first, *xs)), ack_tracker)
 
 
 def came(cluster: Cluster) -> list[int]:
@@ -46,10 +46,10 @@ def cut(cluster: Cluster, one: str, other: str) -> None:
 
 def test_what_is_matched_first_waits_for_what_was_published_first() -> None:
     cluster, done = made(dimensions=ONE), list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
     cluster.settle()
-    slow = cluster.held.pop(Results)
+    slow = cluster.held.pop(MatchResults)
     publish(cluster, done, 2, 900)
     publish(cluster, done, 3, 400)
     cluster.settle()
@@ -61,7 +61,7 @@ def test_what_is_matched_first_waits_for_what_was_published_first() -> None:
 
 def test_another_publisher_waits_for_nobody() -> None:
     cluster, done = made(dimensions=ONE), list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
     cluster.settle()
     cluster.held.clear()
@@ -71,11 +71,11 @@ def test_another_publisher_waits_for_nobody() -> None:
 
 
 def test_free_is_free() -> None:
-    cluster, done = made(dimensions=ONE, order=Order.FREE), list[int]()
+    cluster, done = made(dimensions=ONE, order=DeliveryOrder.FREE), list[int]()
     assert not cluster.nodes["D1"].keeps_order
-    cluster.held[Match] = []
+    cluster.held[MatchRequest] = []
     publish(cluster, done, 1, 100)
-    slow = cluster.held.pop(Match)
+    slow = cluster.held.pop(MatchRequest)
     publish(cluster, done, 2, 900)
     cluster.settle()
     cluster.under_way.extend(slow)
@@ -85,10 +85,10 @@ def test_free_is_free() -> None:
 
 def test_order_holds_when_the_matcher_of_the_first_dies() -> None:
     cluster, done = made(), list[int]()
-    cluster.held[Results] = []
+    cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
     cluster.settle()
-    ((matcher, _, _),) = cluster.held.pop(Results)
+    ((matcher, _, _),) = cluster.held.pop(MatchResults)
     publish(cluster, done, 2, 100)
     cluster.crash(matcher)
     cluster.run(30)

@@ -16,7 +16,7 @@ from shoal.overlays.bluedove.cluster.members import NOTHING, WHOLE, Member, Memb
 from shoal.overlays.bluedove.cluster.planner import (
     Controller,
     Elasticity,
-    Scale,
+    ScaleOrder,
     copies,
     donors,
     halves,
@@ -106,24 +106,24 @@ def test_heirs_and_successors_lie_beside() -> None:
 def test_the_controller_waits_and_does_not_swing() -> None:
     controller = Controller(Elasticity(saturated=0.8, idle=0.4, patience_us=3, settle_us=20))
 
-    def run(utilisation: float, times: range) -> list[Scale]:
+    def run(utilisation: float, times: range) -> list[ScaleOrder]:
         decisions = [controller.decide({"K": utilisation, "L": utilisation}, t) for t in times]
         return [decision for decision in decisions if decision is not None]
 
     assert run(0.9, range(3)) == []
     assert run(0.5, range(3, 4)) == []
     assert run(0.9, range(4, 7)) == []
-    assert run(0.9, range(7, 8)) == [Scale.ADD]
+    assert run(0.9, range(7, 8)) == [ScaleOrder.ADD]
     assert run(0.9, range(8, 27)) == []
     assert run(0.3, range(27, 60)) == []  # one alone would be at 0.6
-    assert run(0.15, range(60, 64)) == [Scale.REMOVE]
+    assert run(0.15, range(60, 64)) == [ScaleOrder.REMOVE]
     assert controller.decide({}, 100) is None
 
 
 def test_as_few_as_asked_for_stay() -> None:
     controller = Controller(Elasticity(patience_us=0, settle_us=0, least=2))
     assert controller.decide({"K": 0.0, "L": 0.0}, 1) is None
-    assert controller.decide({"K": 0.0, "L": 0.0, "M": 0.0}, 2) is Scale.REMOVE
+    assert controller.decide({"K": 0.0, "L": 0.0, "M": 0.0}, 2) is ScaleOrder.REMOVE
 
 
 def test_bad_elasticity_says_what_is_wrong() -> None:

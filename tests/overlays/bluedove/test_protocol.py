@@ -12,28 +12,28 @@ from shoal.clients.messages import PingTimes
 from shoal.model import MessageId
 from shoal.overlays.bluedove.cluster.members import Segment
 from shoal.overlays.bluedove.messages import (
-    Answer,
-    Leave,
+    LeaveCluster,
     LoadReport,
     MailboxOpened,
-    Match,
+    MatchAnswer,
     Matched,
+    MatchRequest,
     OpenMailbox,
     Poll,
     Receipt,
     Store,
     Stored,
 )
-from shoal.overlays.bluedove.parameters import Order, full_replication, peer_to_peer
+from shoal.overlays.bluedove.parameters import DeliveryOrder, full_replication, peer_to_peer
 from shoal.overlays.bluedove.records import DeathRecord
-from shoal.overlays.bluedove.serving.membership import State
+from shoal.overlays.bluedove.serving.membership import MemberState
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.bluedove.cluster import Cluster, parameters
 from tests.overlays.bluedove.settled import X, made, stored, subscribe
 
 
 def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_home() -> None:
-    cluster = made(order=Order.FREE)
+    cluster = made(order=DeliveryOrder.FREE)
     subscribe(cluster, "s", "x >= 300 AND x < 600 AND y < 100", at="D2")
     assert cluster.matchers_with("s") == {"M1": [1], "M2": [0], "M3": [0]}
     assert stored(cluster) == ["s"]
@@ -42,8 +42,8 @@ def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_home() -> None:
     cluster.settle()
     assert cluster.delivered() == [(1, "C", ("s",))]
     assert [effect.hops for _, effect in cluster.deliveries] == [2]
-    assert len(cluster.sent_of(Match)) == 2
-    assert len(cluster.sent_of(Answer)) == 2
+    assert len(cluster.sent_of(MatchRequest)) == 2
+    assert len(cluster.sent_of(MatchAnswer)) == 2
     assert cluster.sent_of(Receipt) == [("D2", "D1")]
     assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
 
@@ -129,33 +129,33 @@ def test_a_home_asks_again_when_a_matcher_does_not_answer() -> None:
 def test_another_candidate_is_used_when_the_matcher_is_gone() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
-    cluster.held[Match] = []
+    cluster.held[MatchRequest] = []
     cluster.publish("D1", 1, x=100, y=900)
-    ((_, first, _),) = cluster.held.pop(Match)
+    ((_, first, _),) = cluster.held.pop(MatchRequest)
     cluster.crash(first)
     cluster.settle()
     assert cluster.delivered() == [(1, "C", ("s",))]
-    assert {target for _, target in cluster.sent_of(Match)} == {"M1", "M4"}
+    assert {target for _, target in cluster.sent_of(MatchRequest)} == {"M1", "M4"}
 
 
 def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
-    cluster.held |= {Match: [], LoadReport: []}
+    cluster.held |= {MatchRequest: [], LoadReport: []}
     cluster.publish("D1", 1, x=100, y=900)
-    assert len(cluster.held.pop(Match)) == 1
+    assert len(cluster.held.pop(MatchRequest)) == 1
     cluster.run(6)
     assert cluster.delivered() == [(1, "C", ("s",))]
-    assert len(set(cluster.sent_of(Match))) == 2
+    assert len(set(cluster.sent_of(MatchRequest))) == 2
 
 
 def test_what_a_matcher_was_sent_goes_elsewhere_when_it_is_back_before_anybody_missed_it() -> None:
     """It may go on telling of itself, so that it is not silent; but it has forgotten."""
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
-    cluster.held[Match] = []
+    cluster.held[MatchRequest] = []
     cluster.publish("D1", 1, x=100, y=900)
-    ((_, first, _),) = cluster.held.pop(Match)
+    ((_, first, _),) = cluster.held.pop(MatchRequest)
     cluster.settle()
     assert cluster.delivered() == []
     cluster.handle("D1", LinkChanged(first, LinkState.UP))
@@ -164,16 +164,16 @@ def test_what_a_matcher_was_sent_goes_elsewhere_when_it_is_back_before_anybody_m
 
 
 def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() -> None:
-    cluster = made(order=Order.FREE)
+    cluster = made(order=DeliveryOrder.FREE)
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
     cluster.run(3)  # the loads are known, and change no more
-    cluster.held |= {Match: []}
+    cluster.held |= {MatchRequest: []}
     cluster.publish("D1", 1, x=100, y=900)
-    ((source, matcher, message),) = cluster.held.pop(Match)
+    ((source, matcher, message),) = cluster.held.pop(MatchRequest)
     for _ in range(3):
         cluster.handle(matcher, Received(source, message))
     cluster.settle()
-    assert cluster.sent_of(Answer) == [(matcher, "D1")]
+    assert cluster.sent_of(MatchAnswer) == [(matcher, "D1")]
     assert cluster.delivered() == [(1, "C", ("s",))]
     cluster.sent.clear()
     cluster.run(1)
@@ -183,7 +183,7 @@ def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() 
 def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> None:
     """The matcher answers and dies; what it sent to the home is lost, or came: nobody knows."""
     for home_has_it in (False, True):
-        cluster = made(order=Order.FREE)
+        cluster = made(order=DeliveryOrder.FREE)
         subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
         cluster.held |= {Matched: [], Receipt: []}
         cluster.publish("D1", 1, x=100, y=900)
@@ -203,7 +203,7 @@ def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> N
 def test_what_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.overlays.bluedove.dispatching.dispatcher.MAX_KEPT", 2)
     cluster = made()
-    cluster.held[Match] = []
+    cluster.held[MatchRequest] = []
     for number in (1, 2, 3):
         cluster.publish("D1", number, x=100, y=900)
     assert cluster.refusals() == ["D1 keeps 2 publications"]
@@ -263,9 +263,9 @@ def test_one_that_starts_again_does_not_take_its_first_segments() -> None:
     cluster.add("M3")
     cluster.start("M3")
     cluster.settle()
-    assert cluster.strategies["M3"].membership.state in (State.JOINING, State.SERVING)
+    assert cluster.strategies["M3"].membership.state in (MemberState.JOINING, MemberState.SERVING)
     cluster.run(5)
-    assert cluster.strategies["M3"].membership.state is State.SERVING
+    assert cluster.strategies["M3"].membership.state is MemberState.SERVING
     segments = [cluster.strategies[name].matcher.segments for name in ("M1", "M2", "M3", "M4")]
     for dimension in range(2):
         covered = sorted(row[dimension] for row in segments)
@@ -301,7 +301,7 @@ def test_one_that_is_taken_for_dead_gives_everything_up_and_joins_anew() -> None
             cluster.links |= {("M3", name), (name, "M3")}
     cluster.run(30)
     lives = [cluster.strategies[name].membership for name in ("M1", "M2", "M3", "M4")]
-    assert {life.state for life in lives} == {State.SERVING}
+    assert {life.state for life in lives} == {MemberState.SERVING}
     assert cluster.strategies["M3"].matcher.segments[0] != Segment(500.0, 750.0)
     cluster.publish("D1", 1, x=515, y=5)
     cluster.run(5)
@@ -339,8 +339,8 @@ def test_full_replication_has_everything_everywhere() -> None:
         cluster.publish("D1", number, x=5)
     cluster.settle()
     assert len(cluster.delivered()) == 20
-    assert len(set(cluster.sent_of(Match))) > 1
-    cluster.ask("M2", "operator", Leave())
+    assert len(set(cluster.sent_of(MatchRequest))) > 1
+    cluster.ask("M2", "operator", LeaveCluster())
     cluster.run(3)
     cluster.publish("D1", 21, x=5)
     cluster.settle()
@@ -354,7 +354,7 @@ def test_peer_to_peer_has_one_candidate() -> None:
     assert cluster.matchers_with("s") == {"M1": [0]}
     cluster.publish("D1", 1, x=5)
     cluster.settle()
-    assert cluster.sent_of(Match) == [("D1", "M1")]
+    assert cluster.sent_of(MatchRequest) == [("D1", "M1")]
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -10,19 +10,24 @@ from shoal.broker.messages import RoutedPublication
 from shoal.matching.segments import Dimension
 from shoal.model import MessageId
 from shoal.overlays.bluedove.cluster.members import Segment
-from shoal.overlays.bluedove.messages import Row
-from shoal.overlays.bluedove.serving.queues import DimensionQueue, SubscriptionSet, Turns, Waiting
+from shoal.overlays.bluedove.messages import MatcherRow
+from shoal.overlays.bluedove.serving.queues import (
+    DimensionQueue,
+    QueuedMatch,
+    QueueTurns,
+    SubscriptionSet,
+)
 from tests.broker.transcript import publication, subscription
 
 SECOND_US = 1_000_000
 
 
-def waiting(number: int) -> Waiting:
-    return Waiting("D1", RoutedPublication(publication(number), MessageId("D1", "P", number)))
+def waiting(number: int) -> QueuedMatch:
+    return QueuedMatch("D1", RoutedPublication(publication(number), MessageId("D1", "P", number)))
 
 
-def row(name: str, text: str, version: int = 1) -> Row:
-    return Row(subscription(name, text), "D1", version)
+def row(name: str, text: str, version: int = 1) -> MatcherRow:
+    return MatcherRow(subscription(name, text), "D1", version)
 
 
 def found(rows: SubscriptionSet, x: float) -> list[str]:
@@ -95,7 +100,7 @@ def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> N
 @pytest.mark.parametrize("seed", range(5))
 def test_every_queue_that_waits_gets_the_same_share_of_the_work(seed: int) -> None:
     random = Random(seed)
-    turns, costs = Turns(3), [random.randint(1, 50) for _ in range(3)]
+    turns, costs = QueueTurns(3), [random.randint(1, 50) for _ in range(3)]
     shares = [0, 0, 0]
     for _ in range(2_000):
         queue = turns.next([0, 1, 2])
@@ -105,7 +110,7 @@ def test_every_queue_that_waits_gets_the_same_share_of_the_work(seed: int) -> No
 
 
 def test_a_queue_that_was_empty_has_no_claim_to_what_it_missed() -> None:
-    turns = Turns(2)
+    turns = QueueTurns(2)
     for _ in range(100):
         turns.worked(turns.next([0]), 10)
     turns.wake(1)

@@ -8,18 +8,18 @@ from shoal.broker.messages import Message
 from shoal.model import Subscription
 from shoal.overlays.coordination.messages import (
     Abort,
-    Change,
     Decide,
-    Elsewhere,
     Facts,
     Flushed,
+    GoElsewhere,
     Installed,
     LeaveWanted,
+    LinkChange,
     NotNow,
     Prepare,
     Query,
     Ready,
-    Refuse,
+    RefuseChange,
     Side,
 )
 
@@ -39,13 +39,13 @@ def change_messages(
     # Some that make sense at B1, a neighbour of B0 and B2.
     sensible = st.sampled_from(
         [
-            Change("B0", 1, "B1", ("B2",)),
-            Change("B3", 1, "B2", ("B1",)),
-            Change("B1", 1, "B0", ()),
+            LinkChange("B0", 1, "B1", ("B2",)),
+            LinkChange("B3", 1, "B2", ("B1",)),
+            LinkChange("B1", 1, "B0", ()),
         ]
     )
     changes = st.one_of(
-        sensible, st.builds(Change, brokers, numbers, brokers, several, st.booleans())
+        sensible, st.builds(LinkChange, brokers, numbers, brokers, several, st.booleans())
     )
     return {
         **{kind: st.builds(kind, keys) for kind in (Abort, Installed, Flushed)},
@@ -54,7 +54,7 @@ def change_messages(
         Query: st.builds(Query, changes),
         Prepare: st.builds(Prepare, changes),
         Ready: st.builds(Ready, keys, numbers, st.builds(Facts, sides, moves)),
-        Refuse: st.builds(Refuse, keys, names, st.booleans()),
+        RefuseChange: st.builds(RefuseChange, keys, names, st.booleans()),
         Decide: st.builds(Decide, changes, numbers),
-        Elsewhere: st.builds(Elsewhere, brokers),
+        GoElsewhere: st.builds(GoElsewhere, brokers),
     }

@@ -60,11 +60,11 @@ class Leaving(Stage):
 
     def up(self, left: str, right: str) -> None:
         """The link comes up."""
-        opened_us = 0 if frozenset((left, right)) in self._lasting else None
+        is_lasting = frozenset((left, right)) in self._lasting
         for way in ((left, right), (right, left)):
             self.links[way] = deque()
-        self.handle(left, LinkChanged(right, LinkState.UP, opened_us))
-        self.handle(right, LinkChanged(left, LinkState.UP, opened_us))
+        self.handle(left, LinkChanged(right, LinkState.UP, is_lasting))
+        self.handle(right, LinkChanged(left, LinkState.UP, is_lasting))
 
     def lasts(self, left: str, right: str) -> None:
         """A link that is to come up is one of the tree's."""
@@ -80,12 +80,12 @@ class Leaving(Stage):
 
     def lose(self, left: str, right: str) -> None:
         """What is in the link is lost; both ends notice, if they are there."""
-        opened_us = 0 if frozenset((left, right)) in self._lasting else None
+        is_lasting = frozenset((left, right)) in self._lasting
         for name, other in ((left, right), (right, left)):
             self.links.pop((name, other), None)
         for name, other in ((left, right), (right, left)):
             if name in self.brokers:
-                self.handle(name, LinkChanged(other, LinkState.FAILED, opened_us))
+                self.handle(name, LinkChanged(other, LinkState.FAILED, is_lasting))
 
     def kill(self, name: str) -> None:
         del self.brokers[name]

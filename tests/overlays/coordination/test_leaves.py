@@ -223,7 +223,7 @@ def test_a_link_that_comes_up_anew_brings_the_decision_first() -> None:
     assert "B -> A: Flushed" in stage.heard()
 
 
-def test_a_leaver_whose_last_link_is_lost_may_have_left() -> None:
+def test_a_leaving_broker_whose_last_link_is_lost_may_have_left() -> None:
     """The driver says so; it did not ask, and refused each other leave for ever."""
     stage = decided()
     stage.carry("A", "B")
@@ -246,7 +246,7 @@ def test_a_broker_that_links_to_one_that_is_out_is_sent_to_its_successor() -> No
     stage.lasts("B", "J")
     stage.up("B", "J")
     stage.settle()
-    assert stage.heard() == ["B -> J: Elsewhere", "J opens A", "J ends B"]
+    assert stage.heard() == ["B -> J: GoElsewhere", "J opens A", "J ends B"]
 
 
 def test_two_neighbours_that_leave_at_once_do_so_one_after_the_other() -> None:
@@ -262,7 +262,7 @@ def test_two_neighbours_that_leave_at_once_do_so_one_after_the_other() -> None:
     busy = "it takes part in another change"
     assert stage.heard() == [
         *("A -> C: Prepare", "C writes", "C holds but A B", "C -> A: Ready"),
-        *("A holds but B C", "A -> B: Prepare", f"B -> A: Refuse: {busy}"),
+        *("A holds but B C", "A -> B: Prepare", f"B -> A: RefuseChange: {busy}"),
         *("A -> B: Abort", "A -> C: Abort", f"A -> B: NotNow: B: {busy}", "A ends C"),
         *("A goes on", "C goes on", "C writes", "C ends A"),
     ]

@@ -11,9 +11,9 @@ import pytest
 from shoal.broker.effects import Effect, LinkChanged, LinkState
 from shoal.broker.messages import Advertise, Publish, Subscribe, Unsubscribe
 from shoal.matching import matches
-from shoal.overlays.coordination.messages import MESSAGES, Change
+from shoal.overlays.coordination.messages import MESSAGES, LinkChange
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 
 
@@ -28,9 +28,11 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
     random = Random(seed)
     names = [f"B{number}" for number in range(9)]
     edges = [(names[random.randrange(n)], names[n]) for n in range(1, 9)]
-    stage = Stage(edges, parameters=Parameters(covering=covering))
-    leaver = random.choice([name for name in names if sum(name in edge for edge in edges) > 1])
-    homes = [name for name in names if name != leaver]
+    stage = Stage(edges, parameters=TreeParameters(covering=covering))
+    leaving_broker = random.choice(
+        [name for name in names if sum(name in edge for edge in edges) > 1]
+    )
+    homes = [name for name in names if name != leaving_broker]
     advertised, interests = [], []
     for number in range(12):
         text = f"x {random.choice(['<', '>', '='])} {random.randrange(10)}"
@@ -45,18 +47,20 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
     stage.heard()
 
     trees: dict[str, Any] = {name: stage.brokers[name].strategy for name in names}
-    decider, *others = trees[leaver].neighbours
-    change = Change(decider, 1, leaver, tuple(others))
-    edges = [edge for edge in edges if leaver not in edge] + [(decider, each) for each in others]
+    decider, *others = trees[leaving_broker].neighbours
+    change = LinkChange(decider, 1, leaving_broker, tuple(others))
+    edges = [edge for edge in edges if leaving_broker not in edge] + [
+        (decider, each) for each in others
+    ]
     stage.links = {way: deque() for edge in edges for way in (edge, edge[::-1])}
     out: list[Effect] = []
-    trees[decider]._contraction.succeed(change, trees[leaver].facts(change), out)
+    trees[decider]._contraction.succeed(change, trees[leaving_broker].facts(change), out)
     stage.carry_out(decider, out)
     for other in others:
         out = []
         trees[other]._contraction.follow(change, out)
         stage.carry_out(other, out)
-    del stage.brokers[leaver]
+    del stage.brokers[leaving_broker]
     assert not stage.heard(), "they turn without a word"
 
     # What is published before the ends of new links have said their tables arrives already.

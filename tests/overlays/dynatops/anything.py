@@ -8,33 +8,33 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
 from shoal.overlays.dynatops.messages import (
-    Arrived,
-    Bound,
     BoundFor,
     Costly,
-    Counted,
+    CountsReported,
     EndRefused,
     EndWanted,
+    EntryBound,
     HomeTurn,
-    Interest,
     Introduction,
     JoinWanted,
-    Known,
+    KnownTopics,
     LeaveRequest,
     LinkLost,
-    Row,
+    PublicationArrived,
     StayWanted,
-    Summary,
     SwapAnswered,
     SwapAsked,
     SwapWanted,
     ToHomes,
     TopicCount,
+    TopicInterest,
+    TopicRow,
+    TopicSummary,
     ToRoot,
     ViewSaid,
 )
 from shoal.overlays.dynatops.view import View
-from shoal.overlays.tco.messages import Along, LinksSaid, Stop
+from shoal.overlays.tco.messages import AlongPath, LinksSaid, Stop
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 
@@ -53,7 +53,7 @@ def ring_messages(
         st.dictionaries(brokers, NUMBERS, max_size=3),
         st.booleans(),
     )
-    rows = st.lists(st.builds(Row, NUMBERS, filters), max_size=3).map(tuple)
+    rows = st.lists(st.builds(TopicRow, NUMBERS, filters), max_size=3).map(tuple)
     numbers = st.lists(NUMBERS, max_size=3).map(tuple)
     publications = st.lists(routed, max_size=3).map(tuple)
     counts = st.lists(
@@ -72,10 +72,12 @@ def ring_messages(
         EndWanted: st.builds(EndWanted),
         EndRefused: st.builds(EndRefused),
         LinkLost: st.builds(LinkLost, ages, brokers, yes),
-        Interest: st.builds(Interest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes),
-        Known: st.builds(Known, ages, brokers, brokers, NUMBERS),
-        Counted: st.builds(Counted, ages, brokers, counts),
-        Summary: st.builds(Summary, ages, brokers, brokers, topics, NUMBERS),
+        TopicInterest: st.builds(
+            TopicInterest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes
+        ),
+        KnownTopics: st.builds(KnownTopics, ages, brokers, brokers, NUMBERS),
+        CountsReported: st.builds(CountsReported, ages, brokers, counts),
+        TopicSummary: st.builds(TopicSummary, ages, brokers, brokers, topics, NUMBERS),
         Costly: st.builds(Costly, ages, brokers, brokers, figures),
         SwapAsked: st.builds(SwapAsked, ages, brokers, brokers, topics),
         SwapAnswered: st.builds(SwapAnswered, ages, brokers, brokers, topics, figures),
@@ -84,8 +86,8 @@ def ring_messages(
         ToHomes: st.builds(
             ToHomes, publications, ages, brokers, NUMBERS, NUMBERS, NUMBERS, yes, some, yes
         ),
-        Bound: st.builds(
-            Bound,
+        EntryBound: st.builds(
+            EntryBound,
             ages,
             brokers,
             st.lists(st.builds(BoundFor, some, known), max_size=3).map(tuple),
@@ -94,8 +96,8 @@ def ring_messages(
         LinksSaid: st.builds(
             LinksSaid, ages, st.lists(st.tuples(brokers, brokers), max_size=3).map(tuple)
         ),
-        Along: st.builds(
-            Along,
+        AlongPath: st.builds(
+            AlongPath,
             publications,
             ages,
             brokers,
@@ -106,8 +108,8 @@ def ring_messages(
             st.lists(st.builds(Stop, brokers, NUMBERS, NUMBERS), max_size=4).map(tuple),
             NUMBERS,
         ),
-        Arrived: st.builds(
-            Arrived,
+        PublicationArrived: st.builds(
+            PublicationArrived,
             ages,
             brokers,
             brokers,

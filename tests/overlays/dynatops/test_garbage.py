@@ -18,7 +18,7 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.overlays.dynatops.messages import MESSAGES, ToHomes, ToRoot
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tco.messages import MESSAGES as TCO_MESSAGES
-from shoal.overlays.tco.messages import Along
+from shoal.overlays.tco.messages import AlongPath
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
 from tests.examples import examples
@@ -27,7 +27,7 @@ from tests.garbage import feed
 BROKERS = ("B0", "B1", "B2", "B3", "B4")
 OTHERS = st.sampled_from(("B0", "B1", "B3", "B4"))
 OF_ITS_OWN = st.one_of([STRATEGIES[kind] for kind in dict.fromkeys(MESSAGES + TCO_MESSAGES)])
-CARRIERS = (ToRoot, ToHomes, Along)
+CARRIERS = (ToRoot, ToHomes, AlongPath)
 HAPPENINGS = st.lists(
     st.one_of(
         st.builds(Received, OTHERS, OF_ITS_OWN),

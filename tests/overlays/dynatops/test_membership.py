@@ -27,10 +27,10 @@ from shoal.overlays.dynatops.messages import (
     LinkLost,
     ViewSaid,
 )
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.structures.chord import Chord
-from shoal.overlays.dynatops.view import Places, View, seated, with_joiners
+from shoal.overlays.dynatops.view import View, ViewPlaces, seated, with_joiners
 from shoal.overlays.registry import strategy_factory
 
 MEMBERS = ("A", "B", "C", "D")
@@ -48,7 +48,7 @@ class Stage:
 
     def __init__(self, name: str, members: tuple[str, ...] = MEMBERS) -> None:
         self.now_us = 100
-        factory = strategy_factory("dynatops", Parameters(brokers=members))
+        factory = strategy_factory("dynatops", DynatopsParameters(brokers=members))
         self.machine = Broker(name, (), factory)
         self.others = [each for each in members if each != name]
         self.heard(Started())
@@ -81,7 +81,9 @@ def sent(effects: list[Effect], kind: type[Message]) -> list[tuple[str, Message]
 def test_of_two_brokers_the_first_by_name_opens_their_link() -> None:
     opened = {}
     for name in MEMBERS:
-        machine = Broker(name, (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+        machine = Broker(
+            name, (), strategy_factory("dynatops", DynatopsParameters(brokers=MEMBERS))
+        )
         effects = machine.handle(Started(), 1)
         opened[name] = [each.neighbour for each in effects if isinstance(each, OpenLink)]
     assert opened == {"A": ["B", "C", "D"], "B": ["C", "D"], "C": ["D"], "D": []}
@@ -111,11 +113,11 @@ def test_a_member_starts_in_its_last_view_and_a_joiner_in_none() -> None:
     first = Stage("A")
     first.heard(LinkChanged("C", LinkState.FAILED))
     (facts,) = [each.facts for each in first.gathered() if isinstance(each, Remember)]
-    again = Broker("A", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+    again = Broker("A", (), strategy_factory("dynatops", DynatopsParameters(brokers=MEMBERS)))
     again.handle(Started(facts=facts), 1_000)
     assert view_of(again) == View(1, "A", ("A", "B", "D"))
     joiner = Broker(
-        "A", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)), is_founder=False
+        "A", (), strategy_factory("dynatops", DynatopsParameters(brokers=MEMBERS)), is_founder=False
     )
     joiner.handle(Started(), 1_000)
     assert view_of(joiner) is None
@@ -158,7 +160,7 @@ def test_who_is_told_what_was_lost_and_takes_another_for_the_first_tells_that_on
 
 def test_who_was_killed_before_it_greeted_is_told_when_it_is_back_that_its_link_broke() -> None:
     """Nothing passes that link in this view any more, and A makes the next."""
-    machine = Broker("B", (), strategy_factory("dynatops", Parameters(brokers=MEMBERS)))
+    machine = Broker("B", (), strategy_factory("dynatops", DynatopsParameters(brokers=MEMBERS)))
     machine.handle(Started(), 1)
     for at_us, state in enumerate((LinkState.UP, LinkState.FAILED, LinkState.UP), 2):
         machine.handle(LinkChanged("A", state), at_us)
@@ -219,10 +221,10 @@ def test_of_two_views_of_one_version_all_take_the_same() -> None:
 
 def test_where_a_gateway_dies_the_next_of_its_cluster_is_one() -> None:
     before = View(0, "", tuple("ABCDEFGH"), per_gateway=3)
-    assert Places(before, Chord).followed_by("D", ()) == tuple("ABCEFHG")
-    assert Places(before, Chord).followed_by("D", ("X",)) == tuple("ABCEFXGH")
-    assert Places(before, Chord).followed_by("DEF", ()) == tuple("ABCGH")
-    assert Places(before, Chord).followed_by("ABCDEFGH", ()) == ()
+    assert ViewPlaces(before, Chord).followed_by("D", ()) == tuple("ABCEFHG")
+    assert ViewPlaces(before, Chord).followed_by("D", ("X",)) == tuple("ABCEFXGH")
+    assert ViewPlaces(before, Chord).followed_by("DEF", ()) == tuple("ABCGH")
+    assert ViewPlaces(before, Chord).followed_by("ABCDEFGH", ()) == ()
 
 
 def test_clusters_stay_together_whoever_comes_and_goes() -> None:
@@ -262,7 +264,7 @@ def test_a_view_spans_all_positions_whoever_comes() -> None:
     members: tuple[str, ...] = ()
     for number in range(20):
         members = with_joiners(members, [f"B{number}"])
-        places = Places(View(number, "", members), Chord)
+        places = ViewPlaces(View(number, "", members), Chord)
         source, target = random.choice(members), random.choice(members)
         hop = source
         for _ in range(len(members)):

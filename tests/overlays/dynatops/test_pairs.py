@@ -15,7 +15,7 @@ from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.view import View
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 from tests.overlays.dynatops.test_orders import order
 from tests.overlays.dynatops.test_trees import BROKERS, SECOND_US, Ring
@@ -98,14 +98,14 @@ def test_a_swap_must_save_its_price() -> None:
 
 
 def test_nobody_hears_of_topics_that_it_does_not_want(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring, said, send = pairwise(), [], Link.send
+    ring, said, send = pairwise(), [], SimulatedLink.send
 
     def noted(self, input, units, ready_us):  # type: ignore[no-untyped-def]
         if isinstance(input, Received) and isinstance(input.message, Between):
             said.append(input.message)
         return send(self, input, units, ready_us)
 
-    monkeypatch.setattr(Link, "send", noted)
+    monkeypatch.setattr(SimulatedLink, "send", noted)
     for _ in range(2):
         ring.publish()
     assert any(isinstance(each, SwapWanted) for each in said)

@@ -11,17 +11,17 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.dynatops.messages import ToHomes
-from shoal.overlays.dynatops.parameters import Search
+from shoal.overlays.dynatops.parameters import SearchParameters
 from shoal.overlays.dynatops.planning.advising import swapping
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
-from shoal.overlays.dynatops.planning.advising.swapping import Rules
+from shoal.overlays.dynatops.planning.advising.swapping import SwapRules
 from shoal.overlays.dynatops.planning.costs import standing
-from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.problem import PlacementProblem, trees_of
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.reconfiguration.manager import Manager
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.registry import SYSTEMS, strategy_factory
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000
@@ -58,7 +58,7 @@ class Ring:
         assert isinstance(found, Dynatops)
         return found
 
-    def problem(self) -> tuple[Problem, list[int]]:
+    def problem(self) -> tuple[PlacementProblem, list[int]]:
         """As the planner sees it, with one publication to each topic; brokers in their order."""
         places = self.strategy().membership.places
         assert places is not None
@@ -66,7 +66,7 @@ class Ring:
         wanted = np.array([[home in self.wanted[each] for each in TOPICS] for home in BROKERS])
         trees = trees_of(structure, [structure.root(topic) for topic in TOPICS])
         mapping = [places.members.index(broker) for broker in BROKERS]
-        return Problem(trees, wanted, np.ones(len(TOPICS))), mapping
+        return PlacementProblem(trees, wanted, np.ones(len(TOPICS))), mapping
 
     def publish(self) -> None:
         """Once to each topic, by a client of its first root."""
@@ -94,14 +94,14 @@ class Ring:
 def test_messages_and_hops_are_those_that_the_planner_counts(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ring, carried, send = Ring(system), [], Link.send
+    ring, carried, send = Ring(system), [], SimulatedLink.send
 
     def noted(self, input, units, ready_us):  # type: ignore[no-untyped-def]
         if isinstance(input.message, ToHomes):
             carried.append(input.message)
         return send(self, input, units, ready_us)
 
-    monkeypatch.setattr(Link, "send", noted)
+    monkeypatch.setattr(SimulatedLink, "send", noted)
     ring.publish()
     problem, mapping = ring.problem()
     counted = standing(problem, mapping)
@@ -152,16 +152,16 @@ def test_the_search_goes_on_until_no_swap_helps_and_looks_at_one_broker_at_a_tim
     monkeypatch.setattr(swapping, "_best_of", counted)
     monkeypatch.setattr(Manager, "_take_step", step)
     costs = {}
-    for search in Search:
+    for search in SearchParameters:
         ring = Ring(reconfigure_us=SECOND_US, price_percent=0, search=search, delay_weight=0.2)
         for _ in range(3):
             ring.publish()
         problem, mapping = ring.problem()
         problem = problem._replace(delay_weight=0.2)
         costs[search] = standing(problem, mapping).cost(0.2)
-        left = list(swapping.swaps(problem, mapping, no_prices(mapping), Rules("any")))
-        assert (search is Search.WORST) or not left
-    assert costs[Search.NEXT] < costs[Search.WORST]
+        left = list(swapping.swaps(problem, mapping, no_prices(mapping), SwapRules("any")))
+        assert (search is SearchParameters.WORST) or not left
+    assert costs[SearchParameters.NEXT] < costs[SearchParameters.WORST]
     assert most == [1]
 
 

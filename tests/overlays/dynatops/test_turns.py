@@ -9,12 +9,12 @@ import pytest
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
-from shoal.overlays.dynatops.messages import Bound, HomeTurn, ToRoot
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.messages import EntryBound, HomeTurn, ToRoot
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.topics import outbox
 from shoal.overlays.registry import strategy_factory
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000
@@ -33,7 +33,7 @@ class Ring:
     """A ring at rest: a publisher at B0, and who wants all topics, or a few."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        parameters = Parameters(brokers=BROKERS, topic="topic")
+        parameters = DynatopsParameters(brokers=BROKERS, topic="topic")
         self.world = World((), strategy_factory("dynatops", parameters), Far(), brokers=BROKERS)
         few = " OR ".join(f"topic = '{topic}'" for topic in TOPICS[:10])
         for name, home, wanted in [
@@ -48,13 +48,13 @@ class Ring:
         self.world.advertise(0, promise)
         self.sent: list[object] = []
         self.world.run(SECOND_US)
-        send = Link.send
+        send = SimulatedLink.send
 
         def noted(link, input, units, ready_us):  # type: ignore[no-untyped-def]
             self.sent.append(input.message)
             return send(link, input, units, ready_us)
 
-        monkeypatch.setattr(Link, "send", noted)
+        monkeypatch.setattr(SimulatedLink, "send", noted)
 
     def publish(self, topics: list[str], *, together: bool = True) -> float:
         """How many milliseconds until all have arrived; whose order is checked."""
@@ -101,13 +101,13 @@ def test_topics_in_turn_take_no_round_trip_for_each(
     if together:
         # To eight roots at once, and from each one word of where they go.
         assert ring.count(ToRoot) < 20
-        assert ring.count(Bound) < 20
+        assert ring.count(EntryBound) < 20
 
 
 def test_one_topic_is_not_told_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring(monkeypatch)
     ring.publish([TOPICS[0]] * 100, together=False)
-    assert ring.count(HomeTurn) == ring.count(Bound) == 0
+    assert ring.count(HomeTurn) == ring.count(EntryBound) == 0
 
 
 def test_homes_hold_no_more_than_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_homes_hold_no_more_than_a_window(monkeypatch: pytest.MonkeyPatch) -> No
     most, turn = [0], ring.world.brokers["B5"].machine.strategy.routing._arrivals.turn  # type: ignore[attr-defined]
 
     def noted(message, out):  # type: ignore[no-untyped-def]
-        most[0] = max(most[0], arrivals.parked)
+        most[0] = max(most[0], arrivals.held)
         turn(message, out)
 
     arrivals = ring.world.brokers["B5"].machine.strategy.routing._arrivals  # type: ignore[attr-defined]

@@ -8,10 +8,10 @@ import sys
 PLANNED = """
 import sys
 from shoal.broker.machine import Broker
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.registry import strategy_factory
 
-Broker("B1", ("B2",), strategy_factory("dynatops", Parameters(reconfigure_us=1)))
+Broker("B1", ("B2",), strategy_factory("dynatops", DynatopsParameters(reconfigure_us=1)))
 modules = set(sys.modules)
 
 import numpy as np
@@ -25,7 +25,7 @@ def compiled():
 before = compiled()
 wanted = np.random.default_rng(1).random((30, 20)) < 0.3
 trees = problem.trees_of(Chord(30), [topic % 30 for topic in range(20)])
-asked = problem.Problem(trees, wanted, np.ones(20), delay_weight=0.5)
+asked = problem.PlacementProblem(trees, wanted, np.ones(20), delay_weight=0.5)
 mapping = tuple(range(30))
 cost = costs.notification_cost(asked, mapping)
 steps = list(greedy.improvements(asked, mapping))
@@ -48,12 +48,12 @@ def test_the_first_plan_loads_and_compiles_nothing() -> None:
 OTHERS = """
 import sys
 from shoal.broker.machine import Broker
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tco.parameters import Parameters as Tco
+from shoal.overlays.tco.parameters import TcoParameters as Tco
 
 names = ("B1", "B2", "B3")
-Broker("B3", (), strategy_factory("dynatops", Parameters(brokers=names, reconfigure_us=1)))
+Broker("B3", (), strategy_factory("dynatops", DynatopsParameters(brokers=names, reconfigure_us=1)))
 Broker("B3", (), strategy_factory("tco", Tco(brokers=names)))
 assert "numba" not in sys.modules
 Broker("B2", (), strategy_factory("tco", Tco(brokers=names)))

@@ -22,21 +22,21 @@ from shoal.overlays.octopia.messages import (
     NumbersEnd,
     NumbersOpen,
     Parted,
-    Spread,
+    SpreadCopy,
     Sweep,
     Swept,
     TablesKnown,
     TablesSaid,
     TableWanted,
     Thaw,
-    Turn,
     Turned,
+    TurnTables,
     WayCleared,
     WayClosed,
     WayLost,
     WayOpened,
 )
-from shoal.overlays.octopia.places.roster import Place, Places, Stay
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, RosterPlace
 
 NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**63)]))
 
@@ -50,12 +50,19 @@ def product_messages(
     shifts = st.dictionaries(NUMBERS, NUMBERS, max_size=2)
     publications = st.lists(routed, max_size=3).map(tuple)
     places = st.builds(
-        Place, brokers, NUMBERS, st.sampled_from(Stay), NUMBERS, NUMBERS, NUMBERS, NUMBERS
+        RosterPlace,
+        brokers,
+        NUMBERS,
+        st.sampled_from(PlaceStage),
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
+        NUMBERS,
     )
     return {
         Notification: st.builds(Notification, publications, NUMBERS, NUMBERS, only, shifts),
-        Spread: st.builds(
-            Spread, publications, NUMBERS, NUMBERS, st.lists(NUMBERS, max_size=3).map(tuple)
+        SpreadCopy: st.builds(
+            SpreadCopy, publications, NUMBERS, NUMBERS, st.lists(NUMBERS, max_size=3).map(tuple)
         ),
         HomeTable: st.builds(HomeTable, NUMBERS, NUMBERS, ups, some),
         HomeChange: st.builds(
@@ -79,12 +86,12 @@ def product_messages(
             Freeze, brokers, NUMBERS, brokers, st.lists(brokers, max_size=2).map(tuple)
         ),
         Frozen: st.builds(Frozen, brokers, NUMBERS),
-        Turn: st.builds(Turn, brokers, NUMBERS),
+        TurnTables: st.builds(TurnTables, brokers, NUMBERS),
         Turned: st.builds(Turned, brokers, NUMBERS),
         Thaw: st.builds(Thaw, brokers, NUMBERS),
         Go: st.builds(Go, brokers, NUMBERS),
         Parted: st.builds(Parted, brokers, NUMBERS),
-        Places: st.builds(Places, st.lists(places, max_size=3).map(tuple)),
+        PlacesAnnounced: st.builds(PlacesAnnounced, st.lists(places, max_size=3).map(tuple)),
         Sweep: st.builds(Sweep, brokers, NUMBERS),
         Swept: st.builds(Swept, brokers, NUMBERS),
     }

@@ -10,7 +10,7 @@ from random import Random
 from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
-from shoal.overlays.octopia.parameters import UNORDERED, Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.parameters import UNORDERED, Congestion, Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product, rows_of
 from shoal.overlays.octopia.system import SYSTEM
 from shoal.overlays.registry import strategy_factory
@@ -40,7 +40,7 @@ class RandomProduct:
         names = [f"B{number}" for number in range(clusters * regions)]
         parents = tuple(random.randrange(region) for region in range(1, regions))
         self.product = Product(rows_of(names, clusters), parents)
-        self.parameters = Parameters(
+        self.parameters = OctopiaParameters(
             rows=self.product.rows,
             parents=parents,
             dynamic=dynamic,

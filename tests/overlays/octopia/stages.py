@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shoal.broker.effects import LinkLoad, Loads
 from shoal.overlays.octopia.messages import Notification
-from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.parameters import Congestion, Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product
 from tests.broker.transcript import Stage
 
@@ -31,7 +31,7 @@ class ProductStage(Stage):
         dynamic: Dynamic = Dynamic.FREE,
         sharp_bits: int = 0,
     ) -> None:
-        parameters = Parameters(
+        parameters = OctopiaParameters(
             rows=rows(regions, clusters),
             parents=parents,
             dynamic=dynamic,

@@ -7,13 +7,13 @@ from functools import partial
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Deliver
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.model import Publication
 from shoal.overlays.octopia.oracle import problems
-from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, Parameters
+from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, OctopiaParameters
 from shoal.overlays.system import Picture
 from tests.broker.transcript import advertisement, subscription
 from tests.runtime.live import live, on_asyncio, until
@@ -55,7 +55,7 @@ class Subscriber:
 async def test_what_is_acknowledged_has_reached_everybody_who_lives(
     dead: list[str], dynamic: Dynamic
 ) -> None:
-    parameters = Parameters(
+    parameters = OctopiaParameters(
         rows=ROWS,
         dynamic=dynamic,
         retry_us=200_000,
@@ -73,7 +73,7 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
             node = network.nodes[name]
             node.attach(f"S{name}", here[name])
             wanted = Subscribe(subscription(f"s{name}", client=f"S{name}"))
-            node.request(f"S{name}", wanted, custody=Custody(partial(granted.append, name)))
+            node.request(f"S{name}", wanted, ack_tracker=AckTracker(partial(granted.append, name)))
 
         granted: list[str] = []
         for name in NAMES:
@@ -104,8 +104,8 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
                     attributes={"x": number, "text": "x" * 200},
                     assured=True,
                 )
-                custody = Custody(partial(has_settled, number))
-                host.request("P", Publish((publication,)), custody=custody)
+                ack_tracker = AckTracker(partial(has_settled, number))
+                host.request("P", Publish((publication,)), ack_tracker=ack_tracker)
                 if number % 5 == 0:
                     await asyncio.sleep(0.002)
 

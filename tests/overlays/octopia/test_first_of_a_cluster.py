@@ -1,9 +1,10 @@
 """The first broker of a new cluster: who it grants a subscription misses nothing published then.
 
-A door grants one when a mark behind it has come to every other door (`mqtt/federation/granting`),
-and all bits that it sets are at their hosts (`is_awaited`).  Hosts that are not linked to the new
-broker yet are told no bits.  So a mark must be nowhere before it is known there that the cluster
-exists: from then on what is published is for it, too, as nobody has said what it wants.
+A front end grants one when a mark behind it has come to every other front end
+(`mqtt/federation/granting`), and all bits that it sets are at their hosts (`is_awaited`).  Hosts
+that are not linked to the new broker yet are told no bits.  So a mark must be nowhere before it is
+known there that the cluster exists: from then on what is published is for it, too, as nobody has
+said what it wants.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import pytest
 
 from shoal.broker.effects import Effect, Requested, Send
 from shoal.broker.messages import Advertise, Publish, Subscribe
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.parameters import Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product, rows_of
-from shoal.overlays.octopia.places.news import News
-from shoal.overlays.octopia.places.roster import Place, Places
+from shoal.overlays.octopia.places.news import PlaceNews
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, RosterPlace
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.service import ServiceCosts
-from shoal.simulation.trace import Delivery
+from shoal.simulation.trace import DeliveryEvent
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, publish, subscription
 from tests.seeds.networks.random_network import SeededUnderlay
@@ -34,7 +35,7 @@ BITS_US = 500_000
 NEW = "N"
 
 
-class Marks(list[Delivery]):
+class Marks(list[DeliveryEvent]):
     """Deliveries; when a mark has come to all, and bits have, everybody publishes something."""
 
     def __init__(self, network: Network) -> None:
@@ -42,7 +43,7 @@ class Marks(list[Delivery]):
         self._network = network
         self.unknown: list[str] = []
 
-    def append(self, row: Delivery) -> None:
+    def append(self, row: DeliveryEvent) -> None:
         super().append(row)
         if row.publication.publisher == "mark":
             self._network.mark_has_come(row)
@@ -57,12 +58,12 @@ class Network:
         self.names = names = [f"B{number}" for number in range(clusters * regions)]
         parents = tuple(random.randrange(region) for region in range(1, regions))
         rows = rows_of(names, clusters)
-        common = Parameters(
+        common = OctopiaParameters(
             rows=rows, parents=parents, dynamic=random.choice([Dynamic.ORDERED, Dynamic.FREE])
         )
         place = random.randrange(regions)
         longer = tuple((*row, NEW if at == place else "") for at, row in enumerate(rows))
-        own = Parameters(rows=longer, parents=parents, dynamic=common.dynamic)
+        own = OctopiaParameters(rows=longer, parents=parents, dynamic=common.dynamic)
         mine, theirs = strategy_factory("octopia", own), strategy_factory("octopia", common)
         self.world = World(
             Product(rows, parents).links,
@@ -86,7 +87,7 @@ class Network:
         self.asked: list[str] = []
 
     def _add_clients(self, name: str) -> None:
-        """One that publishes, and one, as a door is, that hears of marks."""
+        """One that publishes, and one, as a front end is, that hears of marks."""
         self.world.add_publisher(f"P{name}", name, name)
         self.world.advertise(0, advertisement(f"p{name}", "x >= -2", publisher=f"P{name}"))
         self.world.add_subscriber(f"M{name}", name)
@@ -96,7 +97,7 @@ class Network:
     def _open(self, at_us: int) -> None:
         """A client subscribes, maybe at once, and a mark goes behind that.
 
-        What the door advertises is said as the broker starts, before it has any link.
+        What the front end advertises is said as the broker starts, before it has any link.
         """
         self.world.add_subscriber("S", NEW)
         promise = advertisement("mark", "x = -1", publisher="mark")
@@ -110,7 +111,7 @@ class Network:
 
         self.world.queue.push(at_us, ask, request)
 
-    def mark_has_come(self, row: Delivery) -> None:
+    def mark_has_come(self, row: DeliveryEvent) -> None:
         strategy = self.world.brokers[row.broker].machine.strategy
         assert isinstance(strategy, Octopia)
         if NEW not in strategy.product:
@@ -134,7 +135,7 @@ def test_a_mark_comes_nowhere_before_the_cluster_is_known(seed: int) -> None:
 
 def test_the_judge_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: the broker beside the new one tells nobody else of its place."""
-    monkeypatch.setattr(News, "say", _only_to_the_new_one(News.say))
+    monkeypatch.setattr(PlaceNews, "send", _only_to_the_new_one(PlaceNews.send))
     unknown = []
     for seed in range(12):
         network = Network(seed)
@@ -144,11 +145,13 @@ def test_the_judge_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _only_to_the_new_one(say: Callable[..., None]) -> Callable[..., None]:
-    def said(self: News, places: list[Place], but: str | None, out: list[Effect]) -> None:
+    def said(
+        self: PlaceNews, places: list[RosterPlace], but: str | None, out: list[Effect]
+    ) -> None:
         is_beside = NEW in self._linked
         kept = [each for each in places if is_beside and each.broker == NEW and not each.comes]
         say(self, [each for each in places if each not in kept], but, out)
         if kept and but != NEW:
-            out.append(Send(NEW, Places(tuple(kept))))
+            out.append(Send(NEW, PlacesAnnounced(tuple(kept))))
 
     return said

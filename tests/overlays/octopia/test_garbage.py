@@ -19,8 +19,8 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.wire import COMMON, Codec
-from shoal.overlays.octopia.messages import MESSAGES, Notification, Spread
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.messages import MESSAGES, Notification, SpreadCopy
+from shoal.overlays.octopia.parameters import Dynamic, OctopiaParameters
 from shoal.overlays.registry import strategy_factory
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS, ROUTED
 from tests.broker.test_machine import MESSAGES as STRATEGIES
@@ -60,7 +60,7 @@ CODEC = Codec(COMMON + MESSAGES)
 @given(HAPPENINGS)
 @settings(max_examples=examples(60))
 def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
-    parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
+    parameters = OctopiaParameters(rows=ROWS, dynamic=dynamic, threshold=1)
     machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
     feed(machine, happenings, CODEC, {*BROKERS} - {"B2"})
 
@@ -68,14 +68,14 @@ def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
 @pytest.mark.parametrize("dynamic", Dynamic)
 @pytest.mark.parametrize("neighbour", ["B0", "B3", "B4"])
 def test_copies_of_nothing_come_to_nothing(dynamic: Dynamic, neighbour: str) -> None:
-    parameters = Parameters(rows=ROWS, dynamic=dynamic, threshold=1)
+    parameters = OctopiaParameters(rows=ROWS, dynamic=dynamic, threshold=1)
     machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
     copies = [Notification((), 1, owed, only) for owed in range(4) for only in (None, (), (0, 1))]
-    empty = [*copies, *(Spread((), 1, clusters, (0, 1, 2)) for clusters in range(4))]
+    empty = [*copies, *(SpreadCopy((), 1, clusters, (0, 1, 2)) for clusters in range(4))]
     inputs = [of(neighbour, each) for each in empty for of in (Received, Returned)]
     said: list[object] = []
     machine.handle(Started(), 0)
     for input in inputs:
         said += machine.handle(input, 1)
     sent = [each.message for each in said if isinstance(each, Send)]
-    assert not [each for each in sent if isinstance(each, Notification | Spread)]
+    assert not [each for each in sent if isinstance(each, Notification | SpreadCopy)]

@@ -29,12 +29,12 @@ from shoal.overlays.octopia.messages import (
     HomeTable,
     Notification,
     Parted,
-    Turn,
+    TurnTables,
 )
 from shoal.overlays.octopia.oracle import problems
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.places.labels import Position, Product
-from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, Roster, RosterPlace
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.system import Picture
@@ -63,8 +63,8 @@ def test_nobody_notices_brokers_that_join_and_leave(seed: int, lossy: bool) -> N
 class Growing:
     """A product of two clusters with a publisher at A and subscribers anywhere."""
 
-    def __init__(self, later: Parameters | None = None) -> None:
-        parameters = Parameters(rows=(ROWS[0], (ROWS[1][0], "")) if later else ROWS)
+    def __init__(self, later: OctopiaParameters | None = None) -> None:
+        parameters = OctopiaParameters(rows=(ROWS[0], (ROWS[1][0], "")) if later else ROWS)
 
         def strategy(context: BrokerContext) -> Octopia:
             return Octopia(context, (later if context.broker == "D" else None) or parameters)
@@ -130,7 +130,7 @@ def test_who_comes_fills_a_region_after_the_other_and_all_outlasts_a_restart_of_
 
 def test_who_comes_may_name_its_place() -> None:
     """A region that was not full is; until then the others do as if its broker had died."""
-    here = Growing(Parameters(rows=ROWS))
+    here = Growing(OctopiaParameters(rows=ROWS))
     here.subscribe(0, "B", "C")
     here.publish(2 * SECOND_US)
     here.world.add_broker(3 * SECOND_US, "D", ["A"])
@@ -158,28 +158,33 @@ def test_a_cluster_and_a_region_go_broker_by_broker() -> None:
 def test_one_goes_at_a_time_and_who_does_not_go_blocks_nobody_for_long() -> None:
     roster = Roster(Product(ROWS))
     assert roster.is_registrar("A")
-    wishes = [roster.changed(name, at_us, Stay.WANTS_TO_GO) for at_us, name in ((7, "D"), (5, "C"))]
-    assert roster.hear(wishes) == wishes
-    assert [(each.broker, each.stay) for each in roster.decide(10)] == [("C", Stay.GOES)]
+    wishes = [
+        roster.changed(name, at_us, PlaceStage.WANTS_TO_GO) for at_us, name in ((7, "D"), (5, "C"))
+    ]
+    assert roster.merge(wishes) == wishes
+    assert [(each.broker, each.stay) for each in roster.decide(10)] == [("C", PlaceStage.GOES)]
     assert roster.decide(20) == []
     assert [each.broker for each in roster.decide(40_000_000)] == ["D"]
-    assert roster.hear(wishes) == []
+    assert roster.merge(wishes) == []
 
 
 def test_the_registrar_is_one_that_stays() -> None:
     roster = Roster(Product(ROWS))
-    roster.hear([roster.changed("A", 1, Stay.WANTS_TO_GO)])
+    roster.merge([roster.changed("A", 1, PlaceStage.WANTS_TO_GO)])
     assert [name for name in "ABCD" if roster.is_registrar(name)] == ["B"]
-    roster.hear([roster.changed(name, 2, Stay.WANTS_TO_GO) for name in "BCD"])
+    roster.merge([roster.changed(name, 2, PlaceStage.WANTS_TO_GO) for name in "BCD"])
     assert [name for name in "ABCD" if roster.is_registrar(name)] == ["A"]
 
 
 def test_of_two_who_name_one_place_the_first_has_it() -> None:
     roster = Roster(Product(ROWS))
-    news = [Place("E", 9, Stay.THERE, 9, 2, 0, 0), Place("F", 8, Stay.THERE, 8, 2, 0, 0)]
+    news = [
+        RosterPlace("E", 9, PlaceStage.THERE, 9, 2, 0, 0),
+        RosterPlace("F", 8, PlaceStage.THERE, 8, 2, 0, 0),
+    ]
     for order in (news, news[::-1]):
         roster = Roster(Product(ROWS))
-        roster.hear(order)
+        roster.merge(order)
         assert roster.product.at(Position(2, 0)) == "F"
         assert "E" not in roster.product
 
@@ -197,7 +202,7 @@ def test_whoever_comes_later_is_never_above() -> None:
 
 def test_who_names_its_place_may_join_at_any_broker() -> None:
     """It waited for ever for the bits of one that it enters no cluster by."""
-    here = Growing(Parameters(rows=(("A", "B", "D"), ("C", "", ""))))
+    here = Growing(OctopiaParameters(rows=(("A", "B", "D"), ("C", "", ""))))
     here.world.add_broker(3 * SECOND_US, "D", ["C"])
     here.subscribe(6 * SECOND_US, "D")
     here.publish(9 * SECOND_US)
@@ -213,7 +218,7 @@ def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
     """Nobody said so over it, and who was left dialled for ever, and was not whole."""
     here = ProductStage("ab", (0,), 2)
     here.break_link("a0", "a1")
-    left = Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),))
+    left = PlacesAnnounced((RosterPlace("a1", 5, PlaceStage.LEFT, 0, 0, 1),))
     assert EndLink("a1") in here.handle("a0", Received("b0", left))
     assert EndLink("a1") not in here.handle("b1", Received("b0", left))
     assert EndLink("a1") in here.handle("b1", LinkChanged("a1", LinkState.FAILED))
@@ -222,11 +227,16 @@ def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
 def test_the_link_to_one_that_came_and_left_while_who_it_came_to_was_away_ends() -> None:
     """It was in no network file, and dialled for ever (growth seed 2152)."""
     context = BrokerContext("b0", (), Random(1), expected=("a0", "b1", "n"))
-    strategy, out = Octopia(context, Parameters(rows=rows("ab", 2), parents=(0,))), list[Effect]()
+    strategy, out = (
+        Octopia(context, OctopiaParameters(rows=rows("ab", 2), parents=(0,))),
+        list[Effect](),
+    )
     strategy.start(Started(former=("a0", "b1", "n"), give_up_us=3 * SECOND_US, facts={}), 1, out)
     strategy.link("a0", LinkState.UP, 2, out)
     assert EndLink("n") not in out
-    strategy.receive("a0", Places((Place("n", 5, Stay.LEFT, 4, 2, 0, 1),)), 3, out)
+    strategy.receive(
+        "a0", PlacesAnnounced((RosterPlace("n", 5, PlaceStage.LEFT, 4, 2, 0, 1),)), 3, out
+    )
     assert EndLink("n") in out
 
 
@@ -266,13 +276,13 @@ def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) 
     said = [each for source, _, each in here.sent(HomeChange) if source == "a0"]
     here.break_link("a0", "b0")
     here.ask("a0", "S", Unsubscribe("s"))
-    left = Place("a0", 5, Stay.LEFT, 0, 0, 0)
-    came = Place("N", 9, Stay.THERE, 9, 0, 0)
+    left = RosterPlace("a0", 5, PlaceStage.LEFT, 0, 0, 0)
+    came = RosterPlace("N", 9, PlaceStage.THERE, 9, 0, 0)
     if is_told == "with who comes in its place":
-        here.tell("b1", "b0", Places((came, left)))
+        here.tell("b1", "b0", PlacesAnnounced((came, left)))
         assert here.brokers["b0"].strategy.tables.homes[0].since == 9
     else:
-        here.tell("b1", "b0", Places((left,)))
+        here.tell("b1", "b0", PlacesAnnounced((left,)))
     if is_told == "in between":
         # Of what it said before it left some may come yet, and the rest not.
         link(here, "b0", "a0")
@@ -289,9 +299,9 @@ def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) 
 def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
     """It left before it was linked to anybody, as it remembered that it was let go: it never ended,
     and others never whole (growth seed 1543)."""
-    parameters = Parameters(rows=ROWS)
+    parameters = OctopiaParameters(rows=ROWS)
     context = BrokerContext("D", (), Random(1), expected=("B", "C"))
-    goes = msgspec.to_builtins([Place("D", 7, Stay.GOES, 0, 1, 1, 0)])
+    goes = msgspec.to_builtins([RosterPlace("D", 7, PlaceStage.GOES, 0, 1, 1, 0)])
     strategy, out = Octopia(context, parameters), list[Effect]()
     strategy.start(Started(former=("B", "C"), facts={"places": goes}), 1, out)
     assert Left() not in out
@@ -299,7 +309,7 @@ def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
     assert Left() not in out
     for neighbour in ("B", "C"):
         strategy.link(neighbour, LinkState.UP, 3, out)
-    wish = Place("D", 8, Stay.WANTS_TO_GO, 0, 1, 1, 0)
+    wish = RosterPlace("D", 8, PlaceStage.WANTS_TO_GO, 0, 1, 1, 0)
     said = [each.message for each in out if isinstance(each, Send) and each.neighbour == "B"]
     assert wish in said[0].places
     assert EndLink("B") not in out
@@ -307,11 +317,11 @@ def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
 
 def test_who_was_given_a_place_that_was_not_heard_to_be_free_has_it_then() -> None:
     roster = Roster(Product(ROWS))
-    came = Place("N", 9, Stay.THERE, 9, 0, 1, -1)
-    assert roster.hear([came]) == [came]
+    came = RosterPlace("N", 9, PlaceStage.THERE, 9, 0, 1, -1)
+    assert roster.merge([came]) == [came]
     assert roster.product.at(Position(0, 1)) == "B"
-    left = Place("B", 5, Stay.LEFT, 0, 0, 1, -1)
-    assert roster.hear([left]) == [left, came]
+    left = RosterPlace("B", 5, PlaceStage.LEFT, 0, 0, 1, -1)
+    assert roster.merge([left]) == [left, came]
     assert roster.product.at(Position(0, 1)) == "N"
 
 
@@ -373,7 +383,7 @@ def test_who_goes_begins_anew_where_one_is_lost_for_which_the_others_wait(lost: 
     here = ProductStage("abc", (0, 0), 1)
     link(here, "b0", "c0")
     here.handle("a0", Leave())
-    while not any(type(each) is Turn for each in here.links["a0", lost]):
+    while not any(type(each) is TurnTables for each in here.links["a0", lost]):
         here.carry(*next(way for way, messages in here.links.items() if messages))
     other = "c0" if lost == "b0" else "b0"
     carry_all_but(here, ("a0", lost))

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.octopia.parameters import Parameters
-from shoal.overlays.octopia.planner import Layout, Search, most_links, plan
-from shoal.overlays.planning import PlanError, Survey, Wishes
+from shoal.overlays.octopia.parameters import OctopiaParameters
+from shoal.overlays.octopia.planner import PlannerSearch, ProductLayout, most_links, plan
+from shoal.overlays.planning import OverlaySurvey, PlanError, PlannedInterests
 
 
-def drawn(seed: int, brokers: int) -> Survey:
+def drawn(seed: int, brokers: int) -> OverlaySurvey:
     """Brokers in a plane, some of which publish much."""
     random = Random(seed)
     names = tuple(f"B{number}" for number in range(brokers))
@@ -31,23 +31,23 @@ def drawn(seed: int, brokers: int) -> Survey:
         if one != other
     }
     rates[names[0], names[1]] = 1.0
-    return Survey(names, trips, rates)
+    return OverlaySurvey(names, trips, rates)
 
 
-def all_layouts(survey: Survey, clusters: int) -> Iterator[Layout]:
+def all_layouts(survey: OverlaySurvey, clusters: int) -> Iterator[ProductLayout]:
     regions = len(survey.brokers) // clusters
     trees = list(product(*(range(region) for region in range(1, regions))))
     for order in permutations(survey.brokers):
         rows = tuple(order[first : first + clusters] for first in range(0, len(order), clusters))
         for parents in trees:
-            yield Layout(rows, parents)
+            yield ProductLayout(rows, parents)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("brokers", "clusters"), [(4, 2), (6, 2), (6, 3), (4, 1)])
 def test_nothing_is_better_than_what_is_found(seed: int, brokers: int, clusters: int) -> None:
-    survey, wishes = drawn(seed, brokers), Wishes(most_links=4)
-    search = Search(survey, wishes, clusters)
+    survey, wishes = drawn(seed, brokers), PlannedInterests(most_links=4)
+    search = PlannerSearch(survey, wishes, clusters)
     found = search.run(100_000)
     assert found is not None
     allowed = (each for each in all_layouts(survey, clusters) if most_links(each) <= 4)
@@ -56,9 +56,9 @@ def test_nothing_is_better_than_what_is_found(seed: int, brokers: int, clusters:
     assert search.mean_ms(found[1]) == found[0]
 
 
-def walked_ms(survey: Survey, layout: Layout, hop_ms: float) -> float:
+def walked_ms(survey: OverlaySurvey, layout: ProductLayout, hop_ms: float) -> float:
     """The mean delay by shortest ways over the links that the parameters make."""
-    parameters = Parameters(rows=layout.rows, parents=layout.parents)
+    parameters = OctopiaParameters(rows=layout.rows, parents=layout.parents)
     overlay = parameters.product()
     total = weight = 0.0
     for source in survey.brokers:
@@ -83,11 +83,11 @@ def walked_ms(survey: Survey, layout: Layout, hop_ms: float) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_delay_is_that_of_the_ways_over_the_overlay(seed: int) -> None:
     survey = drawn(seed, 12)
-    wishes = Wishes(hop_ms=2.5, most_links=6)
+    wishes = PlannedInterests(hop_ms=2.5, most_links=6)
     found = plan(survey, wishes, 100_000)
     parameters = found.parameters
-    assert isinstance(parameters, Parameters)
-    layout = Layout(parameters.rows, parameters.parents)
+    assert isinstance(parameters, OctopiaParameters)
+    layout = ProductLayout(parameters.rows, parameters.parents)
     assert found.mean_ms == pytest.approx(walked_ms(survey, layout, 2.5))
     assert most_links(layout) <= 6
     in_order = plan_in_order(survey, len(parameters.rows[0]))
@@ -95,9 +95,9 @@ def test_the_delay_is_that_of_the_ways_over_the_overlay(seed: int) -> None:
     assert plan(survey, wishes, 100_000) == found
 
 
-def plan_in_order(survey: Survey, clusters: int) -> Layout:
-    parameters = Parameters(clusters=clusters).for_brokers(survey.brokers)
-    return Layout(parameters.rows, parameters.product().parents)
+def plan_in_order(survey: OverlaySurvey, clusters: int) -> ProductLayout:
+    parameters = OctopiaParameters(clusters=clusters).for_brokers(survey.brokers)
+    return ProductLayout(parameters.rows, parameters.product().parents)
 
 
 def test_sites_are_kept_apart_and_near_brokers_together() -> None:
@@ -110,9 +110,9 @@ def test_sites_are_kept_apart_and_near_brokers_together() -> None:
         for other in names
         if one < other
     }
-    survey = Survey(names, trips, {}, sites)
-    apart = plan(survey, Wishes(is_apart=True, most_links=5), 200_000).parameters
-    assert isinstance(apart, Parameters)
+    survey = OverlaySurvey(names, trips, {}, sites)
+    apart = plan(survey, PlannedInterests(is_apart=True, most_links=5), 200_000).parameters
+    assert isinstance(apart, OctopiaParameters)
     assert len(apart.rows[0]) == 2
     assert all({sites[name] for name in row} == {"east", "west"} for row in apart.rows)
     columns = zip(*apart.rows, strict=True)
@@ -123,8 +123,8 @@ def test_fewer_links_take_fewer_clusters_and_more_deaths_take_more() -> None:
     survey = drawn(1, 12)
 
     def clusters(survive: int, links: int) -> int:
-        found = plan(survey, Wishes(survive=survive, most_links=links), 50_000).parameters
-        assert isinstance(found, Parameters)
+        found = plan(survey, PlannedInterests(survive=survive, most_links=links), 50_000).parameters
+        assert isinstance(found, OctopiaParameters)
         return len(found.rows[0])
 
     assert clusters(1, 11) == 12
@@ -135,10 +135,10 @@ def test_fewer_links_take_fewer_clusters_and_more_deaths_take_more() -> None:
 @pytest.mark.parametrize(
     ("wishes", "problem"),
     [
-        (Wishes(survive=12), "12 brokers make no full rows of 13 or more"),
-        (Wishes(survive=2, most_links=2), "3 clusters of 4: more than 2 links a broker"),
+        (PlannedInterests(survive=12), "12 brokers make no full rows of 13 or more"),
+        (PlannedInterests(survive=2, most_links=2), "3 clusters of 4: more than 2 links a broker"),
     ],
 )
-def test_what_cannot_be_says_why(wishes: Wishes, problem: str) -> None:
+def test_what_cannot_be_says_why(wishes: PlannedInterests, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         plan(drawn(1, 12), wishes)

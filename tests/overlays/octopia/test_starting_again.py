@@ -11,8 +11,8 @@ from shoal.broker.effects import Effect, LinkState, Remember, Send, SetTimer, St
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.octopia.known.exchange import TIMER
 from shoal.overlays.octopia.messages import BitsSaid, TablesKnown, TablesSaid
-from shoal.overlays.octopia.parameters import Parameters
-from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
+from shoal.overlays.octopia.parameters import OctopiaParameters
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, Roster, RosterPlace
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tree.messages import AdvertisementsSaid
 from tests.overlays.octopia.stages import rows
@@ -22,14 +22,16 @@ SECOND_US = 1_000_000
 
 def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:
     """It said that nobody wanted what was published, and it was settled and lost."""
-    parameters = Parameters(rows=rows("abc", 2), parents=(0, 0))
+    parameters = OctopiaParameters(rows=rows("abc", 2), parents=(0, 0))
     context = BrokerContext("b0", (), Random(1), expected=("a0", "b1"))
     strategy = Octopia(context, parameters)
     out: list[Effect] = []
     former = Started(former=("a0", "b1"), give_up_us=3 * SECOND_US, facts={})
     strategy.start(former, 1, out)
     strategy.link("b1", LinkState.UP, 2, out)
-    strategy.receive("b1", Places((Place("a0", 5, Stay.LEFT, 0, 0, 0),)), 3, out)
+    strategy.receive(
+        "b1", PlacesAnnounced((RosterPlace("a0", 5, PlaceStage.LEFT, 0, 0, 0),)), 3, out
+    )
     strategy.receive("b1", AdvertisementsSaid(), 4, out)
     strategy.receive("b1", BitsSaid(), 4, out)
     assert not strategy.is_ready
@@ -44,25 +46,24 @@ def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour
 def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> None:
     """It took itself for the first of its cluster, said that it knew all, and what it was sent was
     settled and lost (growth seed 1018)."""
-    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     context = BrokerContext("n", (), Random(1), expected=("b1",))
     first, out = Octopia(context, parameters), list[Effect]()
     first.start(Started(former=(), give_up_us=3 * SECOND_US, facts={}), 1, out)
     first.link("b1", LinkState.UP, 2, out)
     founders = Roster(parameters.product()).places.values()
-    first.receive("b1", Places((*founders, Place("n", 10, Stay.THERE, 10, 2, 0, 1))), 3, out)
+    first.receive(
+        "b1",
+        PlacesAnnounced((*founders, RosterPlace("n", 10, PlaceStage.THERE, 10, 2, 0, 1))),
+        3,
+        out,
+    )
     facts = [each.facts for each in out if isinstance(each, Remember)][-1]
     second = Octopia(context, parameters)
     second.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
     assert second.product.brokers == first.product.brokers
     assert second.is_placed
     assert not second.is_ready
-    # Earlier versions remembered only who came.
-    third = Octopia(context, parameters)
-    facts = {"places": [each for each in facts["places"] if each[0] == "n"]}
-    third.start(Started(former=("b1",), give_up_us=3 * SECOND_US, facts=facts), 20, [])
-    assert third.product.brokers == ("n",)
-    assert not third.is_ready
 
 
 @pytest.mark.parametrize("is_told", [False, True])
@@ -72,12 +73,12 @@ def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhil
     """What it was sent at once was wanted by nobody that it knew, settled and lost (growth seed
     3378)."""
     context = BrokerContext("n", (), Random(1), expected=("a0",))
-    parameters = Parameters(rows=(("a0", "a1", "n"), ("b0", "b1", "")), parents=(0,))
+    parameters = OctopiaParameters(rows=(("a0", "a1", "n"), ("b0", "b1", "")), parents=(0,))
     strategy, out = Octopia(context, parameters), list[Effect]()
     strategy.start(Started(former=("a0",), give_up_us=3 * SECOND_US, facts={}), 20, out)
     strategy.link("a0", LinkState.UP, 21, out)
-    came = Places((Place("m", 15, Stay.THERE, 15, 1, 2, 0),))
-    strategy.receive("a0", came if is_told else Places(()), 22, out)
+    came = PlacesAnnounced((RosterPlace("m", 15, PlaceStage.THERE, 15, 1, 2, 0),))
+    strategy.receive("a0", came if is_told else PlacesAnnounced(()), 22, out)
     strategy.receive("a0", AdvertisementsSaid(), 23, out)
     strategy.receive("a0", BitsSaid(), 23, out)
     assert strategy.is_ready is not is_told
@@ -90,13 +91,13 @@ def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhil
     assert Send("a0", BitsSaid()) in out
 
 
-OWN = Place("n", 10, Stay.THERE, 10, 0, 2, -1)
-CAME = Place("m", 15, Stay.THERE, 15, 1, 2, 0)
+OWN = RosterPlace("n", 10, PlaceStage.THERE, 10, 0, 2, -1)
+CAME = RosterPlace("m", 15, PlaceStage.THERE, 15, 1, 2, 0)
 
 
 def alone(*former: str) -> tuple[Octopia, list[Effect]]:
     """n, which came without a place of its own, starts again alone in its cluster."""
-    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     founders = Roster(parameters.product()).places.values()
     facts = {"places": msgspec.to_builtins([*founders, OWN])}
     strategy = Octopia(BrokerContext("n", (), Random(1), expected=former), parameters)
@@ -107,18 +108,18 @@ def alone(*former: str) -> tuple[Octopia, list[Effect]]:
 
 @pytest.mark.parametrize("came", [(), (CAME,)])
 def test_who_came_and_starts_again_alone_hears_first_who_has_come_since(
-    came: tuple[Place, ...],
+    came: tuple[RosterPlace, ...],
 ) -> None:
     """It was ready at once."""
     strategy, out = alone("a0", "b1")
     strategy.link("a0", LinkState.UP, 21, out)
-    strategy.receive("a0", Places(()), 22, out)
+    strategy.receive("a0", PlacesAnnounced(()), 22, out)
     strategy.receive("a0", AdvertisementsSaid(), 22, out)
     strategy.receive("a0", BitsSaid(), 22, out)
     assert not strategy.is_ready
     assert Send("a0", BitsSaid()) not in out
     strategy.link("b1", LinkState.UP, 23, out)
-    strategy.receive("b1", Places(came), 24, out)
+    strategy.receive("b1", PlacesAnnounced(came), 24, out)
     assert strategy.is_ready is (not came)
     assert (Send("a0", BitsSaid()) in out) is (not came)
     if came:
@@ -132,11 +133,13 @@ def test_who_came_and_starts_again_alone_hears_first_who_has_come_since(
 def test_who_starts_again_alone_waits_for_nobody_who_does_not_come(end: str) -> None:
     strategy, out = alone("a0", "b1")
     strategy.link("a0", LinkState.UP, 21, out)
-    strategy.receive("a0", Places(()), 22, out)
+    strategy.receive("a0", PlacesAnnounced(()), 22, out)
     strategy.receive("a0", AdvertisementsSaid(), 22, out)
     assert not strategy.is_ready
     if end == "left":
-        strategy.receive("a0", Places((Place("b1", 19, Stay.LEFT, 0, 1, 1, 0),)), 23, out)
+        strategy.receive(
+            "a0", PlacesAnnounced((RosterPlace("b1", 19, PlaceStage.LEFT, 0, 1, 1, 0),)), 23, out
+        )
     elif end == "gone":
         strategy.link("b1", LinkState.FAILED, 23, out)
     else:
@@ -150,14 +153,14 @@ def test_who_starts_again_alone_waits_for_nobody_who_does_not_come(end: str) -> 
 
 def test_who_starts_again_waits_for_those_that_came_to_its_cluster_before() -> None:
     """It knew them, and waited for none but those that were there from the beginning."""
-    parameters = Parameters(rows=(("a0", "a1"), ("", "b1")), parents=(0,))
+    parameters = OctopiaParameters(rows=(("a0", "a1"), ("", "b1")), parents=(0,))
     strategy = Octopia(BrokerContext("a0", (), Random(1), expected=("a1", "n")), parameters)
     out: list[Effect] = []
-    facts = {"places": msgspec.to_builtins([Place("n", 10, Stay.THERE, 10, 1, 0, 0)])}
+    facts = {"places": msgspec.to_builtins([RosterPlace("n", 10, PlaceStage.THERE, 10, 1, 0, 0)])}
     started = Started(former=("a1", "n"), give_up_us=3 * SECOND_US, facts=facts)
     strategy.start(started, 20, out)
     strategy.link("a1", LinkState.UP, 21, out)
-    strategy.receive("a1", Places(()), 22, out)
+    strategy.receive("a1", PlacesAnnounced(()), 22, out)
     strategy.receive("a1", AdvertisementsSaid(), 22, out)
     strategy.receive("a1", BitsSaid(), 22, out)
     assert not strategy.is_ready

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from tests.broker.transcript import advertisement, subscription
 from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
@@ -50,7 +50,7 @@ async def _subscribe(network: LiveNetwork) -> Found:
             settled.append(hosted.owed("P", {"x": x}) == 0b10)
 
         request = Subscribe(subscription(f"s{number}", text, "S"))
-        nodes[HOME].request("S", request, custody=Custody(is_settled))
+        nodes[HOME].request("S", request, ack_tracker=AckTracker(is_settled))
         took = max(took, await _until(lambda settled=settled: bool(settled)))
         known.extend(settled)
     return took, known
@@ -62,8 +62,8 @@ async def _advertise(network: LiveNetwork) -> Found:
     hosted = nodes[HOST].machine.strategy.hosted
     nodes[HOME].request("S", Subscribe(subscription("s", "x = 5", "S")))
     await asyncio.sleep(2)
-    is_heard = Custody(lambda: known.append(hosted.owed("P", {"x": 5}) == 0b10))
-    nodes[HOST].request("P", Advertise(advertisement("p")), custody=is_heard)
+    is_heard = AckTracker(lambda: known.append(hosted.owed("P", {"x": 5}) == 0b10))
+    nodes[HOST].request("P", Advertise(advertisement("p")), ack_tracker=is_heard)
     return await _until(lambda: bool(known)), known
 
 
@@ -80,7 +80,7 @@ def _play(
 
     async def play() -> None:
         nonlocal found
-        parameters = Parameters(rows=ROWS, parents=(0, 1), sharp_bits=sharp_bits)
+        parameters = OctopiaParameters(rows=ROWS, parents=(0, 1), sharp_bits=sharp_bits)
         links = parameters.product().links
         names = [name for row in ROWS for name in row]
         network = LiveNetwork(links, "octopia", parameters, brokers=names)

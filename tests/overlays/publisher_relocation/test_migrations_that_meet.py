@@ -24,7 +24,7 @@ from tests.overlays.publisher_relocation.one_publisher import (
 @pytest.mark.parametrize("progress", range(5))
 def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress: int) -> None:
     stage = stage_with_publisher()
-    leaver = f"S{broker[1]}"
+    leaving_broker = f"S{broker[1]}"
     steps = [
         lambda: stage.carry("B3", "B2"),
         lambda: stage.carry("B2", "B1"),
@@ -35,11 +35,11 @@ def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress
     for step in steps[:progress]:
         step()
     stage.ask(broker, "N", Subscribe(new := subscription("new", "x = 3", client="N")))
-    stage.ask(broker, leaver, Unsubscribe(f"s of {leaver}"))
+    stage.ask(broker, leaving_broker, Unsubscribe(f"s of {leaving_broker}"))
     for step in steps[progress:]:
         step()
     stage.settle()
-    stayed = [row for row in interests() if row[0].client != leaver]
+    stayed = [row for row in interests() if row[0].client != leaving_broker]
     assert not stage.problems([(A, "B3")], [*stayed, (new, broker)])
     assert_nothing_is_left(stage)
 

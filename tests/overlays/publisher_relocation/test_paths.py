@@ -47,7 +47,7 @@ def test_a_broker_on_the_path_tells_the_target_of_the_path_that_it_knows() -> No
     assert sent(broker) == [("B4", MigrationComplete("P", traced, 1, whole=True))]
 
 
-def test_the_source_may_have_taken_the_leavers_place() -> None:
+def test_the_source_may_have_taken_the_leaving_brokers_place() -> None:
     target = with_subscriber("B3", "B1")
     target.hears(Requested("P", MigrationAdvertisement(TRACED, (A,), 1)))
     assert sent(target) == [("B1", MigrationUpdate("P", ("B1", "B3"), (A,), ("s",), 1))]

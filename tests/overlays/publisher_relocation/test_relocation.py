@@ -6,7 +6,7 @@ from collections.abc import Container
 
 import pytest
 
-from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.effects import Effect, MeasuredDelays, TimerKey
 from shoal.broker.messages import (
     Advertise,
     Goodbye,
@@ -27,7 +27,7 @@ from shoal.overlays.system import System
 from shoal.overlays.tree.oracle import table_problems
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import Route
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import LINE, Stage, advertisement, publish, subscription
 
 PATH = ("B1", "B2", "B3")
@@ -40,7 +40,9 @@ class Guide:
 
     held_bytes = 0
 
-    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
+    def __init__(
+        self, context: BrokerContext, parameters: TreeParameters, send_away: SendAway
+    ) -> None:
         self.broker = context.broker
         self.told: list[str] = []
         self._send_away = send_away
@@ -81,7 +83,7 @@ class Guide:
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         self.told.append("timer")
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         self.told.append("measured")
 
     def link(
@@ -107,7 +109,7 @@ class Guide:
         self.told.append(f"{publisher} gone")
 
 
-GUIDED = relocating("guided", Guide, parameters=Parameters, messages=(), decides_after="")
+GUIDED = relocating("guided", Guide, parameters=TreeParameters, messages=(), decides_after="")
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
@@ -170,7 +172,7 @@ def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> 
 def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """As whoever changes links does while a publisher may not move."""
 
-    def frozen(context: BrokerContext, parameters: Parameters) -> Relocation:
+    def frozen(context: BrokerContext, parameters: TreeParameters) -> Relocation:
         def refuse(publisher: str, path: object, now_us: int, out: list[Effect]) -> None:
             guide.left(publisher, out)
 

@@ -6,42 +6,42 @@ from hypothesis import strategies as st
 
 from shoal.broker.messages import Message
 from shoal.model import Subscription
-from shoal.overlays.self_organising.deciding.interest import Summary
-from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.interest import InterestSummary
+from shoal.overlays.self_organising.deciding.neighbourhood import NeighbourHop
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.deciding.trails import Trail
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.links.cycles import Round
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    Doubt,
+    Drained,
+    ExchangeDecision,
+    ExchangeForgotten,
+    Greeting,
+    Halt,
+    Halted,
+    LinkStanding,
+)
+from shoal.overlays.self_organising.links.cycles import CycleRound
 from shoal.overlays.self_organising.links.healing import (
-    Adopted,
-    Declined,
+    AdoptionAccepted,
+    AdoptionDeclined,
     Orphaned,
     Vouch,
     Vouched,
 )
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
 from shoal.overlays.self_organising.moves.path_messages import (
     PathMessage,
     Reserve,
     Reserved,
     Unreserve,
 )
-from shoal.overlays.self_organising.quiet_ring.ring_messages import (
-    Doubt,
-    Drained,
-    Forgotten,
-    Greeting,
-    Halt,
-    Halted,
-    Standing,
-    Verdict,
-)
-from shoal.overlays.tree.turning import Turn
+from shoal.overlays.tree.turning import TableTurn
 
 COSTS = st.one_of(st.integers(0, 9).map(float), st.floats())
 COUNTS = st.one_of(st.integers(0, 9), st.integers(-1, 2**63 - 1))
 SUMMARIES = st.builds(
-    Summary,
+    InterestSummary,
     st.sampled_from([0, 0, 8, 16, 64, -1, 2**62]),
     st.integers(-1, 3),
     st.sampled_from([b"", b"1", b"12", b"12345678", bytes(8)]),
@@ -66,7 +66,7 @@ def exchange_messages(
     )
     some, several = st.lists(names, max_size=3).map(tuple), st.lists(subscriptions, max_size=2)
     turns = st.builds(
-        Turn,
+        TableTurn,
         advertisements=some,
         known=some,
         far=several.map(tuple),
@@ -74,22 +74,24 @@ def exchange_messages(
         moves=st.lists(st.tuples(names, numbers), max_size=2).map(tuple),
     )
     turned = st.one_of(st.none(), turns)
-    verdicts = st.builds(Verdict, keys, exchanges, st.booleans(), numbers, numbers, names)
-    standings = st.builds(Standing, st.booleans(), numbers)
+    verdicts = st.builds(ExchangeDecision, keys, exchanges, st.booleans(), numbers, numbers, names)
+    standings = st.builds(LinkStanding, st.booleans(), numbers)
     return {
         Halt: st.builds(Halt, keys, exchanges),
         Halted: st.builds(Halted, keys, numbers, turned),
         Drained: st.builds(Drained, keys, numbers, turned),
-        Verdict: verdicts,
+        ExchangeDecision: verdicts,
         Doubt: st.builds(Doubt, keys),
-        Forgotten: st.builds(Forgotten, keys),
+        ExchangeForgotten: st.builds(ExchangeForgotten, keys),
         Orphaned: st.builds(Orphaned, brokers),
         Vouch: st.builds(Vouch, brokers, brokers),
         Vouched: st.builds(Vouched, brokers, brokers, st.booleans(), numbers),
-        Adopted: st.builds(Adopted, brokers, numbers),
-        Declined: st.builds(Declined, brokers),
+        AdoptionAccepted: st.builds(AdoptionAccepted, brokers, numbers),
+        AdoptionDeclined: st.builds(AdoptionDeclined, brokers),
         Greeting: st.builds(Greeting, standings, st.lists(verdicts, max_size=2).map(tuple)),
-        Round: st.builds(Round, st.one_of(path, st.lists(brokers, max_size=4).map(tuple))),
+        CycleRound: st.builds(
+            CycleRound, st.one_of(path, st.lists(brokers, max_size=4).map(tuple))
+        ),
     }
 
 
@@ -105,7 +107,7 @@ def self_organising_messages(
     brokers: st.SearchStrategy[str],
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
     """What brokers say to each other to decide on links."""
-    hops = st.builds(Hop, brokers, COSTS, COSTS, st.one_of(st.none(), COUNTS))
+    hops = st.builds(NeighbourHop, brokers, COSTS, COSTS, st.one_of(st.none(), COUNTS))
     # Some that make sense at B1.
     path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])
 
@@ -114,7 +116,7 @@ def self_organising_messages(
 
     def proposal(
         names: tuple[str, ...], numbers: list[float], is_full: bool, trails: list[Trail]
-    ) -> Proposal:
+    ) -> ExchangeProposal:
         size = len(names)
         cycle = Cycle(
             brokers=names,
@@ -123,7 +125,7 @@ def self_organising_messages(
             shared=tuple(range(size)),
         )
         vector = tuple(numbers[2 : size + 2])
-        return Proposal(cycle, vector, is_full, trails=tuple(trails))
+        return ExchangeProposal(cycle, vector, is_full, trails=tuple(trails))
 
     names = st.one_of(path, st.lists(brokers, max_size=5).map(tuple))
     numbers = st.lists(COSTS, min_size=5, max_size=7)
@@ -131,5 +133,5 @@ def self_organising_messages(
         Broadcast: st.builds(
             Broadcast, st.integers(-1, 20), SUMMARIES, st.lists(hops, max_size=4).map(tuple)
         ),
-        Proposal: st.builds(proposal, names, numbers, st.booleans(), trails),
+        ExchangeProposal: st.builds(proposal, names, numbers, st.booleans(), trails),
     }

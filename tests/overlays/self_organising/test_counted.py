@@ -7,9 +7,9 @@ from statistics import fmean, median
 
 from shoal.broker.effects import Costs
 from shoal.broker.messages import Publish
-from shoal.experiments.self_organising.modelling.optimum import Problem, best_known, regret
+from shoal.experiments.self_organising.modelling.optimum import OptimumProblem, best_known, regret
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.parameters import Consensus, Mode, Parameters
+from shoal.overlays.self_organising.parameters import Consensus, Mode, SelfOrganisingParameters
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.examples import examples
@@ -39,7 +39,7 @@ def above_the_best(seed: int, consensus: Consensus) -> float:
         )
         for broker in range(BROKERS)
     }
-    parameters = Parameters(
+    parameters = SelfOrganisingParameters(
         mode=Mode.EXCHANGE, interval_us=INTERVAL_US, least_gain_percent=0, consensus=consensus
     )
     world = World(
@@ -67,7 +67,7 @@ def above_the_best(seed: int, consensus: Consensus) -> float:
             world.request(at_us, promise.publisher, Publish((row,)))
             at_us += round(random.expovariate(5) * SECOND_US) + 1
             sequence += 1
-    problem = Problem(here, over, demands)
+    problem = OptimumProblem(here, over, demands)
     best = best_known(problem, [links]).cost
     world.run(END_US)
     return regret(problem.cost([(int(left), int(right)) for left, right in world.links]), best)

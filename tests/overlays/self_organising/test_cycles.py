@@ -10,8 +10,8 @@ from shoal.broker.strategy import ProtocolError
 from shoal.language import parse
 from shoal.model import Advertisement, Subscription
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.links.cycles import Round
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.links.cycles import CycleRound
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.overlays.system import Picture
 from shoal.overlays.tree.oracle import table_problems
 from shoal.simulation.world import World
@@ -22,7 +22,7 @@ SECOND_US = 1_000_000
 
 def world(names: list[str], *more: tuple[str, str], pinned: tuple[tuple[str, str], ...]) -> World:
     """Brokers linked in a ring, and more, with a publisher and a subscriber, after a while."""
-    parameters = Parameters(
+    parameters = SelfOrganisingParameters(
         mode=Mode.EXCHANGE, interval_us=SECOND_US, pinned=pinned, least_gain_percent=100
     )
     links = [*pairwise([*names, names[0]]), *more]
@@ -56,4 +56,4 @@ def test_a_cycle_loses_its_last_link_that_may_go(size: int, pins: int) -> None:
 def test_words_that_make_no_sense_are_refused() -> None:
     for cycle in (("A", "B"), ("A", "B", "A"), ("A", "B", "C", "D")):
         with pytest.raises(ProtocolError):
-            Round(cycle).check("C", "A")
+            CycleRound(cycle).check("C", "A")

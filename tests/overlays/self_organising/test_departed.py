@@ -6,8 +6,8 @@ import pytest
 
 from shoal.broker.effects import Leave
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.links.memory import Standing
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.links.memory import LinkStanding
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
 from shoal.simulation.world import World
 from tests.seeds.faults.test_random_absences import is_tree
@@ -26,7 +26,7 @@ TOLD_US = BACK_US + 30 * SECOND_US
 def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
     links: list[tuple[str, str]], mode: Mode, is_patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = Parameters(mode=mode, interval_us=SECOND_US)
+    parameters = SelfOrganisingParameters(mode=mode, interval_us=SECOND_US)
     factory = strategy_factory("self_organising", parameters)
     world = World(links, factory, SeededUnderlay(1), seed=1, is_patient=is_patient)
     world.crash(FAULT_US, "B")
@@ -46,7 +46,9 @@ def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
 def test_a_leave_waits_for_neighbours_that_are_cut_off_and_then_one_is_the_successor() -> None:
     """They looked for another in its place though one that stood in was there: a cycle."""
     links = [("A", "H"), ("H", "X"), ("H", "Z")]
-    parameters = Parameters(mode=Mode.EXCHANGE, interval_us=SECOND_US, least_gain_percent=100)
+    parameters = SelfOrganisingParameters(
+        mode=Mode.EXCHANGE, interval_us=SECOND_US, least_gain_percent=100
+    )
     factory = strategy_factory("self_organising", parameters)
     world = World(links, factory, SeededUnderlay(1), seed=1)
     cuts = [("A", "X"), ("A", "Z"), ("H", "X"), ("H", "Z"), ("X", "Z")]
@@ -65,6 +67,6 @@ def test_a_leave_waits_for_neighbours_that_are_cut_off_and_then_one_is_the_succe
     assert is_tree(list(world.links), {"A", "X", "Z"})
 
 
-def remembered(strategy: object) -> Standing:
+def remembered(strategy: object) -> LinkStanding:
     assert isinstance(strategy, SelfOrganising)
     return strategy.overlay.memory.standing("A")

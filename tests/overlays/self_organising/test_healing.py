@@ -11,10 +11,10 @@ from shoal.broker.effects import Effect, LinkState, OpenLink, Started
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import Greeting, LinkStanding
 from shoal.overlays.self_organising.links.healing import HEAL, HEAL_US
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.overlays.self_organising.protocol import SelfOrganising
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
@@ -33,7 +33,7 @@ class Network:
 
     def __init__(self, links: list[tuple[str, str]], seed: int = 1, **rules: object) -> None:
         # Links are only exchanged if that saves everything.
-        parameters = Parameters(
+        parameters = SelfOrganisingParameters(
             mode=Mode.EXCHANGE, interval_us=SECOND_US, least_gain_percent=100, **rules
         )
         factory = strategy_factory("self_organising", parameters)
@@ -132,17 +132,17 @@ def test_who_hears_that_a_lost_link_is_none_any_more_looks_for_no_other(has_aske
 
     If it has asked already, the other end may have agreed that somebody takes it in who did not.
     """
-    parameters = Parameters(mode=Mode.EXCHANGE)
+    parameters = SelfOrganisingParameters(mode=Mode.EXCHANGE)
     lone = SelfOrganising(BrokerContext("B1", ("B2", "B3"), Random(1)), parameters)
     out: list[Effect] = []
     lone.start(Started(), 10, out)
-    lone.overlay.healing.heard(("B9", "B2"))
+    lone.overlay.healing.on_broadcast(("B9", "B2"))
     lone.link("B2", LinkState.FAILED, 20, out)
     if has_asked:
         lone.timer((HEAL, "B2"), 30, out)
         lone.link("B9", LinkState.FAILED, 40, out)
     lone.link("B2", LinkState.UP, 50, out)
-    lone.receive("B2", Greeting(Standing(False, 45), ()), 60, out)
+    lone.receive("B2", Greeting(LinkStanding(False, 45), ()), 60, out)
     out.clear()
     lone.timer((HEAL, "B2"), 70, out)
     assert (OpenLink("B9") in out) == has_asked

@@ -15,7 +15,7 @@ from shoal.broker.effects import TimerFired
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.examples import at_length
 from tests.forced_exchanges import BEGIN
-from tests.overlays.self_organising.quiet_ring.test_quiet_ring import Cycle
+from tests.overlays.self_organising.link_reconfiguration.test_link_reconfiguration import Cycle
 from tests.seeds.faults.random_exchanges import is_tree
 from tests.seeds.networks.random_network import SECOND_US
 
@@ -64,7 +64,7 @@ class LateNews:
     @property
     def knowing(self) -> list[str]:
         verdicts = {
-            name: self.network.strategy(name).overlay.memory.verdicts for name in self.cycle
+            name: self.network.strategy(name).overlay.memory.decisions for name in self.cycle
         }
         return [name for name, known in verdicts.items() if any(each.is_done for each in known)]
 

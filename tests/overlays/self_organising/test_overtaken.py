@@ -10,38 +10,42 @@ import pytest
 from shoal.broker.effects import Effect, EndLink, LinkState, OpenLink, Started
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.self_organising.exchanges import LinkExchange
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    ExchangeDecision,
+    Greeting,
+    LinkStanding,
+)
 from shoal.overlays.self_organising.links.memory import DONE as REMEMBERED
-from shoal.overlays.self_organising.links.memory import STANDINGS, UNHEARD, UNKNOWN, Memory
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
+from shoal.overlays.self_organising.links.memory import STANDINGS, UNHEARD, UNKNOWN, LinkMemory
 from tests.forced_exchanges import Forced
 
 # B2 decided at 20, and died: B4 - B1 goes for B4 - B2.
 EXCHANGE = LinkExchange(cycle=("B2", "B0", "B1", "B4"), remove=2, saving=0)
-DONE = Verdict(("B4", 15), EXCHANGE, is_done=True, at_us=20, latest_us=18)
+DONE = ExchangeDecision(("B4", 15), EXCHANGE, is_done=True, at_us=20, latest_us=18)
 
 
-def b4_meets_b2(old_link: Standing) -> tuple[bool, list[Effect]]:
+def b4_meets_b2(old_link: LinkStanding) -> tuple[bool, list[Effect]]:
     """Whether B4, which gave the exchange up, takes the new link as one of the tree's."""
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
-    known = {"B1": old_link, "B5": Standing(True, 0), "B2": Standing(False, 11)}
+    known = {"B1": old_link, "B5": LinkStanding(True, 0), "B2": LinkStanding(False, 11)}
     out: list[Effect] = []
     facts = {STANDINGS: msgspec.to_builtins(known)}
     forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
     forced.link("B2", LinkState.UP, 50, out)
     out.clear()
-    forced.receive("B2", Greeting(Standing(True, 20), (DONE,)), 60, out)
+    forced.receive("B2", Greeting(LinkStanding(True, 20), (DONE,)), 60, out)
     return forced.overlay.memory.standing("B2").is_in, out
 
 
 def test_an_exchange_holds_that_others_had_given_up() -> None:
-    is_in, out = b4_meets_b2(Standing(True, 11))
+    is_in, out = b4_meets_b2(LinkStanding(True, 11))
     assert is_in
     assert EndLink("B1") in out
     assert OpenLink("B2", is_lasting=True) in out
 
 
 def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
-    is_in, out = b4_meets_b2(Standing(False, 30))
+    is_in, out = b4_meets_b2(LinkStanding(False, 30))
     assert not is_in
     assert EndLink("B2") in out
 
@@ -49,19 +53,19 @@ def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
 @pytest.mark.parametrize(
     ("new_link", "old_link", "done"),
     [
-        (Standing(True, 20), Standing(True, 50), [DONE]),
-        (Standing(True, 20), Standing(True, 50), []),
-        (Standing(False, 25), Standing(False, 20), [DONE]),
-        (Standing(False, 25), Standing(True, 50), [DONE]),
+        (LinkStanding(True, 20), LinkStanding(True, 50), [DONE]),
+        (LinkStanding(True, 20), LinkStanding(True, 50), []),
+        (LinkStanding(False, 25), LinkStanding(False, 20), [DONE]),
+        (LinkStanding(False, 25), LinkStanding(True, 50), [DONE]),
     ],
     ids=["the old link is back", "it is, all else is forgotten", "the new link has gone", "both"],
 )
 def test_who_has_done_its_part_hears_nothing_new_from_one_who_decided_later(
-    new_link: Standing, old_link: Standing, done: list[Verdict]
+    new_link: LinkStanding, old_link: LinkStanding, done: list[ExchangeDecision]
 ) -> None:
     # Who had agreed and was cut off decides, too, as it sees the old link end: at its own time.
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
-    known = {"B1": old_link, "B5": Standing(True, 0), "B2": new_link}
+    known = {"B1": old_link, "B5": LinkStanding(True, 0), "B2": new_link}
     facts = msgspec.to_builtins({STANDINGS: known, REMEMBERED: done})
     out: list[Effect] = []
     forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
@@ -75,9 +79,11 @@ def test_who_has_done_its_part_hears_nothing_new_from_one_who_decided_later(
     assert not any(isinstance(effect, EndLink) for effect in out)
 
 
-def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ahead() -> None:
+def test_who_takes_a_leaving_brokers_place_says_so_later_than_others_whose_clocks_are_ahead() -> (
+    None
+):
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
-    known = {"B1": Standing(True, 900), "B5": Standing(False, 800)}
+    known = {"B1": LinkStanding(True, 900), "B5": LinkStanding(False, 800)}
     out: list[Effect] = []
     facts = {STANDINGS: msgspec.to_builtins(known)}
     forced.start(Started(former=(), give_up_us=60_000_000, facts=facts), 40, out)
@@ -85,26 +91,26 @@ def test_who_takes_a_leavers_place_says_so_later_than_others_whose_clocks_are_ah
         forced.overlay.memory.settle(name, 50, is_in=is_in)
     found = {name: forced.overlay.memory.standing(name) for name in ("B1", "B5", "B6")}
     assert found == {
-        "B1": Standing(False, 901),
-        "B5": Standing(True, 801),
-        "B6": Standing(True, 50),
+        "B1": LinkStanding(False, 901),
+        "B5": LinkStanding(True, 801),
+        "B6": LinkStanding(True, 50),
     }
 
 
 def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says() -> None:
-    memory = Memory(["B1"], dict)
-    memory.put("B1", Standing(False, 900))
-    memory.put("B1", Standing(True, 50))
-    assert memory.standing("B1") == Standing(True, 901)
-    memory.put("B1", Standing(True, 60))
-    assert memory.standing("B1") == Standing(True, 901)
+    memory = LinkMemory(["B1"], dict)
+    memory.put("B1", LinkStanding(False, 900))
+    memory.put("B1", LinkStanding(True, 50))
+    assert memory.standing("B1") == LinkStanding(True, 901)
+    memory.put("B1", LinkStanding(True, 60))
+    assert memory.standing("B1") == LinkStanding(True, 901)
 
 
 def test_who_remembers_links_knows_that_any_other_is_none() -> None:
     """Else a link of an exchange that died with who began it closes a cycle for good."""
-    memory = Memory((), dict)
+    memory = LinkMemory((), dict)
     assert memory.standing("B2") == UNKNOWN
-    memory.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(True, 900))}}, 0)
+    memory.start({STANDINGS: {"B1": msgspec.to_builtins(LinkStanding(True, 900))}}, 0)
     assert memory.standing("B2") == UNHEARD
 
 
@@ -114,18 +120,18 @@ def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
     forced.start(Started(former=(), give_up_us=60_000_000, facts={}), 40, out)
     forced.link("B4", LinkState.UP, 50, out)
     out.clear()
-    forced.receive("B4", Greeting(Standing(False, 20), (DONE,)), 60, out)
-    assert forced.overlay.memory.verdicts == [DONE]
+    forced.receive("B4", Greeting(LinkStanding(False, 20), (DONE,)), 60, out)
+    assert forced.overlay.memory.decisions == [DONE]
     assert not forced.overlay.memory.standing("B4").is_in
 
 
 def test_the_link_of_a_broker_that_joins_again_is_none_of_its_earlier_life() -> None:
     """The other end remembers that the link of the earlier one has ended."""
-    ended = Standing(False, 900)
-    joiner = Memory(["B1"], dict, is_founder=False)
+    ended = LinkStanding(False, 900)
+    joiner = LinkMemory(["B1"], dict, is_founder=False)
     joiner.start({}, 1_000)
-    assert joiner.agree("B1", ended) == Standing(True, 1_000)
+    assert joiner.agree("B1", ended) == LinkStanding(True, 1_000)
     # When it starts again it knows what it has agreed.
-    again = Memory(["B1"], dict, is_founder=False)
-    again.start({STANDINGS: {"B1": msgspec.to_builtins(Standing(False, 1_100))}}, 2_000)
+    again = LinkMemory(["B1"], dict, is_founder=False)
+    again.start({STANDINGS: {"B1": msgspec.to_builtins(LinkStanding(False, 1_100))}}, 2_000)
     assert not again.standing("B1").is_in

@@ -16,7 +16,7 @@ from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
 from tests.examples import at_length
 from tests.forced_exchanges import Exchanged, Refused
-from tests.overlays.self_organising.quiet_ring.test_quiet_ring import Cycle
+from tests.overlays.self_organising.link_reconfiguration.test_link_reconfiguration import Cycle
 from tests.overlays.self_organising.test_late_verdicts import STEP_US, LateNews
 from tests.seeds.networks.random_network import SECOND_US
 
@@ -36,7 +36,7 @@ def words(news: LateNews) -> Words:
     found = set()
     for name in running(news):
         tree = news.network.strategy(name).tree
-        for id, said in tree.propagation.hearsay._said.items():
+        for id, said in tree.propagation.alternate_routes._alternates.items():
             last_hop = tree.tables.subscriptions[id].last_hop
             found |= {(name, str(hop), str(last_hop)) for hop in said}
     return found
@@ -144,7 +144,7 @@ def test_no_tables_turn_where_a_second_word_comes_as_all_are_still() -> None:
     network.exchange(2, until_us=begun_us)
     for now_us in range(begun_us, begun_us + SECOND_US, STEP_US):
         world.run(until_us=now_us)
-        if network.strategy("B1").overlay._ring.is_quiet:
+        if network.strategy("B1").overlay._ring.is_quiesced:
             break
     node.bring(now_us, Received("B2", Subscribe(interest)))
     world.run(until_us=now_us + SECOND_US)

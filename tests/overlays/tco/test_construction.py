@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shoal.overlays.tco.construction import MOST_AT_ONCE, Goal, Relinking, TopicConnected
+from shoal.overlays.tco.construction import MOST_AT_ONCE, Goal, TcoRelinking, TopicConnected
 
 
 def hops(linked: npt.NDArray[np.bool_], members: list[int]) -> dict[int, int]:
@@ -124,9 +124,9 @@ def test_who_wants_the_same_needs_few_links_and_few_neighbours() -> None:
 def test_links_are_made_bit_by_bit(goal: Goal) -> None:
     wanted = np.random.default_rng(2).random((30, 10_000)) < 0.02
     everybody, nothing = np.ones(30, np.bool_), np.zeros((30, 30), np.bool_)
-    relinking, bits = Relinking(wanted, nothing, everybody, goal), 0
+    relinking, bits = TcoRelinking(wanted, nothing, everybody, goal), 0
     while relinking.made is None:
-        relinking.go_on()
+        relinking.step()
         bits += 1
     assert bits > wanted.size * 15 // MOST_AT_ONCE
     assert (relinking.made == TopicConnected(wanted, goal).linked).all()

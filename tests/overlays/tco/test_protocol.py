@@ -14,11 +14,11 @@ from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.system import Picture
 from shoal.overlays.tco.construction import TopicConnected
-from shoal.overlays.tco.messages import Along
+from shoal.overlays.tco.messages import AlongPath
 from shoal.overlays.tco.oracle import problems
-from shoal.overlays.tco.parameters import Parameters
+from shoal.overlays.tco.parameters import TcoParameters
 from shoal.overlays.tco.protocol import Tco
-from shoal.simulation.links.overlay_link import Link
+from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.world import World
 
 SECOND_US = 1_000_000
@@ -37,7 +37,7 @@ class Overlay:
 
     def __init__(self, goal: str = "fan-out") -> None:
         random = Random(5)
-        parameters = Parameters(brokers=BROKERS, topic="topic", goal=goal, linger_us=SECOND_US)
+        parameters = TcoParameters(brokers=BROKERS, topic="topic", goal=goal, linger_us=SECOND_US)
         self.world = World((), strategy_factory("tco", parameters), Near(), brokers=BROKERS)
         self.wanted: dict[str, list[str]] = {}
         self.interests: dict[str, tuple[Subscription, str]] = {}
@@ -95,23 +95,23 @@ class Overlay:
 
 
 @pytest.fixture
-def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Along]]:
+def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, AlongPath]]:
     """Who was sent publications, and which."""
-    found: list[tuple[str, Along]] = []
-    send = Link.send
+    found: list[tuple[str, AlongPath]] = []
+    send = SimulatedLink.send
 
     def noted(self, input, units, ready_us):  # type: ignore[no-untyped-def]
-        if isinstance(input.message, Along):
+        if isinstance(input.message, AlongPath):
             found.append((input.message.stops[0].broker, input.message))
         return send(self, input, units, ready_us)
 
-    monkeypatch.setattr(Link, "send", noted)
+    monkeypatch.setattr(SimulatedLink, "send", noted)
     return found
 
 
 @pytest.mark.parametrize("goal", ["fan-out", "links"])
 def test_nobody_passes_on_what_it_does_not_want(
-    goal: str, carried: list[tuple[str, Along]]
+    goal: str, carried: list[tuple[str, AlongPath]]
 ) -> None:
     """From a subscriber and from elsewhere: a message for each other subscriber, and no other."""
     overlay = Overlay(goal)
@@ -135,7 +135,7 @@ def test_there_are_about_as_few_links_as_if_made_at_once() -> None:
     assert overlay.strategy(HUB).linking.changes >= len(links)
 
 
-def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, Along]]) -> None:
+def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, AlongPath]]) -> None:
     overlay = Overlay()
     topic = max(TOPICS, key=lambda each: len(overlay.wanted[each]))
     for home in overlay.wanted[topic]:
@@ -148,7 +148,7 @@ def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, Along]
     assert (len(carried), len(overlay.world.trace.deliveries)) == (0, 0)
 
 
-def test_who_names_no_topic_is_reached_by_all_of_them(carried: list[tuple[str, Along]]) -> None:
+def test_who_names_no_topic_is_reached_by_all_of_them(carried: list[tuple[str, AlongPath]]) -> None:
     """Such brokers subscribe to every topic, and pass on what has none."""
     overlay = Overlay()
     wide = BROKERS[1], BROKERS[5], BROKERS[9]

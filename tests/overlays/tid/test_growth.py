@@ -8,7 +8,7 @@ from shoal.broker.effects import Deliver
 from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
 from shoal.model import Publication
 from shoal.overlays.tid.messages import Renew, TreeCopy, TreeId
-from shoal.overlays.tid.waiting import Deliveries
+from shoal.overlays.tid.waiting import TidDeliveries
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import UNTIL_US
@@ -41,7 +41,7 @@ def test_a_new_tree_is_used_when_everybody_knows_it_and_has_bound_to_it() -> Non
 
 def test_what_came_along_a_tree_waits_for_what_is_behind_along_the_former_one() -> None:
     after: dict[TreeId, bool] = {"old": True, "new": False, "newer": False}
-    deliveries = Deliveries(after.__getitem__)
+    deliveries = TidDeliveries(after.__getitem__)
     got: list[int] = []
 
     def add(number: int, tree: TreeId) -> list[object]:

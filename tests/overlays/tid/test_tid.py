@@ -31,7 +31,7 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.model import MessageId
 from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tid.messages import MESSAGES, Bind, TreeChange, TreeCopy
-from shoal.overlays.tid.parameters import Matching, Parameters
+from shoal.overlays.tid.parameters import Matching, TidParameters
 from shoal.simulation.judging.checkers import check_deliveries
 from tests.broker.test_machine import ANY_MESSAGE, CLIENTS
 from tests.broker.test_machine import MESSAGES as STRATEGIES
@@ -86,7 +86,7 @@ def test_a_subscription_is_bound_along_every_tree_that_overlaps_it() -> None:
 
 def test_a_publication_changes_to_the_tree_whose_link_carries_less() -> None:
     """And a second copy, along another tree, is dropped where it is delivered."""
-    parameters = Parameters(dynamic=True, most_hops=4)
+    parameters = TidParameters(dynamic=True, most_hops=4)
     here = Stage(SQUARE, "tid", parameters)
     here.ask("1", "P", Advertise(advertisement("p")))
     here.carry("1", "2")
@@ -113,7 +113,7 @@ def test_a_publication_changes_to_the_tree_whose_link_carries_less() -> None:
 def test_random_graphs_lose_and_double_nothing(
     seed: int, dynamic: bool, matching: Matching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = Parameters(dynamic=dynamic, matching=matching, window_us=50_000)
+    parameters = TidParameters(dynamic=dynamic, matching=matching, window_us=50_000)
     complete = parameters.for_brokers
     monkeypatch.setattr(random_network, "drawn", lambda system, random, names: complete(names))
     network = RandomNetwork(seed, system="tid")
@@ -165,13 +165,13 @@ HAPPENINGS = st.lists(
 @given(HAPPENINGS)
 @settings(max_examples=examples(50))
 def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
-    factory = strategy_factory("tid", Parameters(dynamic=dynamic, most_hops=3))
+    factory = strategy_factory("tid", TidParameters(dynamic=dynamic, most_hops=3))
     machine = Broker("B1", ("B0", "B2"), factory)
     feed(machine, happenings, Codec(COMMON + MESSAGES), ("B0", "B2"))
 
 
 def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> None:
-    factory = strategy_factory("tid", Parameters(most_hops=3))
+    factory = strategy_factory("tid", TidParameters(most_hops=3))
     machine = Broker("2", (), factory, expected=("1", "3"))
     timers: dict[TimerKey, int] = {}
     now_us = 0
@@ -191,7 +191,7 @@ def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> No
 
 def test_copies_along_other_trees_are_for_other_clients() -> None:
     """One subscriber was switched to another publisher's tree, its neighbour was not."""
-    here = Stage([("B1", "B2")], "tid", Parameters(dynamic=True, most_hops=2))
+    here = Stage([("B1", "B2")], "tid", TidParameters(dynamic=True, most_hops=2))
     for name, promise in (("P", "x >= 0"), ("Q", "x >= 5")):
         here.ask("B1", name, Advertise(advertisement(name, promise, publisher=name)))
     here.ask("B2", "C1", Subscribe(subscription("s1", "x < 3", client="C1")))
@@ -227,7 +227,7 @@ def test_who_starts_again_finds_no_place_in_a_tree_of_its_earlier_life() -> None
 
 
 def test_one_subscription_among_many_trees_takes_bounded_work() -> None:
-    stage = Stage([("B1", "B2")], "tid", Parameters())
+    stage = Stage([("B1", "B2")], "tid", TidParameters())
     for number, text in enumerate(hostile_patterns()):
         promised = advertisement(f"a{number}", text, publisher=f"P{number}")
         stage.ask("B1", promised.publisher, Advertise(promised))

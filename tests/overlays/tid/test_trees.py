@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from shoal.overlays.tid.trees import Trees
+from shoal.overlays.tid.trees import SourceTrees
 from tests.broker.transcript import subscription
 from tests.unread import Unread
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_bindings_come_and_go_without_a_look_at_the_others(seed: int) -> None:
-    random, trees = Random(seed), Trees()
+    random, trees = Random(seed), SourceTrees()
     tree = trees.grow("T", "B1", 1, (), ())
     assert tree is not None
     entries = tree.entries = Unread()

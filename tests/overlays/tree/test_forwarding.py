@@ -10,7 +10,7 @@ from shoal.broker.effects import Deliver, Effect, Send
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
-from shoal.overlays.tree.forwarding import Forwarding
+from shoal.overlays.tree.forwarding import TreeForwarding
 from shoal.overlays.tree.routing_table import Route, RoutingTable
 from tests.broker.transcript import publication, subscription
 
@@ -44,7 +44,7 @@ def gone(effects: list[Effect]) -> tuple[dict[str, list[RoutedPublication]], lis
 def test_a_batch_goes_as_its_publications_would(seed: int) -> None:
     random = Random(seed)
     table = table_of(random)
-    forwarding = Forwarding("B", ["B1", "B2", "B3"], table.routes)
+    forwarding = TreeForwarding("B", ["B1", "B2", "B3"], table.routes)
     noted: list[tuple[RoutedPublication, Route]] = []
     forwarding.note = lambda routed, route, *_: noted.append((routed, route))
     batch = tuple(routed(number, random.randrange(10)) for number in range(5))
@@ -70,7 +70,7 @@ def test_what_goes_one_way_as_a_whole_is_sent_as_it_came() -> None:
         table.add_subscription(subscription(neighbour, "x > 0"), neighbour)
     batch = tuple(routed(number, 1) for number in range(3))
     out: list[Effect] = []
-    Forwarding("B", [], table.routes).forward(None, PublicationBatch(batch, HOPS), 0, out)
+    TreeForwarding("B", [], table.routes).forward(None, PublicationBatch(batch, HOPS), 0, out)
     whole = PublicationBatch(batch, HOPS + 1)
     assert out == [Send("B1", whole), Send("B2", whole)]
 
@@ -78,7 +78,7 @@ def test_what_goes_one_way_as_a_whole_is_sent_as_it_came() -> None:
 def test_only_a_neighbour_or_who_was_one_brings_publications() -> None:
     table, out = RoutingTable(), list[Effect]()
     table.add_subscription(subscription("B1", "x > 0"), "B1")
-    forwarding = Forwarding("B", ["B1", "B2"], table.routes)
+    forwarding = TreeForwarding("B", ["B1", "B2"], table.routes)
     batch = PublicationBatch((routed(0, 1),), HOPS)
     with pytest.raises(ProtocolError, match=r"^B3 is not a neighbour of B$"):
         forwarding.forward("B3", batch, 0, out)

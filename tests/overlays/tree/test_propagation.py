@@ -11,7 +11,7 @@ from shoal.broker.messages import Advertise, Message, Subscribe, Unadvertise, Un
 from shoal.broker.strategy import BrokerContext
 from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import Stage, advertisement, describe, publish, subscription
 from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
 from tests.overlays.tree.told import Told, received
@@ -179,7 +179,7 @@ def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int, covering: b
     random = Random(seed)
     names = [f"B{number}" for number in range(7)]
     edges = [(names[random.randrange(n)], names[n]) for n in range(1, 7)]
-    stage = Stage(edges, parameters=Parameters(covering=covering))
+    stage = Stage(edges, parameters=TreeParameters(covering=covering))
     advertised: dict[str, tuple] = {}
     interests: dict[str, tuple] = {}
     for step in range(60):

@@ -113,7 +113,7 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
 
 
 def test_what_many_advertise_is_met_once() -> None:
-    """Of 1,000 brokers each one's door promises everything."""
+    """Of 1,000 brokers each one's front end promises everything."""
     one, many = RoutingTable(), RoutingTable()
     for table, count in ((one, 1), (many, 1_000)):
         for number in range(count):
@@ -133,7 +133,7 @@ def test_what_many_advertise_is_met_once() -> None:
         many.remove_advertisement(row)
     assert entry.wanting == {"B999"}
     many.remove_advertisement(many.advertisements["a999"])
-    assert (entry.wanting, entry.promises) == (set(), {})
+    assert (entry.wanting, entry.advertised) == (set(), {})
 
 
 def test_one_row_against_many_that_are_hard_to_compare_takes_bounded_work() -> None:

@@ -42,11 +42,11 @@ def subscribed_from(table: RoutingTable, hop: str) -> list[SubscriptionEntry]:
     return [entry for entry in table.subscriptions.values() if entry.last_hop == hop]
 
 
-def told_to(table: RoutingTable, hop: str) -> list[SubscriptionEntry]:
+def forwarded_to(table: RoutingTable, hop: str) -> list[SubscriptionEntry]:
     return [entry for entry in table.subscriptions.values() if hop in entry.forwarded_to]
 
 
-TWINS = (advertised_from, subscribed_from, told_to)
+TWINS = (advertised_from, subscribed_from, forwarded_to)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def beside_the_twin() -> Iterator[Counter[str]]:
     """All that is asked for by neighbour is looked for among all, too: how many rows were found."""
     found: Counter[str] = Counter()
     finders = {twin.__name__: getattr(RoutingTable, twin.__name__) for twin in TWINS}
-    forget_told, unlink = RoutingTable.forget_told, Propagation.unlink
+    forget_forwarded, unlink = RoutingTable.forget_forwarded, Propagation.unlink
 
     def compared(twin: Callable[[RoutingTable, str], list]) -> Callable[[RoutingTable, str], list]:
         def find(table: RoutingTable, hop: str) -> list:
@@ -66,9 +66,9 @@ def beside_the_twin() -> Iterator[Counter[str]]:
         return find
 
     def forgotten(table: RoutingTable, hop: str) -> None:
-        found["forgotten"] += len(told_to(table, hop))
-        forget_told(table, hop)
-        assert table.told_to(hop) == []
+        found["forgotten"] += len(forwarded_to(table, hop))
+        forget_forwarded(table, hop)
+        assert table.forwarded_to(hop) == []
 
     def unlinked(propagation: Propagation, hop: str) -> None:
         rows = propagation.tables.advertisements.values()
@@ -78,7 +78,7 @@ def beside_the_twin() -> Iterator[Counter[str]]:
 
     with (
         patch.multiple(RoutingTable, **{twin.__name__: compared(twin) for twin in TWINS}),
-        patch.object(RoutingTable, "forget_told", forgotten),
+        patch.object(RoutingTable, "forget_forwarded", forgotten),
         patch.object(Propagation, "unlink", unlinked),
     ):
         yield found
@@ -116,9 +116,11 @@ def test_any_history_of_a_table(seed: int) -> None:
             case 7 if entry is not None:
                 table.turn_subscription(entry, random.choice([*hops, None]))
             case 8 if entry is not None:
-                random.choice((table.tell, table.tell, table.untell))(entry, hop)
+                random.choice((table.mark_forwarded, table.mark_forwarded, table.mark_retracted))(
+                    entry, hop
+                )
             case 9 if random.random() < 0.1:
-                table.forget_told(hop)
+                table.forget_forwarded(hop)
         check(table)
     assert all(twin(table, "B1") for twin in TWINS)
 
@@ -140,7 +142,7 @@ def test_brokers_that_leave(system: str, seed: int) -> None:
         whole = BrokenLeave(seed, system=system)
         whole.world.run(LEAVES_US + 20 * SECOND_US)
         broken = BrokenLeave(seed, system=system)
-        broken.break_something(whole.world.departures[whole.leaver])
+        broken.break_something(whole.world.departures[whole.leaving_broker])
         assert broken.run(END_US + 90 * SECOND_US) == []
     assert all(found[name] for name in ("advertised_from", "subscribed_from", "forgotten"))
 
@@ -175,7 +177,7 @@ def test_a_link_that_changes_costs_its_neighbours_rows(covering: bool) -> None:
             broker.receive(neighbour, Subscribe(subscription(id, f"x > {number}")), 0, [])
     tables, out = broker.tables, []
     told = ["B21"] if covering else ["B21", "B22"]
-    assert [entry.id for entry in tables.told_to("B3")] == told
+    assert [entry.id for entry in tables.forwarded_to("B3")] == told
     unread(tables)
     broker.relink("B2", LinkState.FAILED, 0, out)
     assert sent(out) == [

@@ -12,7 +12,7 @@ from shoal.language import parse
 from shoal.matching.relations.decisions import prepare
 from shoal.model import EVERYTHING, And, Filter, Operator, Subscription, predicate
 from shoal.overlays.tree.routing_table import MOST_COVERED
-from shoal.overlays.tree.system import Parameters
+from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import LINE, Stage, advertisement, publication, subscription
 from tests.calls import Calls
 from tests.examples import at_length
@@ -22,7 +22,7 @@ from tests.mqtt.hostile import filters
 
 def stage() -> Stage:
     """P has advertised x >= 0 at B1, the first of three in a line."""
-    made = Stage(LINE, parameters=Parameters(covering=True))
+    made = Stage(LINE, parameters=TreeParameters(covering=True))
     made.ask("B1", "P", Advertise(advertisement("a")))
     made.settle()
     made.heard()
@@ -154,7 +154,7 @@ def test_many_filters_at_their_limits_hold_nobody(name: str) -> None:
     ]
     requests = [*map(Subscribe, asked), *(Unsubscribe(each.id) for each in asked)]
     for each in asked:
-        prepare(each.filter)  # of which the door counts the work
+        prepare(each.filter)  # of which the front end counts the work
     for request in requests:
         with Calls() as calls:
             here.handle("B3", Requested("C", request))

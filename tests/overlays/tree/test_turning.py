@@ -12,8 +12,8 @@ from shoal.broker.effects import Effect
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.matching import matches
 from shoal.model import Advertisement, Subscription
-from shoal.overlays.tree.system import Parameters
-from shoal.overlays.tree.turning import Turn, first_turn, next_turn
+from shoal.overlays.tree.system import TreeParameters
+from shoal.overlays.tree.turning import TableTurn, first_turn, next_turn
 from tests.broker.transcript import Stage, advertisement, publication, subscription
 from tests.examples import examples
 from tests.seeds.networks.trees import path
@@ -25,10 +25,10 @@ def exchange(stage: Stage, cycle: tuple[str, ...], remove: int) -> list[tuple[st
     """Turn the tables of a cycle at rest, as its brokers would hand it on; what they say then."""
     line = (*cycle[remove::-1], *cycle[:remove:-1])
     middle = remove + 1
-    turns: dict[str, tuple[Turn, str, str]] = {}
+    turns: dict[str, tuple[TableTurn, str, str]] = {}
     for side in (line[:middle], line[: middle - 1 : -1]):
         other = line[::-1] if side[0] == line[-1] else line
-        turn: Turn | None = None
+        turn: TableTurn | None = None
         before = other[-1]
         for place, name in enumerate(side):
             tables, behind = stage.brokers[name].strategy.tables, other[place + 1]
@@ -78,7 +78,7 @@ def test_tables_turn_into_those_of_the_new_tree(seed: int, covering: bool) -> No
     size = random.randint(3, 9)
     names = [f"B{number}" for number in range(size)]
     links = [(names[random.randrange(number)], names[number]) for number in range(1, size)]
-    stage = Stage(links, parameters=Parameters(covering=covering))
+    stage = Stage(links, parameters=TreeParameters(covering=covering))
     advertised = [
         (advertisement(f"a{number}", random.choice(FILTERS), f"P{number}"), random.choice(names))
         for number in range(random.randint(0, 6))

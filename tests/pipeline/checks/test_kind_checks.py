@@ -9,7 +9,7 @@ import pytest
 from shoal.language import parse
 from shoal.model import Attributes
 from shoal.pipeline.checks import kind_checks
-from shoal.pipeline.checks.kind_checks import Asked, complaints
+from shoal.pipeline.checks.kind_checks import CheckedKind, complaints
 
 ROWS: Sequence[Attributes] = (
     {"delay": 41, "carrier": "UA", "late": True},
@@ -42,18 +42,18 @@ ROWS: Sequence[Attributes] = (
     ],
 )
 def test_what_is_asked_in_vain(filters: list[str], told: list[str]) -> None:
-    found = list(complaints(Asked.of(map(parse, filters)), ROWS))
+    found = list(complaints(CheckedKind.of(map(parse, filters)), ROWS))
     assert len(found) == len(told)
     assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
 
 
 def test_of_many_publications_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kind_checks, "SAMPLE", 2)
-    asked = Asked.of([parse("delay > 30")])
+    asked = CheckedKind.of([parse("delay > 30")])
     assert list(complaints(asked, ROWS)) == [
         "delay is text in 1 of the first 2 rows; `delay > 30` compares numbers"
     ]
-    (none,) = complaints(Asked.of([parse("gusts > 30")]), ROWS)
+    (none,) = complaints(CheckedKind.of([parse("gusts > 30")]), ROWS)
     assert none.startswith("none of the first 2 publications has gusts, and `gusts > 30` asks")
     assert list(complaints(asked, ())) == []
 
@@ -71,5 +71,5 @@ def test_one_text_that_makes_a_column_text_is_named(
     filter: str, values: list[str], told: str
 ) -> None:
     name = "late" if filter == "late" else "delay"
-    (found,) = complaints(Asked.of([parse(filter)]), [{name: value} for value in values])
+    (found,) = complaints(CheckedKind.of([parse(filter)]), [{name: value} for value in values])
     assert found.startswith(told)

@@ -8,7 +8,7 @@ import pytest
 
 from shoal.pipeline.checks.provenance import (
     NOTE,
-    MismatchError,
+    ProvenanceError,
     check_same_workload,
     check_truth,
     write_note,
@@ -33,14 +33,16 @@ def test_another_workload_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     one, other = make(Path("one"), "s"), make(Path("other"), "t")
     truth, run, own = noted(Path("truth"), one), noted(Path("run"), other), noted(Path("own"), one)
     check_same_workload(truth, [own])
-    with pytest.raises(MismatchError) as caught:
+    with pytest.raises(ProvenanceError) as caught:
         check_same_workload(truth, [own, run])
     assert str(caught.value) == (
         "truth is the truth of the workload one, and run is of other: "
         "give the truth of that one, made by `shoal truth other`"
     )
     check_truth(truth, one)
-    with pytest.raises(MismatchError, match="truth of the workload one, and the workload is other"):
+    with pytest.raises(
+        ProvenanceError, match="truth of the workload one, and the workload is other"
+    ):
         check_truth(truth, other)
 
 
@@ -54,12 +56,16 @@ def test_a_workload_that_was_made_anew(tmp_path: Path) -> None:
     truth = noted(tmp_path / "truth", workload)
     make(workload, "s", "other events")
     run = noted(tmp_path / "run", workload)
-    with pytest.raises(MismatchError, match=r"has changed since \S*truth came of it: make that an"):
+    with pytest.raises(
+        ProvenanceError, match=r"has changed since \S*truth came of it: make that an"
+    ):
         check_same_workload(truth, [run])
     make(workload, "t")
-    with pytest.raises(MismatchError, match=r"since \S*truth and \S*run came of it: make them an"):
+    with pytest.raises(
+        ProvenanceError, match=r"since \S*truth and \S*run came of it: make them an"
+    ):
         check_same_workload(truth, [run])
-    with pytest.raises(MismatchError, match=r"since \S*truth came of it"):
+    with pytest.raises(ProvenanceError, match=r"since \S*truth came of it"):
         check_truth(truth, workload)
 
 
@@ -79,7 +85,7 @@ def test_a_workload_or_a_run_is_no_truth(tmp_path: Path, inside: str, what: str)
     """Its tables have a truth's columns: every delivery was said to be lost, and a phantom."""
     (tmp_path / inside).mkdir()
     said = f"{tmp_path} is a {what}, not what `shoal truth` wrote"
-    with pytest.raises(MismatchError, match=said):
+    with pytest.raises(ProvenanceError, match=said):
         check_same_workload(tmp_path, [])
-    with pytest.raises(MismatchError, match=said):
+    with pytest.raises(ProvenanceError, match=said):
         check_truth(tmp_path, tmp_path)

@@ -187,7 +187,7 @@ def test_long_answers_come_in_pieces(spark: SparkSession, monkeypatch: pytest.Mo
     table = spark.createDataFrame(rows, "id string, filter string")
     monkeypatch.setattr(matching, "FIRST_PUBLICATIONS", 2)
     monkeypatch.setattr(matching, "PAIRS_AIM", 6)
-    answering = matching.Answering(read_subscriptions(table), 1, ["a"])
+    answering = matching.FrameMatcher(read_subscriptions(table), 1, ["a"])
     batch = pa.record_batch({"key0": range(10), "attribute0": [*range(9), None]})
     pieces = [piece.to_pydict() for piece in answering.answers(batch)]
     assert [piece["key0"] for piece in pieces] == [[0, 1], [2, 3, 4, 5, 6, 7], [8, 9]]

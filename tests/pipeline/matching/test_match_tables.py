@@ -116,7 +116,7 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path, eng
         (["--engine", "index", "--stream"], "--stream needs --engine spark"),
         (["--engine", "spark-sql", "--partition", "auto"], "--partition goes with --engine spark"),
         (["--once"], "--once goes with --stream"),
-        (["--stream"], "say where: --out DIR"),
+        (["--stream"], "give --out DIR"),
         (["--stream", "--out", "x"], "P.csv: --stream reads a folder of Parquet files"),
         (["--stream", "--out", "x", "--overwrite"], "it cannot --overwrite"),
         (["--source-option", "a=b"], "--source-option goes with --publications MODULE:CLASS"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.matching.segments import HIGHEST, LOWEST, place_of
 from shoal.pipeline.matching.partition_plan import (
-    Plan,
+    PartitionPlan,
     Sampled,
     cheapest_cover,
     make_plan,
@@ -82,7 +82,7 @@ def test_a_cover_has_a_candidate_of_each_and_is_no_dearer_than_one_dimension(
         assert prices[cover].sum() <= prices[np.unique(row)].sum()
 
 
-def open_share(plan: Plan, table: list[Sampled], size: int) -> float:
+def open_share(plan: PartitionPlan, table: list[Sampled], size: int) -> float:
     """Copies of subscriptions in partitions that publications go to, per subscription."""
     by_name = {each.attribute: each for each in table}
     chosen = plan.cheapest([by_name[each.attribute].places for each in plan.dimensions])

@@ -16,7 +16,11 @@ from shoal.language import parse
 from shoal.pipeline.matching import partitioned_matching
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import publications_frame
-from shoal.pipeline.matching.partitioned_matching import Spread, match_partitioned, shipments
+from shoal.pipeline.matching.partitioned_matching import (
+    PartitionSpread,
+    match_partitioned,
+    shipments,
+)
 from tests.examples import at_length
 from tests.pipeline.matching.test_compiled_matching import (
     CONJUNCTION_TYPES,
@@ -108,8 +112,10 @@ def test_a_crowd_of_publications_is_matched_by_several_tasks(
 ) -> None:
     monkeypatch.setattr(partitioned_matching, "PUBLICATIONS_AIM", 100)
     spreads = []
-    of = Spread.of
-    monkeypatch.setattr(Spread, "of", lambda *given: spreads.append(of(*given)) or spreads[-1])
+    of = PartitionSpread.of
+    monkeypatch.setattr(
+        PartitionSpread, "of", lambda *given: spreads.append(of(*given)) or spreads[-1]
+    )
     publications, subscriptions = points_frame(spark, 800), boxes_frame(spark, 50)
     found = pairs_of(match_partitioned(publications, subscriptions), "id")
     assert found == pairs_of(match_tables(publications, subscriptions), "id")
@@ -128,7 +134,7 @@ def test_publications_that_change_between_readings_are_noticed(spark: SparkSessi
         aim=1,
         opening=0,
     )
-    spread = Spread.of(plan, {0: 5})
+    spread = PartitionSpread.of(plan, {0: 5})
     batch = pa.record_batch({"attribute0": [0.0, 3.0]})
     with pytest.raises(ValueError, match="changed between two readings"):
         spread.of_publications(batch, {"a": "attribute0"})

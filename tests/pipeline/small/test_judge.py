@@ -11,7 +11,7 @@ import pytest
 
 from shoal.language import parse
 from shoal.matching.semantics import matches
-from shoal.pipeline.small.judge import Judge
+from shoal.pipeline.small.judge import SmallJudge
 from tests.examples import at_length
 from tests.pipeline.matching.test_matching_job import random_texts
 
@@ -45,7 +45,7 @@ def test_it_says_what_the_definition_says(seed: int) -> None:
         )
         for name, kind in TYPES.items()
     }
-    judge = Judge(columns, PUBLICATIONS)
+    judge = SmallJudge(columns, PUBLICATIONS)
     given = [{name: value for name, value in row.items() if value is not None} for row in rows]
     parts = (slice(0, 1), slice(1, 1_700), slice(1_700, PUBLICATIONS))
     hits = 0

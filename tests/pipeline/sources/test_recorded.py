@@ -65,7 +65,7 @@ def record(folder: Path, version: str) -> Path:
                 await sensors.publish("home/hall/old", b"1", retain=True)
                 recording = asyncio.create_task(asyncio.to_thread(_cli, _words(folder, here)))
                 # The recorder's own subscription is the third.
-                while sum(s.door.clients.subscriptions.count for s in (here, there)) < 3:
+                while sum(s.front_end.clients.subscriptions.count for s in (here, there)) < 3:
                     await asyncio.sleep(0.01)
                 for number in range(PER_ROOM):
                     for room in ROOMS:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from shoal.experiments.run_files import Workload, read_workload
+from shoal.experiments.run_files import WorkloadFiles, read_workload
 from shoal.overlays.trace_rows import BrokerPlace
 from shoal.pipeline.ingest import ingest_quotes
 from shoal.pipeline.sources.synthetic_quotes import write_synthetic_quotes
@@ -41,7 +41,7 @@ def publications(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def workloads(
     spark: SparkSession, publications: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Workload]:
+) -> dict[str, WorkloadFiles]:
     out = tmp_path_factory.mktemp("out") / "study"
     variants = [
         variant("one", 1, FEW, 60),
@@ -53,7 +53,7 @@ def workloads(
     return {one.name: read_workload(out / one.name) for one in variants}
 
 
-def test_publishers_and_events_are_shared(workloads: dict[str, Workload]) -> None:
+def test_publishers_and_events_are_shared(workloads: dict[str, WorkloadFiles]) -> None:
     one, four, long = (workloads[name] for name in ("one", "four", "long"))
     assert one.publishers == four.publishers
     assert list(one.events) == list(four.events)
@@ -66,7 +66,7 @@ def test_publishers_and_events_are_shared(workloads: dict[str, Workload]) -> Non
 
 
 def test_subscribers_are_spread_and_stand_with_their_publisher(
-    workloads: dict[str, Workload],
+    workloads: dict[str, WorkloadFiles],
 ) -> None:
     for name, spread in (("one", 1), ("four", 4), ("long", 4)):
         workload = workloads[name]

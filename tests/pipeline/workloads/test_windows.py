@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.pipeline.workloads.windows import (
-    Window,
+    TimeWindow,
     WindowError,
     events_within,
     instant,
@@ -32,7 +32,7 @@ def test_offsets_are_understood_and_nonsense_refused() -> None:
     with pytest.raises(ValueError, match="yesterday"):
         instant("yesterday")
     with pytest.raises(WindowError, match="ends before it begins"):
-        Window(5, 5)
+        TimeWindow(5, 5)
 
 
 def test_the_replay_is_linear_and_in_whole_microseconds(spark: SparkSession) -> None:
@@ -41,7 +41,7 @@ def test_the_replay_is_linear_and_in_whole_microseconds(spark: SparkSession) -> 
     events = spark.createDataFrame(
         rows, "publisher string, sequence bigint, time_us bigint, attributes struct<a: bigint>"
     )
-    window = Window(0, 31 * DAY_US)
+    window = TimeWindow(0, 31 * DAY_US)
     replayed = with_replay_time(events_within(events, window), window, 31_000_000)
     assert [row["replay_us"] for row in replayed.orderBy("sequence").collect()] == [
         0,
@@ -49,7 +49,7 @@ def test_the_replay_is_linear_and_in_whole_microseconds(spark: SparkSession) -> 
         30_000_000,
         30_999_999,
     ]
-    as_it_was = with_replay_time(events.where("sequence > 0"), Window(), None)
+    as_it_was = with_replay_time(events.where("sequence > 0"), TimeWindow(), None)
     first = as_it_was.orderBy("sequence").first()
     assert first is not None
     assert first["replay_us"] == 0

@@ -25,7 +25,7 @@ from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.truth import expected_deliveries, write_truth
 from shoal.pipeline.workloads.publisher_workload import Derivation
 from shoal.pipeline.workloads.small_workload import write_small_workload
-from shoal.pipeline.workloads.windows import Window
+from shoal.pipeline.workloads.windows import TimeWindow
 from shoal.pipeline.workloads.workload import (
     Distribution,
     WorkloadCounts,
@@ -95,7 +95,9 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
     [
         *at_length([({}, "", "")]),
         ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
-        *at_length([({"publishers": 2, "window": Window(5 * SECOND_US, 100 * SECOND_US)}, "", "")]),
+        *at_length(
+            [({"publishers": 2, "window": TimeWindow(5 * SECOND_US, 100 * SECOND_US)}, "", "")]
+        ),
         *at_length(
             [({"home": "kind", "duration_us": None, "brokers": "3", "spread": None}, "", "")]
         ),
@@ -281,7 +283,12 @@ def test_a_publisher_starts_at_home_or_at_random(
     file = tmp_path / "brokers.csv"
     file.write_text("broker,latitude,longitude\nkiel,54.3,10.1\nulm,48.4,10.0\n")
     options = msgspec.structs.replace(
-        OPTIONS, brokers=str(file), spread=2, home="site", publishers=2, window=Window(0, 2_500_000)
+        OPTIONS,
+        brokers=str(file),
+        spread=2,
+        home="site",
+        publishers=2,
+        window=TimeWindow(0, 2_500_000),
     )
     counts = write_small_workload(publications, tmp_path / "w", options)
     assert (counts.events, counts.publishers) == (6, 2)
@@ -296,7 +303,7 @@ def test_a_publisher_starts_at_home_or_at_random(
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({}, "there has no publications"), ({"window": Window(from_us=1)}, "lies in the window")],
+    [({}, "there has no publications"), ({"window": TimeWindow(from_us=1)}, "lies in the window")],
 )
 def test_no_publications_are_said_to_be_none(
     tmp_path: Path, changes: dict[str, object], message: str
@@ -320,7 +327,11 @@ def test_no_publications_are_said_to_be_none(
         ({"brokers": "airports:many"}, WorkloadError, "after airports: there must be a number"),
         ({"brokers": "airports:3"}, SourceError, "these have no 'origin'"),
         ({"brokers": "nowhere.csv"}, SourceError, r"nowhere\.csv does not exist"),
-        ({"window": Window(from_us=10**12)}, WorkloadError, "no publication lies in the window"),
+        (
+            {"window": TimeWindow(from_us=10**12)},
+            WorkloadError,
+            "no publication lies in the window",
+        ),
         ({"subscriptions": 0}, WorkloadError, "subscriptions: 0 is less than 1"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shoal.report.drawing.geography import Placement
+from shoal.report.drawing.geography import MapPlacement
 from shoal.report.drawing.network_map import Drawing, network_map
 
 
@@ -12,7 +12,7 @@ def test_one_publisher_is_no_publishers() -> None:
     drawing = Drawing(
         title="tree",
         colour="red",
-        placement=Placement(
+        placement=MapPlacement(
             kind="circle", points={"B1": (1.0, 1.0), "B2": (2.0, 2.0)}, outlines=(), note=""
         ),
         names={},
@@ -20,7 +20,7 @@ def test_one_publisher_is_no_publishers() -> None:
         loads={},
         largest_load=0.0,
         publishers={"B1": ["Brest"], "B2": ["Lyon", "Ulm"]},
-        journeys=Counter(),
+        transfers=Counter(),
     )
     text = str(network_map(drawing))
     assert "\n1 publisher: Brest" in text

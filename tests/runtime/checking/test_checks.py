@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from shoal.cli.main import main
 from shoal.runtime.checking.checks import Checked, check_file
-from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.front_ends.entry.passwords import password_line
 
 TLS = {"authority": "ca.pem", "certificate": "{broker}.pem", "key": "{broker}.key"}
-DOORS = {"certificate": "{broker}.pem", "key": "{broker}.key"}
+FRONT_ENDS = {"certificate": "{broker}.pem", "key": "{broker}.key"}
 
 
 # `trustme` writes names in small letters.
@@ -45,8 +45,8 @@ class Folder:
             "links": [["b1", "b2"]],
             "brokers": [broker(1), broker(2)],
             "tls": TLS,
-            "client_tls": DOORS,
-            "admin": {**DOORS, "authority": "ca.pem", "passwords": "operators"},
+            "client_tls": FRONT_ENDS,
+            "admin": {**FRONT_ENDS, "authority": "ca.pem", "passwords": "operators"},
             "access": {"passwords": "users", "rules": [{"user": "ann", "publish": ["a/#"]}]},
             "storage": {"folder": "data"},
         }
@@ -189,7 +189,7 @@ def test_what_has_ended_is_a_fault_and_what_ends_soon_a_warning(folder: Folder) 
 def test_a_file_that_is_elsewhere_is_a_warning(folder: Folder) -> None:
     (folder.path / "b2.key").unlink()
     assert folder.faults() == []
-    assert "tls.key: {broker}.key is not here for b2; it must be" in folder.warnings()[0]
+    assert "tls.key: {broker}.key is not here for b2; each" in folder.warnings()[0]
 
 
 def test_who_is_named_is_known(folder: Folder) -> None:

@@ -61,7 +61,7 @@ async def test_a_neighbour_that_was_there_before_is_waited_for(
         await until(lambda: one.node.is_ready)  # nobody knows of B2
         async with running(both, "B2"):
             await until(lambda: all(row["state"] == "up" for row in one.links.status()))
-            await until(lambda: one.door.journal.neighbours == ("B2",))
+            await until(lambda: one.front_end.journal.neighbours == ("B2",))
     async with running(both, "B1") as (one,):
         await asyncio.sleep(0.5)
         assert not one.node.is_ready

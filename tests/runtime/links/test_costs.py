@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal.broker.effects import Costs, Input, WatchCosts
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.runtime.links import costs
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory
@@ -26,7 +26,9 @@ from tests.runtime.live import LiveNetwork, live, on_loop, until
 def watch(network: LiveNetwork, name: str, section: CostsSection) -> tuple[LinkCosts, list[Costs]]:
     """What a broker's machine is told once it has asked."""
     links, node = network.links[name], network.nodes[name]
-    places = [Whereabouts(other, 0, str(address)) for other, address in network.addresses.items()]
+    places = [
+        BrokerLocation(other, 0, str(address)) for other, address in network.addresses.items()
+    ]
     directory = Directory(name, places, links.overlay)
     found: list[Costs] = []
     handle = node.machine.handle

@@ -6,75 +6,75 @@ from random import Random
 
 import pytest
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.runtime.addresses import Address
 from shoal.runtime.links.directory import MOST_BROKERS, Directory
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 
 
-def place(name: str, at_us: int, port: int = 7_000, **more: bool) -> Whereabouts:
-    return Whereabouts(name, at_us, f"{name}:{port}", f"{name}:1883", f"{name}:8080", **more)
+def place(name: str, at_us: int, port: int = 7_000, **more: bool) -> BrokerLocation:
+    return BrokerLocation(name, at_us, f"{name}:{port}", f"{name}:1883", f"{name}:8080", **more)
 
 
 def test_of_two_words_about_a_broker_the_later_holds_whichever_comes_first() -> None:
-    directory = Directory("B1", [place("B1", 5)], Overlay())
-    assert directory.hear([place("B9", 7), place("B9", 6, 1)]) == [place("B9", 7)]
+    directory = Directory("B1", [place("B1", 5)], OverlayFile())
+    assert directory.merge([place("B9", 7), place("B9", 6, 1)]) == [place("B9", 7)]
     assert directory.addresses["B9"] == Address("B9", 7_000)
-    assert directory.hear([place("B9", 7), place("B9", 8)]) == []  # no news
-    assert directory.hear([place("B9", 9, 2)]) == [place("B9", 9, 2)]
-    gone = Whereabouts("B9", 10, has_left=True)
-    assert directory.hear([gone, place("B9", 9)]) == [gone]
+    assert directory.merge([place("B9", 7), place("B9", 8)]) == []  # no news
+    assert directory.merge([place("B9", 9, 2)]) == [place("B9", 9, 2)]
+    gone = BrokerLocation("B9", 10, has_left=True)
+    assert directory.merge([gone, place("B9", 9)]) == [gone]
     assert "B9" in directory.addresses, "it may still have something to hand over"
     assert [each.name for each in directory.places] == ["B1"]
-    assert directory.hear([place("B1", 99, 3)]) == []  # it speaks for itself
-    assert directory.hear([Whereabouts("B8", 1, "nowhere")]) != []
+    assert directory.merge([place("B1", 99, 3)]) == []  # it speaks for itself
+    assert directory.merge([BrokerLocation("B8", 1, "nowhere")]) != []
     assert "B8" not in directory.addresses
 
 
 def test_who_has_left_is_gone_once_it_says_that_its_last_link_ends() -> None:
-    there, here = (Directory(name, [place(name, 5)], Overlay()) for name in ("B2", "B1"))
-    told: list[Whereabouts] = []
+    there, here = (Directory(name, [place(name, 5)], OverlayFile()) for name in ("B2", "B1"))
+    told: list[BrokerLocation] = []
     here.at_change.append(told.append)
-    here.hear(there)
+    here.merge(there)
     assert there.go() == []
     left = there.leave(7)
-    assert here.hear([left]) == [left]
+    assert here.merge([left]) == [left]
     assert not here.is_gone("B2")
     gone = there.go()
-    assert here.hear(gone) == gone == list(there)
+    assert here.merge(gone) == gone == list(there)
     assert here.is_gone("B2")
     assert [each.has_left for each in told] == [False, True], "to others that makes no difference"
-    here.hear([place("B2", 9)])
+    here.merge([place("B2", 9)])
     assert not here.is_gone("B2")
 
 
 def test_of_a_broker_that_the_file_lists_the_file_says_where_it_listens() -> None:
-    overlay = Overlay()
+    overlay = OverlayFile()
     given = [place("B1", 5), place("B2", 0)]
     directory = Directory("B1", given, overlay)
-    told: list[Whereabouts] = []
+    told: list[BrokerLocation] = []
     directory.at_change.append(told.append)
     word = place("B2", 6, 1)
-    assert directory.hear([word]) == [word], "others may want to know"
+    assert directory.merge([word]) == [word], "others may want to know"
     assert directory.addresses["B2"] == Address("B2", 7_000)
     assert told == [given[1]]
-    directory.hear([Whereabouts("B2", 7, has_left=True)])
+    directory.merge([BrokerLocation("B2", 7, has_left=True)])
     assert [each.name for each in directory.places] == ["B1"]
     assert [each.name for each in Directory("B1", given, overlay).places] == ["B1"]
-    directory.hear([place("B2", 8)])
+    directory.merge([place("B2", 8)])
     assert directory.addresses["B2"] == Address("B2", 7_000)
 
 
 def test_names_that_are_made_up_take_a_bounded_room(caplog: pytest.LogCaptureFixture) -> None:
     """100,000 took 75 MB, a line of the log and a row on disk each."""
-    directory = Directory("B1", [place("B1", 5), place("B2", 5)], Overlay())
-    news = directory.hear(place(f"X{number}", 1) for number in range(10_000))
+    directory = Directory("B1", [place("B1", 5), place("B2", 5)], OverlayFile())
+    news = directory.merge(place(f"X{number}", 1) for number in range(10_000))
     assert len(news) == MOST_BROKERS - 2
     assert len(list(directory)) == MOST_BROKERS
     # What else is logged meanwhile is of what other tests have left.
     assert [each.name for each in caplog.records].count(Directory.__module__) == 1
     # Of those that are known, what is news still counts.
-    assert directory.hear([place("B2", 6, 1), place("X1", 2, 3)])
+    assert directory.merge([place("B2", 6, 1), place("X1", 2, 3)])
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -83,7 +83,7 @@ def test_all_agree_that_are_joined_however_words_cross(seed: int) -> None:
     random = Random(seed)
     names = [f"B{number}" for number in range(1, 8)]
     links = {(name, random.choice(names[:at])) for at, name in enumerate(names) if at}
-    found = {name: Directory(name, [place(name, 1)], Overlay()) for name in names}
+    found = {name: Directory(name, [place(name, 1)], OverlayFile()) for name in names}
     under_way = [
         (sender, to, list(found[sender])) for pair in links for sender, to in (pair, pair[::-1])
     ]
@@ -91,14 +91,14 @@ def test_all_agree_that_are_joined_however_words_cross(seed: int) -> None:
         if now_us < 100 and random.random() < 0.2:
             name = random.choice(names)
             word = place(random.choice(("C1", "C2")), now_us, now_us)
-            news = found[name].hear([word])
+            news = found[name].merge([word])
             under_way += [(name, to, news) for to in names if {(name, to), (to, name)} & links]
         if under_way:
             first = {
                 (sender, to): at for at, (sender, to, _) in reversed(list(enumerate(under_way)))
             }
             _, to, words = under_way.pop(random.choice(list(first.values())))
-            news = found[to].hear(words)
+            news = found[to].merge(words)
             if news:
                 under_way += [
                     (to, each, news) for each in names if {(to, each), (each, to)} & links

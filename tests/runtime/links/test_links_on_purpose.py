@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from shoal.broker.effects import EndLink, Input, Leave, LinkChanged, LinkState, OpenLink
-from shoal.broker.links.controls import Hello, Whereabouts
+from shoal.broker.links.controls import BrokerLocation, Hello
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.overlays.coordination.coordinator import Coordinator
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import LinkStanding
 from shoal.overlays.self_organising.protocol import SelfOrganising
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Standing
 from shoal.runtime.links import peer_links
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.storage.journal_files import JournalError
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 from tests.examples import at_length
 from tests.runtime.live import LiveNetwork, live, on_asyncio, on_loop, received, until
 
@@ -193,7 +193,7 @@ async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of
         links, overlay = network.links["B1"], network.overlays["B1"]
         links.directory = Directory("B1", (), overlay)
         await network.kill("B2")
-        links.directory.hear([Whereabouts("B2", 5, has_left=True, is_gone=True)])
+        links.directory.merge([BrokerLocation("B2", 5, has_left=True, is_gone=True)])
         assert links.neighbours == ["B2", "B3"], "it may still have something to hand over"
         await until(lambda: links.neighbours == ["B3"])
         await until(lambda: network.nodes["B1"].machine.is_ready)
@@ -212,7 +212,7 @@ async def test_who_is_away_and_not_gone_is_dialled_on(
     async with live((("B1", "B2"),), limits=LinkLimits(give_up_us=100_000)) as network:
         links = network.links["B1"]
         links.directory = Directory("B1", (), network.overlays["B1"])
-        links.directory.hear([Whereabouts("B2", 5, peers="B2:1", has_left=has_left)])
+        links.directory.merge([BrokerLocation("B2", 5, peers="B2:1", has_left=has_left)])
         told = heard(network, "B1")
         await network.kill("B2")
         await until(lambda: told == [("B2", LinkState.FAILED)])
@@ -253,7 +253,7 @@ async def test_a_leave_waits_for_a_neighbour_that_is_down_and_links_it_to_the_su
 async def test_who_leaves_says_that_it_is_gone_over_its_last_link() -> None:
     async with live((("B1", "B2"), ("B2", "B3"))) as network:
         directories = {
-            name: Directory(name, [Whereabouts(name, 1)], overlay)
+            name: Directory(name, [BrokerLocation(name, 1)], overlay)
             for name, overlay in network.overlays.items()
         }
         for name, links in network.links.items():
@@ -268,7 +268,7 @@ async def test_who_leaves_says_that_it_is_gone_over_its_last_link() -> None:
         assert not directories["B3"].is_gone("B2")
 
 
-def remembered(network: LiveNetwork, name: str, neighbour: str) -> list[Standing]:
+def remembered(network: LiveNetwork, name: str, neighbour: str) -> list[LinkStanding]:
     """What a broker remembers of a link, if it remembers links."""
     strategy = network.nodes[name].machine.strategy
     if not isinstance(strategy, SelfOrganising):
@@ -300,13 +300,13 @@ async def test_where_a_broker_is_that_is_opened_must_be_known() -> None:
 
 
 def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
-    overlay = Overlay(tmp_path)
+    overlay = OverlayFile(tmp_path)
     assert overlay.neighbours(("B2", "B3")) == ("B2", "B3")
     overlay.opened("B4", 7, "host:1")
     overlay.has_ended("B2", 0)
     overlay.ends("B3")
-    overlay.met(Whereabouts("B4", 5, peers="host:1"))
-    again = Overlay(tmp_path)
+    overlay.met(BrokerLocation("B4", 5, peers="host:1"))
+    again = OverlayFile(tmp_path)
     assert again.neighbours(("B2", "B3")) == ("B3", "B4")
     assert again.expected(("B2", "B3")) == ("B4",), "nobody waits for one whose link only ends"
     assert (again.links, again.ended, again.brokers) == (
@@ -320,7 +320,7 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
     assert again.neighbours(("B2",)) == ("B2", "B3", "B4")
     (tmp_path / "overlay.json").write_text("{")
     with pytest.raises(JournalError, match=r"overlay\.json: cannot be read"):
-        Overlay(tmp_path)
+        OverlayFile(tmp_path)
 
 
 def test_a_link_that_is_not_lasting_says_so() -> None:
@@ -331,7 +331,7 @@ def test_a_link_that_is_not_lasting_says_so() -> None:
 async def test_a_link_that_a_machine_opens_as_it_starts_comes_up_once() -> None:
     """It lasts, so it is among those that are there when links start."""
     network = LiveNetwork((), "dynatops", brokers=("B1", "B2"))
-    network.parameters = SYSTEMS["dynatops"].complete(Parameters(), network.names)
+    network.parameters = SYSTEMS["dynatops"].complete(DynatopsParameters(), network.names)
     try:
         for name in ("B2", "B1"):
             await network.start(name)

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from shoal.broker.effects import Effect, Input
-from shoal.broker.links.controls import CONTROLS, Hello, Refuse
+from shoal.broker.links.controls import CONTROLS, Hello, RefuseConnection
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.wire import Codec, FrameReader, framed
-from shoal.runtime.driving import weighing
+from shoal.runtime.driving import cost_estimator
 from shoal.runtime.driving.timing import pauses
 from shoal.runtime.links import dialling, peer_links
 from shoal.runtime.links.peer_connections import MAX_HELLO_BYTES
@@ -75,7 +75,7 @@ async def test_what_takes_long_is_handled_in_turns() -> None:
             await asyncio.sleep(0)
             most = max(most, handled - before)
         # In two turns, since more may be read while the rest of what came before waits.
-        assert 0 < most <= 2 * (weighing.TURN_US / 1e6 / each_s + 1)
+        assert 0 < most <= 2 * (cost_estimator.TURN_US / 1e6 / each_s + 1)
         await publisher.publish({"x": 7})
         await received(subscriber, 1)
 
@@ -174,8 +174,8 @@ async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> Non
 
 GARBAGE = [
     (b"GET / HTTP/1.1\r\n\r\n", "no frame, or a damaged one"),
-    (framed(b"\x02\xc1\xc1"), "malformed"),
-    (framed(b"\x07\x90"), "version 7; this broker reads version 2"),
+    (framed(b"\x01\xc1\xc1"), "malformed"),
+    (framed(b"\x07\x90"), "version 7; this broker reads version 1"),
     (framed(b""), "an empty frame"),
     (framed(bytes(MAX_HELLO_BYTES))[:20], None),
     (framed(bytes(MAX_HELLO_BYTES + 1))[:20], "4097 bytes is announced"),
@@ -191,7 +191,7 @@ GARBAGE = [
         Codec(CONTROLS).encode(Hello(PROTOCOL, "test", "B2", (1, 1), None, 0)),
         "B2 has no link to broker 'B2'",
     ),
-    (Codec(CONTROLS).encode(Refuse("no")), None),
+    (Codec(CONTROLS).encode(RefuseConnection("no")), None),
 ]
 
 
@@ -213,7 +213,7 @@ async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
             if reason is not None:
                 (body,) = FrameReader().feed(answer)
                 refusal = Codec(CONTROLS).decode(body)
-                assert isinstance(refusal, Refuse)
+                assert isinstance(refusal, RefuseConnection)
                 assert reason in refusal.reason
         await publisher.publish({"x": 1})
         assert await received(subscriber, 1) == [0]
@@ -281,7 +281,7 @@ async def test_garbage_in_the_middle_of_a_link_is_a_new_connection() -> None:
         await ready(network, 1)
         link = network.links["B1"]._links["B2"]
         assert link.connection is not None
-        link.connection.write(framed(b"\x02\xc1"))
+        link.connection.write(framed(b"\x01\xc1"))
         await publisher.publish({"x": 1})
         await until(lambda: link.connections == 2)
         await publisher.publish({"x": 2})
@@ -296,7 +296,7 @@ async def test_a_newer_connection_replaces_one_that_is_dead(silent: str) -> None
         dialler = network.links["B1"]._links["B2"]
         assert dialler.connection is not None
         if silent == "B2":  # B2 never hears that the connection is gone
-            network.links["B1"]._drop(dialler.connection)
+            network.links["B1"]._drop_connection(dialler.connection)
         else:
             link = network.links["B2"]._links["B1"]
             assert link.connection is not None

@@ -12,12 +12,12 @@ import trustme
 
 from shoal.cli import main as cli
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.doors.entry.access import AccessError
-from shoal.runtime.doors.entry.passwords import password_line
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.network_file import Network, dump_network, parse_network, problems
+from shoal.runtime.front_ends.entry.access import AccessError
+from shoal.runtime.front_ends.entry.passwords import password_line
+from shoal.runtime.network_file import NetworkFile, dump_network, parse_network, problems
 from shoal.runtime.network_sections import AdminSection
-from shoal.runtime.operations.caller import Caller, RefusedError, make_caller
+from shoal.runtime.operations.caller import Caller, OrderRefusedError, make_caller
 from shoal.runtime.supervisor import get_json, order
 from tests.runtime.live import on_loop, until
 from tests.runtime.one_service import data_of, network, running
@@ -56,7 +56,7 @@ def tables(files: Path, *, tls: bool = True, passwords: bool = True) -> dict[str
 TLS = ("certificate", "pem"), ("key", "key")
 
 
-def guarded(files: Path, **options: bool) -> Network:
+def guarded(files: Path, **options: bool) -> NetworkFile:
     return parse_network(data_of(network(2)) | {"admin": tables(files, **options)})
 
 
@@ -83,9 +83,9 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     async with running(guarded(files), "B1") as (service,):
         admin = service.listening["admin"]
         for path in ("/status", "/metrics", "/subscriptions", "/why", "/survey"):
-            with pytest.raises(RefusedError, match="wants to know who asks"):
+            with pytest.raises(OrderRefusedError, match="needs an operator's name"):
                 await get_json(admin, path, caller(service))
-        with pytest.raises(RefusedError, match="name or password is wrong"):
+        with pytest.raises(OrderRefusedError, match="name or password is wrong"):
             await get_json(admin, "/status", caller(service, "ann", "guessed"))
         why = await order(admin, "drain", caller(service, "prometheus", "scraped"))
         assert why == "prometheus may not order brokers (admin.orders)"
@@ -101,7 +101,7 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
     assert ("operator refused", "prometheus", "/drain") in told
     assert ("ordered", "ann", "/undrain") in told
     assert "guessed" not in caplog.text
-    refusals = service.door.clients.statistics.notices.refusals
+    refusals = service.front_end.clients.statistics.notices.refusals
     assert refusals["operator refused", "not authorized"] == 8
 
 
@@ -122,7 +122,7 @@ async def test_what_is_no_http_is_in_the_audit_with_its_address(
     assert told.message == "operator refused"
     assert told.__dict__["address"] == f"{here[0]}:{here[1]}"
     assert told.__dict__["why"] == "no HTTP came to the admin port"
-    refusals = service.door.clients.statistics.notices.refusals
+    refusals = service.front_end.clients.statistics.notices.refusals
     assert refusals["operator refused", "malformed packet"] == 1
 
 
@@ -143,11 +143,11 @@ async def test_operators_have_certificates_instead_of_passwords(
         assert (await get_json(admin, "/status", caller(service, "ann", "kept")))["broker"] == "B1"
         assert "may not order" in await order(admin, "undrain", caller(service, "ann", "kept"))
         assert await get_json(admin, "/health", caller(service)) == {"alive": True}
-        with pytest.raises(RefusedError, match="wants to know who asks"):
+        with pytest.raises(OrderRefusedError, match="needs an operator's name"):
             await get_json(admin, "/status", caller(service))
         eve = make_caller(certified.admin, certificate=str(files / "eve.pem")).to("B1")
         with pytest.raises(
-            RefusedError, match=r"hangs up on .*eve\.pem, which admin\.operator_authority"
+            OrderRefusedError, match=r"hangs up on .*eve\.pem, which admin\.operator_authority"
         ):
             await get_json(admin, "/status", eve)
         await until(lambda: any(each.message == "ordered" for each in caplog.records))
@@ -155,7 +155,7 @@ async def test_operators_have_certificates_instead_of_passwords(
     assert (told["user"], told["where"]) == ("carl", "/undrain")
     del data["admin"]["passwords"]
     async with running(parse_network(data), "B1") as (service,):
-        with pytest.raises(RefusedError, match="name or password is wrong"):
+        with pytest.raises(OrderRefusedError, match="name or password is wrong"):
             await get_json(service.listening["admin"], "/status", caller(service, "ann", "kept"))
 
 
@@ -164,18 +164,18 @@ async def test_what_does_not_fit_is_an_error_at_once(files: Path) -> None:
     async with running(guarded(files), "B1") as (service,):
         admin = service.listening["admin"]
         own = service.network.admin
-        with pytest.raises(RefusedError, match=r"it speaks TLS; set admin\.certificate"):
+        with pytest.raises(OrderRefusedError, match=r"it speaks TLS; set admin\.certificate"):
             await get_json(admin, "/status")
-        with pytest.raises(RefusedError, match=r"not trusted: .*mismatch.*B2"):
+        with pytest.raises(OrderRefusedError, match=r"not trusted: .*mismatch.*B2"):
             await get_json(admin, "/status", make_caller(own).to("B2"))
         elsewhere = AdminSection(certificate="c", key="k", authority=str(files / "other.pem"))
-        with pytest.raises(RefusedError, match="not trusted: "):
+        with pytest.raises(OrderRefusedError, match="not trusted: "):
             await get_json(admin, "/status", make_caller(elsewhere).to("B1"))
         # Those that the system trusts have not signed it.
-        with pytest.raises(RefusedError, match="not trusted: "):
+        with pytest.raises(OrderRefusedError, match="not trusted: "):
             await get_json(admin, "/status", make_caller(AdminSection(certificate="c", key="k")))
     async with running(guarded(files, tls=False), "B1") as (service,):
-        with pytest.raises(RefusedError, match="it does not speak TLS"):
+        with pytest.raises(OrderRefusedError, match="it does not speak TLS"):
             await get_json(service.listening["admin"], "/status", make_caller(own).to("B1"))
 
 
@@ -190,7 +190,7 @@ async def test_operators_and_certificates_are_reloaded(files: Path, tmp_path: Pa
         admin, ann = service.listening["admin"], caller(service, "ann", "kept")
         await get_json(admin, "/status", ann)
         assert service.reload(after) == []
-        with pytest.raises(RefusedError):
+        with pytest.raises(OrderRefusedError):
             await get_json(admin, "/status", ann)
         bob = caller(service, "bob", "new")
         assert (await get_json(admin, "/status", bob))["broker"] == "B1"
@@ -223,7 +223,7 @@ def test_what_is_wrong_with_the_table_is_said(files: Path) -> None:
     assert "admin: give certificate and key, or neither" in found(
         open=True, certificate="a{broker}"
     )
-    assert "admin.orders: nobody says who he is; set admin.passwords" in found(
+    assert "admin.orders: no operator authenticates; set admin.passwords" in found(
         open=True, orders=["ann"]
     )
     assert "admin.operator_authority: is for ports over TLS; give certificate and key" in found(
@@ -274,7 +274,7 @@ def test_commands_ask_as_operators_over_tls(
             assert "B1: the operator's name or password is wrong" in wrong[1]
             code, said = await asyncio.to_thread(run, capsys, "status", str(path))
             assert code == 2
-            assert "B1: this broker wants to know who asks" in said
+            assert "B1: this broker needs an operator's name and password" in said
             carl = ("--operator-certificate", str(files / "carl.pem"))
             code, said = await asyncio.to_thread(run, capsys, "undrain", str(path), "B1", *carl)
             assert (code, "it is not being drained" in said) == (2, True)

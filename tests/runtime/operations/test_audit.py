@@ -12,10 +12,10 @@ import pytest
 from shoal.client import Client, ClientError
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.notices import MOST_WAITING, Notices, Party
-from shoal.runtime.doors.entry import audit
-from shoal.runtime.doors.entry.audit import ALL_BURST, BURST, MOST_BUCKETS, Audit
-from shoal.runtime.doors.entry.passwords import password_line
-from shoal.runtime.network_file import Network
+from shoal.runtime.front_ends.entry import audit
+from shoal.runtime.front_ends.entry.audit import ALL_BURST, BURST, MOST_BUCKETS, Audit
+from shoal.runtime.front_ends.entry.passwords import password_line
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network, running
@@ -27,7 +27,7 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     return [vars(record) for record in caplog.records if record.getMessage() == event]
 
 
-def guarded(folder: Path, brokers: int = 1) -> Network:
+def guarded(folder: Path, brokers: int = 1) -> NetworkFile:
     (folder / "users").write_text(password_line("ann", "right"))
     access = {"anonymous": True, "passwords": str(folder / "users"), "rules": RULES}
     return network(brokers, access=access)
@@ -106,9 +106,9 @@ async def test_take_overs_moves_and_links(caplog: pytest.LogCaptureFixture) -> N
         row = lines(caplog, "taken over")[0]
         assert (row["client"], row["why"]) == ("twin", "the client connected again elsewhere")
         async with Client(addresses[0], "mover") as mover:
-            connection = here.door.clients.connection("mover")
+            connection = here.front_end.clients.connection("mover")
             assert connection is not None
-            here.door.carry_out(connection.redirect(addresses[1], here.node.clock.now_us()))
+            here.front_end.carry_out(connection.redirect(addresses[1], here.node.clock.now_us()))
             await until(lambda: mover.address == addresses[1])
             (row,) = lines(caplog, "sent on")
             assert (row["client"], row["where"]) == ("mover", addresses[1])

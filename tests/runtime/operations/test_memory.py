@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shoal.client import Client
 from shoal.client.terms import Keep
-from shoal.runtime.doors.entry.passwords import password_line
+from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import on_loop, until
 from tests.runtime.one_service import network, running

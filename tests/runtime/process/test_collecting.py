@@ -11,9 +11,9 @@ import pytest
 from shoal.matching import MatchIndex
 from shoal.model import Filter, Operator, predicate
 from shoal.runtime import serving
-from shoal.runtime.doors.reading import Reading, Rounds
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.timing.pauses import Alarm
+from shoal.runtime.front_ends.reading import ReadRounds, SocketReading
 from tests.runtime.live import on_loop, until
 
 
@@ -43,7 +43,7 @@ def test_a_reading_that_is_over_knows_nobody() -> None:
         def lost(self) -> None: ...
 
     socket = Socket()
-    socket.reading = Reading(None, socket.take, Rounds(lambda: 0.0))  # type: ignore[attr-defined,arg-type]
+    socket.reading = SocketReading(None, socket.take, ReadRounds(lambda: 0.0))  # type: ignore[attr-defined,arg-type]
     left = weakref.ref(socket)
     socket.reading.end(socket.lost)  # type: ignore[attr-defined]
     gc.disable()

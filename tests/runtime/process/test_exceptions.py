@@ -46,7 +46,7 @@ def test_exceptions_are_counted_and_logged(caplog: pytest.LogCaptureFixture) -> 
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(exceptions.heard)
+        loop.set_exception_handler(exceptions.on_exception)
         loop.call_soon(lambda: 1 / 0)
         loop.call_soon(json.loads, "{")
         # A warning of asyncio's is none.

@@ -22,7 +22,7 @@ from shoal.runtime.storage import journal_files, journal_writer
 from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
 from tests.mqtt.memory.test_journal import Life, states
-from tests.mqtt.remembering import RememberingHouse, all_that_lasts
+from tests.mqtt.remembering import RememberingBrokerApi, all_that_lasts
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network
 
@@ -95,7 +95,7 @@ async def test_the_journal_stays_short(tmp_path: Path, monkeypatch: pytest.Monke
                 numbers = range(start, start + 100)
                 await asyncio.gather(*(writer.publish("a", b"%d" % n, qos=1) for n in numbers))
                 assert await payloads(reader, 100) == list(numbers)
-            journal = service.door.journal
+            journal = service.front_end.journal
             assert journal is not None
             await until(lambda: journal.status["files"] == 1)
         # Some 300,000 bytes were written.
@@ -127,7 +127,7 @@ async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyP
             with pytest.raises(ClientError, match="cannot write to its disk"):
                 async with asyncio.timeout(PATIENCE_S):
                     await writer.publish("a", b"2", qos=1)
-            journal = service.door.journal
+            journal = service.front_end.journal
             assert journal is not None
             assert journal.status["is_failing"]
             assert service.missing() == ["a disk that takes the journal"]
@@ -173,7 +173,7 @@ async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_ha
     monkeypatch.setattr(journal_writer, "TICK_S", 0.1)
     payload = b"x" * 20_000
     async with broker(tmp_path) as service:
-        journal = service.door.journal
+        journal = service.front_end.journal
         assert journal is not None
         async with client(service, "r") as reader:
             await reader.subscribe("a", qos=1)
@@ -218,7 +218,7 @@ def test_killed_within_any_write_of_a_random_life(tmp_path: Path, seed: int) -> 
     files.read(lambda batch: None)
     start = files.size
     ends = []
-    for batch in life.house.batches:
+    for batch in life.broker_api.batches:
         files.append(batch)
         ends.append(files.size)
     files.close()
@@ -236,7 +236,7 @@ def test_killed_within_any_write_of_a_random_life(tmp_path: Path, seed: int) -> 
         found.read(batches.append)
         found.close()
         now_us, state = known[count]
-        again = RememberingHouse(batches, now_us, maximum_queued_messages=8)
+        again = RememberingBrokerApi(batches, now_us, maximum_queued_messages=8)
         assert all_that_lasts(again.clients, now_us) == state
         compared += 1
     assert compared > 10

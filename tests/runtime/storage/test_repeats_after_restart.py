@@ -9,13 +9,13 @@ from typing import Any
 import aiomqtt
 import pytest
 
-from shoal.broker.custody import marked
+from shoal.broker.ack_tracker import marked
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import RoutedPublication
 from shoal.model import MessageId, Publication
 from shoal.mqtt.codec.properties import NO_PROPERTIES
-from shoal.mqtt.door.network import write_body
-from shoal.mqtt.messages import Message
+from shoal.mqtt.front_end.network import write_body
+from shoal.mqtt.messages import PublishedMessage
 from shoal.runtime.broker_service import BrokerService
 from tests.live.crowds.moved_clients import properties
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
@@ -25,8 +25,8 @@ PUBLISHER = "$mqtt/B2"
 
 
 def publication(topic: str, number: int) -> Publication:
-    """Of another broker's door."""
-    message = Message(topic, b"%d" % number, "p", 0, 2, False, NO_PROPERTIES, None)
+    """Of another broker's front end."""
+    message = PublishedMessage(topic, b"%d" % number, "p", 0, 2, False, NO_PROPERTIES, None)
     return Publication(
         publisher=PUBLISHER,
         sequence=number,
@@ -38,10 +38,12 @@ def publication(topic: str, number: int) -> Publication:
 
 
 def deliver(service: BrokerService, *publications: Publication) -> None:
-    assert service.door.clients.door is not None
+    assert service.front_end.clients.front_end is not None
     for each in publications:
         routed = RoutedPublication(each, MessageId("B2", PUBLISHER, each.sequence))
-        service.door.deliver(Deliver(service.door.clients.door.client, routed, ("s",), 1))
+        service.front_end.deliver(
+            Deliver(service.front_end.clients.front_end.client, routed, ("s",), 1)
+        )
     service.node.schedule_flush()
 
 
@@ -69,7 +71,7 @@ async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
                     if not got:
                         # The other broker is not there, so nobody answers that it knows.
                         subscribing = asyncio.create_task(client.subscribe([("a", 2), ("b", 2)]))
-                        await until(lambda: one.door.clients.subscriptions.count == 2)
+                        await until(lambda: one.front_end.clients.subscriptions.count == 2)
                         subscribing.cancel()
                     deliver(one, *said)
                     messages, last = aiter(client.messages), b"%d" % said[-1].sequence

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.links.controls import CONTROLS
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import SpoolRecord
 from shoal.broker.wire import COMMON, Codec
-from shoal.overlays.tree.stand_in import stand_in
+from shoal.overlays.tree.placeholder import placeholder
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.node import Node
 from shoal.runtime.storage import spool_files
@@ -116,7 +116,7 @@ def spools(folder: Path, **settings: Any) -> Spools:
     return Spools(
         Node(Machine(lambda input: []), Clock()),  # type: ignore[arg-type]
         SpoolSettings(folder=folder, **settings),
-        stand_in,
+        placeholder,
     )
 
 
@@ -128,12 +128,12 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
     left, right = both.of("B1"), both.of("B3")
     settled: list[str] = []
     for name, spool in (("left", left), ("right", right), ("more", right)):
-        custody = Custody(lambda name=name: settled.append(name))  # type: ignore[misc]
-        spool.append(b"x" * 400, custody)
-        custody.settle()
+        ack_tracker = AckTracker(lambda name=name: settled.append(name))  # type: ignore[misc]
+        spool.append(b"x" * 400, ack_tracker)
+        ack_tracker.settle()
         both.write()
     assert settled == ["left", "right"]
-    assert told == ["too much waits for broker B3, which is away or cannot write"]
+    assert told == ["too much waits for broker B3, which is disconnected or cannot write"]
     left.clear()
     both.write()
     assert settled == ["left", "right", "more"]
@@ -146,9 +146,9 @@ async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tables are not known until it has said them, though it was here."""
-    monkeypatch.setattr(spool_files, "STAND_IN_US", -1)
+    monkeypatch.setattr(spool_files, "PLACEHOLDER_US", -1)
     machine = Machine(lambda input: [])
-    both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path), stand_in)  # type: ignore[arg-type]
+    both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path), placeholder)  # type: ignore[arg-type]
     codec = Codec(COMMON + CONTROLS)
     here = LinkSession("n", "B1", "B2", 1, codec, is_graceful=True, spool=both.of("B2"))
     there = LinkSession("n", "B2", "B1", 2, codec, is_graceful=True)
@@ -158,13 +158,13 @@ async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
     there.connected(said, 0)
     here.connected(answer, 0)
     both.here("B2")
-    both.stand_in()
+    both.placeholder()
     assert machine.inputs == []  # it may still say them
     here.lost(0)
-    both.stand_in()
-    assert machine.inputs == stand_in("B2", "B1")
-    both.stand_in()
-    assert len(machine.inputs) == len(stand_in("B2", "B1"))
+    both.placeholder()
+    assert machine.inputs == placeholder("B2", "B1")
+    both.placeholder()
+    assert len(machine.inputs) == len(placeholder("B2", "B1"))
     await both.stop()
 
 
@@ -197,9 +197,9 @@ async def test_what_comes_when_it_has_stopped_is_not_settled_and_takes_nothing_a
     spool = both.of("B2")
     settled: list[bytes] = []
     for data in (b"one", b"two"):
-        custody = Custody(lambda data=data: settled.append(data))  # type: ignore[misc]
-        spool.append(data, custody)
-        custody.settle()
+        ack_tracker = AckTracker(lambda data=data: settled.append(data))  # type: ignore[misc]
+        spool.append(data, ack_tracker)
+        ack_tracker.settle()
         both.write()
         await both.stop()
     assert settled == [b"one"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.processes import Client, Processes, processes, wait_until
-from tests.runtime.storage.test_custody import Publisher, arrived, numbers
+from tests.runtime.storage.test_ack_tracker import Publisher, arrived, numbers
 
 COUNT = 50
 SOON = {"park_us": 100_000}

@@ -11,11 +11,11 @@ import pytest
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.messages import SubscriptionStored
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from tests.runtime.live import PATIENCE_S, LiveNetwork, live, on_asyncio, until
 
 MATCHERS = ("M1", "M2", "M3")
-PARAMETERS = Parameters(
+PARAMETERS = BlueDoveParameters(
     dispatchers=("D1", "D2"),
     matchers=MATCHERS,
     dimensions=(Dimension(attribute="x", low=0, high=90), Dimension(attribute="y", low=0, high=9)),

@@ -12,12 +12,12 @@ import pytest
 
 from shoal.client import Client
 from shoal.overlays.registry import SYSTEMS
-from shoal.overlays.system import Layout
+from shoal.overlays.system import SystemLayout
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.free_ports import free_ports
-from shoal.runtime.links.joining import Join
-from shoal.runtime.network_file import Network
+from shoal.runtime.links.joining import JoinAttempt
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import BrokerSection
 from shoal.runtime.supervisor import ask_to_leave, local_network
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
@@ -25,7 +25,7 @@ from tests.runtime.one_service import network as network_of
 from tests.runtime.one_service import running
 
 
-def with_new(network: Network, name: str) -> Network:
+def with_new(network: NetworkFile, name: str) -> NetworkFile:
     """The network as a new broker has it: its own listeners beside those of the file."""
     (port,) = free_ports("127.0.0.1", 1)
     anywhere = "127.0.0.1:0"
@@ -39,7 +39,7 @@ def with_new(network: Network, name: str) -> Network:
 async def test_who_joins_where_nobody_answers_says_so(caplog: pytest.LogCaptureFixture) -> None:
     network = with_new(network_of(2), "B9")
     where = read_address(network.broker("B2").peers)
-    service = BrokerService(network, "B9", [Join("B2", where)])
+    service = BrokerService(network, "B9", [JoinAttempt("B2", where)])
     starting = asyncio.create_task(service.start())
     first = network.broker("B1").peers
     problem = f"B2 at {where}: Connection refused; B1 at {first}: Connection refused"
@@ -79,7 +79,7 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as (one, two):
         await until(lambda: not (one.missing() or two.missing()))
         for _ in range(2):
-            new = BrokerService(with_new(network, "B9"), "B9", [Join("B2", there)])
+            new = BrokerService(with_new(network, "B9"), "B9", [JoinAttempt("B2", there)])
             left = asyncio.Event()
             new.at_left = left.set
             await new.start()
@@ -107,11 +107,11 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
 @on_asyncio
 async def test_a_joiner_of_a_cluster_has_one_link_to_its_member_which_lasts() -> None:
     """Its machine opens links as it starts, before those that it has on record are brought up."""
-    network = local_network("bluedove", Layout(["B1", "B2"]), port=0)
+    network = local_network("bluedove", SystemLayout(["B1", "B2"]), port=0)
     there = read_address(network.broker("B2").peers)
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as others:
         await until(lambda: not any(each.missing() for each in others))
-        new = BrokerService(with_new(network, "B9"), "B9", [Join("B2", there)])
+        new = BrokerService(with_new(network, "B9"), "B9", [JoinAttempt("B2", there)])
         try:
             await new.start()
             await until(lambda: not new.missing() and new.links.neighbours == ["B1", "B2"])
@@ -124,7 +124,7 @@ async def test_a_joiner_of_a_cluster_has_one_link_to_its_member_which_lasts() ->
 @on_asyncio
 async def test_a_broker_without_a_link_is_not_ready_and_takes_no_publications() -> None:
     """It waits for a broker whose name comes first to connect, and acknowledges nothing."""
-    network = local_network("dynatops", Layout(["B1", "B2"]), port=0)
+    network = local_network("dynatops", SystemLayout(["B1", "B2"]), port=0)
     missing = "a link to one of B1"
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B2") as (alone,):
         assert missing in alone.missing()
@@ -147,12 +147,12 @@ async def test_a_broker_may_open_links_while_it_leaves() -> None:
     names = [broker.name for broker in network.brokers]
     async with asyncio.timeout(2 * PATIENCE_S), running(network, *names) as services:
         await until(lambda: not any(service.missing() for service in services))
-        for leaver in (services[0], services[-1]):
+        for leaving_broker in (services[0], services[-1]):
             left = asyncio.Event()
-            leaver.at_left = left.set
-            assert await ask_to_leave(leaver.listening["admin"]) == ""
+            leaving_broker.at_left = left.set
+            assert await ask_to_leave(leaving_broker.listening["admin"]) == ""
             await left.wait()
-            assert leaver.links.neighbours == []
+            assert leaving_broker.links.neighbours == []
 
 
 @on_asyncio
@@ -171,7 +171,7 @@ async def test_a_broker_that_is_alone_in_its_file_takes_nobody_in(
     network = network_of(1)
     there = read_address(network.broker("B1").peers)
     async with running(network, "B1") as (alone,):
-        new = BrokerService(with_new(network, "B9"), "B9", [Join("B1", there)])
+        new = BrokerService(with_new(network, "B9"), "B9", [JoinAttempt("B1", there)])
         starting = asyncio.create_task(new.start())
         reason = "B1 is alone in its network file"
         await until(lambda: any(reason in str(vars(row)) for row in caplog.records))
@@ -190,7 +190,7 @@ async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) ->
         await client.publish("a", b"kept", qos=1, retain=True)
     network = msgspec.structs.replace(network, grows=True)
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1") as (one,):
-        new = BrokerService(with_new(network, "B9"), "B9", [Join("B1", there)])
+        new = BrokerService(with_new(network, "B9"), "B9", [JoinAttempt("B1", there)])
         await new.start()
         async with (
             Client(str(new.listening["mqtt"])) as client,
@@ -216,7 +216,7 @@ async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
         assert await ask_to_leave(services[0].listening["admin"]) == reason
         assert services[0].leaving.stage == ""
         there = read_address(network.broker(names[0]).peers)
-        new = BrokerService(with_new(network, "B9"), "B9", [Join(names[0], there)])
+        new = BrokerService(with_new(network, "B9"), "B9", [JoinAttempt(names[0], there)])
         starting = asyncio.create_task(new.start())
         await until(lambda: any(reason in str(vars(row)) for row in caplog.records))
         starting.cancel()

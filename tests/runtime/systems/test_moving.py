@@ -16,7 +16,7 @@ from shoal.broker.effects import MoveClient
 from shoal.cli import main as cli
 from shoal.client import Client
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network, dump_network
+from shoal.runtime.network_file import NetworkFile, dump_network
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.supervisor import free_ports
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
@@ -43,7 +43,7 @@ async def brokers(folder: Path, **changes: Any) -> AsyncIterator[tuple[str, list
         yield str(path), services
 
 
-def names(network: Network) -> list[str]:
+def names(network: NetworkFile) -> list[str]:
     return [broker.name for broker in network.brokers]
 
 
@@ -61,7 +61,11 @@ async def shoal(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
 
 
 def at(service: BrokerService) -> set[str]:
-    return {each.client_id for each in service.door.clients.sessions if each.outlet is not None}
+    return {
+        each.client_id
+        for each in service.front_end.clients.sessions
+        if each.session_writer is not None
+    }
 
 
 @on_asyncio
@@ -93,7 +97,7 @@ async def test_a_client_is_moved_under_load_and_told_why_if_not(
         code, text = await shoal(capsys, "move", path, "mover", "B2")
         assert (code, "mover has moved 3 times within an hour" in text) == (2, True)
         code, text = await shoal(capsys, "move", path, "other", "B1")
-        assert (code, "other does not go where it is sent" in text) == (2, True)
+        assert (code, "other does not follow redirects" in text) == (2, True)
         code, text = await shoal(capsys, "move", path, "nobody", "B1")
         assert (code, text) == (2, "shoal: no client nobody is connected to a broker")
         code, text = await shoal(capsys, "move", path, "mover", "B9")

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Connect, Will
+from shoal.mqtt.codec.packets import Connect, WillFields
 from shoal.runtime.broker_service import BrokerService
 from tests.runtime.live import on_asyncio, until
 from tests.runtime.systems.test_moving import brokers, shoal
@@ -39,7 +39,7 @@ async def hears(who: aiomqtt.Client, heard: list[tuple[str, bytes]]) -> None:
 
 def members(service: BrokerService) -> int:
     """Of the shared group, as far as the broker has heard."""
-    federation = service.door.clients.federation
+    federation = service.front_end.clients.federation
     assert federation is not None
     return len(federation.sharing.membership._counts.get("$share/g/work/+", ()))
 
@@ -53,7 +53,7 @@ async def test_retained_shared_wildcards_wills_and_content(
     async with brokers(tmp_path, **ring) as (path, (first, second, third)):
         host, _, port = str(first.listening["mqtt"]).rpartition(":")
         reader, dying = await asyncio.open_connection(host, int(port))
-        dying.write(encode(Connect("dying", will=Will("last/words", b"gone", qos=1)), MQTT_5))
+        dying.write(encode(Connect("dying", will=WillFields("last/words", b"gone", qos=1)), MQTT_5))
         await reader.readexactly(4)  # it is connected
         async with (
             client(first, "publisher") as publisher,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.parameters import OctopiaParameters, links
 from tests.runtime.processes import Processes, processes, wait_until
 
 NAMES = [f"B{number}" for number in range(1, 13)]
 OPTIONS = {
     "system": "octopia",
     "octopia": {"clusters": 3, "threshold": 2.0},
-    "links": [list(link) for link in links(Parameters(clusters=3), NAMES)],
+    "links": [list(link) for link in links(OctopiaParameters(clusters=3), NAMES)],
 }
 # B7 to B9 are a region: B7 is where the burst begins, B8 by which it enters another cluster.
 HOST, KILLED, ELSEWHERE = "B7", "B8", "B5"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.parameters import OctopiaParameters, links
 from tests.runtime.processes import processes, wait_until
 
 NAMES = [f"B{number}" for number in range(1, 7)]
-LINKS = [list(link) for link in links(Parameters(clusters=2), NAMES)]
+LINKS = [list(link) for link in links(OctopiaParameters(clusters=2), NAMES)]
 COUNT = 400
 
 

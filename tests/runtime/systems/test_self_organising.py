@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shoal.broker.effects import Costs
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import LiveNetwork, live, on_loop, until
@@ -24,7 +24,7 @@ def outcomes(network: LiveNetwork) -> list[str]:
 @pytest.mark.parametrize("mode", Mode)
 @on_loop
 async def test_a_broker_that_only_passes_on_is_left_out(mode: Mode) -> None:
-    parameters = Parameters(mode=mode, interval_us=100_000)
+    parameters = SelfOrganisingParameters(mode=mode, interval_us=100_000)
     async with live(LINE, system="self_organising", parameters=parameters) as network:
         for name, node in network.nodes.items():
             node.bring(Costs(1.0, {other: 1.0 for other in ALL if other != name}))

@@ -14,7 +14,7 @@ from shoal.mqtt.federation.evacuating import Evacuating
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime import leaving
 from shoal.runtime.broker_service import BrokerService
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.node import Node
 from shoal.runtime.operations.caller import ANYBODY
 from shoal.runtime.supervisor import ask_to_leave, get_json, local_network, order
@@ -27,12 +27,15 @@ AWAY = "B3 is not connected. Wait, or say --without B3"
 
 
 @asynccontextmanager
-async def a_line(network: Network) -> AsyncIterator[tuple[BrokerService, BrokerService]]:
+async def a_line(network: NetworkFile) -> AsyncIterator[tuple[BrokerService, BrokerService]]:
     """The first two of three brokers; the third has been there."""
-    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as (first, leaver):
+    async with (
+        asyncio.timeout(2 * PATIENCE_S),
+        running(network, "B1", "B2") as (first, leaving_broker),
+    ):
         async with running(network, "B3"):
-            await until(lambda: not first.missing() and not leaver.missing())
-        yield first, leaver
+            await until(lambda: not first.missing() and not leaving_broker.missing())
+        yield first, leaving_broker
 
 
 async def goes_through(source: BrokerService, target: BrokerService, topic: str) -> None:
@@ -49,15 +52,15 @@ async def goes_through(source: BrokerService, target: BrokerService, topic: str)
 
 @on_asyncio
 async def test_a_leave_is_refused_while_a_neighbour_is_down() -> None:
-    async with a_line(network_of(3)) as (_, leaver):
-        where = leaver.listening["admin"]
+    async with a_line(network_of(3)) as (_, leaving_broker):
+        where = leaving_broker.listening["admin"]
         assert await ask_to_leave(where) == AWAY
-        assert leaver.leaving.stage == ""
+        assert leaving_broker.leaving.stage == ""
         assert await ask_to_leave(where, without=["B1"]) == f"B1 is connected, and not dead; {AWAY}"
         problem = f"B7 is no neighbour of it; {AWAY}"
         assert await ask_to_leave(where, without=["B7"]) == problem
         left = asyncio.Event()
-        leaver.at_left = left.set
+        leaving_broker.at_left = left.set
         assert await ask_to_leave(where, without=["B3"]) == ""
         await left.wait()
 
@@ -67,19 +70,19 @@ async def test_a_leave_that_has_begun_waits_for_a_neighbour_that_goes_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may come back; or the operator says that it is dead."""
-    async with held_at_sessions(monkeypatch) as (network, _, leaver, let_go):
+    async with held_at_sessions(monkeypatch) as (network, _, leaving_broker, let_go):
         left = asyncio.Event()
-        leaver.at_left = left.set
-        where = leaver.listening["admin"]
+        leaving_broker.at_left = left.set
+        where = leaving_broker.listening["admin"]
         await let_go()
-        await until(lambda: leaver.leaving.problem == "no link to B3, which may come back")
-        said = leaver.status()["leaving"]
+        await until(lambda: leaving_broker.leaving.problem == "no link to B3, which may come back")
+        said = leaving_broker.status()["leaving"]
         assert said["stage"] == "overlay"
         assert said["next"] == "start B3, or say --without B3"
         assert said["since_s"] >= 0
         assert not left.is_set()
         assert await ask_to_leave(where, without=["B3"]) == ""
-        assert leaver.status()["leaving"]["without"] == ["B3"]
+        assert leaving_broker.status()["leaving"]["without"] == ["B3"]
         await left.wait()
         assert network.broker("B3")
 
@@ -90,42 +93,47 @@ async def held_at_sessions(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-
     begin = Evacuating.begin
     monkeypatch.setattr(Evacuating, "begin", lambda *_: None)
     network = network_of(3)
-    async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as (first, leaver):
+    async with (
+        asyncio.timeout(2 * PATIENCE_S),
+        running(network, "B1", "B2") as (first, leaving_broker),
+    ):
         async with running(network, "B3"):
-            await until(lambda: not first.missing() and not leaver.missing())
-            reader = Client(str(leaver.listening["mqtt"]), client_id="R", keep=Keep(seconds=600))
+            await until(lambda: not first.missing() and not leaving_broker.missing())
+            reader = Client(
+                str(leaving_broker.listening["mqtt"]), client_id="R", keep=Keep(seconds=600)
+            )
             async with reader, reader.subscribe("a", qos=1) as subscription:
                 await subscription.granted()
-            assert await ask_to_leave(leaver.listening["admin"]) == ""
-            await until(lambda: leaver.leaving.stage == "sessions")
+            assert await ask_to_leave(leaving_broker.listening["admin"]) == ""
+            await until(lambda: leaving_broker.leaving.stage == "sessions")
 
         async def let_go() -> None:
             monkeypatch.setattr(Evacuating, "begin", begin)
-            where = leaver.listening["admin"]
+            where = leaving_broker.listening["admin"]
             assert await order(where, "delete-session", ANYBODY, client="R") == ""
-            await until(lambda: leaver.leaving.stage == "overlay")
+            await until(lambda: leaving_broker.leaving.stage == "overlay")
 
-        yield network, first, leaver, let_go
+        yield network, first, leaving_broker, let_go
 
 
 @on_asyncio
 async def test_a_leave_is_taken_back_while_sessions_are_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with held_at_sessions(monkeypatch) as (network, first, leaver, _):
-        where, mqtt = leaver.listening["admin"], leaver.listening["mqtt"]
-        assert leaver.status()["leaving"]["problem"] == "1 sessions are still here"
+    async with held_at_sessions(monkeypatch) as (network, first, leaving_broker, _):
+        where, mqtt = leaving_broker.listening["admin"], leaving_broker.listening["mqtt"]
+        assert leaving_broker.status()["leaving"]["problem"] == "1 sessions are still here"
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*mqtt)
         assert await order(where, "stay", ANYBODY) == ""
-        assert leaver.leaving.stage == ""
-        assert leaver.leaving.outcome == "taken back by an operator"
-        assert leaver.listening["mqtt"] == mqtt
+        assert leaving_broker.leaving.stage == ""
+        assert leaving_broker.leaving.outcome == "taken back by an operator"
+        assert leaving_broker.listening["mqtt"] == mqtt
         async with running(network, "B3") as (last,):
-            await until(lambda: not leaver.missing())
-            await goes_through(last, leaver, "b")
+            await until(lambda: not leaving_broker.missing())
+            await goes_through(last, leaving_broker, "b")
             await goes_through(first, last, "c")
-            assert leaver.door.clients.sessions.get("R") is not None
+            assert leaving_broker.front_end.clients.sessions.get("R") is not None
         assert await order(where, "stay", ANYBODY) == "it does not leave"
 
 
@@ -134,25 +142,25 @@ async def test_a_leave_is_taken_back_after_others_have_heard_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its MQTT side has said goodbye to the machine, and it is in nobody's list any more."""
-    async with held_at_sessions(monkeypatch) as (network, first, leaver, let_go):
+    async with held_at_sessions(monkeypatch) as (network, first, leaving_broker, let_go):
         await let_go()
         known = lambda: [row["broker"] for row in first.status()["brokers"]]  # noqa: E731
         await until(lambda: "B2" not in known())
         async with Client(str(first.listening["mqtt"])) as writer:
             await writer.publish("kept", b"new", qos=0, retain=True)
-        assert await order(leaver.listening["admin"], "stay", ANYBODY) == ""
+        assert await order(leaving_broker.listening["admin"], "stay", ANYBODY) == ""
         await until(lambda: "B2" in known())
-        reader = Client(str(leaver.listening["mqtt"]))
+        reader = Client(str(leaving_broker.listening["mqtt"]))
         async with reader, reader.subscribe("kept") as subscription:
             assert (await subscription.get()).payload == b"new"
         async with running(network, "B3") as (last,):
-            await until(lambda: not leaver.missing() and not last.missing())
-            await goes_through(last, leaver, "b")
-            await goes_through(leaver, first, "c")
+            await until(lambda: not leaving_broker.missing() and not last.missing())
+            await goes_through(last, leaving_broker, "b")
+            await goes_through(leaving_broker, first, "c")
             await goes_through(first, last, "d")
             left = asyncio.Event()
-            leaver.at_left = left.set
-            assert await ask_to_leave(leaver.listening["admin"]) == ""
+            leaving_broker.at_left = left.set
+            assert await ask_to_leave(leaving_broker.listening["admin"]) == ""
             await left.wait()
             await until(lambda: first.links.neighbours == ["B3"])
             await goes_through(first, last, "e")
@@ -161,27 +169,29 @@ async def test_a_leave_is_taken_back_after_others_have_heard_of_it(
 @on_asyncio
 async def test_a_leave_without_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving, "STALL_S", 0.2)
-    async with held_at_sessions(monkeypatch) as (_, _, leaver, _):
-        await until(lambda: leaver.leaving.stage == "")
+    async with held_at_sessions(monkeypatch) as (_, _, leaving_broker, _):
+        await until(lambda: leaving_broker.leaving.stage == "")
         words = "taken back after 0.2 s without progress: 1 sessions are still here"
-        assert leaver.leaving.outcome == words
-        await until(lambda: "mqtt" in leaver.listening)
+        assert leaving_broker.leaving.outcome == words
+        await until(lambda: "mqtt" in leaving_broker.listening)
 
 
 @on_asyncio
 async def test_a_broker_that_leaves_takes_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with held_at_sessions(monkeypatch) as (_, first, leaver, _):
+    async with held_at_sessions(monkeypatch) as (_, first, leaving_broker, _):
         probes = first._probes
-        settings = leaver.section.address("peers")
+        settings = leaving_broker.section.address("peers")
         assert settings is not None
         assert await probes.why_not_taken("B2", settings) == "B2 leaves its network"
 
 
 @on_asyncio
 async def test_what_a_leave_would_do_is_said() -> None:
-    async with a_line(network_of(3)) as (_, leaver):
-        where = leaver.listening["admin"]
-        async with Client(str(leaver.listening["mqtt"]), client_id="R", keep=Keep(seconds=60)):
+    async with a_line(network_of(3)) as (_, leaving_broker):
+        where = leaving_broker.listening["admin"]
+        async with Client(
+            str(leaving_broker.listening["mqtt"]), client_id="R", keep=Keep(seconds=60)
+        ):
             plan = await get_json(where, "/leave-plan")
         waiting = plan["neighbours"][1]["waiting_bytes"]
         assert plan == {
@@ -199,7 +209,7 @@ async def test_what_a_leave_would_do_is_said() -> None:
         }
         plan = await get_json(where, "/leave-plan?without=B3")
         assert plan["problems"] == []
-        assert leaver.leaving.stage == ""
+        assert leaving_broker.leaving.stage == ""
 
 
 @pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", "bluedove", "grape"])
@@ -216,11 +226,11 @@ async def test_a_broker_of_any_system_takes_its_leave_back(
     names = [broker.name for broker in network.brokers]
     async with asyncio.timeout(2 * PATIENCE_S), running(network, *names) as services:
         await until(lambda: not any(service.missing() for service in services))
-        first, *_, leaver = [each for each in services if "mqtt" in each.listening]
-        where = leaver.listening["admin"]
+        first, *_, leaving_broker = [each for each in services if "mqtt" in each.listening]
+        where = leaving_broker.listening["admin"]
         assert await ask_to_leave(where) == ""
-        await until(lambda: leaver.leaving.stage == "overlay")
+        await until(lambda: leaving_broker.leaving.stage == "overlay")
         assert await order(where, "stay", ANYBODY) == ""
         await until(lambda: not any(service.missing() for service in services))
-        await goes_through(first, leaver, "a")
-        await goes_through(leaver, first, "b")
+        await goes_through(first, leaving_broker, "a")
+        await goes_through(leaving_broker, first, "b")

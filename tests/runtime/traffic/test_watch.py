@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.client import Client
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.supervisor import get_json
@@ -78,6 +78,6 @@ async def test_prometheus_is_told_the_brokers_as_they_come() -> None:
         assert row["targets"] == [str(one.listening["admin"])]
         assert row["labels"] == {"broker": "B1", "network": "n", "__scheme__": "http"}
         admin = "10.0.0.7:8081"
-        one.directory.hear([Whereabouts("B9", 1, peers="10.0.0.7:7001", admin=admin)])
+        one.directory.merge([BrokerLocation("B9", 1, peers="10.0.0.7:7001", admin=admin)])
         found = await get_json(one.listening["admin"], "/prometheus/targets")
         assert [row["labels"]["broker"] for row in found] == ["B1", "B9"]

@@ -37,7 +37,7 @@ class BrokenLeave(RandomNetwork):
         self._trees: list[tuple[int, Links]] = []
         for at_us in range(LEAVES_US - 1, END_US, LOOK_US):
             self.world.queue.push(at_us, self._look, None)
-        self.world.remove_broker(LEAVES_US, self.leaver)
+        self.world.remove_broker(LEAVES_US, self.leaving_broker)
 
     def _look(self, now_us: int, _: None) -> None:
         links = frozenset(self.world.links)
@@ -47,17 +47,21 @@ class BrokenLeave(RandomNetwork):
 
     def _homes(self) -> list[str]:
         self.neighbours = {each: self._neighbours_of(each) for each in self.brokers}
-        self.leaver = max(self.brokers, key=lambda each: len(self.neighbours[each]))
-        return [each for each in self.brokers if each != self.leaver]
+        self.leaving_broker = max(self.brokers, key=lambda each: len(self.neighbours[each]))
+        return [each for each in self.brokers if each != self.leaving_broker]
 
     def _neighbours_of(self, broker: str) -> list[str]:
         return [end for link in self.links if broker in link for end in link if end != broker]
 
     def break_something(self, left_us: int) -> None:
         """At some moment until a little after it left in the run before."""
-        random, leaver, around = self.random, self.leaver, self.neighbours[self.leaver]
+        random, leaving_broker, around = (
+            self.random,
+            self.leaving_broker,
+            self.neighbours[self.leaving_broker],
+        )
         one, other = random.choice(around), random.choice(around)
-        parts = random.choice([(leaver,), (one,), (leaver, one), (one, other)])
+        parts = random.choice([(leaving_broker,), (one,), (leaving_broker, one), (one, other)])
         at_us = random.randint(LEAVES_US, left_us + 20_000)
         until_us = at_us + random.choice(LENGTHS_US)
         if len(set(parts)) == 1:
@@ -67,7 +71,7 @@ class BrokenLeave(RandomNetwork):
             self.world.cut(at_us, *parts)
             self.world.heal(until_us, *parts)
         self.fault = f"{parts} down at {at_us} us, until {until_us} us"
-        self._parts = frozenset({leaver, *parts})
+        self._parts = frozenset({leaving_broker, *parts})
         self._until_us = until_us + 4 * DETECTION_US
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
@@ -88,7 +92,7 @@ class BrokenLeave(RandomNetwork):
     def run(self, until_us: int | None = None) -> list[str]:
         # Who publishes while its broker comes back is refused, as with any crash.
         problems = [each for each in super().run(until_us) if not each.startswith("refused: ")]
-        if self.leaver not in self.world.departures:
-            problems.append(f"{self.leaver} has not left")
+        if self.leaving_broker not in self.world.departures:
+            problems.append(f"{self.leaving_broker} has not left")
         check_tree(sorted(self.world.brokers), self.world.links)
         return problems

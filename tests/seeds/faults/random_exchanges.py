@@ -16,10 +16,10 @@ from shoal.broker.effects import TimerFired
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
+from shoal.overlays.self_organising.link_reconfiguration.states import ReconfigurationState
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
-from shoal.overlays.self_organising.quiet_ring.states import State
 from shoal.overlays.tree.oracle import check_tables, expected_tables, next_hops
-from shoal.simulation.judging.checkers import TimedSubscription, Verdict, check_deliveries
+from shoal.simulation.judging.checkers import CheckerVerdict, TimedSubscription, check_deliveries
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US, BrokerNode
 from shoal.simulation.trace import Published
@@ -158,14 +158,14 @@ class RandomExchanges:
             problems += [f"refused: {refusal}" for refusal in self.world.trace.refused]
         return problems + self._judge_tree()
 
-    def _judge_deliveries(self) -> Verdict:
+    def _judge_deliveries(self) -> CheckerVerdict:
         network, trace = self.network, self.world.trace
         homes = {interest.subscription.id: home for interest, home in network.interests}
 
         def excused(row: Published, interest: TimedSubscription) -> bool:
             return self._excuse(row.broker, row.at_us, homes[interest.subscription.id])
 
-        def check(settle_us: int) -> Verdict:
+        def check(settle_us: int) -> CheckerVerdict:
             return check_deliveries(
                 network.publications,
                 [interest for interest, _ in network.interests],
@@ -234,7 +234,7 @@ class RandomExchanges:
                 problems.append(f"a publisher still moves through {name}")
             if overlay.contradiction:
                 problems.append(overlay.contradiction)
-            if overlay._ring.state is not State.FREE or _holds(world.brokers[name]):
+            if overlay._ring.state is not ReconfigurationState.FREE or _holds(world.brokers[name]):
                 problems.append(f"{name} is {overlay._ring.state}")
         homes = [
             (row, world.publisher_broker(row.publisher)) for row in network.kept_advertisements

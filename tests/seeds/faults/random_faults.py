@@ -12,8 +12,8 @@ from random import Random
 
 from shoal.clients.records import MigrationRecord
 from shoal.overlays.tree.oracle import check_tables, expected_tables
-from shoal.simulation.judging.checkers import Verdict, check_deliveries
-from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.judging.checkers import CheckerVerdict, check_deliveries
+from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.nodes import DETECTION_US
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
@@ -92,10 +92,10 @@ class FaultyNetwork:
         problems = [] if self.verdict else [str(self.verdict)]
         return problems + self._judge_tables() + self._judge_remains()
 
-    def _judge_deliveries(self) -> Verdict:
+    def _judge_deliveries(self) -> CheckerVerdict:
         network, trace = self.network, self.world.trace
         excuses = Excuses(
-            network.links, self.outages, Whereabouts(self.starts, trace.records), SETTLE_US
+            network.links, self.outages, PublisherAttachments(self.starts, trace.records), SETTLE_US
         )
         homes = {interest.subscription.id: home for interest, home in network.interests}
         return check_deliveries(

@@ -27,8 +27,8 @@ def _problems(network: BrokenLeave) -> list[str]:
     is_loss = "duplicates=(), phantoms=()"
     found = [each for each in said if not each.startswith("refused: ") and is_loss not in each]
     world = network.world
-    if network.leaver not in world.departures:
-        found.append(f"{network.leaver} has not left")
+    if network.leaving_broker not in world.departures:
+        found.append(f"{network.leaving_broker} has not left")
     for name, node in sorted(world.brokers.items()):
         strategy = node.machine.strategy
         assert isinstance(strategy, GraphStrategy)
@@ -46,11 +46,11 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
     broken = 0
     for seed in chosen(seeds):
         whole = BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
-        if len(whole.neighbours[whole.leaver]) < 2:
+        if len(whole.neighbours[whole.leaving_broker]) < 2:
             continue
         whole.world.run(END_US)
         faulty = BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
-        faulty.break_something(whole.world.departures[whole.leaver])
+        faulty.break_something(whole.world.departures[whole.leaving_broker])
         problems = _problems(faulty)
         assert not problems, f"SHOAL_SEEDS={seed}: {faulty.fault}: " + "\n".join(problems)
         broken += 1

@@ -16,7 +16,7 @@ from shoal.broker.effects import Effect, EndLink, Input, Leave, Send
 from shoal.broker.strategy import StrategyFactory
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.simulation.nodes import BrokerNode
 from shoal.simulation.surroundings import Machine
 from shoal.simulation.world import World
@@ -36,7 +36,7 @@ Links = list[tuple[str, str]]
 def systems() -> dict[str, StrategyFactory]:
     found = {"tree": strategy_factory("tree"), "grape": strategy_factory("grape")}
     for mode in Mode:
-        parameters = Parameters(mode=mode, interval_us=SECOND_US)
+        parameters = SelfOrganisingParameters(mode=mode, interval_us=SECOND_US)
         found[f"self_organising {mode.value}"] = strategy_factory("self_organising", parameters)
     return found
 
@@ -68,12 +68,12 @@ class Absences:
             at_us = random.randint(15, 40) * SECOND_US
             self._take_away(name, at_us, at_us + random.randint(20, 160) * SECOND_US)
         others = [name for name in names if name not in away]
-        self._leavers = random.sample(others, random.randint(1, max(1, len(others) - 1)))
-        for name in self._leavers:
+        self._leaving_brokers = random.sample(others, random.randint(1, max(1, len(others) - 1)))
+        for name in self._leaving_brokers:
             at_us = random.randint(20, 120) * SECOND_US
             self.world.queue.push(at_us, partial(leave, self.world), name)
         # Those that stay and are not away yet may be killed, once each.
-        self._mortal = {*others} - {*self._leavers}
+        self._mortal = {*others} - {*self._leaving_brokers}
         self._left, self._share = random.randint(1, 3), random.choice((0.03, 0.1, 0.3))
         self.faults: list[str] = []
         for name in names:
@@ -127,7 +127,7 @@ class Absences:
         self.world.run(END_US)
         there = {*self._names} - {*self.world.departures}
         found = [] if is_tree(list(self.world.links), there) else [f"no tree: {self.world.links}"]
-        found += [f"{name} stays" for name in self._leavers if name in there]
+        found += [f"{name} stays" for name in self._leaving_brokers if name in there]
         machines: list[Machine] = [self.world.brokers[name].machine for name in sorted(there)]
         return found + [f"{each.id} waits" for each in machines if not each.strategy.is_ready]
 

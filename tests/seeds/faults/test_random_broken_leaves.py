@@ -38,14 +38,14 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
             return BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
 
         whole = network()
-        if len(whole.neighbours[whole.leaver]) < 2:
+        if len(whole.neighbours[whole.leaving_broker]) < 2:
             continue
         at_us = LEAVES_US
-        while whole.leaver not in whole.world.departures and at_us < END_US:
+        while whole.leaving_broker not in whole.world.departures and at_us < END_US:
             at_us += 10 * SECOND_US
             whole.world.run(at_us)
         faulty = network()
-        faulty.break_something(whole.world.departures[whole.leaver])
+        faulty.break_something(whole.world.departures[whole.leaving_broker])
         problems = faulty.run(UNTIL_US)
         assert not problems, f"SHOAL_SEEDS={seed}: {faulty.fault}: " + "\n".join(problems)
         broken += 1
@@ -68,8 +68,8 @@ def test_what_was_found_where_links_are_exchanged() -> None:
     _run((510,), "self_organising")
     # Who had started again left at once, as none of the links that it remembered were up.
     _run((506,), "self_organising", lossy=True)
-    # Who had moved greeted the leaver over the link that was about to end; the leaver waited for
-    # that end for ever.
+    # Who had moved greeted the leaving broker over the link that was about to end; the leaving
+    # broker waited for that end for ever.
     _run((228,), "self_organising", lossy=True)
     _run((303,), "self_organising", patient=True)
 
@@ -80,7 +80,8 @@ def test_what_was_found_over_bad_links() -> None:
 
 
 def test_what_was_found_where_publishers_move() -> None:
-    # The centre had counted fewer moves than the leaver: rows were held until they were taken back.
+    # The centre had counted fewer moves than the leaving broker: rows were held until they were
+    # taken back.
     _run((206,), "grape")
     _run((413,), "grape", lossy=True)
 
@@ -104,7 +105,7 @@ def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
     whole.world.run(LEAVES_US + 20 * SECOND_US)
     with patch.object(Broker, "handle", counted):
         broken = BrokenLeave(seed, system="self_organising")
-        broken.break_something(whole.world.departures[whole.leaver])
+        broken.break_something(whole.world.departures[whole.leaving_broker])
         assert broken.run(UNTIL_US) == []
     assert max(ups.values()) < 10
 

@@ -13,7 +13,7 @@ from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.system import Picture
 from shoal.simulation.judging.checkers import TimedSubscription
-from shoal.simulation.judging.outages import Excuses, Outage, Whereabouts
+from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
 from shoal.simulation.nodes import DETECTION_US
 from shoal.simulation.trace import Published
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, RandomNetwork
@@ -57,7 +57,7 @@ class RandomMoves(RandomNetwork):
         for _ in range(kills):
             self._kill(chance)
         self._excuses: Excuses | None = None
-        self._journeys: dict[str, list[tuple[int, float, str]]] = {}
+        self._transfers: dict[str, list[tuple[int, float, str]]] = {}
 
     def _kill(self, chance: Random) -> None:
         broker, at_us = chance.choice(self.brokers), chance.randint(SETTLE_US, END_US)
@@ -87,27 +87,27 @@ class RandomMoves(RandomNetwork):
                 for outage in self.outages
             )
         if self._excuses is None:
-            whereabouts = Whereabouts(self.starts, self.world.trace.records)
+            whereabouts = PublisherAttachments(self.starts, self.world.trace.records)
             self._excuses = Excuses(self.links, self.outages, whereabouts, SETTLE_US)
-            self._journeys = self._find_journeys()
+            self._transfers = self._find_transfers()
         publisher, at_us = published.publication.publisher, published.at_us
         return any(
             from_us <= at_us <= until_us
             and self._excuses.excuse(publisher, published.broker, at_us, broker)
-            for from_us, until_us, broker in self._journeys[interest.subscription.id]
+            for from_us, until_us, broker in self._transfers[interest.subscription.id]
         )
 
-    def _find_journeys(self) -> dict[str, list[tuple[int, float, str]]]:
+    def _find_transfers(self) -> dict[str, list[tuple[int, float, str]]]:
         """From when until when each subscription was at each broker."""
-        journeys: dict[str, list[tuple[int, float, str]]] = {
+        transfers: dict[str, list[tuple[int, float, str]]] = {
             interest.subscription.id: [(0, float("inf"), home)] for interest, home in self.interests
         }
         for row in self.moved:
-            journey = journeys[row.subscription]
-            from_us, _, broker = journey[-1]
-            journey[-1] = (from_us, row.moved_us, broker)
-            journey.append((row.asked_us, float("inf"), row.target))
-        return journeys
+            transfer = transfers[row.subscription]
+            from_us, _, broker = transfer[-1]
+            transfer[-1] = (from_us, row.moved_us, broker)
+            transfer.append((row.asked_us, float("inf"), row.target))
+        return transfers
 
     def table_problems(self) -> list[str]:
         oracle = SYSTEMS[self.system].oracle

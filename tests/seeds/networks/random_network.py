@@ -14,7 +14,7 @@ from shoal.broker.messages import Publish
 from shoal.language import parse
 from shoal.model import Advertisement, Attributes, Publication, Subscription
 from shoal.overlays.publisher_relocation.choosing import Priority
-from shoal.overlays.publisher_relocation.grape.parameters import Moves, Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters, Moves
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.system import Picture
 from shoal.simulation.faults import LinkFaults
@@ -81,7 +81,7 @@ class RandomNetwork:
         self.system = system
         self.parameters = drawn(system, random, tuple(self.brokers))
         if moves is not None:
-            assert isinstance(self.parameters, Parameters)
+            assert isinstance(self.parameters, GrapeParameters)
             priority = Priority.KNEE if seed % 3 == 2 else self.parameters.priority
             self.parameters = msgspec.structs.replace(
                 self.parameters, moves=moves, priority=priority

@@ -56,7 +56,7 @@ def test_nor_do_those_on_a_graph_with_cycles(system: str, lossy: bool) -> None:
         ("pop", False, 395),
         # A link was opened for a leave that was given up, and an exchange has made it since.
         ("self_organising", False, 680),
-        # A stranger's greeting went over the link that took a leaver's place.
+        # A stranger's greeting went over the link that took a leaving broker's place.
         ("self_organising", True, 225),
         # The centre of a leave left first.
         ("self_organising", True, 213),
@@ -66,7 +66,7 @@ def test_nor_do_those_on_a_graph_with_cycles(system: str, lossy: bool) -> None:
         # A publisher came to a broker whose last link was about to end.
         ("pop", True, 926),
         ("grape", True, 559),
-        # Who had moved from a leaver, and the centre, left before it had seen that.
+        # Who had moved from a leaving broker, and the centre, left before it had seen that.
         ("pop", True, 890),
         ("self_organising", True, 296),
     ],

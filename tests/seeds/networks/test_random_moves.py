@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from shoal.clients.subscriber import Subscriber
-from shoal.overlays.dynatops.parameters import Placement
+from shoal.overlays.dynatops.parameters import PlacementParameters
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.publisher_relocation.grape.parameters import Moves
 from tests.seeds.chosen import CHOSEN, chosen
@@ -56,7 +56,7 @@ def test_clients_move(system: str) -> None:
     "options",
     [
         {"cluster": 4, "update_us": 2_000_000, "load_weight": 0.5},
-        {"placement": Placement.HASH},
+        {"placement": PlacementParameters.HASH},
     ],
     ids=["similarity", "hash"],
 )

@@ -9,8 +9,10 @@ def path(edges: list[tuple[str, str]], source: str, target: str) -> tuple[str, .
             return (*behind, here)
         for edge in edges:
             if here in edge:
-                onward = edge[1] if edge[0] == here else edge[0]
-                if onward not in behind and (found := search(onward, (*behind, here))):
+                routing_decision = edge[1] if edge[0] == here else edge[0]
+                if routing_decision not in behind and (
+                    found := search(routing_decision, (*behind, here))
+                ):
                     return found
         return None
 

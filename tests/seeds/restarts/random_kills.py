@@ -1,7 +1,7 @@
 """Random kills: brokers with real tables and real links, in memory, and what they promised.
 
-Every broker is a machine, its links and a door.  Subscriptions and what has been delivered are on
-disk, so that a broker that is killed and comes back has them; all else is gone with it.  What is
+Every broker is a machine, its links and a front end.  Subscriptions and what has been delivered are
+on disk, so that a broker that is killed and comes back has them; all else is gone with it.  What is
 said to be settled must have been delivered to everybody who subscribed, that very moment; with
 spools it must be on the disk of a broker for those who do not have it, and come to them in the end.
 """
@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 from random import Random
 
-from shoal.broker.custody import Custody, is_assured
+from shoal.broker.ack_tracker import AckTracker, is_assured
 from shoal.broker.effects import (
     Deliver,
     Input,
@@ -28,16 +28,16 @@ from shoal.broker.links.inbox import Debt
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe
 from shoal.broker.wire import COMMON, HEAD_BYTES, Codec
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Filter, Publication, Subscription
-from shoal.mqtt.door.repeats import Repeats
+from shoal.mqtt.front_end.deduplication import OrderedDeduplication
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.tree.oracle import check_tables, expected_tables
-from shoal.overlays.tree.stand_in import stand_in
+from shoal.overlays.tree.placeholder import placeholder
 from shoal.runtime.driving.batches import joined
 from tests.broker.links.memory_disk import Disk
 from tests.systems import covering
@@ -45,7 +45,7 @@ from tests.systems import covering
 LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
 
 
-class Door:
+class FrontEnd:
     """What outlives a broker: who subscribed, what they have been given, and spools."""
 
     def __init__(self, name: str, wanted: Filter | None) -> None:
@@ -60,10 +60,10 @@ class Door:
 class Site:
     """One life of a broker."""
 
-    def __init__(self, network: Network, door: Door, incarnation: int) -> None:
+    def __init__(self, network: Network, front_end: FrontEnd, incarnation: int) -> None:
         self.network = network
-        self.door = door
-        name = door.name
+        self.front_end = front_end
+        name = front_end.name
         neighbours = network.neighbours[name]
         factory = strategy_factory(network.system, network.parameters)
         self.machine = Broker(name, (), factory, network.seed, neighbours)
@@ -71,26 +71,26 @@ class Site:
         self.spools: dict[str, Spool] = {}
         if network.is_stored:
             self.spools = {
-                other: Spool(door.disks.setdefault(other, Disk()), 2**60, segment_bytes=300)
+                other: Spool(front_end.disks.setdefault(other, Disk()), 2**60, segment_bytes=300)
                 for other in neighbours
             }
         self.links = {other: self._link(other, incarnation) for other in neighbours}
         # Those that have not said their tables since the broker started.
-        self.expected = dict.fromkeys(self.spools if door.was_killed else ())
+        self.expected = dict.fromkeys(self.spools if front_end.was_killed else ())
         for other in self.expected:
             self.links[other].expect(network.now_us)
-        self.repeats = Repeats({})
+        self.repeats = OrderedDeduplication({})
         self.waiting: deque[Publication] = deque()
         self.bring(Started())
         promise = Advertisement(id=f"a/{name}", publisher=name, filter=EVERYTHING)
         self.bring(Requested(name, Advertise(promise)))
-        if door.wanted is not None:
-            interest = Subscription(id=f"s/{name}", client=name, filter=door.wanted)
+        if front_end.wanted is not None:
+            interest = Subscription(id=f"s/{name}", client=name, filter=front_end.wanted)
             self.bring(Requested(name, Subscribe(interest)))
 
     def _link(self, other: str, incarnation: int) -> LinkSession:
         spool = self.spools.get(other)
-        name, codec = self.door.name, self.codec
+        name, codec = self.front_end.name, self.codec
         return LinkSession(
             "n",
             name,
@@ -112,47 +112,47 @@ class Site:
         """Time has passed."""
         for other, link in self.links.items():
             assert not link.tick(self.network.now_us)
-            if other in self.expected and link.state is State.AWAY:
+            if other in self.expected and link.state is LinkSessionState.AWAY:
                 del self.expected[other]
-                for input in stand_in(other, self.door.name):
+                for input in placeholder(other, self.front_end.name):
                     self.bring(input)
         self.record()
 
-    def bring(self, input: Input, custody: Custody | None = None) -> None:
+    def bring(self, input: Input, ack_tracker: AckTracker | None = None) -> None:
         now_us = self.network.now_us
         for effect in self.machine.handle(input, now_us):
             match effect:
                 case Send(neighbour, message):
-                    kept = custody if is_assured(message) else None
+                    kept = ack_tracker if is_assured(message) else None
                     assert self.links[neighbour].send(message, kept)
                 case Deliver(routed=routed):
                     if self.repeats.take(routed.publication):
-                        self.door.delivered.append(routed.publication.key)
+                        self.front_end.delivered.append(routed.publication.key)
                 case LinkReady(neighbour):
                     self.expected.pop(neighbour, None)
                     self.links[neighbour].open_gate()
-        if custody is not None:
-            custody.settle()
+        if ack_tracker is not None:
+            ack_tracker.settle()
         while self.waiting and self.machine.is_ready:
             self._publish(self.waiting.popleft())
 
     def publish(self, x: int) -> None:
         publication = Publication(
-            publisher=self.door.name,
-            sequence=self.door.next_sequence,
+            publisher=self.front_end.name,
+            sequence=self.front_end.next_sequence,
             published_us=self.network.now_us,
             attributes={"x": x},
             assured=True,
         )
-        self.door.next_sequence += 1
+        self.front_end.next_sequence += 1
         if self.machine.is_ready:
             self._publish(publication)
         else:
             self.waiting.append(publication)
 
     def _publish(self, publication: Publication) -> None:
-        custody = Custody(partial(self.network.settled, self, publication))
-        self.bring(Requested(self.door.name, Publish((publication,))), custody)
+        ack_tracker = AckTracker(partial(self.network.settled, self, publication))
+        self.bring(Requested(self.front_end.name, Publish((publication,))), ack_tracker)
 
     def take(self, neighbour: str) -> None:
         """Handle what has come over a link."""
@@ -160,11 +160,11 @@ class Site:
         messages = link.take()
         first = link.handled - len(messages)
         for message, count in joined(messages):
-            custody = None
+            ack_tracker = None
             if is_assured(message):
                 debt = link.owe(first, first + count - 1)
-                custody = Custody(partial(self._settle, link, debt))
-            self.bring(Received(neighbour, message), custody)
+                ack_tracker = AckTracker(partial(self._settle, link, debt))
+            self.bring(Received(neighbour, message), ack_tracker)
             first += count
 
     def _settle(self, link: LinkSession, debt: Debt) -> None:
@@ -202,7 +202,7 @@ class Network:
             name: tuple(a if b == name else b for a, b in self.links if name in (a, b))
             for name in names
         }
-        self.doors = {name: Door(name, self._interest()) for name in names}
+        self.front_ends = {name: FrontEnd(name, self._interest()) for name in names}
         self._incarnation = 0
         # By link: the bytes under way each way, from its first end and from its second.
         self.connections: dict[tuple[str, str], tuple[bytearray, bytearray]] = {}
@@ -217,11 +217,11 @@ class Network:
 
     def start(self, name: str) -> None:
         self._incarnation += 1
-        self.sites[name] = Site(self, self.doors[name], self._incarnation)
+        self.sites[name] = Site(self, self.front_ends[name], self._incarnation)
 
     def kill(self, name: str) -> None:
         """And start it again; its neighbours notice that the connections are gone."""
-        self.doors[name].was_killed = True
+        self.front_ends[name].was_killed = True
         for link in [link for link in self.connections if name in link]:
             self.cut(link)
         self.start(name)
@@ -259,29 +259,29 @@ class Network:
 
     def settled(self, site: Site, publication: Publication) -> None:
         """Nothing can take this any more, says its broker."""
-        if self.sites.get(site.door.name) is not site:
+        if self.sites.get(site.front_end.name) is not site:
             return  # what a dead broker would have said
         self.settled_count += 1
         self.promised.append(publication)
-        for door in self.lacking(publication):
-            assert publication.key in self.stored(), (door.name, publication.key)
+        for front_end in self.lacking(publication):
+            assert publication.key in self.stored(), (front_end.name, publication.key)
 
-    def lacking(self, publication: Publication) -> list[Door]:
+    def lacking(self, publication: Publication) -> list[FrontEnd]:
         """Who subscribed to it and does not have it."""
         x = publication.attributes["x"]
         return [
-            door
-            for door in self.doors.values()
-            if door.wanted is not None
-            and x >= _least(door.wanted)  # type: ignore[operator]
-            and publication.key not in door.delivered
+            front_end
+            for front_end in self.front_ends.values()
+            if front_end.wanted is not None
+            and x >= _least(front_end.wanted)  # type: ignore[operator]
+            and publication.key not in front_end.delivered
         ]
 
     def stored(self) -> set[tuple[str, int]]:
         """The publications on any broker's disk."""
         found = set()
         for name, site in self.sites.items():
-            for disk in self.doors[name].disks.values():
+            for disk in self.front_ends[name].disks.values():
                 for record in [each for records in disk.kept.values() for each in records]:
                     message = site.codec.decode(record.data[HEAD_BYTES:])
                     if record.lasting and isinstance(message, PublicationBatch):
@@ -307,38 +307,43 @@ class Network:
     def is_quiet(self) -> bool:
         """Whether no link keeps anything for its other end."""
         return all(
-            link.state is State.UP and not link.buffered_bytes
+            link.state is LinkSessionState.UP and not link.buffered_bytes
             for site in self.sites.values()
             for link in site.links.values()
-        ) and not any(disk.kept for door in self.doors.values() for disk in door.disks.values())
+        ) and not any(
+            disk.kept for front_end in self.front_ends.values() for disk in front_end.disks.values()
+        )
 
     def table_problems(self) -> list[str]:
         """Where brokers know, or have told, something else than they must."""
-        doors = self.doors.items()
+        front_ends = self.front_ends.items()
         expected = expected_tables(
             self.links,
-            [(Advertisement(id=f"a/{n}", publisher=n, filter=EVERYTHING), n) for n in self.doors],
             [
-                (Subscription(id=f"s/{name}", client=name, filter=door.wanted), name)
-                for name, door in doors
-                if door.wanted is not None
+                (Advertisement(id=f"a/{n}", publisher=n, filter=EVERYTHING), n)
+                for n in self.front_ends
+            ],
+            [
+                (Subscription(id=f"s/{name}", client=name, filter=front_end.wanted), name)
+                for name, front_end in front_ends
+                if front_end.wanted is not None
             ],
         )
         sites = self.sites.items()
         return check_tables(expected, {name: site.machine.strategy.tables for name, site in sites})
 
     def check(self) -> None:
-        """Doors that were never killed got everything once; all got it in order, and what was
+        """Front ends that were never killed got everything once; all got it in order, and what was
         settled."""
         for publication in self.promised:
             assert not self.lacking(publication), publication.key
-        for door in self.doors.values():
-            once = list(dict.fromkeys(door.delivered))
-            if not door.was_killed:
-                assert door.delivered == once, door.name
-            for publisher in self.doors:
+        for front_end in self.front_ends.values():
+            once = list(dict.fromkeys(front_end.delivered))
+            if not front_end.was_killed:
+                assert front_end.delivered == once, front_end.name
+            for publisher in self.front_ends:
                 numbers = [number for name, number in once if name == publisher]
-                assert numbers == sorted(numbers), (door.name, publisher)
+                assert numbers == sorted(numbers), (front_end.name, publisher)
 
 
 def _least(wanted: Filter) -> int:
@@ -353,7 +358,7 @@ def play(seed: int, system: str = "tree", *, is_stored: bool = False) -> Network
     network = Network(random, system, brokers, is_stored=is_stored, is_covering=is_covering)
     network.settle()
     assert not network.table_problems()
-    names = list(network.doors)
+    names = list(network.front_ends)
     for _ in range(random.randint(50, 400)):
         network.now_us += random.randint(0, 20_000)
         link = random.choice(network.links)

@@ -13,7 +13,7 @@ from collections import deque
 from functools import partial
 from random import Random
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import (
     Effect,
     LinkChanged,
@@ -61,14 +61,14 @@ class Restarts(Cluster):
 
     # --- links --------------------------------------------------------------------------------
 
-    def _carry_out(self, name: str, effect: Effect, custody: Custody | None) -> None:
+    def _carry_out(self, name: str, effect: Effect, ack_tracker: AckTracker | None) -> None:
         match effect:
             case OpenLink(other):
                 self.opening.append((name, other))
             case Send(other, _) if other not in self.nodes:
                 pass
             case _:
-                super()._carry_out(name, effect, custody)
+                super()._carry_out(name, effect, ack_tracker)
 
     def _open(self, name: str, other: str) -> None:
         if name not in self.nodes:
@@ -152,8 +152,8 @@ class Restarts(Cluster):
         self._ask_for(home, wanted)
 
     def _ask_for(self, home: str, wanted: Subscription) -> None:
-        custody = Custody(partial(self.granted.__setitem__, wanted.id, wanted))
-        self.handle(home, Requested(wanted.client, Subscribe(wanted)), custody)
+        ack_tracker = AckTracker(partial(self.granted.__setitem__, wanted.id, wanted))
+        self.handle(home, Requested(wanted.client, Subscribe(wanted)), ack_tracker)
 
     def publish_at(self, broker: str) -> None:
         """One or several, of a publisher of that broker."""
@@ -179,8 +179,8 @@ class Restarts(Cluster):
             for name, wanted in self.granted.items()
             if matches(wanted.filter, publication.attributes)
         ]
-        custody = Custody(partial(self._published, self.nodes[broker], broker, owed))
-        self.handle(broker, Requested(publisher, Publish(tuple(made))), custody)
+        ack_tracker = AckTracker(partial(self._published, self.nodes[broker], broker, owed))
+        self.handle(broker, Requested(publisher, Publish(tuple(made))), ack_tracker)
 
     def _published(
         self, node: object, broker: str, owed: list[tuple[tuple[str, int], str]]

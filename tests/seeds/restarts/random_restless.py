@@ -12,7 +12,7 @@ from random import Random
 from unittest.mock import patch
 
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.links import couriers, dialling
+from shoal.runtime.links import dialling, forwarding_channels
 from tests.restless import NAMES, SYSTEM, Restless
 from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
@@ -57,7 +57,7 @@ class RandomRestless:
             patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}),
             patch.object(live_network, "Clock", lambda: self.loop),
             patch.object(dialling, "Random", lambda: random),
-            patch.object(couriers, "Random", lambda: random),
+            patch.object(forwarding_channels, "Random", lambda: random),
             asyncio.Runner(loop_factory=lambda: self.loop) as runner,
         ):
             runner.run(self._play())

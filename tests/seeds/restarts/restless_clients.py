@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.matching.semantics import matches
 from shoal.model import EVERYTHING, Advertisement, BrokerId, Filter, Publication, Subscription
-from shoal.mqtt.door.repeats import Repeats
+from shoal.mqtt.front_end.deduplication import OrderedDeduplication
 from shoal.runtime.node import Node
 
 Key = tuple[str, int]
@@ -33,7 +33,7 @@ class Subscriber:
         self.wanted = wanted
         self.got: dict[Key, None] = {}
         self.problems: list[str] = []
-        self._repeats = Repeats({})
+        self._repeats = OrderedDeduplication({})
         self._last: dict[str, int] = {}
 
     def deliver(self, delivery: Deliver) -> None:
@@ -103,8 +103,8 @@ class RestlessClients:
             assured=True,
         )
         self.unsettled[publication.key] = publication
-        custody = Custody(partial(self._settled, node, publication))
-        node.request(publication.publisher, Publish((publication,)), custody=custody)
+        ack_tracker = AckTracker(partial(self._settled, node, publication))
+        node.request(publication.publisher, Publish((publication,)), ack_tracker=ack_tracker)
 
     def _settled(self, node: Node, publication: Publication) -> None:
         if self.unsettled.pop(publication.key, None) is None:

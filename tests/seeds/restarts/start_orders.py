@@ -18,9 +18,9 @@ import msgspec
 from shoal.broker.links.outbox import LinkLimits
 from shoal.language import parse
 from shoal.matching.segments import Dimension
-from shoal.overlays.bluedove.parameters import Parameters as BluedoveParameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.registry import SYSTEMS
-from shoal.runtime.links import couriers, dialling
+from shoal.runtime.links import dialling, forwarding_channels
 from tests.runtime import live as live_network
 from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
@@ -69,7 +69,7 @@ class StartOrders:
         with (
             patch.object(live_network, "Clock", lambda: self.loop),
             patch.object(dialling, "Random", lambda: random),
-            patch.object(couriers, "Random", lambda: random),
+            patch.object(forwarding_channels, "Random", lambda: random),
             asyncio.Runner(loop_factory=lambda: self.loop) as runner,
         ):
             runner.run(self._play())
@@ -194,7 +194,7 @@ def _parameters(system: str) -> msgspec.Struct | None:
     """Eager ones, with which nobody counts as gone before its links do."""
     if system == "bluedove":
         dimensions = (Dimension(attribute="x", low=0, high=X_LIMIT),)
-        return BluedoveParameters(dimensions=dimensions, dispatchers=NAMES, matchers=NAMES)
+        return BlueDoveParameters(dimensions=dimensions, dispatchers=NAMES, matchers=NAMES)
     found = eager(system, 25, NAMES)
     if found is not None and "patience_us" in found.__struct_fields__:
         return msgspec.structs.replace(found, patience_us=PATIENCE_US)

@@ -13,13 +13,13 @@ import pytest
 from shoal.broker.links.outbox import LinkLimits
 from shoal.overlays.dynatops.in_views import InViews
 from tests.examples import at_length
-from tests.seeds.custody.random_custody import SECOND_US, RandomCustody
+from tests.seeds.ack_tracker.random_ack_tracker import SECOND_US, RandomAckTracker
 
 NAMES = tuple(f"B{number}" for number in range(6))
 CUT_S = 20.0
 
 
-class LongCut(RandomCustody):
+class LongCut(RandomAckTracker):
     """The link between these two is cut, and nothing else happens."""
 
     def __init__(self, system: str, ends: tuple[str, str]) -> None:

@@ -26,9 +26,9 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
     Unsubscribe,
 )
-from shoal.mqtt.federation.roaming.arriving import ARRIVING_US
+from shoal.mqtt.federation.session_transfer.importing import ARRIVING_US
 from tests.mqtt.backlogs import counted_again
-from tests.mqtt.house import SECOND, Client
+from tests.mqtt.broker_api import SECOND, Client
 from tests.seeds.sessions.session_network import KEPT, Network
 
 # How long brokers are down, at most; longer than a client waits for its session, or not.
@@ -319,7 +319,7 @@ class Life:
             ]
             for broker, site in self.network.sites.items():
                 assert site.clients.federation is not None
-                home = site.clients.federation.roaming.homes.get(name)
+                home = site.clients.federation.session_transfer.homes.get(name)
                 if broker not in at and home not in at:
                     found.append((name, broker, home))
         return found

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from shoal.broker.custody import Custody, is_assured
+from shoal.broker.ack_tracker import AckTracker, is_assured
 from shoal.broker.effects import (
     Deliver,
     Input,
@@ -36,14 +36,14 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.driving.batches import joined
 from shoal.runtime.driving.recording import Recording
 from shoal.runtime.driving.settling import Settling
-from tests.mqtt.house import SECOND, House
+from tests.mqtt.broker_api import SECOND, BrokerApi
 
 LIMITS = LinkLimits(silence_us=2**60)
 KEPT = Properties(session_expiry_interval_s=100_000)
 CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
 
-class Site(House):
+class Site(BrokerApi):
     """One life of a broker; `disk` are the batches that all its lives have written."""
 
     def __init__(self, network: Network, name: str, incarnation: int, disk: list[bytes]) -> None:
@@ -60,14 +60,16 @@ class Site(House):
         }
         self.clients = BrokerClients(name, self.now_us, limits=self.clients.limits, networked=True)
         assert self.clients.federation is not None
-        self.clients.federation.roaming.starting.others = lambda: set(network.names) - {name}
+        self.clients.federation.session_transfer.starting.others = lambda: (
+            set(network.names) - {name}
+        )
         remembered = Remembered()
         for batch in disk:
             remembered.apply(read_records(batch))
         assert restore(self.clients, remembered, self.now_us) == []
         assert self.clients.journal is not None
         assert self.clients.arrivals is not None
-        self.clients.arrivals.notice_repeats(self.clients.journal.heard)
+        self.clients.arrivals.begin_deduplication(self.clients.journal.heard)
         # In every other seed a message for two clients is one for many.
         if network.seed % 2:
             self.clients.spreading.most = 1
@@ -83,11 +85,11 @@ class Site(House):
 
     # --- the machine --------------------------------------------------------------------------
 
-    def bring(self, input: Input, custody: Custody | None = None) -> None:
+    def bring(self, input: Input, ack_tracker: AckTracker | None = None) -> None:
         for effect in self.machine.handle(input, self.network.now_us):
             match effect:
                 case Send(neighbour, message):
-                    kept = custody if is_assured(message) else None
+                    kept = ack_tracker if is_assured(message) else None
                     assert self.links[neighbour].send(message, kept)
                 case Deliver():
                     self.settling.has_delivered = True
@@ -97,8 +99,8 @@ class Site(House):
                     self.clients.linked(neighbour, True, self.network.now_us)
                 case SetTimer(key, at_us):
                     self.timers[key] = at_us
-        if custody is not None:
-            self.settling.settle(custody, is_delivered=self.settling.has_delivered)
+        if ack_tracker is not None:
+            self.settling.settle(ack_tracker, is_delivered=self.settling.has_delivered)
         if self.held_back and self.machine.is_ready:
             held_back, self.held_back = self.held_back, []
             for requested in held_back:
@@ -110,9 +112,9 @@ class Site(House):
             if not self.machine.is_ready:
                 self.held_back.append(requested)
                 return
-            self.bring(requested, Custody(partial(self.settled, request.publications)))
+            self.bring(requested, AckTracker(partial(self.settled, request.publications)))
         elif isinstance(request, SubscribeRequest):
-            self.bring(requested, Custody(partial(self.clients.stored, request.subscription.id)))
+            self.bring(requested, AckTracker(partial(self.clients.stored, request.subscription.id)))
         else:
             self.bring(requested)
 
@@ -126,19 +128,19 @@ class Site(House):
         messages = link.take()
         first = link.handled - len(messages)
         for message, count in joined(messages):
-            custody = None
+            ack_tracker = None
             if is_assured(message):
                 debt = link.owe(first, first + count - 1)
-                custody = Custody(partial(link.settle, debt))
-            self.bring(Received(neighbour, message), custody)
+                ack_tracker = AckTracker(partial(link.settle, debt))
+            self.bring(Received(neighbour, message), ack_tracker)
             first += count
 
     def changed(self, changes: list[LinkChanged]) -> None:
         for change in changes:
             self.bring(change)
         for other, link in self.links.items():
-            for carrier, custody in link.returned():
-                self.bring(Returned(other, carrier), custody)
+            for carrier, ack_tracker in link.returned():
+                self.bring(Returned(other, carrier), ack_tracker)
 
     # --- a flush ------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class Site(House):
             self.carry_out(self.clients.deliver(delivered, self.now_us))
         if phases < 2:
             return
-        self.settling.is_handing_on = self.clients.spreading.is_on
+        self.settling.is_delivering = self.clients.spreading.is_on
         self.settling.look()
         assert self.clients.journal is not None
         if batch := self.clients.journal.take():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.federation import handing
-from shoal.mqtt.federation.roaming import moves
+from shoal.mqtt.federation import time_slices
+from shoal.mqtt.federation.session_transfer import moves
 from tests.seeds.sessions.random_sessions import RESTLESS, Life, play
 
 
@@ -41,7 +41,7 @@ def test_what_others_want_is_covered_now_and_then(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_turns_in_which_little_is_done(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a session had, and what was held back for it, goes and comes a message at a time."""
-    monkeypatch.setattr(handing, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(time_slices, "MOST_AT_ONCE", 1)
     monkeypatch.setattr(moves, "ITEMS_AT_ONCE", 1)
     play(seed, RESTLESS)
 

@@ -11,9 +11,9 @@ import pytest
 
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.properties import NO_PROPERTIES
-from shoal.mqtt.federation.roaming.roaming import Roaming
+from shoal.mqtt.federation.session_transfer.session_transfer import SessionTransfer
 from tests.examples import at_length
-from tests.mqtt.house import Client
+from tests.mqtt.broker_api import Client
 from tests.seeds.sessions.session_network import KEPT, Network
 
 CLIENTS = ("c0", "c1", "c2")
@@ -85,7 +85,7 @@ class Takeovers:
             at = [each for each, found in sessions.items() if found and found.going is None]
             assert at == [broker], name
             for other in set(network.names) - {broker}:
-                side = self._roaming(other)
+                side = self._session_transfer(other)
                 assert side.homes.get(name) in (None, broker), (name, other)
                 assert side.registry.place(name) in (None, broker), (name, other)
 
@@ -95,16 +95,16 @@ class Takeovers:
             client.lose()
         self.network.settle(5)
         for broker in self.network.names:
-            side = self._roaming(broker)
+            side = self._session_transfer(broker)
             for name in CLIENTS:
                 place = side.homes.get(name) or side.registry.place(name)
                 if place is not None:
                     assert name in self.network.sites[place].clients.sessions, (name, broker)
 
-    def _roaming(self, broker: str) -> Roaming:
+    def _session_transfer(self, broker: str) -> SessionTransfer:
         federation = self.network.sites[broker].clients.federation
         assert federation is not None
-        return federation.roaming
+        return federation.session_transfer
 
 
 @pytest.mark.parametrize("seed", [*range(8), 386, *at_length(range(8, 30))])

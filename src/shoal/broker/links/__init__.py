@@ -1,79 +1,82 @@
 """Links between brokers: in order, without loss, over connections that come and go.
 
-Why nobody waits for a broker that is away
-------------------------------------------
+Why no publisher waits for a disconnected broker
+------------------------------------------------
 
-With `acknowledge = "stored"` (`[storage]`, trees) each link has a spool, a queue on disk
-(`broker/links/spool.py`).
+With `acknowledge = "stored"` (`[storage]`, trees) each link has a spool, a persistent
+retransmission queue on disk (`broker/links/spool.py`).
 
-- Who is away for 2 s (`park_us`) is *parked*: what its link kept and somebody waits for goes to the
-  spool, all else is dropped, and the session ends, so that both ends start afresh when it is back.
-  What is in the spool is settled, for the neighbour it came from and so for the publisher: this
-  broker alone has to bring it. It is written in `Phase.RECORD`, before anyone hears; a frame stays
-  on disk until the neighbour has settled it.
-- The spool is a part of the link's queue: while anything in it is unread, what comes goes behind
-  it. So links keep their order, also through kills of either end; what may have been sent before is
-  marked, and doors drop repeats.
-- The neighbour's rows stay for as long as it is waited for (`absent_s`). A broker that starts knows
-  none; for a neighbour that was there before (its spool's folder says so), has said nothing and is
-  away after 5 s it says itself that it subscribes to everything
-  (`overlays/tree/stand_in.py`): what nobody wanted is dropped there when it is back.
-- What the disk does not take (a bound, a failure) stays in memory and unsettled; the door refuses
-  more.
+- After 2 s without a connection (`park_us`) the link spools: assured frames go to the disk, all
+  others are dropped, and the session ends, so that both ends start a fresh one when the neighbour
+  is back. Spooled frames count as settled, for the neighbour they came from and so for the
+  publisher: this broker alone must deliver them. They are written in `Phase.RECORD`, before any
+  acknowledgement goes out; a frame stays on disk until the neighbour has settled it.
+- The spool is a part of the link's queue: while it has unread frames, later frames go behind them.
+  So links keep their order, also through kills of either end; frames that may have been sent before
+  are marked, and front ends drop duplicates.
+- The neighbour's rows stay for as long as it is waited for (`absent_s`). A restarted broker has no
+  rows; for a former neighbour (its spool's folder tells) that has not connected after 5 s it
+  installs a placeholder that subscribes to everything (`overlays/tree/placeholder.py`): the
+  neighbour drops publications without subscribers when it is back.
+- Frames that the disk does not accept (a bound, a failure) stay in memory and unsettled; the front
+  end refuses new publications.
 
-`tests/seeds/restarts/random_kills.py` plays both ways; `tests/runtime/storage/test_spools.py` does
-it to processes.
+`tests/seeds/restarts/random_kills.py` tests both modes; `tests/runtime/storage/test_spools.py` does
+so with processes.
 
-How links end, and brokers come and go
---------------------------------------
+How links end, and brokers join and leave
+-----------------------------------------
 
-- A link that is ended ends at both ends or has failed at both. It carries all until the end that
-  wants it over has nothing left: what it sent is settled there, what came is settled here. Then it
-  *rests*, sends nothing, and says so; if the other end has nothing either, that one ends the link
-  there and then and says so. Connections keep their order, so whatever it had left comes behind,
-  and the first end rests anew later. What is sent over a link while its end rests comes back
-  (`Returned`). Nobody can do without that: two that end together must both stop sending before they
-  know of each other.
-- The last word may be lost: who said it answers until it is heard. Who has forgotten the session
-  cannot settle it: failed. With spools the link comes up once more instead, for what is on disk.
-- The overlay as it is now is a small file beside the journal (`overlay_file.py`), as it must be
-  read before the machine is made; the network file is how it began. A link has the time at which it
-  was opened on purpose, and what has ended stays in the file: so whoever still means that link is
-  told, and one that is opened later is another.
-- Brokers say where brokers are over every connection of a link, all at first and then what is news
-  (`directory.py`): of two words the later stays. So that is known wherever the overlay reaches,
-  needs no machine, and heals by itself.
-- Who leaves goes step by step (`runtime/leaving.py`): clients are sent away, sessions handed over
-  as if their clients had connected elsewhere and gone at once (`mqtt/federation/evacuating.py`),
-  then the machine leaves (`Leave`, `Left`).
-- On a tree one neighbour of the leaving broker takes its place: `overlays/coordination` says how
-  the neighbours agree, and what happens when one of them dies meanwhile.
-- Wherever tables turn without a word, what is not settled in the old direction goes again in the
-  new one, before all else (`Recall`): else, should a broker be killed, it would come behind what
-  was published later, and doors would take it for a repeat.
-- Where links may make cycles they agree the same way (`overlays/graph.py`); the leaving broker goes
-  on until nothing needs it. A BlueDove matcher hands its segments over, a
-  dispatcher ends its links when nothing is under way.
+- An ended link has ended at both ends or has failed at both. It carries frames until the end that
+  wants it to end has nothing left: its frames are settled there, the received ones here. Then this
+  end *rests*, sends nothing, and announces it; if the other end has nothing either, it ends the
+  link
+  at once and announces that. Connections keep their order, so remaining frames of the other end
+  come
+  after its answer, and the first end rests again later. Frames that a broker sends while its end
+  rests come back (`Returned`). The rest is necessary: two ends that end together must both stop
+  sending before they know of each other.
+- The last announcement may be lost: its sender repeats it until it is received. An end that has
+  forgotten the session cannot settle it: the link has failed. With spools it comes up once more
+  instead, for the frames on disk.
+- The present overlay is a small file beside the journal (`overlay_file.py`), as it must be read
+  before the machine is created; the network file is only the start. A link has the time at which it
+  was opened on purpose, and ended links stay in the file: so an end that still uses such a link is
+  told, and a link that is opened later is a different one.
+- Brokers announce addresses of brokers over every connection of a link, all at first and then
+  changes (`directory.py`): of two announcements the later one holds. So addresses are known
+  wherever the overlay reaches, without the machine, and errors heal by themselves.
+- A broker leaves step by step (`runtime/leaving.py`): clients are redirected, sessions handed over
+  as if their clients had connected elsewhere and disconnected at once
+  (`mqtt/federation/evacuating.py`), then the machine leaves (`Leave`, `Left`).
+- On a tree one neighbour of the leaving broker is its successor: `overlays/coordination` has the
+  agreement of the neighbours, and its failures.
+- Wherever routing tables turn round without messages, unsettled publications of the old direction
+  are sent again in the new one, before all others (`Recall`): otherwise, after a kill, they would
+  come behind later publications, and front ends would drop them as duplicates.
+- In overlays with cycles brokers agree the same way (`overlays/graph.py`); the leaving broker goes
+  on until no broker needs it. A BlueDove matcher hands its segments over, a dispatcher ends its
+  links when nothing is under way.
 
 `tests/seeds/networks/test_random_changes.py` has brokers that join and leave under churn, several
 at once, also neighbours; `test_random_broken_leaves.py` breaks a broker or a link, old or new, at
 some moment of a leave, and `tests/exploration/test_leaves.py` each link of three brokers at every
 moment, in every order of messages.
 
-`tests/broker/links/test_ending.py` plays ends under random breaks;
-`tests/live/systems/test_joining_and_leaving.py` does it to processes.
+`tests/broker/links/test_ending.py` tests ends under random breaks;
+`tests/live/systems/test_joining_and_leaving.py` does so with processes.
 
 Decisions
 ---------
 
-- **Two machines for links.** `simulation/links/reliable.py` resends what a lossy link drops, by
-  timers; over TCP nothing is lost but the connection's end, so `broker/links/session.py` agrees
-  with the other end on where to go on, or to start afresh. A message is acknowledged when the
-  broker has handled it, and what is sent and not acknowledged fits a window: so a broker may hold
-  back what comes from elsewhere while one link is full, reads acknowledgements all the same, and on
-  a tree nobody waits in a circle: what a broker waits for to be settled lies beyond the neighbour,
-  never behind itself.
+- **Two machines for links.** `simulation/links/reliable.py` retransmits frames that a lossy link
+  drops, by timers; over TCP only the end of a connection is lost, so `broker/links/session.py`
+  agrees with the other end on where to go on, or to start afresh. A broker acknowledges a message
+  when it has handled it, and unacknowledged messages fit a window: so a broker may stop handling
+  other links while one link is full, reads acknowledgements all the same, and on a tree brokers do
+  not wait in a circle: the settling that a broker waits for lies beyond the neighbour, never behind
+  itself.
 - **A link's session has a name that neither end has used before.** Every hello offers one, for the
   case that the two are not in one session: an end that begins anew under its old name can meet one
-  that remembers it, and count from elsewhere.
+  that remembers the old session, and count from elsewhere.
 """

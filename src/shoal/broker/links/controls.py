@@ -1,4 +1,4 @@
-"""What the two ends of a link say to each other beside the messages of their brokers."""
+"""Control messages between the two ends of a link."""
 
 from __future__ import annotations
 
@@ -10,40 +10,41 @@ from shoal.broker.links.outbox import Span
 from shoal.broker.wire import Vocabulary, WireError
 from shoal.model import BrokerId
 
-# No control is as long; to read a longer one would hold a broker up, as it is of small parts.
+# The bound of a control: decoding a longer one of small parts would block the broker.
 MOST_CONTROL_BYTES = 1_048_576
 _TAG = "link "
 
-# (incarnation of an end, a number of which it never uses one twice): never the same again.
+# (incarnation of an end, a number that it uses once): unique for ever.
 SessionName = tuple[int, int]
 
 
 class Control(msgspec.Struct, frozen=True, tag=lambda name: f"{_TAG}{name}", array_like=True):
-    """What the ends of a link say to each other; tags that no system's messages have."""
+    """Base of the controls of a link; no system's messages have their tags."""
 
 
 class Purpose(enum.Enum):
-    """What a connection is for: a link of the overlay, a courier (`shoal.clients.courier`), only to
-    see how far the other broker is, or to ask whether it takes the sender in as a new member.
+    """The purpose of a connection: a link of the overlay, a forwarding channel
+    (`shoal.clients.forwarding_channel`), a measurement of the distance, or the question whether the
+    other broker admits the sender as a new member.
     """
 
     LINK = "link"
-    COURIER = "courier"
+    FORWARDING_CHANNEL = "forwarding_channel"
     PROBE = "probe"
     JOIN = "join"
 
 
 class Hello(Control, frozen=True):
-    """First on a connection, the dialling end first.
+    """The first control on a connection, from the dialling end first.
 
-    `protocol` is the one that the sender speaks (`protocol.py`).
-    `session` is the sender's part of the session that it is in, `other` the other end's, None
-    without one; `handled` counts the messages it has handled in it.  When the other end is not in
-    that session, the sender's part of the new one has the number `begins`.
+    `protocol` is the sender's link protocol (`protocol.py`). `session` is the sender's part of its
+    session's name, `other` the other end's, None without one; `handled` counts the messages it has
+    handled in it. If the other end is not in that session, the sender's part of the new one has the
+    number `begins`.
 
-    `ends`: the link is only to be settled, and then to end.  `opened_us` is of a link that outlives
-    restarts: when it was opened on purpose, as a broker takes it up then from one that it did not
-    know; 0 if it always was.
+    `ends`: the link is only to be settled, and then to end. `opened_us`, of a link that outlives
+    restarts, is when it was opened on purpose, so that a broker can take it up from one that it did
+    not know; 0 if it was in the network file.
     """
 
     protocol: int
@@ -58,8 +59,8 @@ class Hello(Control, frozen=True):
     opened_us: int | None = None
 
 
-class Refuse(Control, frozen=True):
-    """Instead of a Hello, or last on a connection: why it ends.
+class RefuseConnection(Control, frozen=True):
+    """Instead of a Hello, or last on a connection: the reason why it ends.
 
     `has_ended`: the link that the other end means has ended for good.
     """
@@ -69,15 +70,15 @@ class Refuse(Control, frozen=True):
 
 
 class Acknowledge(Control, frozen=True):
-    """So many messages of this session are handled; those numbered so are settled, too."""
+    """So many messages of this session are handled; those in these spans are settled, too."""
 
     handled: int
     settled: tuple[Span, ...] = ()
 
 
 class Stores(Control, frozen=True):
-    """Whether the sender's disk takes what it must keep.  While it does not, the sender settles
-    nothing that it could lose, and the receiver keeps copies (`shoal.broker.links.outbox`).
+    """Whether the sender's disk accepts records. While it does not, the sender settles nothing that
+    it could lose, and the receiver keeps copies (`shoal.broker.links.outbox`).
     """
 
     stores: bool
@@ -96,32 +97,33 @@ class Echo(Control, frozen=True):
 class Ends(Control, frozen=True):
     """The sender's broker wants the link to end; see `shoal.broker.links.ending`.
 
-    If all `is_recalled` that it has sent, it waits for none of it to be settled.
+    If all its messages are recalled (`is_recalled`), it does not wait for their settling.
     """
 
     is_recalled: bool = False
 
 
 class Lasts(Control, frozen=True):
-    """The link outlives restarts from now on; `opened_us` is as in `Hello`, the later one holds."""
+    """The link outlives restarts; `opened_us` is as in `Hello`, the later one holds."""
 
     opened_us: int
 
 
 class Rests(Control, frozen=True):
-    """All that the sender sent is settled there and here; it sends nothing until it hears more."""
+    """All the sender's messages are settled, here and there; it sends nothing until it gets
+    more."""
 
 
 class Over(Control, frozen=True):
     """The link has ended."""
 
 
-class Whereabouts(msgspec.Struct, frozen=True):
-    """Where a broker is, as it said at `at_us`, 0 for ever; or that it has left the network.
+class BrokerLocation(msgspec.Struct, frozen=True):
+    """The addresses of a broker, as announced at `at_us`, 0 for the file; or that it has left.
 
-    It has when it leaves; `is_gone` when it has handed over all that it had, too.  `peers`, `admin`
-    and those for clients are addresses, empty where it does not listen.  Of a broker that an
-    operator has declared dead, the `successor` has its place.
+    It `has_left` when it begins to leave; `is_gone` when it has handed over all its state. `peers`,
+    `admin` and the others, for clients, are addresses, empty where it does not listen. A broker
+    that an operator has declared dead has a `successor` in its place.
     """
 
     name: BrokerId
@@ -137,26 +139,26 @@ class Whereabouts(msgspec.Struct, frozen=True):
     successor: BrokerId = ""
 
     @property
-    def doors(self) -> dict[str, str]:
-        """Where clients connect, by the kind of listener."""
+    def front_ends(self) -> dict[str, str]:
+        """The addresses for clients, by the kind of listener."""
         kinds = ("mqtt", "mqtts", "websocket", "wss")
         return {kind: text for kind in kinds if (text := getattr(self, kind))}
 
 
-class Place(Control, frozen=True):
-    """Where some broker of the network is, as far as the sender knows."""
+class LocationAnnounced(Control, frozen=True):
+    """The addresses of some broker of the network, as far as the sender knows them."""
 
-    of: Whereabouts
+    of: BrokerLocation
 
 
 def check_control(body: bytes) -> None:
-    """WireError for the body of a frame that is a control, and longer than any."""
-    # The tag comes first, behind the version and the lengths of the message and of the tag.
+    """Raise WireError for the body of a frame that is a control, and too long."""
+    # The tag comes first, after the version and the lengths of the message and of the tag.
     if len(body) > MOST_CONTROL_BYTES and _TAG.encode() in body[: 11 + len(_TAG)]:
         raise WireError(f"a control of {len(body)} bytes, more than {MOST_CONTROL_BYTES}")
 
 
 CONTROLS: Vocabulary = (
-    *(Hello, Refuse, Acknowledge, Heartbeat, Echo),
-    *(Ends, Rests, Over, Lasts, Place, Stores),
+    *(Hello, RefuseConnection, Acknowledge, Heartbeat, Echo),
+    *(Ends, Rests, Over, Lasts, LocationAnnounced, Stores),
 )

@@ -1,29 +1,29 @@
-"""A link's messages as frames: in parts where they are too long, and marked where they go again."""
+"""A link's messages as frames: split where they are too long, and marked when repeated."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from shoal.broker.custody import Custody, repeated
-from shoal.broker.links.spool import Frame
+from shoal.broker.ack_tracker import AckTracker, repeated
+from shoal.broker.links.spool import OutboxFrame
 from shoal.broker.messages import Carrier, Message, Together
 from shoal.broker.wire import HEAD_BYTES, Codec, WireError
 from shoal.model import ClientId
 
-# What somebody waits for of a frame.
-Kept = tuple[Carrier, Custody]
+# The assured publications of a frame, with their acknowledgement tracker.
+Kept = tuple[Carrier, AckTracker]
 
 
 class Frames:
-    """What one end of a link writes, none of it longer than `longest_bytes`."""
+    """Encodes the messages of one end of a link, in frames of at most `longest_bytes`."""
 
     def __init__(self, codec: Codec, longest_bytes: int) -> None:
         self._codec = codec
         self._longest_bytes = longest_bytes
 
     def of(self, message: Message) -> list[bytes]:
-        """A message as frames; WireError when it cannot be written."""
+        """A message as frames; WireError when it cannot be encoded."""
         longest = self._longest_bytes
         try:
             frame = self._codec.encode(message)
@@ -35,47 +35,47 @@ class Frames:
                 return [frame for each in message.messages for frame in self.of(each)]
             if not isinstance(message, Carrier) or len(message.publications) < 2:
                 raise
-        # Too long together: what goes into one here came in several.
+        # Too long together: split a batch, which came in several messages.
         middle = len(message.publications) // 2
         halves = message.publications[:middle], message.publications[middle:]
         return [frame for half in halves for frame in self.of(message.with_publications(half))]
 
-    def again(self, frames: Iterable[Frame]) -> list[tuple[bytes, Custody]]:
-        """What is to be sent again of some frames, marked."""
+    def again(self, frames: Iterable[OutboxFrame]) -> list[tuple[bytes, AckTracker]]:
+        """The frames to retransmit of some frames, marked."""
         waited_for = self.waited_for(frames)
-        return [(self._codec.encode(carrier), custody) for carrier, custody in waited_for]
+        return [(self._codec.encode(carrier), ack_tracker) for carrier, ack_tracker in waited_for]
 
-    def waited_for(self, frames: Iterable[Frame]) -> list[Kept]:
-        """The publications that somebody waits for in some frames, marked; the rest is settled.
+    def waited_for(self, frames: Iterable[OutboxFrame]) -> list[Kept]:
+        """The assured publications in some frames, marked; the rest is settled.
 
-        What a link has said of tables is said anew when it comes up again.
+        Messages about routing tables are not repeated: the tables are sent anew with the next link.
         """
         found = []
         for frame in frames:
-            assert frame.custody is not None
+            assert frame.ack_tracker is not None
             carrier = self.marked(frame.data)
             if carrier is not None and carrier.publications:
-                found.append((carrier, frame.custody))
+                found.append((carrier, frame.ack_tracker))
             else:
-                frame.custody.settle()
+                frame.ack_tracker.settle()
         return in_turn(found)
 
     def repeat(self, data: bytes) -> bytes:
-        """A frame, marked as sent before."""
+        """A frame, marked as repeated."""
         carrier = self.marked(data)
         return data if carrier is None else self._codec.encode(carrier)
 
     def marked(self, data: bytes) -> Carrier | None:
-        """What somebody waits for in a frame, marked as sent before; None: no publications."""
+        """The assured publications in a frame, marked as repeated; None: no carrier."""
         message = self._codec.decode(data[HEAD_BYTES:])
         return repeated(message) if isinstance(message, Carrier) else None
 
 
 def in_turn(kept: list[Kept]) -> list[Kept]:
-    """The same, each publisher's publications in their order.
+    """Sort publications so that each publisher's are in order.
 
-    An exchange of links brings what was under way over another link behind what a publisher has
-    sent over this one since.  Who had both in that order would take the older for a repeat.
+    An exchange of links puts publications under way over another link behind later ones of this
+    link. A front end that gets both in that order would drop the older one as a duplicate.
     """
     last: dict[ClientId, int] = {}
     for carrier, _ in kept:
@@ -88,13 +88,13 @@ def in_turn(kept: list[Kept]) -> list[Kept]:
 
 
 def _sorted(kept: list[Kept]) -> list[Kept]:
-    """One by one, those of each publisher in the places of its own."""
+    """Split carriers into single publications; each publisher's are sorted in its own places."""
     single: list[Kept] = []
-    for carrier, custody in kept:
+    for carrier, ack_tracker in kept:
         for number, routed in enumerate(carrier.publications):
             if number:
-                custody.extend()
-            single.append((carrier.with_publications((routed,)), custody))
+                ack_tracker.extend()
+            single.append((carrier.with_publications((routed,)), ack_tracker))
     found: dict[ClientId, deque[Kept]] = defaultdict(deque)
     for each in sorted(single, key=_sequence):
         found[_publisher(each)].append(each)

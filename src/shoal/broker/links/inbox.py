@@ -1,8 +1,8 @@
-"""What one end of a link has of the other in a session: what came, is handled, and is settled.
+"""The receiving side of a link's session: messages that came, are handled, and are settled.
 
-A message waits until it is taken, which counts as handled.  If somebody waits for word of it, there
-is a debt, until it is settled here.  How many are handled, and which are settled, is owed to the
-other end whenever that has changed; after a lost connection all is said anew, as it may be lost.
+A message waits until the broker takes it, which counts as handled. An assured message is a debt
+until it is settled here. The number of handled messages, and the settled ones, are acknowledged
+whenever they change; after a lost connection all are acknowledged anew, as controls may be lost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from shoal.broker.links.outbox import LinkLimits, Span
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import WireError
 
-# Said at once, in some 150 KB (see `MOST_CONTROL_BYTES` in `controls`).
+# Spans of one acknowledgement, some 150 KB (see `MOST_CONTROL_BYTES` in `controls`).
 MOST_SPANS = 8_192
 
 
 class Debt(NamedTuple):
-    """Messages `first` to `last` that came in a session, and are to be settled there."""
+    """Messages `first` to `last` of a session, to be acknowledged there when settled."""
 
     first: int
     last: int
@@ -32,37 +32,38 @@ def _is_carrier(entry: tuple[Message, int]) -> bool:
 
 
 class LinkInbox:
-    """What came in one session."""
+    """The received messages of one session."""
 
     def __init__(self, limits: LinkLimits) -> None:
         self.handled = 0
         self._most_bytes = limits.window_bytes + limits.longest_frame_bytes
-        # What came and is not settled; what is, and has not been said on this connection.
+        # Unsettled messages; and settled ones that are not acknowledged on this connection.
         self._debts: dict[int, Debt] = {}
         self._is_forgiven = False
         self._settled: list[Span] = []
         self.reconnect()
 
     def reconnect(self) -> None:
-        """The connection is gone, and with it what was not taken: it will come again."""
-        # Each with its bytes.
+        """Drop messages that were not taken: the other end sends them again on the next
+        connection."""
+        # Each with its size.
         self._messages: deque[tuple[Message, int]] = deque()
         self._bytes = 0
         self._owes = False
 
     def put(self, message: Message, size: int) -> None:
-        """A message came; WireError when there are more than the window allows."""
+        """Add a message; WireError when there are more than the window allows."""
         self._messages.append((message, size))
         self._bytes += size
         if self._bytes > self._most_bytes:
             raise WireError("more messages than the window allows")
 
     def take(self) -> list[Message]:
-        """The messages that came, to be handled now."""
+        """The received messages, to be handled now."""
         return self._take(len(self._messages))
 
     def take_run(self, most: int) -> list[Message]:
-        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
+        """Like `take`, of the next messages: at most `most` carriers, or one of another kind."""
         count = sum(1 for _ in takewhile(_is_carrier, islice(self._messages, most)))
         return self._take(count or min(len(self._messages), 1))
 
@@ -79,25 +80,25 @@ class LinkInbox:
 
     @property
     def has_come(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there are messages to take."""
         return bool(self._messages)
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that came is handled, and settled if the other end waits for it."""
+        """Whether all received messages are handled, and settled if the other end waits for it."""
         return not self._messages and (self._is_forgiven or not self._debts)
 
     def forgive(self) -> None:
-        """The other end does not wait for what it has sent to be settled here."""
+        """The other end does not wait for the settling of its messages."""
         self._is_forgiven = True
 
     def owe(self, first: int, last: int) -> Debt:
-        """Of what was taken, these messages are to be settled."""
+        """Owe the settling of these messages, which were taken."""
         debt = self._debts[first] = Debt(first, last)
         return debt
 
     def settle(self, debt: Debt) -> bool:
-        """These are settled; False if they came in an earlier session."""
+        """Note settled messages; False if they came in an earlier session."""
         if self._debts.get(debt.first) is not debt:
             return False
         del self._debts[debt.first]
@@ -109,7 +110,7 @@ class LinkInbox:
         return True
 
     def acknowledgement(self) -> Acknowledge | None:
-        """What is owed to the other end, once; of much that is settled a part, then the rest."""
+        """The acknowledgement to send, once; a part of a long one, then the rest."""
         if not self._owes:
             return None
         said = Acknowledge(self.handled, tuple(self._settled[:MOST_SPANS]))
@@ -117,8 +118,8 @@ class LinkInbox:
         self._owes = bool(self._settled)
         return said
 
-    def say_again(self) -> None:
-        """Owe all that is settled, as what was said of it may not have come."""
+    def acknowledge_again(self) -> None:
+        """Acknowledge all settled messages again, as acknowledgements may be lost."""
         spans, first = [], 0
         for debt in self._debts.values():
             if first < debt.first:

@@ -1,26 +1,27 @@
-"""What one end of a link keeps for the other: what is to be sent, is under way, or not settled.
+"""The sending side of a link: frames to be sent, under way, or not settled.
 
-A frame waits, is in flight until the other end has handled it, and, if somebody waits for word of
-it, in custody until the other end says that it is settled.  When the other end comes back having
-forgotten all, what was in custody is sent again, marked, and before all that came later.
+A frame waits, is in flight until the other end has handled it, and, if it is assured, is unsettled
+until the other end reports it settled. When the other end comes back without its state, unsettled
+frames are sent again, marked, before all later ones.
 
-While the *gate* is closed, only what passes it is sent: the other end has come back, and must have
-its tables before it can forward anything.
+While the *gate* is closed, only frames that pass it are sent: the other end has come back, and must
+have its routing tables before it can forward publications.
 
 | frame | is written | handled | settled | connection lost | other end forgot all |
 | --- | --- | --- | --- | --- | --- |
-| behind the gate | | | | stays | stays if anybody waits for word |
+| behind the gate | | | | stays | stays if it is assured |
 | waiting | → in flight | | | stays | the same, behind the gate, marked |
-| in flight | | → in custody or gone | | → waiting | the same |
-| in custody | | | gone | stays | the same |
+| in flight | | → unsettled or done | | → waiting | the same |
+| unsettled | | | done | stays | the same |
 
-With a spool (`shoal.broker.links.spool`) the outbox of an end whose other end is away for longer is
-*parked*: what somebody waits for goes to disk, all else nowhere, since both ends will start afresh.
-When the other end is back, what comes queues on disk behind what is there, until all that was read.
+With a spool (`shoal.broker.links.spool`) the outbox of a link to a neighbour that is disconnected
+for longer *spools*: assured frames go to disk, all others are dropped, since both ends will start a
+fresh session. When the neighbour is back, later frames queue on disk behind the earlier ones, until
+all were read.
 
-An other end that cannot write says so, and settles nothing that it could lose.  The outbox *copies*
-then: a frame that somebody waits for is sent as before, and a copy of it goes to the spool.  Beyond
-`low_bytes` of such frames all goes to the spool, and is sent when there is room again.
+A neighbour that cannot write to its disk announces it, and settles nothing that it could lose. The
+outbox then *copies*: an assured frame is sent as before, and a copy of it goes to the spool. Beyond
+`low_bytes` of such frames all go to the spool, and are sent when there is room again.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from shoal.broker.custody import Custody
-from shoal.broker.links.spool import Frame, Spool, Spooled
+from shoal.broker.ack_tracker import AckTracker
+from shoal.broker.links.spool import OutboxFrame, Spool, Spooled
 from shoal.broker.wire import MAX_FRAME_BYTES
 
-# What brokers themselves say to each other is never as long.
+# Messages of the brokers themselves are shorter.
 LEAST_LONGEST_FRAME_BYTES = 16 * 2**20
 # (first, last) numbers of messages of a session.
 Span = tuple[int, int]
@@ -45,12 +46,12 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of one end of a link.
 
     window_bytes     sent and not handled; a round trip of 100 ms then allows 40 MB/s
-    high_bytes       kept for the other end: from here on the link is full, what feeds it must wait
-    low_bytes        it is not full any more
-    limit_bytes      more is never kept: the link is given up
-    silence_us       a connection on which nothing came for so long is dead
-    give_up_us       a connection that is away for so long ends the session
-    park_us          with a spool: what is for an end that is away for so long goes to disk
+    high_bytes       kept for the other end: from here on the link is full, its sources must wait
+    low_bytes        below this it is not full any more
+    limit_bytes      above this the link is given up
+    silence_us       a connection without received bytes for so long is dead
+    give_up_us       a disconnect of so long ends the session
+    park_us          with a spool: a disconnect of so long sends the frames to disk
     """
 
     window_bytes: int = 4 * 2**20
@@ -63,8 +64,10 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def longest_frame_bytes(self) -> int:
-        """What fits beside all that may be kept already: one end sends no more, the other reads no
-        more, and whoever lets clients in sees to it that nothing is longer.
+        """The longest frame: what fits beside the largest full outbox.
+
+        One end sends no longer frame, the other reads none, and the admission of clients bounds
+        their packets accordingly.
         """
         most = self.limit_bytes - self.high_bytes - self.window_bytes
         return min(max(most, LEAST_LONGEST_FRAME_BYTES), MAX_FRAME_BYTES)
@@ -73,7 +76,7 @@ class LinkLimits(msgspec.Struct, frozen=True, kw_only=True):
 class LinkOutbox:
     """The frames of one session; `handled` is the number of the first that is not handled.
 
-    `repeat` marks a frame as sent before.
+    `repeat` marks a frame as repeated.
     """
 
     def __init__(
@@ -85,23 +88,23 @@ class LinkOutbox:
         self._limits = limits
         self._spool = spool
         self._repeat = repeat
-        self.is_parked = False
+        self.is_spooling = False
         self._copies = False
         self._is_full = False
         self.bytes = 0
         self.handled = 0
         self.is_gate_closed = False
-        self._in_flight: deque[Frame] = deque()
+        self._in_flight: deque[OutboxFrame] = deque()
         self._in_flight_bytes = 0
-        self._waiting: deque[Frame] = deque()
-        self._gated: deque[Frame] = deque()
-        self._in_custody: dict[int, Frame] = {}
-        # The weight of all that was ever put in.
+        self._waiting: deque[OutboxFrame] = deque()
+        self._gated: deque[OutboxFrame] = deque()
+        self._unsettled: dict[int, OutboxFrame] = {}
+        # The weight of all frames put in since this session began.
         self.entered = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever feeds the link must wait."""
+        """Whether the sources of the link must wait."""
         spool = self._spool
         if spool is not None and spool.is_stuck and spool.pending_bytes > self._limits.high_bytes:
             return True
@@ -113,51 +116,53 @@ class LinkOutbox:
 
     @property
     def sent(self) -> int:
-        """How many messages the session has, without those behind the gate."""
+        """The number of messages of the session, without those behind the gate."""
         return self.handled + len(self._in_flight) + len(self._waiting)
 
     @property
     def waiting(self) -> int:
-        """The weight of what is not written yet."""
+        """The weight of frames that are not written yet."""
         return sum(frame.weight for queue in (self._waiting, self._gated) for frame in queue)
 
     @property
     def is_overfull(self) -> bool:
-        """Whether more is kept than ever may be."""
+        """Whether the outbox is above its limit."""
         return self.bytes > self._limits.limit_bytes
 
-    def __iter__(self) -> Iterator[Frame]:
-        """All that is kept, oldest first."""
-        yield from self._in_custody.values()
+    def __iter__(self) -> Iterator[OutboxFrame]:
+        """All frames, oldest first."""
+        yield from self._unsettled.values()
         yield from self._in_flight
         yield from self._waiting
         yield from self._gated
 
-    def put(self, data: bytes, custody: Custody | None, *, passes: bool, weight: int = 1) -> None:
-        """Keep a frame, behind the gate unless that is open or the frame passes it."""
+    def put(
+        self, data: bytes, ack_tracker: AckTracker | None, *, passes: bool, weight: int = 1
+    ) -> None:
+        """Add a frame, behind the gate unless that is open or the frame passes it."""
         self.entered += weight
         is_gated = self.is_gate_closed and not passes
         if self._spool is not None and not self._stays_in_memory(passes):
-            if custody is not None or not self.is_parked:
-                self._spool.append(data, custody)
+            if ack_tracker is not None or not self.is_spooling:
+                self._spool.append(data, ack_tracker)
             return
-        frame = Frame(data, custody, weight)
-        if custody is not None:
-            custody.extend()
+        frame = OutboxFrame(data, ack_tracker, weight)
+        if ack_tracker is not None:
+            ack_tracker.extend()
             if self._copies and self._spool is not None:
                 self._spool.copy(frame)
         (self._gated if is_gated else self._waiting).append(frame)
         self._add_bytes(len(data))
 
     def _stays_in_memory(self, passes: bool) -> bool:
-        """Whether nothing on disk is to be sent before what comes now."""
+        """Whether no frame on disk is to be sent before the next one."""
         assert self._spool is not None
-        if self.is_parked or (self._copies and self.bytes > self._limits.low_bytes):
+        if self.is_spooling or (self._copies and self.bytes > self._limits.low_bytes):
             return False
         return not self._spool.has_unread or (passes and self.is_gate_closed)
 
     def copy(self, copies: bool) -> None:
-        """Keep copies on disk from now on, of what is here as well; or of nothing that comes."""
+        """Begin or stop to keep copies of frames on disk, also of those in the outbox."""
         if self._spool is not None and copies and not self._copies and not self._spool.has_unread:
             for frame in self.assured():
                 self._spool.copy(frame)
@@ -169,7 +174,7 @@ class LinkOutbox:
             self._is_full = True
 
     def take(self) -> list[bytes]:
-        """What is to be written now."""
+        """The frames to write now."""
         found = []
         waiting, window_bytes = self._waiting, self._limits.window_bytes
         while self._in_flight_bytes < window_bytes and (waiting or self._read_back()):
@@ -180,48 +185,48 @@ class LinkOutbox:
         return found
 
     def _read_back(self) -> bool:
-        """Take up what comes next from the spool; whether there is something."""
+        """Read the next frames of the spool; returns whether there are any to send."""
         spool = self._spool
-        if spool is None or self.is_parked or self.is_gate_closed:
+        if spool is None or self.is_spooling or self.is_gate_closed:
             return False
         if not spool.has_unread or self.bytes > self._limits.low_bytes:
             return False
         read = spool.read()
-        for data, custody, again in [read] if read is not None else spool.take_pending():
-            if again and custody is not None and self._repeat is not None:
+        for data, ack_tracker, again in [read] if read is not None else spool.take_pending():
+            if again and ack_tracker is not None and self._repeat is not None:
                 data = self._repeat(data)
-            self._waiting.append(Frame(data, custody))
+            self._waiting.append(OutboxFrame(data, ack_tracker))
             self._add_bytes(len(data))
         return bool(self._waiting)
 
     def handle(self, handled: int) -> None:
-        """The other end has handled all messages before this number."""
+        """Note that the other end has handled all messages below this number."""
         for number in range(self.handled, handled):
             if self._in_flight:
                 frame = self._in_flight.popleft()
                 self._in_flight_bytes -= len(frame.data)
-            else:  # of an earlier connection
+            else:  # sent on an earlier connection
                 frame = self._waiting.popleft()
-            if frame.custody is not None:
-                self._in_custody[number] = frame
+            if frame.ack_tracker is not None:
+                self._unsettled[number] = frame
             else:
                 self.bytes -= len(frame.data)
         self.handled = handled
         self._check_room()
 
     def settle(self, spans: Sequence[Span]) -> None:
-        """The other end says what is settled; of what is not in custody it means nothing."""
+        """Note settled messages; numbers that are not unsettled are ignored."""
         for number in self._in_spans(spans):
-            frame = self._in_custody.pop(number)
+            frame = self._unsettled.pop(number)
             self.bytes -= len(frame.data)
-            custody, frame.custody = frame.custody, None
-            assert custody is not None
-            custody.settle()
+            ack_tracker, frame.ack_tracker = frame.ack_tracker, None
+            assert ack_tracker is not None
+            ack_tracker.settle()
         self._check_room()
 
     def _in_spans(self, spans: Sequence[Span]) -> list[int]:
-        """What is in custody of these, whatever they are: in the time of looking at each once."""
-        kept = self._in_custody
+        """The unsettled numbers in these spans, in time linear in their number."""
+        kept = self._unsettled
         if sum(min(max(last - first, 0), len(kept)) for first, last in spans) <= len(kept):
             return list(
                 {
@@ -244,14 +249,14 @@ class LinkOutbox:
             self._is_full = False
 
     def open_gate(self) -> None:
-        """The other end can take everything now."""
+        """Let all frames pass: the other end has its tables."""
         self.is_gate_closed = False
         self._waiting += self._gated
         self._gated.clear()
 
-    def empty_gate(self) -> list[Frame]:
-        """The other end will take nothing more that waits there; what somebody waits for of it."""
-        frames = [frame for frame in self._gated if frame.custody is not None]
+    def empty_gate(self) -> list[OutboxFrame]:
+        """Drop the frames behind the gate; returns the assured ones."""
+        frames = [frame for frame in self._gated if frame.ack_tracker is not None]
         self.bytes -= sum(len(frame.data) for frame in self._gated)
         self._gated.clear()
         self.open_gate()
@@ -259,37 +264,37 @@ class LinkOutbox:
         return frames
 
     def read_all(self) -> None:
-        """Take up all that is to be sent, also from the spool."""
+        """Read all frames of the spool, to be sent."""
         spool = self._spool
         while spool is not None and spool.has_unread:
             read = spool.read()
-            for data, custody, _ in [read] if read is not None else spool.take_pending():
-                self._gated.append(Frame(data, custody))
+            for data, ack_tracker, _ in [read] if read is not None else spool.take_pending():
+                self._gated.append(OutboxFrame(data, ack_tracker))
                 self._add_bytes(len(data))
 
     def forgive(self) -> None:
-        """Nobody waits any more for what is kept here to be settled."""
-        kept = [frame for frame in self if frame.custody is not None]
-        self.bytes -= sum(len(frame.data) for frame in (*self._in_custody.values(), *self._gated))
-        self._in_custody.clear()
+        """Settle all frames here: their settling by the other end is not waited for any more."""
+        kept = [frame for frame in self if frame.ack_tracker is not None]
+        self.bytes -= sum(len(frame.data) for frame in (*self._unsettled.values(), *self._gated))
+        self._unsettled.clear()
         self._gated.clear()
         for frame in kept:
-            custody, frame.custody = frame.custody, None
-            assert custody is not None
-            custody.settle()
+            ack_tracker, frame.ack_tracker = frame.ack_tracker, None
+            assert ack_tracker is not None
+            ack_tracker.settle()
         self.open_gate()
         self._check_room()
 
     def reconnect(self) -> None:
-        """What was in flight on a connection that is gone is to be written again."""
+        """Write in-flight frames again on the next connection."""
         self._waiting.extendleft(reversed(self._in_flight))
         self._in_flight.clear()
         self._in_flight_bytes = 0
 
-    def assured(self) -> list[Frame]:
-        """What is kept here alone and somebody waits for, oldest first."""
+    def assured(self) -> list[OutboxFrame]:
+        """The assured frames that are only here, oldest first."""
         return [
             frame
             for frame in self
-            if frame.custody is not None and not isinstance(frame.custody, Spooled)
+            if frame.ack_tracker is not None and not isinstance(frame.ack_tracker, Spooled)
         ]

@@ -1,14 +1,14 @@
-"""The link protocol: which messages brokers send over a link, and what these mean.
+"""The link protocol: the messages of brokers over a link, and their meaning.
 
-A broker speaks one link protocol and sends every message of it to every neighbour; what brokers'
-MQTT sides say to each other (`mqtt/federation/controls.py`) is a part of it.  Each end says in
-`Hello` which one it speaks, and refuses an end that speaks another.
+A broker has one link protocol and uses every message of it with every neighbour; the controls of
+brokers' MQTT sides (`mqtt/federation/controls.py`) are a part of it. Each end states its protocol
+in `Hello`, and refuses an end with another one.
 
-A field that comes last and has a default may be added within a protocol: a broker that does not
-know the field skips it, so the message must mean the same without.  Any other change of messages
-is another `PROTOCOL`, and another format of spools, which keep messages on disk.  `Hello` and
-`Refuse` change by such fields only, so that brokers of two protocols can still refuse each other
-in words.
+A last field with a default may be added within a protocol: a broker that does not know the field
+skips it, so the message must mean the same without. Any other change of messages is another
+`PROTOCOL`, and another format of spools, which keep messages on disk. `Hello` and
+`RefuseConnection` change by such fields only, so that brokers of two protocols can still refuse
+each other with a reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROTOCOL = 1
 
 
 def check_protocol(broker: BrokerId, ours: int, other: BrokerId, theirs: int) -> None:
-    """WireError, which names both brokers, unless both speak one protocol.
+    """Raise WireError, which names both brokers, unless both have one protocol.
 
     >>> check_protocol("B1", 1, "B2", 1)
     >>> check_protocol("B1", 1, "B2", 2)

@@ -1,4 +1,4 @@
-"""Whether the other end of a connection is there, and how far away it is."""
+"""Heartbeats of a connection: whether the other end is alive, and its distance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shoal.broker.wire import WireError
 
 
 class Pulse:
-    """Heartbeats and echoes of one end; of each at most one waits to be written."""
+    """Heartbeats and echoes of one end; at most one of each waits to be written."""
 
     def __init__(self) -> None:
         self.heard_us = 0
@@ -15,21 +15,21 @@ class Pulse:
         self.reconnect()
 
     def reconnect(self) -> None:
-        """What was to be said belonged to a connection that is gone."""
+        """Drop what was to be written on the lost connection."""
         self._heartbeat: Heartbeat | None = None
         self._echo: Echo | None = None
 
     @property
     def delay_us(self) -> int | None:
-        """Half of the last heartbeat's round trip; None when none has come back."""
+        """Half of the last heartbeat's round trip; None before the first."""
         return self._round_trip_us // 2 if self._round_trip_us else None
 
     def beat(self, now_us: int) -> None:
-        """Ask the other end whether it is there."""
+        """Send a heartbeat."""
         self._heartbeat = Heartbeat(now_us)
 
-    def hear(self, said: Heartbeat | Echo, now_us: int) -> None:
-        """The other end asks, or answers; WireError when it answers what was not asked."""
+    def on_control(self, said: Heartbeat | Echo, now_us: int) -> None:
+        """Handle a heartbeat or an echo; WireError for an echo without a heartbeat."""
         if isinstance(said, Heartbeat):
             self._echo = Echo(said.at_us)
             return
@@ -38,7 +38,7 @@ class Pulse:
         self._round_trip_us = now_us - said.at_us
 
     def take(self) -> list[Control]:
-        """What is to be written."""
+        """The controls to write."""
         found: list[Control] = [each for each in (self._heartbeat, self._echo) if each is not None]
         self._heartbeat = self._echo = None
         return found

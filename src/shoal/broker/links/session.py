@@ -1,44 +1,44 @@
 """One end of a link that outlives its connections: exactly once, in order, bounded.
 
-Two ends make a session.  Each numbers what it sends, keeps it until the other end has handled it,
-and after a lost connection goes on from where the other end stopped.  Every hello offers a session
-of a new name, for the case that the two are not in one: so nothing that one end has forgotten goes
-by the name of what the other end remembers, whichever of their hellos arrive, and when.  An end
-that does not know the session any more (it restarted, or gave the link up) starts a fresh one: the
-broker is told, and repairs its tables.  What somebody waits for (`shoal.broker.custody`) is kept
-until the other end says that it is settled, and goes over to a fresh session.
+Two ends form a session. Each numbers its messages, keeps them until the other end has handled them,
+and after a lost connection continues where the other end stopped. Every hello offers a session with
+a new name, for the case that the two are not in one: so a forgotten session never has the name of a
+remembered one, whichever hellos arrive, and when. An end without the session (it restarted, or gave
+the link up) starts a fresh one: the broker gets `LinkChanged`, and repairs its tables. Assured
+messages (`shoal.broker.ack_tracker`) are kept until the other end reports them settled, and move to
+a fresh session.
 
-A pure machine: the driver brings bytes and the time, writes what `to_write` gives, and carries
-what `take` gives and what changed to the broker.
+A pure machine: the driver passes in bytes and the time, writes the bytes of `to_write`, and passes
+the messages of `take` and the changes to the broker.
 
 | input | idle | up | away | ending | parting | gone |
 | --- | --- | --- | --- | --- | --- | --- |
 | hello, same session | refused | refused | goes on → up | refused | goes on → ending | over |
-| the same, out of step | refused | refused | failed or parks | refused | failed or parks | over |
+| the same, out of step | refused | refused | failed or spools | refused | failed or spools | over |
 | another hello | link up → up | refused | link up anew → up | refused | failed or anew | refused |
 | another, to end | failed or anew | refused | failed or anew | refused | failed or anew | refused |
 | connection lost | | waits → away | | waits → parting | | |
-| given up | a new name | failed → idle | failed → idle | failed → gone | failed → gone | |
-| tick | | heartbeat | parks or failed | heartbeat | parks or failed | |
-| to be ended | ended → gone | says so → ending | says so → parting | says so | | |
-| all is settled | | refused | | ended → gone | | |
-| the other end has none | failed → gone | | failed → gone | | failed → gone | |
+| given up | new name | failed → idle | failed → idle | failed → gone | failed → gone | |
+| tick | | heartbeat | spools or failed | heartbeat | spools or failed | |
+| ends | ended → gone | sends Ends → ending | sends Ends → parting | sends Ends | | |
+| all settled | | refused | | ended → gone | | |
+| no link at the other end | failed → gone | | failed → gone | | failed → gone | |
 
-A link may be ended for good, by either end (`ending.py`).  One whose ends are not in one session
-any more cannot be settled, and has failed instead; unless something is on disk for the other end,
-which is settled over a fresh session.
+Either end may end a link for good (`ending.py`). A link whose ends are not in one session any more
+cannot be settled, and has failed instead; unless frames are on disk for the other end, which are
+settled over a fresh session.
 
-That the other end has forgotten all is told as link up without a link down before; where the system
-cannot do with that (`is_graceful` is False) as down and up, and what was in custody comes back
-(`returned`), as it does when a link is given up.  Refused is a connection: it is made anew.
+A restart of the other end is reported as link up without a link down before; to systems that cannot
+handle that (`is_graceful` is False) as down and up, and unsettled frames come back (`returned`), as
+they do when a link is given up. A refused connection is made anew.
 
-With a spool an end that is away for `park_us` ends its session by itself, without a word to the
-broker: what somebody waits for is then on disk (`spool.py`), nobody waits for it any longer, and
-the next hello begins a fresh session.  It gives up after the spool's `keep_us`.
+With a spool an end whose neighbour is disconnected for `park_us` ends its session by itself,
+without a report to the broker: assured frames are then on disk (`spool.py`), no publisher waits for
+them any longer, and the next hello begins a fresh session. It gives up after the spool's `keep_us`.
 
 `shoal.simulation.links.reliable` is for links that lose single messages, as the simulator's do.
-Over TCP a connection loses nothing but its end, so this machine needs no timers to resend, and what
-it needs instead (agreeing on where to go on, or to start afresh) has no place there.
+Over TCP a connection loses nothing but its end, so this machine needs no retransmission timers, and
+the agreement on where to continue, or to start afresh, has no place in that one.
 """
 
 from __future__ import annotations
@@ -47,15 +47,23 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import LinkChanged, LinkState
 from shoal.broker.life_cycle import IGNORED, LifeCycle, does
-from shoal.broker.links.controls import Ends, Hello, Over, Purpose, Refuse, Rests, check_control
+from shoal.broker.links.controls import (
+    Ends,
+    Hello,
+    Over,
+    Purpose,
+    RefuseConnection,
+    Rests,
+    check_control,
+)
 from shoal.broker.links.names import Names
 from shoal.broker.links.outbox import LinkLimits
 from shoal.broker.links.protocol import PROTOCOL
 from shoal.broker.links.spool import Spool
-from shoal.broker.links.states import LinkError, OutOfStepError, State, Word
+from shoal.broker.links.states import LinkError, LinkInput, LinkSessionState, OutOfStepError
 from shoal.broker.links.traffic import LinkTraffic
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
@@ -65,7 +73,7 @@ from shoal.model import BrokerId
 class LinkSession(LinkTraffic):
     """The link to `neighbour`, seen from `broker`; `incarnation` differs at every start.
 
-    Several for one neighbour, one after the other, take their sessions' `numbers` from one source.
+    Successive links to one neighbour take their sessions' `numbers` from one source.
     """
 
     def __init__(
@@ -84,10 +92,10 @@ class LinkSession(LinkTraffic):
         opened_us: int | None = None,
         protocol: int = PROTOCOL,
     ) -> None:
-        """A spool is for systems that are graceful; `opened_us` is as in `Hello`."""
+        """Only graceful systems may have a spool; `opened_us` is as in `Hello`."""
         self.neighbour = neighbour
         self._protocol = protocol
-        self.state = State.IDLE
+        self.state = LinkSessionState.IDLE
         super().__init__(codec, limits or LinkLimits(), spool, opened_us)
         self._network = network
         self._broker = broker
@@ -95,13 +103,13 @@ class LinkSession(LinkTraffic):
         self._is_graceful = is_graceful
         self._names = Names(incarnation, count(1) if numbers is None else numbers)
         self._changed_us = 0
-        # Whether the neighbour counts as away, though it connects now and then.
+        # Whether the neighbour counts as disconnected, though it connects now and then.
         self.is_quarantined = False
 
     # --- the connection -----------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """What to say first on a new connection; the connection before, if any, is lost."""
+        """The first control for a new connection; an earlier connection is lost."""
         hello = Hello(
             self._protocol,
             self._network,
@@ -119,36 +127,38 @@ class LinkSession(LinkTraffic):
     @property
     def _ends(self) -> bool:
         """Whether the link is only to be settled, and then to end."""
-        return self.state in (State.ENDING, State.PARTING)
+        return self.state in (LinkSessionState.ENDING, LinkSessionState.PARTING)
 
     def is_overtaken(self, hello: Hello) -> bool:
-        """Whether the other end has said a later hello, on a connection that it made later."""
+        """Whether the other end has sent a later hello, on a later connection."""
         return self._names.is_overtaken(hello)
 
     def connected(self, hello: Hello, now_us: int) -> list[LinkChanged]:
-        """Both ends have said hello; what changed for the broker.
+        """Handle the hellos of both ends; returns the changes for the broker.
 
-        WireError when they cannot go on by what they said: close, and try anew.
+        WireError when they do not agree: close, and try anew.
         """
-        said = self._names.what_was_said(self.handled, self._ends)
+        said = self._names.sent_hello(self.handled, self._ends)
         if said is None:
             raise self._changed_meanwhile()
         if not self.knows(hello):
-            word = Word.TO_END if hello.ends else Word.OTHER
+            word = LinkInput.TO_END if hello.ends else LinkInput.OTHER
             return self._hear(word, said, hello, now_us)
         outbox = self._outbox
         in_step = outbox.handled <= hello.handled <= outbox.sent
-        changes = self._hear(Word.SAME if in_step else Word.OUT_OF_STEP, said, hello, now_us)
-        return [*changes, *self._hear(Word.END)] if hello.ends else changes
+        changes = self._hear(
+            LinkInput.SAME if in_step else LinkInput.OUT_OF_STEP, said, hello, now_us
+        )
+        return [*changes, *self._hear(LinkInput.END)] if hello.ends else changes
 
     def knows(self, hello: Hello) -> bool:
         """Whether the other end is in the same session."""
         return self._names.are_in(hello)
 
-    def _hear(self, word: Word, *about: Any) -> list[LinkChanged]:
-        """What the table says."""
+    def _hear(self, word: LinkInput, *about: Any) -> list[LinkChanged]:
+        """Apply the table."""
         do, then = LIFE[self.state, word]
-        if isinstance(then, State):
+        if isinstance(then, LinkSessionState):
             self.state = then
         changes: list[LinkChanged] = []
         return changes if do is None else [*getattr(self, do.__name__)(*about)]
@@ -162,16 +172,16 @@ class LinkSession(LinkTraffic):
 
     def _make_no_sense(self, now_us: int) -> list[LinkChanged]:
         """Refused."""
-        raise WireError("the end of a link that nobody has ended")
+        raise WireError("the end of a link that is not ending")
 
     def _fall_out(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
-        """Failed or parks."""
+        """Failed or spools."""
         problem = f"{hello.handled} messages cannot be handled, {self._outbox.sent} were sent"
         changes: list[LinkChanged] = []
         if self._spool is None:
             changes = self.give_up()
         else:
-            self._park()
+            self._begin_spooling()
         raise OutOfStepError(problem, changes)
 
     def _connected(self, hello: Hello, now_us: int) -> None:
@@ -183,7 +193,7 @@ class LinkSession(LinkTraffic):
         """Goes on."""
         self._connected(hello, now_us)
         self._outbox.handle(hello.handled)
-        self._inbox.say_again()
+        self._inbox.acknowledge_again()
         return []
 
     def _go_on_ending(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -204,8 +214,8 @@ class LinkSession(LinkTraffic):
         self._start()
         self._names.begin(said)
         self._start_afresh()
-        opened = [each for each in (self.opened_us, hello.opened_us) if each is not None]
-        return [LinkChanged(self.neighbour, LinkState.UP, max(opened, default=None))]
+        is_lasting = self.opened_us is not None or hello.opened_us is not None
+        return [LinkChanged(self.neighbour, LinkState.UP, is_lasting)]
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up anew."""
@@ -215,18 +225,18 @@ class LinkSession(LinkTraffic):
     def _meet_to_end(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Failed or anew.
 
-        What is on disk for the other end is settled over a fresh session.
+        Frames on disk for the other end are settled over a fresh session.
         """
         if self._spool is None:
-            self.state = State.GONE
+            self.state = LinkSessionState.GONE
             return self._give_up()
         up = self._begin(said, hello, now_us)
-        self.state = State.ENDING
+        self.state = LinkSessionState.ENDING
         self._ending.say()
         return up
 
     def _start_afresh(self) -> None:
-        """Nothing is under way in the new session but what somebody waits for."""
+        """Begin a new session with the assured frames."""
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
         self._outbox.is_gate_closed = self._is_graceful
@@ -236,15 +246,15 @@ class LinkSession(LinkTraffic):
         if self._spool is not None and not self._spool.is_empty:
             self._spool.rewind(self._frames.again(frames))
             return
-        for data, custody in self._frames.again(frames):
-            self._outbox.put(data, custody, passes=False)
-            custody.settle()
+        for data, ack_tracker in self._frames.again(frames):
+            self._outbox.put(data, ack_tracker, passes=False)
+            ack_tracker.settle()
 
     def lost(self, now_us: int) -> None:
-        """The connection is gone; what was not taken yet will come again."""
+        """Handle the end of the connection; messages that were not taken will come again."""
         self._names.lose()
         self._connect()
-        self._hear(Word.LOST, now_us)
+        self._hear(LinkInput.LOST, now_us)
 
     def _wait(self, now_us: int) -> list[LinkChanged]:
         """Waits."""
@@ -253,33 +263,33 @@ class LinkSession(LinkTraffic):
         return []
 
     def expect(self, now_us: int) -> None:
-        """The other end had a link to this one before it started: wait as if it had just gone."""
+        """Wait for a former neighbour after a restart, as if it had just disconnected."""
         assert self._spool is not None
-        assert self.state is State.IDLE
-        self.state, self._changed_us = State.AWAY, now_us
-        self._park()
+        assert self.state is LinkSessionState.IDLE
+        self.state, self._changed_us = LinkSessionState.AWAY, now_us
+        self._begin_spooling()
 
-    def _park(self) -> None:
-        """Forget the session, and have on disk what somebody waits for."""
+    def _begin_spooling(self) -> None:
+        """Forget the session, and spool the assured frames."""
         assert self._spool is not None
         frames = self._outbox.assured()
         self._outbox = self._new_outbox()
-        self._outbox.is_parked = True
+        self._outbox.is_spooling = True
         self._spool.rewind(self._frames.again(frames))
         self._names.begin_anew()
         self._start()
 
     def give_up(self) -> list[LinkChanged]:
         """End the session: the next connection begins a fresh one."""
-        return self._hear(Word.GIVE_UP)
+        return self._hear(LinkInput.GIVE_UP)
 
     def _give_up(self) -> list[LinkChanged]:
         """Failed."""
         self._forget_all()
-        return [LinkChanged(self.neighbour, LinkState.FAILED, self.opened_us)]
+        return [LinkChanged(self.neighbour, LinkState.FAILED, self.opened_us is not None)]
 
     def _forget_all(self) -> list[LinkChanged]:
-        """A new name."""
+        """New name."""
         self._names.begin_anew()
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
         self._start()
@@ -290,31 +300,31 @@ class LinkSession(LinkTraffic):
     # --- the end ------------------------------------------------------------------------------
 
     def end(self) -> list[LinkChanged]:
-        """End the link for good, once all that was sent over it is settled, or is recalled.
+        """End the link for good, once all its messages are settled or recalled.
 
-        What waits at the gate comes back (`returned`), unless a spool has it.
+        Messages at the gate come back (`returned`), unless a spool has them.
         """
         self._ending.want()
-        changes = self._hear(Word.END)
+        changes = self._hear(LinkInput.END)
         if self._spool is None:
-            # The other end will not be told any tables now.
+            # The other end will not get any tables now.
             self._take_back(self._outbox.empty_gate())
         return changes
 
     def vanish(self) -> list[LinkChanged]:
-        """The other end says that the link has ended: it is not settled any more."""
-        if self._spool is not None and self.state is not State.GONE:
+        """Handle the other end's report that the link has ended: it is not settled any more."""
+        if self._spool is not None and self.state is not LinkSessionState.GONE:
             self._spool.clear()
-        return self._hear(Word.NONE)
+        return self._hear(LinkInput.NONE)
 
     def may_be_forgotten(self, now_us: int) -> bool:
         """Whether the link has ended, and the other end will not ask about it any more."""
-        if self.state is not State.GONE:
+        if self.state is not LinkSessionState.GONE:
             return False
         return self._ending.is_known or now_us - self._changed_us > self._limits.give_up_us
 
     def _begin_to_end(self) -> list[LinkChanged]:
-        """Says so."""
+        """Sends Ends."""
         self._ending.say()
         return []
 
@@ -333,29 +343,29 @@ class LinkSession(LinkTraffic):
 
     # --- bytes --------------------------------------------------------------------------------
 
-    def send(self, message: Message, custody: Custody | None = None) -> bool:
+    def send(self, message: Message, ack_tracker: AckTracker | None = None) -> bool:
         """Keep a message and send it when there is room; False when the link must be given up.
 
-        `custody` is extended, and settled when the message is, or is gone.  Without a session the
-        message goes nowhere.  WireError when it cannot be written.
+        `ack_tracker` is extended, and settled when the message is settled or dropped. Without a
+        session the message is dropped. WireError when it cannot be encoded.
         """
-        if self.state in (State.IDLE, State.GONE):
+        if self.state in (LinkSessionState.IDLE, LinkSessionState.GONE):
             return True
-        return self._put(message, custody)
+        return self._put(message, ack_tracker)
 
     def to_write(self) -> bytes:
-        """Bytes for the connection, if there is one."""
-        if self.state in (State.IDLE, State.AWAY, State.PARTING):
+        """The bytes to write on the connection, if there is one."""
+        if self.state in (LinkSessionState.IDLE, LinkSessionState.AWAY, LinkSessionState.PARTING):
             return b""
-        if self.state is State.ENDING and self._is_settled:
+        if self.state is LinkSessionState.ENDING and self._is_settled:
             self._ending.rest()
-        return self._take_out(has_ended=self.state is State.GONE)
+        return self._take_out(has_ended=self.state is LinkSessionState.GONE)
 
     def receive(self, data: bytes, now_us: int) -> list[LinkChanged]:
-        """Bytes of the connection; what changed for the broker.
+        """Take bytes of the connection; returns the changes for the broker.
 
-        LinkError when they make no sense: hand on the messages that came before that, then close
-        the connection.  Else a link of which each read is damaged somewhere would stand still.
+        LinkError when they are invalid: pass on the messages before the error, then close the
+        connection. Otherwise a link that damages something in each read would not advance.
         """
         self._pulse.heard_us = now_us
         changes: list[LinkChanged] = []
@@ -364,22 +374,22 @@ class LinkSession(LinkTraffic):
                 check_control(body)
                 message = self._codec.decode(body)
                 if not self._take_in(message, len(body), now_us):
-                    changes += self._obey(message, now_us)
+                    changes += self._on_control(message, now_us)
         except WireError as error:
             raise LinkError(str(error), changes) from None
         return changes
 
-    def _obey(self, control: Any, now_us: int) -> list[LinkChanged]:
+    def _on_control(self, control: Any, now_us: int) -> list[LinkChanged]:
         match control:
             case Ends(is_recalled):
                 self._hear_of_the_end(is_recalled)
-                return self._hear(Word.END)
+                return self._hear(LinkInput.END)
             case Rests():
-                return self._hear(Word.OVER, now_us) if self._is_settled else []
+                return self._hear(LinkInput.OVER, now_us) if self._is_settled else []
             case Over():
                 self._ending.is_known = True
-                return self._hear(Word.OVER, now_us)
-            case Refuse(reason):
+                return self._hear(LinkInput.OVER, now_us)
+            case RefuseConnection(reason):
                 raise WireError(f"refused by the other end: {reason}")
             case _:
                 raise WireError(f"{type(control).__name__} in the middle of a session")
@@ -387,16 +397,16 @@ class LinkSession(LinkTraffic):
     # --- time ---------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> list[LinkChanged]:
-        """To be called about every second; asks the other end whether it is there."""
-        return self._hear(Word.TICK, now_us)
+        """Handle the time, about every second; sends a heartbeat."""
+        return self._hear(LinkInput.TICK, now_us)
 
     def _ask(self, now_us: int) -> list[LinkChanged]:
         """Heartbeat."""
         self._pulse.beat(now_us)
         return []
 
-    def _lose_patience(self, now_us: int) -> list[LinkChanged]:
-        """Parks or failed."""
+    def _check_timeout(self, now_us: int) -> list[LinkChanged]:
+        """Spools or failed."""
         away_us, spool = now_us - self._changed_us, self._spool
         if spool is None:
             return self.give_up() if away_us > self._limits.give_up_us else []
@@ -404,46 +414,65 @@ class LinkSession(LinkTraffic):
             spool.clear()
             return self.give_up()
         is_away = self.is_quarantined or away_us > self._limits.park_us
-        if is_away and not self._outbox.is_parked:
-            self._park()
+        if is_away and not self._outbox.is_spooling:
+            self._begin_spooling()
         return []
 
-    def excuse(self, missed_us: int) -> None:
-        """This end did not look for so long; it does not count against the other."""
+    def discount_pause(self, missed_us: int) -> None:
+        """Do not count a time in which this end did not read as silence of the other end."""
         self._pulse.heard_us += missed_us
         self._changed_us += missed_us
 
     def is_silent(self, now_us: int) -> bool:
-        """Whether nothing came for so long that the connection must be dead."""
-        is_up = self.state in (State.UP, State.ENDING)
+        """Whether the connection must be dead: nothing was received for too long."""
+        is_up = self.state in (LinkSessionState.UP, LinkSessionState.ENDING)
         return is_up and now_us - self._pulse.heard_us > self._limits.silence_us
 
 
-def _life_cycle() -> LifeCycle[State, Word]:
+def _life_cycle() -> LifeCycle[LinkSessionState, LinkInput]:
     link, refused = LinkSession, does(LinkSession._refuse)
-    go_on, go_on_ending = does(link._go_on, State.UP), does(link._go_on_ending, State.ENDING)
+    go_on, go_on_ending = (
+        does(link._go_on, LinkSessionState.UP),
+        does(link._go_on_ending, LinkSessionState.ENDING),
+    )
     fall_out, over = does(link._fall_out), does(link._say_over)
-    begin, begin_again = does(link._begin, State.UP), does(link._begin_again, State.UP)
+    begin, begin_again = (
+        does(link._begin, LinkSessionState.UP),
+        does(link._begin_again, LinkSessionState.UP),
+    )
     to_end, nonsense = does(link._meet_to_end), does(link._make_no_sense)
-    away, parting = does(link._wait, State.AWAY), does(link._wait, State.PARTING)
-    forget, down = does(link._forget_all), does(link._give_up, State.IDLE)
-    gone, ask, tire = does(link._give_up, State.GONE), does(link._ask), does(link._lose_patience)
-    end_idle, ended = does(link._end_idle, State.GONE), does(link._end, State.GONE)
-    ending, leaving = (does(link._begin_to_end, then) for then in (State.ENDING, State.PARTING))
-    none, say_again = IGNORED, does(link._begin_to_end)
+    away, parting = (
+        does(link._wait, LinkSessionState.AWAY),
+        does(link._wait, LinkSessionState.PARTING),
+    )
+    forget, down = does(link._forget_all), does(link._give_up, LinkSessionState.IDLE)
+    gone, ask, tire = (
+        does(link._give_up, LinkSessionState.GONE),
+        does(link._ask),
+        does(link._check_timeout),
+    )
+    end_idle, ended = (
+        does(link._end_idle, LinkSessionState.GONE),
+        does(link._end, LinkSessionState.GONE),
+    )
+    ending, leaving = (
+        does(link._begin_to_end, then)
+        for then in (LinkSessionState.ENDING, LinkSessionState.PARTING)
+    )
+    none, acknowledge_again = IGNORED, does(link._begin_to_end)
     rows = {  # in the order of the states: idle, up, away, ending, parting, gone
-        Word.SAME: (refused, refused, go_on, refused, go_on_ending, over),
-        Word.OUT_OF_STEP: (refused, refused, fall_out, refused, fall_out, over),
-        Word.OTHER: (begin, refused, begin_again, refused, to_end, refused),
-        Word.TO_END: (to_end, refused, to_end, refused, to_end, refused),
-        Word.LOST: (none, away, none, parting, none, none),
-        Word.GIVE_UP: (forget, down, down, gone, gone, none),
-        Word.TICK: (none, ask, tire, ask, tire, none),
-        Word.END: (end_idle, ending, leaving, say_again, none, none),
-        Word.OVER: (none, nonsense, none, ended, none, none),
-        Word.NONE: (gone, none, gone, none, gone, none),
+        LinkInput.SAME: (refused, refused, go_on, refused, go_on_ending, over),
+        LinkInput.OUT_OF_STEP: (refused, refused, fall_out, refused, fall_out, over),
+        LinkInput.OTHER: (begin, refused, begin_again, refused, to_end, refused),
+        LinkInput.TO_END: (to_end, refused, to_end, refused, to_end, refused),
+        LinkInput.LOST: (none, away, none, parting, none, none),
+        LinkInput.GIVE_UP: (forget, down, down, gone, gone, none),
+        LinkInput.TICK: (none, ask, tire, ask, tire, none),
+        LinkInput.END: (end_idle, ending, leaving, acknowledge_again, none, none),
+        LinkInput.OVER: (none, nonsense, none, ended, none, none),
+        LinkInput.NONE: (gone, none, gone, none, gone, none),
     }
-    return LifeCycle(State, Word, rows)
+    return LifeCycle(LinkSessionState, LinkInput, rows)
 
 
 LIFE = _life_cycle()

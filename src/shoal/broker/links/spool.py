@@ -1,21 +1,21 @@
-"""What waits on disk for a neighbour that is away, so that nobody else waits for that neighbour.
+"""The spool: a persistent retransmission queue on disk for a disconnected neighbour.
 
-A frame that is written here counts as settled to those who wait for word of it: this broker alone
-has to bring it.  It stays until the other end of the link has said that it is settled there, also
-while this broker is killed and started again.  Frames are in segments, which go as a whole.
+A frame that is written here counts as settled for its source: this broker alone must deliver it. It
+stays until the other end of the link reports it settled, also while this broker is killed and
+started again. Frames are in segments, which are removed as a whole.
 
 | a frame | on disk | in memory | settled |
 | --- | --- | --- | --- |
 | pending | | yes | when it is written |
 | unread | yes | | is |
-| read, on its way | yes | in the link's outbox | is; the other end says when it goes |
-| copied, on its way | yes | in the link's outbox | as the one above |
+| read, being sent | yes | in the link's outbox | is; the other end reports when to remove it |
+| copied, being sent | yes | in the link's outbox | as the one above |
 
-A neighbour whose disk takes nothing gets frames as before, and this broker keeps a copy of each
-(`copy`).  The copy is read only if the link starts afresh.
+A neighbour that cannot write to its disk gets frames as before, and this broker keeps a copy of
+each (`copy`). The copy is read only if the link starts a fresh session.
 
-Pure: a `SpoolStore` has the bytes, and the driver says when to write what is pending: before any
-neighbour or client is told what is settled.
+Pure: a `SpoolStore` has the bytes, and the driver decides when to write pending frames: before any
+settling is reported to a neighbour or client.
 """
 
 from __future__ import annotations
@@ -27,75 +27,77 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from shoal.broker.custody import Custody, Errand
+from shoal.broker.ack_tracker import AckTracker, Errand
 
-# A segment is not appended to beyond this: what is read into memory at once.
+# The size at which a segment is closed: a segment is read into memory at once.
 SEGMENT_BYTES = 2**20
-# How long what waits for a neighbour is kept by default: a night and a day.
+# The default time for which frames of a neighbour are kept: a day.
 KEEP_US = 86_400_000_000
-# Of a segment that was not read since the broker started.
+# The number of records of a segment that was not read since the broker started.
 _UNKNOWN = -1
 
 
 class SpoolRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A frame; unless it is `lasting` it means nothing any more once the link starts afresh."""
+    """A frame; one that is not `lasting` is void in a fresh session of the link."""
 
     data: bytes
     lasting: bool
 
 
 class SpoolStore(Protocol):
-    """Where a spool's segments are."""
+    """The storage of a spool's segments."""
 
     def segments(self) -> Mapping[int, int]:
-        """Those that are there from before the broker started: their bytes, by number."""
+        """The segments of earlier incarnations of the broker: their bytes, by number."""
 
     def append(self, segment: int, records: list[SpoolRecord]) -> int:
-        """Write behind what the segment has; how many bytes.  OSError: nothing of it is there."""
+        """Append records; returns their bytes. After an OSError none of them is there."""
 
     def load(self, segment: int) -> list[SpoolRecord]:
-        """All that the segment has."""
+        """All records of a segment."""
 
     def remove(self, segment: int) -> None:
-        """The segment is needed no more."""
+        """Remove a segment."""
 
 
 class Spooled(Errand):
-    """Of a frame that is on disk: until it is settled it stays there, and is read again."""
+    """The tracker of a frame on disk: until it is settled, the frame stays, and is read again."""
 
     __slots__ = ()
 
 
-class Frame:
-    """One message as bytes, and who waits for word of it; `weight` is how many it counts for."""
+class OutboxFrame:
+    """An encoded message, with its acknowledgement tracker; `weight` is its count of messages."""
 
-    __slots__ = ("custody", "data", "weight")
+    __slots__ = ("ack_tracker", "data", "weight")
 
-    def __init__(self, data: bytes, custody: Custody | None, weight: int = 1) -> None:
+    def __init__(self, data: bytes, ack_tracker: AckTracker | None, weight: int = 1) -> None:
         self.data = data
-        self.custody = custody
+        self.ack_tracker = ack_tracker
         self.weight = weight
 
 
 class Read(NamedTuple):
-    """A frame to be sent, and who waits for it; `again` if it may have been sent before."""
+    """A frame to be sent, with its acknowledgement tracker; `again` if it may be a repetition."""
 
     data: bytes
-    custody: Custody | None
+    ack_tracker: AckTracker | None
     again: bool
 
 
-class _Pending(NamedTuple):
-    """A record to be written, and who waits for that; `copied`: the frame in the link's outbox."""
+class _PendingFrame(NamedTuple):
+    """A record to write, with its acknowledgement tracker; `copied`: the frame in the outbox."""
 
     record: SpoolRecord
-    custody: Custody | None = None
-    copied: Frame | None = None
+    ack_tracker: AckTracker | None = None
+    copied: OutboxFrame | None = None
 
 
 class _Segment:
-    """`done`: the records that are needed no more; `read`: how many were given out once; `copies`:
-    how many, the first, are in the link's outbox as well.
+    """One segment of a spool.
+
+    `done` are the obsolete records, `read` is the number of records read once, `copies` the number
+    of records, the first ones, that are in the link's outbox as well.
     """
 
     __slots__ = ("copies", "done", "is_sealed", "is_void", "read", "records", "size")
@@ -107,7 +109,7 @@ class _Segment:
         self.read = 0
         self.done: set[int] = set()
         self.is_sealed = is_former
-        # Whether only what is lasting counts: the rest is of a session of the link that is over.
+        # Whether only lasting records count: the others belong to an earlier session of the link.
         self.is_void = is_former
 
     @property
@@ -118,20 +120,20 @@ class _Segment:
 class Spool:
     """The spool for one neighbour.
 
-    `keep_us` says how long the neighbour may be away before it counts as gone.
+    `keep_us` is the time after which a disconnected neighbour counts as dead.
     """
 
     def __init__(
         self, store: SpoolStore, keep_us: int = KEEP_US, segment_bytes: int = SEGMENT_BYTES
     ) -> None:
         self.keep_us = keep_us
-        # Whether there was something to write, and no room for it.
+        # Whether the last write found no room.
         self.is_stuck = False
         self.pending_bytes = 0
         self._store = store
         self._segment_bytes = segment_bytes
-        # Copies come first: nothing is copied while anything is to be read before it.
-        self._pending: deque[_Pending] = deque()
+        # Copies come first: no frame is copied while frames are to be read before it.
+        self._pending: deque[_PendingFrame] = deque()
         self._segments = {
             number: _Segment(size, is_former=True) for number, size in store.segments().items()
         }
@@ -141,7 +143,7 @@ class Spool:
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """The bytes on disk."""
         return sum(segment.size for segment in self._segments.values())
 
     @property
@@ -150,32 +152,32 @@ class Spool:
 
     @property
     def has_unread(self) -> bool:
-        """Whether what comes must queue here, behind what is to be sent before it."""
+        """Whether later frames must queue here, behind frames to be sent before."""
         is_pending = bool(self._pending) and self._pending[-1].copied is None
         return bool(self._loaded or self._to_load) or is_pending
 
-    # --- in -----------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------
 
-    def append(self, data: bytes, custody: Custody | None) -> None:
-        """Keep a frame behind all others; `custody` is settled when it is written."""
-        if custody is not None:
-            custody.extend()
-        self._pending.append(_Pending(SpoolRecord(data, custody is not None), custody))
+    def append(self, data: bytes, ack_tracker: AckTracker | None) -> None:
+        """Append a frame; `ack_tracker` is settled when it is written."""
+        if ack_tracker is not None:
+            ack_tracker.extend()
+        self._pending.append(_PendingFrame(SpoolRecord(data, ack_tracker is not None), ack_tracker))
         self.pending_bytes += len(data)
 
-    def copy(self, frame: Frame) -> None:
-        """Keep a copy of a frame that is in the link's outbox, until its custody is settled.
+    def copy(self, frame: OutboxFrame) -> None:
+        """Keep a copy of a frame in the link's outbox, until it is settled.
 
-        Nothing may be unread.  Once the copy is written the frame's custody is settled, and the
-        frame has one that removes the copy.
+        Nothing may be unread. When the copy is written the frame's tracker is settled, and replaced
+        by one that removes the copy.
         """
-        self._pending.append(_Pending(SpoolRecord(frame.data, True), copied=frame))
+        self._pending.append(_PendingFrame(SpoolRecord(frame.data, True), copied=frame))
         self.pending_bytes += len(frame.data)
 
     def write(self, room: int) -> None:
-        """Put on disk what is pending, as far as there is room for it.
+        """Write pending frames to disk, up to `room` bytes.
 
-        OSError when the disk does not take it; it stays pending.
+        OSError when the disk fails; they stay pending.
         """
         self._drop_settled_copies()
         self.is_stuck = False
@@ -194,15 +196,15 @@ class Spool:
                 self._written(pending, number, place)
 
     def _drop_settled_copies(self) -> None:
-        """The other end has settled these frames before their copies were written."""
+        """Drop copies of frames that the other end has settled before they were written."""
         if self._pending and self._pending[0].copied is not None:
             self._keep_pending(
-                each for each in self._pending if each.copied is None or each.copied.custody
+                each for each in self._pending if each.copied is None or each.copied.ack_tracker
             )
 
-    def _next_batch(self, room: int) -> list[_Pending]:
-        """What fits into so many bytes of what is pending next, copies or no copies."""
-        batch: list[_Pending] = []
+    def _next_batch(self, room: int) -> list[_PendingFrame]:
+        """The next pending frames within `room` bytes, either copies or others."""
+        batch: list[_PendingFrame] = []
         for each in self._pending:
             room -= len(each.record.data)
             if room < 0 or (each.copied is None) is not (self._pending[0].copied is None):
@@ -210,18 +212,21 @@ class Spool:
             batch.append(each)
         return batch
 
-    def _written(self, pending: _Pending, number: int, place: int) -> None:
-        """The first of what is pending is on disk now."""
+    def _written(self, pending: _PendingFrame, number: int, place: int) -> None:
+        """Handle the first pending frame, which is on disk now."""
         assert self._pending.popleft() is pending
         self.pending_bytes -= len(pending.record.data)
-        custody, frame = pending.custody, pending.copied
+        ack_tracker, frame = pending.ack_tracker, pending.copied
         if frame is not None:
-            custody, frame.custody = frame.custody, Spooled(partial(self._done, number, place))
-        if custody is not None:
-            custody.settle()
+            ack_tracker, frame.ack_tracker = (
+                frame.ack_tracker,
+                Spooled(partial(self._done, number, place)),
+            )
+        if ack_tracker is not None:
+            ack_tracker.settle()
 
-    def _append(self, batch: list[_Pending]) -> tuple[int, int]:
-        """Write behind all others; the segment, and the place of the first in it."""
+    def _append(self, batch: list[_PendingFrame]) -> tuple[int, int]:
+        """Append records; returns the segment, and the place of the first in it."""
         segment = self._segments.get(self._last)
         if segment is not None and segment.size > self._segment_bytes:
             self._seal(self._last)
@@ -236,16 +241,16 @@ class Spool:
         segment.records += len(batch)
         if batch[0].copied is not None:
             segment.copies = segment.read = segment.records
-        elif first == segment.copies:  # of what is to be read, the first in this segment
+        elif first == segment.copies:  # the first record to read in this segment
             self._to_load.append(number)
         return number, first
 
-    # --- out ----------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------
 
     def read(self) -> Read | None:
-        """The next frame on disk; None when all were read.
+        """Read the next frame on disk; None when all were read.
 
-        Its custody settles it here; a frame without one is gone when it was read.
+        The settling of its tracker removes it; a frame without one is removed at once.
         """
         while True:
             if self._loaded:
@@ -263,9 +268,9 @@ class Spool:
             self._load(self._to_load.popleft())
 
     def take_pending(self) -> list[Read]:
-        """What is not on disk, to be sent at once: all on disk was read."""
+        """Take out the pending frames, to be sent at once: all on disk were read."""
         taken = [
-            Read(each.record.data, each.custody, False)
+            Read(each.record.data, each.ack_tracker, False)
             for each in self._pending
             if each.copied is None
         ]
@@ -273,10 +278,10 @@ class Spool:
         self.is_stuck = False
         return taken
 
-    def rewind(self, on_their_way: Iterable[tuple[bytes, Custody | None]] = ()) -> None:
-        """The link starts afresh: read again all that is not settled, and of that what is lasting.
+    def rewind(self, on_their_way: Iterable[tuple[bytes, AckTracker | None]] = ()) -> None:
+        """Handle a fresh session of the link: read all lasting frames again that are not settled.
 
-        Behind it come these, which were in the link's outbox and are not on disk.
+        The given frames, which were in the link's outbox and are not on disk, come after them.
         """
         self._loaded.clear()
         for number, segment in list(self._segments.items()):
@@ -284,29 +289,32 @@ class Spool:
             segment.copies = 0
             self._seal(number)
         self._to_load = deque(sorted(self._segments))
-        before = [_Pending(SpoolRecord(data, True), custody) for data, custody in on_their_way]
+        before = [
+            _PendingFrame(SpoolRecord(data, True), ack_tracker)
+            for data, ack_tracker in on_their_way
+        ]
         left = [each for each in self._pending if each.record.lasting and each.copied is None]
         self._keep_pending(before + left)
 
-    def _keep_pending(self, pending: Iterable[_Pending]) -> None:
+    def _keep_pending(self, pending: Iterable[_PendingFrame]) -> None:
         self._pending = deque(pending)
         self.pending_bytes = sum(len(each.record.data) for each in self._pending)
 
     def clear(self) -> None:
-        """The neighbour counts as gone, with whom all this is for."""
+        """Drop all frames: the neighbour counts as dead."""
         for number in list(self._segments):
             self._drop(number)
         self._loaded.clear()
         self._to_load.clear()
         for read in self.take_pending():
-            if read.custody is not None:
-                read.custody.lose()
+            if read.ack_tracker is not None:
+                read.ack_tracker.lose()
         self._keep_pending(())
 
     def _load(self, number: int) -> None:
         segment = self._segments[number]
         records = self._store.load(number)
-        if segment.records == _UNKNOWN:  # an earlier life of this broker may have sent them
+        if segment.records == _UNKNOWN:  # an earlier incarnation may have sent them
             segment.read = len(records)
         segment.records = len(records)
         for place, record in enumerate(records):
@@ -324,7 +332,7 @@ class Spool:
                 self._seal(number)
 
     def _seal(self, number: int) -> None:
-        """Nothing more is appended to it."""
+        """Close a segment for appends."""
         segment = self._segments[number]
         segment.is_sealed = True
         if segment.is_done:

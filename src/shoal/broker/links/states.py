@@ -1,4 +1,4 @@
-"""Where an end of a link can be, and what it hears (see `shoal.broker.links.session`)."""
+"""States and inputs of an end of a link (see `shoal.broker.links.session`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.broker.wire import WireError
 
 
 class LinkError(WireError):
-    """The connection must end; `changes` are what has changed for the broker before that."""
+    """The connection must end; `changes` are the earlier changes for the broker."""
 
     def __init__(self, problem: str, changes: list[LinkChanged]) -> None:
         super().__init__(problem)
@@ -16,10 +16,10 @@ class LinkError(WireError):
 
 
 class OutOfStepError(LinkError):
-    """Both ends were in one session and could not go on in it; it is given up."""
+    """Both ends are in one session and cannot continue it; the session is given up."""
 
 
-class State(Label):
+class LinkSessionState(Label):
     IDLE = "idle"
     UP = "up"
     AWAY = "away"
@@ -28,8 +28,8 @@ class State(Label):
     GONE = "gone"
 
 
-class Word(Label):
-    """What an end of a link hears."""
+class LinkInput(Label):
+    """An input of an end of a link."""
 
     SAME = "hello, same session"
     OUT_OF_STEP = "the same, out of step"
@@ -38,6 +38,6 @@ class Word(Label):
     LOST = "connection lost"
     GIVE_UP = "given up"
     TICK = "tick"
-    END = "to be ended"
-    OVER = "all is settled"
-    NONE = "the other end has none"
+    END = "ends"
+    OVER = "all settled"
+    NONE = "no link at the other end"

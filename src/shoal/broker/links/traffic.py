@@ -1,40 +1,39 @@
-"""What goes over one end of a link while it is in a session, and what is kept of that.
+"""The traffic of one end of a link in a session, and the messages it keeps.
 
-What is sent and not handled fits into a window, so the other end may stop handling messages for a
-while (`take` not called) without a bound being crossed; acknowledgements are read even then.  On a
-tree what an end has in custody depends on what lies beyond the other end and on nothing else.
-Both let brokers hold back what comes from elsewhere while one link is full, and never wait for
-each other in a circle.
+Unhandled messages fit a window, so the other end may stop handling messages for a while (`take` not
+called) within all bounds; acknowledgements are read even then. On a tree the settling of an end's
+messages depends only on the brokers beyond the other end. So brokers can stop reading other links
+while one link is full, and never wait for each other in a circle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.broker.custody import Custody, Errand
+from shoal.broker.ack_tracker import AckTracker, Errand
 from shoal.broker.links.controls import (
     Acknowledge,
+    BrokerLocation,
     Control,
     Echo,
     Heartbeat,
     Lasts,
-    Place,
+    LocationAnnounced,
     Stores,
-    Whereabouts,
 )
 from shoal.broker.links.ending import Ending
 from shoal.broker.links.frames import Frames, in_turn
 from shoal.broker.links.inbox import Debt, LinkInbox
 from shoal.broker.links.outbox import LinkLimits, LinkOutbox
 from shoal.broker.links.pulse import Pulse
-from shoal.broker.links.spool import Frame, Spool
+from shoal.broker.links.spool import OutboxFrame, Spool
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Codec, FrameReader, WireError
 from shoal.model import BrokerId, ClientId
 
 
 class LinkTraffic:
-    """One end; whoever derives from it says when a session begins, goes on and ends."""
+    """One end's traffic; the derived class begins, continues and ends sessions."""
 
     def __init__(
         self, codec: Codec, limits: LinkLimits, spool: Spool | None, opened_us: int | None
@@ -48,10 +47,10 @@ class LinkTraffic:
         self._pulse = Pulse()
         self._ending = Ending()
         self._outbox = self._new_outbox()
-        self._unsettled: list[Frame] = []
-        self._heard: list[Whereabouts] = []
+        self._unsettled: list[OutboxFrame] = []
+        self._heard: list[BrokerLocation] = []
         self._stores = True
-        # Whether the other end's disk takes what that must keep, as far as this end has heard.
+        # Whether the other end's disk accepts records, as far as it has announced.
         self.neighbour_stores = True
         self._start()
         self._connect()
@@ -60,7 +59,7 @@ class LinkTraffic:
         return LinkOutbox(self._limits, self._spool, self._frames.repeat)
 
     def _start(self) -> None:
-        """Forget what came in the session."""
+        """Forget the messages received in the session."""
         self._inbox = LinkInbox(self._limits)
 
     def _connect(self) -> None:
@@ -74,31 +73,31 @@ class LinkTraffic:
         self.neighbour_stores = True
 
     def open_gate(self) -> None:
-        """The other end has said its table, and can take publications."""
+        """Let publications pass: the other end has sent its table."""
         self._outbox.open_gate()
 
     @property
     def _is_settled(self) -> bool:
-        """Whether all is settled that this end has sent, and that has come."""
+        """Whether all messages in both directions are settled."""
         on_disk = self._spool is not None and not self._spool.is_empty
         return not (self._outbox.bytes or on_disk) and self._inbox.is_settled
 
-    def _take_back(self, frames: Iterable[Frame]) -> None:
-        """These were not settled; errands among them are asked again elsewhere."""
-        self._unsettled += [each for each in frames if not isinstance(each.custody, Errand)]
+    def _take_back(self, frames: Iterable[OutboxFrame]) -> None:
+        """Take back unsettled frames; errands among them are repeated elsewhere."""
+        self._unsettled += [each for each in frames if not isinstance(each.ack_tracker, Errand)]
 
-    def recall(self, over: BrokerId | None, *, moves: bool) -> list[tuple[Carrier, Custody]]:
-        """What is not settled, marked, oldest first, to go another way, too, or instead.
+    def recall(self, over: BrokerId | None, *, moves: bool) -> list[tuple[Carrier, AckTracker]]:
+        """The unsettled carriers, marked, oldest first, to be sent another way, too, or instead.
 
-        Each publication once, and none that came `over` the link that it is to go.  Each custody is
-        to be settled, as of what is `returned`.  What is on disk goes only if it `moves`.
+        Each publication once, and none that came `over` the link to which it is to go. The caller
+        settles each tracker, as of `returned`. Frames on disk are recalled only if they `move`.
         """
         if moves:
             self._outbox.read_all()
         found, recalled = [], set[tuple[ClientId, int]]()
         for frame in self._outbox:
-            custody = frame.custody
-            if custody is None or (over is not None and custody.source == over):
+            ack_tracker = frame.ack_tracker
+            if ack_tracker is None or (over is not None and ack_tracker.source == over):
                 continue
             carrier = self._frames.marked(frame.data)
             if carrier is None:
@@ -106,85 +105,85 @@ class LinkTraffic:
             new = [each for each in carrier.publications if each.publication.key not in recalled]
             if new:
                 recalled.update(each.publication.key for each in new)
-                custody.extend()
-                found.append((carrier.with_publications(tuple(new)), custody))
+                ack_tracker.extend()
+                found.append((carrier.with_publications(tuple(new)), ack_tracker))
         if moves:
             self._ending.is_recalled = True
             self._outbox.forgive()
         return in_turn(found)
 
-    def returned(self) -> list[tuple[Carrier, Custody]]:
-        """What was not settled when a session ended, marked, oldest first; each is said once.
+    def returned(self) -> list[tuple[Carrier, AckTracker]]:
+        """The carriers that were not settled when a session ended, marked, oldest first; each once.
 
-        Each custody is to be settled when what it was for has been seen to.
+        The caller settles each tracker when it has handled the carrier.
         """
         frames, self._unsettled = self._unsettled, []
         return self._frames.waited_for(frames)
 
-    # --- what goes out ------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever feeds the link must wait."""
+        """Whether the sources of the link must wait."""
         return self._outbox.is_full
 
     @property
     def buffered_bytes(self) -> int:
-        """What is kept because the other end has not handled it, or has not settled it."""
+        """The bytes that the other end has not handled, or has not settled."""
         return self._outbox.bytes
 
     @property
     def queue(self) -> tuple[int, int]:
-        """How much the session was ever given to send, and how much of it is not written yet.
+        """The count of all messages of the session, and of those not written yet.
 
         Publications count one by one, other messages as one.
         """
         return self._outbox.entered, self._outbox.waiting
 
     def unsettled(self) -> list[bytes]:
-        """The frames that are kept, oldest first."""
+        """All kept frames, oldest first."""
         return [frame.data for frame in self._outbox]
 
-    def _put(self, message: Message, custody: Custody | None) -> bool:
-        """Keep a message to be sent; False when too much is kept."""
+    def _put(self, message: Message, ack_tracker: AckTracker | None) -> bool:
+        """Keep a message to be sent; False when the outbox is above its limit."""
         passes = message.introduces
         frames = self._frames.of(message)
-        # Of a batch in parts, each counts for about its share.
+        # Each part of a split batch counts for about its share.
         count = len(message.publications) if isinstance(message, Carrier) else 1
         weight = -(-count // len(frames))
         for frame in frames:
-            self._outbox.put(frame, custody, passes=passes, weight=weight)
+            self._outbox.put(frame, ack_tracker, passes=passes, weight=weight)
         return not self._outbox.is_overfull
 
     def _take_out(self, *, has_ended: bool) -> bytes:
-        """Bytes for the connection: what is owed, and messages as far as the window allows."""
+        """The bytes to write: controls, and messages as far as the window allows."""
         frames = [] if has_ended or self._ending.rests else self._outbox.take()
         acknowledged = iter(self._inbox.acknowledgement, None)
         said, self._to_say = self._to_say, []
         controls = (*acknowledged, *self._pulse.take(), *self._ending.take(), *said)
         return b"".join([self._codec.encode(control) for control in controls] + frames)
 
-    # --- what comes in ------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------
 
     def _take_in(self, message: Message | Control, size: int, now_us: int) -> bool:
-        """Something came; False for what is about the session. WireError: it makes no sense."""
+        """Handle a message or control; False for controls of the session. WireError if invalid."""
         if not isinstance(message, Control):
             self._inbox.put(message, size)
-            self._ending.hear_message()
+            self._ending.on_message()
             return True
         match message:
             case Acknowledge(handled, settled):
                 outbox = self._outbox
                 if not 0 <= handled - outbox.handled <= outbox.in_flight:
-                    raise WireError(f"an acknowledgement of {handled} messages makes no sense")
+                    raise WireError(f"an acknowledgement of {handled} messages that were not sent")
                 outbox.handle(handled)
                 outbox.settle(settled)
             case Heartbeat() | Echo():
-                self._pulse.hear(message, now_us)
+                self._pulse.on_control(message, now_us)
             case Stores(stores):
                 self.neighbour_stores = stores
                 self._outbox.copy(not stores)
-            case Place(where):
+            case LocationAnnounced(where):
                 self._heard.append(where)
             case Lasts(opened_us):
                 self.opened_us = max(self.opened_us or 0, opened_us)
@@ -193,9 +192,9 @@ class LinkTraffic:
         return True
 
     def _hear_of_the_end(self, is_recalled: bool) -> None:
-        """The other end's broker wants it: it says no tables any more, and takes what is left here.
+        """Handle `Ends`: the other end sends no tables any more, and accepts the gate's frames.
 
-        What it has recalled of what came here is not to be settled.
+        The messages that it has recalled need not be settled here.
         """
         if is_recalled:
             self._inbox.forgive()
@@ -203,60 +202,60 @@ class LinkTraffic:
             self._outbox.open_gate()
 
     def last(self, opened_us: int) -> None:
-        """The link outlives restarts from now on, at both ends; it was opened then."""
+        """Make the link outlive restarts, at both ends; it was opened at this time."""
         if opened_us > (self.opened_us or 0):
             self.opened_us = opened_us
             self._to_say.append(Lasts(opened_us))
 
     def store(self, stores: bool) -> None:
-        """Tell the other end whether this broker's disk takes what it must keep."""
+        """Announce whether this broker's disk accepts records."""
         if stores != self._stores:
             self._stores = stores
             self._to_say.append(Stores(stores))
 
-    # --- where brokers are --------------------------------------------------------------------
+    # --- addresses of brokers -----------------------------------------------------------------
 
-    def tell(self, places: Iterable[Whereabouts]) -> None:
-        """Say where brokers are, over this connection; on the next all is said again."""
-        self._to_say += map(Place, places)
+    def tell(self, places: Iterable[BrokerLocation]) -> None:
+        """Announce addresses of brokers over this connection; the next one begins anew."""
+        self._to_say += map(LocationAnnounced, places)
 
-    def take_places(self) -> list[Whereabouts]:
-        """What the other end has said of that."""
+    def take_places(self) -> list[BrokerLocation]:
+        """The addresses that the other end has announced."""
         heard, self._heard = self._heard, []
         return heard
 
     # --- messages -----------------------------------------------------------------------------
 
     def take(self) -> list[Message]:
-        """The messages that came, to be handled now: they count as handled."""
+        """The received messages, to be handled now: they count as handled."""
         return self._inbox.take()
 
     def take_run(self, most: int) -> list[Message]:
-        """As `take`, of the messages that came next: so many carriers, or one of another kind."""
+        """Like `take`, of the next messages: at most `most` carriers, or one of another kind."""
         return self._inbox.take_run(most)
 
     @property
     def has_come(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there are messages to take."""
         return self._inbox.has_come
 
     @property
     def handled(self) -> int:
-        """How many messages of the session were taken."""
+        """The number of messages taken in the session."""
         return self._inbox.handled
 
     def owe(self, first: int, last: int) -> Debt:
-        """Of what was taken, these messages are to be settled."""
+        """Owe the settling of these messages, which were taken."""
         return self._inbox.owe(first, last)
 
     def settle(self, debt: Debt) -> bool:
-        """Tell the other end that these are settled; False if they came in an earlier session."""
+        """Report settled messages to the other end; False if they came in an earlier session."""
         return self._inbox.settle(debt)
 
     @property
     def delay_us(self) -> int | None:
-        """How long a message takes to the other end, None when that is not known.
+        """The delay to the other end, None when it is not known.
 
-        Half of the last heartbeat's round trip, which waited behind the messages sent before.
+        Half of the last heartbeat's round trip, which includes waiting behind earlier messages.
         """
         return self._pulse.delay_us

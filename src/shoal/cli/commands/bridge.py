@@ -11,22 +11,22 @@ from shoal.cli.support.errors import UserError
 
 
 def bridge(
-    bridge_file: Annotated[Path, typer.Argument(metavar="BRIDGE.toml", help="What is carried.")],
-    check: Annotated[bool, typer.Option("--check", help="Only say what is wrong with it.")] = False,
+    bridge_file: Annotated[Path, typer.Argument(metavar="BRIDGE.toml", help="The carried topics.")],
+    check: Annotated[bool, typer.Option("--check", help="Only report faults in it.")] = False,
     metrics: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Answer Prometheus there: /metrics, over HTTP.")
     ] = "",
 ) -> None:
     """Carry messages between a shoal network and any other MQTT broker, until it is stopped.
 
-    The file names the two brokers and, in its tables `in` and `out`, which topics are carried.
-    What waits is kept by the brokers: the bridge may be stopped, killed and started again.
+    The file names the two brokers and, in its tables `in` and `out`, which topics are carried. The
+    brokers keep queued messages: the bridge may be stopped, killed and started again.
     """
     from prometheus_client import start_http_server
 
     from shoal.client.bridges.bridge import run_bridge
     from shoal.client.bridges.bridge_file import load_bridge
-    from shoal.client.bridges.metrics import Tally, bridge_registry
+    from shoal.client.bridges.metrics import BridgeTally, bridge_registry
     from shoal.runtime.addresses import read_address
     from shoal.runtime.operations.logs import start_logging
     from shoal.runtime.serving import StoppedError, run_or_stop
@@ -42,7 +42,7 @@ def bridge(
     if check:
         return
     start_logging(f"bridge-{found.name}")
-    tally = Tally()
+    tally = BridgeTally()
     if metrics:
         try:
             host, port = read_address(metrics)

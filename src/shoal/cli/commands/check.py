@@ -1,4 +1,4 @@
-"""`shoal check`: what is wrong with a network file."""
+"""`shoal check`: faults of a network file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
 
 
 def check(
@@ -38,15 +38,15 @@ def check(
     if found.faults:
         lines = list(found.faults)
         if found.network is None:
-            lines.append("what depends on that has not been looked at")
-        # Where each fault of a key names the page, once more is too much.
+            lines.append("keys that depend on that were not checked")
+        # A fault of a key names the page already.
         if not any(PAGE in line for line in lines):
             lines.append(f"all keys: {PAGE}")
         raise UserError("\n       ".join(lines))
 
 
-def _show(path: Path, network: Network) -> None:
-    """What a network is whose file is right."""
+def _show(path: Path, network: NetworkFile) -> None:
+    """Print a summary of a valid network."""
     brokers, links = len(network.brokers), len(network.links)
     print(f"{path}: brokers {brokers}, links {links}, system {network.system}: nothing wrong")
     for stranger in network.strangers():

@@ -1,4 +1,4 @@
-"""`shoal clients`: who is where in a live network, and what waits for whom."""
+"""`shoal clients`: the clients of a live network, their brokers and queues."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_statu
 from shoal.cli.support.rows import show_rows
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 Row = dict[str, Any]
@@ -42,20 +42,18 @@ def clients(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     client: Annotated[str, typer.Argument(help="Only this one, by its identifier.")] = "",
     user: Annotated[str, typer.Option(help="Only this user's.")] = "",
-    away: Annotated[
-        bool, typer.Option("--away", help="Only those that are not connected.")
-    ] = False,
+    away: Annotated[bool, typer.Option("--away", help="Only disconnected clients.")] = False,
     most: Annotated[int, typer.Option(min=1, help="So many.")] = 20,
     by: Annotated[
         Literal["waiting", "published", "dropped"],
-        typer.Option(help="First those for whom most waits or was dropped, or who published most."),
+        typer.Option(help="First the clients with the most queued, dropped or published messages."),
     ] = "waiting",
     as_json: Annotated[bool, typer.Option("--json", help="All there is, as JSON.")] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Ask every broker of a running network for its clients: where each is, and what waits for it.
+    """Ask every broker of a running network for its clients: their brokers and queues.
 
     Exit code 1 when a client is asked for and no broker that answers has it.
     """
@@ -79,8 +77,8 @@ def clients(
         raise typer.Exit(1)
 
 
-async def _ask(network: Network, caller: Caller, client: str) -> tuple[Statuses, list[Row]]:
-    """What brokers say, and the clients of all."""
+async def _ask(network: NetworkFile, caller: Caller, client: str) -> tuple[Statuses, list[Row]]:
+    """Return the brokers' statuses, and the clients of all."""
     from shoal.runtime.supervisor import get_json
 
     statuses = await ask_status(network, caller)
@@ -115,7 +113,7 @@ def _where_they_are(rows: list[Row]) -> list[Row]:
 
 
 def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:
-    """Rows with whole identifiers; what is nothing for all, as most is, is a line below."""
+    """Print rows with whole identifiers; columns without values share a line below."""
     console = Console(highlight=False)
     if not rows:
         console.print("no such client" if is_sought else "no clients")

@@ -1,11 +1,11 @@
 """`shoal demo`: real flights through Spark, three simulated networks, two live, one report.
 
 All flights that left New York in 2013 become publications; those of one month are published by
-their carriers, each at its airport, through brokers at the busiest airports.  The same month runs
-three times: nobody moves, GRAPE for less load, GRAPE for less delay.  Then
-the month's first days go through brokers that are processes on this machine.  Every step is a
-command of its own (ingest, workload, truth, simulate, summarise, up, replay, report), here with
-one Spark session.
+their carriers, each at its airport, through brokers at the busiest airports. The same month runs
+three times: without relocation, with GRAPE for less load, with GRAPE for less delay. Then the
+month's first days go through brokers that are processes on this machine. Every step is a command of
+its own (ingest, workload, truth, simulate, summarise, up, replay, report), here with one Spark
+session.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.cli.support.replay_outcome import show_replays
 from shoal.cli.support.rows import show_table
 from shoal.cli.support.spark import only_session, spark_mistakes
-from shoal.cli.support.steps import Steps
+from shoal.cli.support.steps import CommandSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shoal.experiments.scenario import Scenario
-    from shoal.report.inputs import Run
+    from shoal.report.inputs import ReportRun
     from shoal.report.replays import Replay
 
 YEAR = 2013
@@ -45,11 +45,12 @@ YEAR = 2013
 DAY_US = 20_000_000
 # Enough for these flights; the simulations beside Spark need memory too.
 SPARK_MEMORY = "2g"
-# What subscribers of flights ask about, and over how many brokers those of one publisher spread.
+# The attribute that flight subscribers filter by, and the number of brokers over which those of one
+# publisher spread.
 SPREAD = 8
 AIMED_AT = ("dep_delay", "arr_delay", "distance", "air_time")
 
-# By folder, which is also the name in the report; the first is what the others are compared with.
+# By folder, which is also the name in the report; the first is the reference.
 RUNS: dict[str, dict[str, Any]] = {
     "baseline": {"system": "tree"},
     "load100": {"grape": {"priority": "load", "weight": 100}},
@@ -90,8 +91,8 @@ def demo(
     """The tour: real flights, an adaptive broker tree, a report.
 
     336,776 flights become publications on Spark; those of one month travel a tree of brokers at
-    airports three times: nobody moves, GRAPE for load, GRAPE for delay.  The month's first days
-    then go through live brokers on this machine.
+    airports three times: without relocation, with GRAPE for load, with GRAPE for delay. The month's
+    first days then go through live brokers on this machine.
     """
     _claim(out)
     from shoal.client import ClientError
@@ -105,7 +106,7 @@ def demo(
     from shoal.runtime.supervisor import StartError
 
     try:
-        with spark_mistakes(), Steps() as steps:
+        with spark_mistakes(), CommandSteps() as steps:
             runs, expected, replays = _run(steps, out, month, brokers, seed)
     except StoppedError:
         print("stopped", file=sys.stderr)
@@ -141,8 +142,8 @@ def _claim(out: Path) -> None:
     notes.write_text(NOTES_TEXT, encoding="utf-8")
 
 
-def problems(run: Run, expected: int) -> list[str]:
-    """What is wrong with a run of which `expected` deliveries, once and in order, are expected."""
+def problems(run: ReportRun, expected: int) -> list[str]:
+    """Return errors of a run in which `expected` deliveries should arrive once and in order."""
     from shoal.report.comparison import FAULTS
 
     found = [f"{run.name}: {run.metrics[name]:,} {name}" for name in FAULTS if run.metrics[name]]
@@ -168,8 +169,8 @@ def scenario(name: str, workload: Path, seed: int) -> Scenario:
 
 
 def _run(
-    steps: Steps, out: Path, month: int, brokers: int, seed: int
-) -> tuple[Sequence[Run], int, Sequence[Replay]]:
+    steps: CommandSteps, out: Path, month: int, brokers: int, seed: int
+) -> tuple[Sequence[ReportRun], int, Sequence[Replay]]:
     """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
     from shoal.experiments.side_by_side import simulate_all
     from shoal.report.inputs import read_runs
@@ -195,13 +196,13 @@ def _run(
 
 
 def _prepare(
-    steps: Steps, spark: SparkSession, out: Path, month: int, brokers: int, seed: int
+    steps: CommandSteps, spark: SparkSession, out: Path, month: int, brokers: int, seed: int
 ) -> int:
     """Publications, workload and truth; how many deliveries are expected."""
     from shoal.frames.times import instant
     from shoal.pipeline.ingest import ingest_flights
     from shoal.pipeline.truth import write_truth
-    from shoal.pipeline.workloads.windows import Window
+    from shoal.pipeline.workloads.windows import TimeWindow
     from shoal.pipeline.workloads.windows import month as month_window
     from shoal.pipeline.workloads.workload import WorkloadOptions, write_workload
 
@@ -227,7 +228,7 @@ def _prepare(
     with steps.step("expected deliveries by Spark SQL") as step:
         truth = write_truth(spark, out / "workload", out / "truth", overwrite=True)
         step.result = f"{truth.expected:,}"
-    first_days = Window(
+    first_days = TimeWindow(
         instant(f"{YEAR}-{month:02}-01"), instant(f"{YEAR}-{month:02}-{LIVE_DAYS + 1:02}")
     )
     few = msgspec.structs.replace(
@@ -241,7 +242,9 @@ def _prepare(
     return truth.expected
 
 
-def _summarise(steps: Steps, spark: SparkSession, folders: Sequence[Path], out: Path) -> None:
+def _summarise(
+    steps: CommandSteps, spark: SparkSession, folders: Sequence[Path], out: Path
+) -> None:
     from shoal.pipeline.schemas import TRUTH
     from shoal.pipeline.summaries import write_summary
     from shoal.pipeline.tables import read_table

@@ -44,11 +44,11 @@ def drain(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Send all clients of a broker to others, with all that is theirs, and let it take nobody in.
+    """Redirect all clients of a broker to others, with their sessions, and let it admit none.
 
-    It stays in the network, and passes on what others publish, until `shoal undrain` or its next
-    start.  Clients that follow are told where to go; the others are let go with a word, and find
-    another broker by themselves.  Ends when no client and no session is left.
+    It stays in the network, and forwards other brokers' publications, until `shoal undrain` or its
+    next start. Clients that follow are redirected; the others get a DISCONNECT with a reason, and
+    find another broker by themselves. Ends when no client and no session is left.
     """
     from shoal.cli.support.live.networks import read_network
 
@@ -60,7 +60,7 @@ def drain(
 
 
 async def _watch(broker: str, address: Address, caller: Caller) -> None:
-    """Until nobody is there any more."""
+    """Poll until no client and no session is left."""
     from shoal.runtime.supervisor import get_json
 
     said, waited_s = "", 0.0

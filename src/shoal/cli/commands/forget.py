@@ -25,9 +25,9 @@ def forget(
 ) -> None:
     """Declare a broker dead that does not answer and will not come back, or never ran.
 
-    One of its neighbours takes its place, so that those behind it are linked to the network again;
-    nobody waits for it any more.  What was acknowledged and lay on its disk only is lost.  Should
-    it come back, it joins again as a new broker.
+    One of its neighbours takes its place, so that the brokers behind it are linked to the network
+    again; no broker waits for it any more. Acknowledged publications that were on its disk only are
+    lost. If it comes back, it joins again as a new broker.
     """
     from shoal.cli.support.live.forgetting import forget_broker
     from shoal.cli.support.live.networks import read_network

@@ -99,7 +99,7 @@ def ingest(
 
 
 def _check_tables(given: Sequence[Path], source: str) -> None:
-    """UserError for what is no table with the columns that are needed, before Spark is started."""
+    """UserError for a file that lacks the needed columns, before Spark is started."""
     from shoal.frames.parquet_files import ParquetError, part_files
     from shoal.pipeline.sources.declaration import MappingError, load_mapping
     from shoal.pipeline.sources.headers import SourceError, first_line, header_names
@@ -155,7 +155,7 @@ def _by_spark(
 
 
 def _most_frequent(reasons: Mapping[str, int], examples: Mapping[str, str]) -> list[str]:
-    """The most frequent reasons, each with what its first row said, and how many are left."""
+    """Return the most frequent reasons, each with an example, and the number of the others."""
     lines = []
     for reason, count in list(reasons.items())[:MOST_REASONS]:
         said = _shortened(examples.get(reason, reason))

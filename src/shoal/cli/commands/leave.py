@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shoal.runtime.operations.caller import Caller
 
 _POLL_S = 0.2
-# Stages are short but for the sessions'; what lasts longer is said.
+# Stages are short but for the sessions'; a longer one is printed.
 _SAY_AFTER_S = 5.0
 _HEAR_S = 5.0
 # Questions, one after the other, to which no answer came in time.
@@ -36,7 +36,7 @@ def leave(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     broker: Annotated[str, typer.Argument(help="Which of its brokers.")],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and what refuses it.")
+        bool, typer.Option("--dry-run", help="Print the steps, and reasons that refuse them.")
     ] = False,
     abort: Annotated[
         bool, typer.Option("--abort", help="Take a leave back that has not come to its end.")
@@ -109,7 +109,7 @@ async def _check_name(broker: str, address: Address, caller: Caller) -> None:
 async def _plan(
     broker: str, address: Address, without: Sequence[str], caller: Caller
 ) -> dict[str, Any]:
-    """What a leave would do."""
+    """Print the steps of a leave."""
     from shoal.runtime.supervisor import get_json
 
     query = urlencode({"without": ",".join(without)})
@@ -163,14 +163,14 @@ async def _leave(
     *,
     is_listed: bool,
 ) -> bool:
-    """Whether it has left now, and had not before."""
+    """Return whether it has left now, and had not before."""
     from shoal.runtime.supervisor import ask_to_leave, get_json
 
     try:
         await _check_name(broker, address, caller.to(broker))
         problem = await ask_to_leave(address, caller.to(broker))
     except OSError as error:
-        # Of a name that is in no file nobody knows whether it was ever there.
+        # A name that is in no file may never have existed.
         if is_listed and await _is_gone(broker, others, caller, 0):
             return False
         raise UserError(f"{broker} does not answer at {address}: {problem_of(error)}") from error
@@ -194,7 +194,7 @@ async def _leave(
                 raise UserError(f"{broker} stays: its leave was {leaving['outcome']}")
             raise UserError(f"{broker} was started again before it had left; ask it once more")
         stage = leaving["stage"]
-        # What changes all the time, as the number of sessions, is said once.
+        # Counts that change all the time, as the number of sessions, are printed once.
         words = (stage, leaving["next"])
         if leaving["since_s"] > _SAY_AFTER_S and words != said:
             said = words
@@ -210,9 +210,10 @@ async def _leave(
 async def _is_gone(
     broker: str, others: Mapping[str, Address], caller: Caller, within_s: float
 ) -> bool:
-    """Whether the brokers that answer know that it has left; the last may hear it a bit later.
+    """Return whether the brokers that answer know that it has left; the last may hear it a bit
+    later.
 
-    Asked at once (`within_s` 0), somebody must answer.
+    If asked at once (`within_s` 0), at least one broker must answer.
     """
     from shoal.runtime.supervisor import get_json
 

@@ -45,7 +45,7 @@ from shoal.cli.support.spark import (
 
 
 class Engine(enum.StrEnum):
-    """What does the matching; all answer the same."""
+    """Matching engines; all give the same answer."""
 
     INDEX = "index"
     NAIVE = "naive"
@@ -65,7 +65,7 @@ class Syntax(enum.StrEnum):
 
 
 class LineOptions(NamedTuple):
-    """What the command line says about reading and answering JSON lines."""
+    """Options about reading and answering JSON lines."""
 
     engine: Engine
     syntax: Syntax
@@ -103,7 +103,7 @@ def match(
             "with --stream also MODULE:CLASS."
         ),
     ],
-    engine: Annotated[Engine, typer.Option(help="What does the matching.")] = Engine.INDEX,
+    engine: Annotated[Engine, typer.Option(help="The matching engine.")] = Engine.INDEX,
     syntax: Annotated[Syntax, typer.Option(help="The language of the filters.")] = Syntax.SQL,
     skip_bad: Annotated[
         bool,
@@ -146,8 +146,8 @@ def match(
 
     By Spark, with --partition auto, each worker holds only subscriptions that lie together on some
     attribute. With --stream, publications are a folder of Parquet, or a Python data source
-    MODULE:CLASS: what is new is matched once, and its pairs are in DIR/batch=N; a run that was
-    interrupted goes on where it stopped.
+    MODULE:CLASS: new publications are matched once, with their pairs in DIR/batch=N; an interrupted
+    run continues after its last batch.
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL

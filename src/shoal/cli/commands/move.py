@@ -19,14 +19,14 @@ from shoal.cli.support.live.orders import order_everywhere, that_answers
 from shoal.cli.support.live.statuses import ask_status, check_known
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 def move(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     client: Annotated[str, typer.Argument(help="Its client identifier.")],
-    broker: Annotated[str, typer.Argument(help="Where it is to go.")],
+    broker: Annotated[str, typer.Argument(help="The new broker.")],
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
@@ -45,8 +45,10 @@ def move(
     print(f"{client} has moved from {source} to {broker}")
 
 
-async def _move(network: Network, caller: Caller, client: str, broker: str) -> str:
-    """Where it was; each broker is asked, and the one knows that has it."""
+async def _move(network: NetworkFile, caller: Caller, client: str, broker: str) -> str:
+    """Move the client and return its former broker; each broker is asked, and the one with the
+    session does it.
+    """
     statuses = await ask_status(network, caller)
     check_known(network, statuses, broker)
     absent = f"{client} is not connected to {{broker}}"

@@ -14,7 +14,7 @@ from shoal.cli.support.errors import UserError
 
 def password(
     file: Annotated[Path, typer.Argument(help="The password file; made when it is not there.")],
-    user: Annotated[str, typer.Argument(help="Whose password to set.")],
+    user: Annotated[str, typer.Argument(help="The user with this password.")],
     secret: Annotated[
         str | None,
         typer.Option(
@@ -25,11 +25,11 @@ def password(
         ),
     ] = None,
 ) -> None:
-    """Set a user's password in a password file, which holds only what it is hashed to.
+    """Set a user's password in a password file, which holds only its hash.
 
     Brokers read the file when they start, and again at SIGHUP.
     """
-    from shoal.runtime.doors.entry.passwords import parse_passwords, password_line
+    from shoal.runtime.front_ends.entry.passwords import parse_passwords, password_line
 
     if secret is None:
         secret = _asked()
@@ -54,7 +54,7 @@ def password(
 
 
 def _asked() -> str:
-    """The password that somebody types twice, or a program says once."""
+    """Return the password that a user types twice, or a program pipes in once."""
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
     secret = sys.stdin.readline().rstrip("\r\n")

@@ -1,4 +1,4 @@
-"""`shoal plan`: which overlay suits some brokers, and who should be elsewhere on topic trees."""
+"""`shoal plan`: overlays that suit some brokers, and better places on topic trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.cli.support.declared_options import (
 )
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.operators import Operator, OperatorCertificate, OperatorPassword
-from shoal.cli.systems.kinds import Measured
+from shoal.cli.systems.kinds import MeasuredSystem
 from shoal.cli.systems.registry import NOT_PLANNED, planning
 from shoal.overlays.planning import PlanError
 
@@ -44,7 +44,7 @@ def _plan(
         ),
     ] = None,
     sites: Annotated[
-        Path | None, typer.Option(help="Where brokers stand, as CSV: broker,site.")
+        Path | None, typer.Option(help="Sites of brokers, as CSV: broker,site.")
     ] = None,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
@@ -62,7 +62,7 @@ def _plan(
             raise UserError(f"{option_name(name)} is not for {system}; see `shoal plan --help`")
     check_bounds(OPTIONS, said)
     chosen = {name: said[name] for name in wanted if said[name] is not None}
-    measured = Measured(rtt, rates, sites, operator, operator_password, operator_certificate)
+    measured = MeasuredSystem(rtt, rates, sites, operator, operator_password, operator_certificate)
     try:
         planner.plan(system, measured, planner.options(**chosen))
     except PlanError as error:
@@ -73,7 +73,7 @@ _SYSTEMS: dict[str, list[str]] = {}
 for _name, _planner in PLANNING.items():
     _SYSTEMS.setdefault(_planner.about, []).append(f"`{_name}`")
 _plan.__doc__ = "\n\n".join([
-    "Say who should be where in an overlay.  Nothing is touched.",
+    "Print better places in an overlay.  No broker changes.",
     *(f"{', '.join(names)}: {about}" for about, names in _SYSTEMS.items()),
 ])  # fmt: skip
 plan = with_declared(_plan, "said", OPTIONS)

@@ -34,14 +34,17 @@ PIPELINE = 200
 
 
 def publish(
-    topic: Annotated[str, typer.Argument(help="Where to publish.")],
+    topic: Annotated[str, typer.Argument(help="The topic.")],
     payload: Annotated[
-        str, typer.Argument(help="What to publish; - reads one publication per line from stdin.")
+        str, typer.Argument(help="The payload; - reads one publication per line from stdin.")
     ] = "",
     attributes: Annotated[
         list[str] | None,
         typer.Option(
-            "--attribute", "-a", metavar="NAME=VALUE", help="What content filters see; repeatable."
+            "--attribute",
+            "-a",
+            metavar="NAME=VALUE",
+            help="An attribute for content filters; repeatable.",
         ),
     ] = None,
     json_payload: Annotated[
@@ -76,7 +79,7 @@ def publish(
     if json_payload:
         payloads = _checked(payloads, is_stdin=is_stdin)
     if not is_stdin:
-        payloads = list(payloads)  # what is wrong with it is said before anybody is asked
+        payloads = list(payloads)  # so that errors in them are reported before a connection is made
     connecting = read_connecting(
         broker, username, password, authority, certificate, key, server_name, version
     )

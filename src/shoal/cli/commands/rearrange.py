@@ -1,6 +1,6 @@
 """`shoal rearrange`: brokers of a live ring change places, go back, or stay where they are.
 
-Without an order it says who stands where.
+Without an order it prints the places of all brokers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from shoal.cli.support.live.statuses import admin_addresses, ask_status, problem
 from shoal.cli.systems.registry import PLACES
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
-# What a broker says that is not the one to ask.
+# End of a broker's refusal if another broker decides.
 _NOT_MINE = " decides that"
 
 
@@ -37,10 +37,10 @@ def rearrange(
         typer.Option(metavar="B1,B2", help="These two change places; repeatable, in this order."),
     ] = None,
     undo: Annotated[
-        bool, typer.Option("--undo", help="Who changed places last goes back; then all stay.")
+        bool, typer.Option("--undo", help="Undo the last swap; then all stay.")
     ] = False,
     stop: Annotated[
-        bool, typer.Option("--stop", help="All stay where they are, until told otherwise.")
+        bool, typer.Option("--stop", help="All keep their places until another order.")
     ] = False,
     go: Annotated[
         bool, typer.Option("--go", help="Brokers change places by themselves again.")
@@ -71,20 +71,20 @@ def rearrange(
 rearrange.__doc__ = "\n\n".join([
     "Have brokers of a running ring change places, or stay.",
     "`shoal plan` says which swaps pay.  Clients notice nothing; publications wait for some round "
-    "trips.  With several options, `--stop` comes first, then swaps.  Without one it says who "
-    "stands where, and touches nothing.",
+    "trips.  With several options, `--stop` comes first, then swaps.  Without one it prints all "
+    "places, and changes nothing.",
     f"Rings are {', '.join(f'`{name}`' for name in PLACES)}.",
 ])  # fmt: skip
 
 
-async def _follow(network: Network, caller: Caller, orders: list[tuple[str, str]]) -> None:
+async def _follow(network: NetworkFile, caller: Caller, orders: list[tuple[str, str]]) -> None:
     for name, brokers in orders:
         who = await _ask(network, caller, name, brokers)
         print(f"{who}: {' '.join(filter(None, (name, brokers)))} is done")
 
 
-async def _ask(network: Network, caller: Caller, name: str, brokers: str) -> str:
-    """Which broker has followed the order; each is asked, and the manager does it."""
+async def _ask(network: NetworkFile, caller: Caller, name: str, brokers: str) -> str:
+    """Return the broker that has executed the order; each is asked, and the manager does it."""
     from shoal.runtime.supervisor import order
 
     here = admin_addresses(network, await ask_status(network, caller))

@@ -1,4 +1,4 @@
-"""`shoal record`: what a running MQTT broker carries, as tables."""
+"""`shoal record`: a running MQTT broker's publications, as tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from shoal.cli.support.places import check_new
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 # Beyond this a recording, which is kept in memory, ends.
@@ -65,7 +65,7 @@ def record(
             "--network",
             "-n",
             metavar="NETWORK.toml",
-            help="A shoal network, which says its clients' filters, too.",
+            help="A shoal network, whose clients' filters are recorded, too.",
         ),
     ] = None,
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
@@ -80,15 +80,15 @@ def record(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what is at --out already.")
+        bool, typer.Option("--overwrite", help="Replace the folder at --out.")
     ] = False,
 ) -> None:
-    """Record what is published at a running MQTT broker, whatever broker that is.
+    """Record the publications of a running MQTT broker of any kind.
 
-    DIR/publications.parquet is what `shoal workload` reads: a publisher for each topic, attributes
-    from user properties, JSON and topic levels.  Of a shoal network, DIR/subscriptions.parquet has
-    its clients' filters and where they are, and DIR/brokers.parquet its brokers.  Retained
-    messages are not recorded: nobody published them meanwhile.
+    DIR/publications.parquet is the input of `shoal workload`: a publisher for each topic,
+    attributes from user properties, JSON and topic levels. Of a shoal network,
+    DIR/subscriptions.parquet has its clients' filters and where they are, and DIR/brokers.parquet
+    its brokers. Retained messages are not recorded: they were not published during the recording.
     """
     from shoal.cli.support.live.networks import read_network
     from shoal.client import ClientError
@@ -163,7 +163,7 @@ async def _record(
             await asyncio.gather(*reading, return_exceptions=True)
 
 
-def _write_clients(network: Network, caller: Caller, folder: Path) -> str:
+def _write_clients(network: NetworkFile, caller: Caller, folder: Path) -> str:
     from shoal.experiments.live.recording import write_clients
 
     rows, names = asyncio.run(ask_subscriptions(network, caller))

@@ -30,24 +30,24 @@ from shoal.cli.support.places import check_file
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
-    from shoal.experiments.live.replay import Credentials
-    from shoal.experiments.run_files import Workload
+    from shoal.experiments.live.replay import ReplayCredentials
+    from shoal.experiments.run_files import WorkloadFiles
     from shoal.report.replays import Replay
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 MAX_SPEED = 1_000_000
 
 
-class Events(NamedTuple):
-    """What the command line says about the events to replay."""
+class ReplayEvents(NamedTuple):
+    """Options about the events to replay."""
 
     path: Path
     truth: Path | None
     speed: float
     seconds: float | None
 
-    def read(self) -> Workload:
+    def read(self) -> WorkloadFiles:
         """The workload with the events that are asked for, at their times."""
         from shoal.experiments.run_files import read_workload
 
@@ -62,8 +62,8 @@ class Events(NamedTuple):
             raise UserError(f"{self.path}: no events{when}")
         return workload._replace(events=events).at_speed(self.speed)
 
-    def expected(self, workload: Workload) -> tuple[set[Key], str]:
-        """What must be delivered, and who says so."""
+    def expected(self, workload: WorkloadFiles) -> tuple[set[Key], str]:
+        """Return the expected deliveries, and their source."""
         from shoal.experiments.live.judge import expected_by_filters, expected_by_truth
         from shoal.pipeline.checks.provenance import DEFINITIONS, check_truth, judge_of
 
@@ -81,11 +81,11 @@ def replay(
     truth: Annotated[
         Path | None,
         typer.Option(
-            help="What must be delivered, made by `shoal truth`.",
+            help="The expected deliveries, made by `shoal truth`.",
             show_default="each filter read for each event, slowly",
         ),
     ] = None,
-    speed: Annotated[float, typer.Option(help="So many times as fast as the workload says.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="So many times as fast as in the workload.")] = 1.0,
     seconds: Annotated[
         float | None, typer.Option(help="Only the events of the first so many seconds.")
     ] = None,
@@ -105,19 +105,19 @@ def replay(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Replay a workload through a running network, and say what became of every publication.
+    """Replay a workload through a running network, and report the outcome of every publication.
 
     Publishers and subscribers are MQTT clients at the brokers that the workload names; `shoal up
-    --scenario` starts a network that has them.  Beside what was measured stands what the simulator
-    predicts of the same network.  Exit code 1 when deliveries are wrong.  Ctrl-C ends it with what
-    became of all that was published until then.
+    --scenario` starts a network that has them. Beside the measured figures stand the simulator's
+    predictions for the same network. Exit code 1 when deliveries are wrong. Ctrl-C ends it with the
+    outcome of all publications until then.
     """
     from shoal.cli.support.live.networks import read_network
     from shoal.cli.support.replay_outcome import show_replays
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
     from shoal.experiments.live.comparison import STOPPED
-    from shoal.experiments.live.replay import Credentials, ReplayError
+    from shoal.experiments.live.replay import ReplayCredentials, ReplayError
     from shoal.report.replays import problems, proof
     from shoal.runtime.serving import StoppedError
 
@@ -130,8 +130,8 @@ def replay(
         tls = read_tls(authority, certificate, key, server_name)
     name = network.system if out is None else out.stem
     try:
-        events = Events(workload, truth, speed, seconds)
-        result = _compare(events, network, caller, name, Credentials(username, password, tls))
+        events = ReplayEvents(workload, truth, speed, seconds)
+        result = _compare(events, network, caller, name, ReplayCredentials(username, password, tls))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(msgspec.json.encode(result))
@@ -150,14 +150,18 @@ def replay(
 
 
 def _compare(
-    events: Events, network: Network, caller: Caller, name: str, credentials: Credentials
+    events: ReplayEvents,
+    network: NetworkFile,
+    caller: Caller,
+    name: str,
+    credentials: ReplayCredentials,
 ) -> Replay:
     """Replay, and predict the same, with bars that show how far it is."""
-    from shoal.cli.support.steps import Steps
+    from shoal.cli.support.steps import CommandSteps
     from shoal.experiments.live.comparison import compare
     from shoal.runtime.serving import run_or_stop
 
-    with Steps() as steps:
+    with CommandSteps() as steps:
         with steps.step("read the workload") as step:
             workload = events.read()
             expected, judge = events.expected(workload)

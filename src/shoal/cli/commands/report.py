@@ -27,7 +27,7 @@ def report(
         list[Path] | None,
         typer.Option(
             "--replay",
-            help="What `shoal replay --out` wrote; repeatable, the first is compared with.",
+            help="Output of `shoal replay --out`; repeatable, the first is the reference.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),

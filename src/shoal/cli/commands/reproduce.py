@@ -1,9 +1,9 @@
 """`shoal reproduce`: repeat a paper's evaluation, and say claim by claim where we stand.
 
-The studies are in `experiments/registry.py`; each says what it can be told and what is to
-be done.  Its runs are independent of each other: Spark carries them to whatever cores there are.
-Each leaves a file when it is done, so an interrupted study goes on where it was.  `all` repeats one
-study after the other, each in a folder of its own, and says on one page where all of them stand.
+The studies are in `experiments/registry.py`; each declares its options and its runs. Its runs are
+independent of each other: Spark carries them to whatever cores there are. Each leaves a file when
+it is done, so an interrupted study goes on where it was. `all` repeats one study after the other,
+each in a folder of its own, and says on one page where all of them stand.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from shoal.cli.support.spark import (
     only_session,
     spark_mistakes,
 )
-from shoal.cli.support.steps import Step, Steps
+from shoal.cli.support.steps import CommandStep, CommandSteps
 from shoal.experiments.registry import STUDIES
 from shoal.experiments.studies.study import ScaleName
 
 if TYPE_CHECKING:
     from shoal.experiments.studies.runs import Task
-    from shoal.experiments.studies.study import Plan
+    from shoal.experiments.studies.study import StudyPlan
     from shoal.pipeline.session import Spark
     from shoal.pipeline.tasks import Progress
-    from shoal.report.study import Finding
+    from shoal.report.study import StudyFinding
 
     Paper: TypeAlias = str
 else:
@@ -48,7 +48,7 @@ ALL = "all"
 FOLDER = Path("reproduction")
 NOTES = "what-is-here.txt"
 NOTES_TEXT = """\
-Made by `shoal reproduce {paper}`; the same command goes on with what is missing.
+Made by `shoal reproduce {paper}`; the same command goes on with the missing runs.
 
 RESULTS.md     claim by claim, where we stand
 index.html     the same with the figures, one page that opens offline
@@ -58,14 +58,14 @@ runs/          a file per run
 workloads/     what the runs read
 """
 NOTES_OF_ALL = """\
-Made by `shoal reproduce all`; the same command goes on with what is missing.
+Made by `shoal reproduce all`; the same command goes on with the missing runs.
 
 RESULTS.md     where we stand, paper by paper, and every claim that is missed
 index.html     the same as a page; it leads to the studies' own
 
 A folder for each study: claims, figures, tables and runs.
 """
-# How often a terminal-less user hears how far it is.
+# Interval of progress lines without a terminal.
 REPORT_EVERY_S = 30.0
 
 
@@ -94,7 +94,8 @@ def _reproduce(
         float | None,
         typer.Option(
             min=0.0,
-            help="Begin no run later than this, in each study; what says most comes first.  The "
+            help="Begin no run later than this, in each study; the runs with most evidence come "
+            "first.  The "
             "same command goes on with the rest.",
             show_default="no end",
         ),
@@ -124,12 +125,12 @@ def _reproduce(
             _claim(root, NOTES_OF_ALL, folders)
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
-        with spark_mistakes(), Steps() as steps:
+        with spark_mistakes(), CommandSteps() as steps:
             findings = _carry_out(steps, plans, folders, _Means(master, memory, minutes))
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on with what is missing")
+        Console(stderr=True).print("interrupted; the same command goes on with the missing runs")
         raise typer.Exit(STOPPED_EXIT_CODE) from None
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -137,9 +138,9 @@ def _reproduce(
 
 
 _reproduce.__doc__ = "\n\n".join([
-    "Repeat a paper's evaluation, and say claim by claim where we stand.",
+    "Repeat a paper's evaluation, and report the result claim by claim.",
     *(f"`{name}`: {study.summary}" for name, study in STUDIES.items()),
-    "`all`: one after the other, each in a folder of its own, and where all of them stand.",
+    "`all`: one after the other, each in a folder of its own, and a page with all results.",
     "On a cluster all nodes must see the folder.  RESULTS.md and index.html have a row per claim, "
     "met or missed.",
 ])  # fmt: skip
@@ -147,7 +148,7 @@ reproduce = with_declared(_reproduce, "data", OPTIONS)
 
 
 class _Means(NamedTuple):
-    """Where runs are made, and until when."""
+    """Folder and time limit of runs."""
 
     master: str
     memory: str
@@ -170,12 +171,12 @@ def _claim(folder: Path, text: str, parts: Container[str] = ()) -> None:
 
 
 def _carry_out(
-    steps: Steps,
-    plans: Mapping[str, Plan],
+    steps: CommandSteps,
+    plans: Mapping[str, StudyPlan],
     folders: Mapping[str, Path],
     means: _Means,
-) -> Mapping[str, Sequence[Finding]]:
-    """One study after the other; what each claim of each came to."""
+) -> Mapping[str, Sequence[StudyFinding]]:
+    """Run one study after the other; return the result of each claim."""
 
     findings = {}
     with ExitStack() as stack:
@@ -190,8 +191,13 @@ def _carry_out(
 
 
 def _conclude(
-    steps: Steps, spark: Spark, plan: Plan, root: Path, minutes: float | None, whose: str
-) -> Sequence[Finding]:
+    steps: CommandSteps,
+    spark: Spark,
+    plan: StudyPlan,
+    root: Path,
+    minutes: float | None,
+    whose: str,
+) -> Sequence[StudyFinding]:
     from shoal.experiments.studies.study import write_conclusion
     from shoal.report.study import read_study
     from shoal.report.study_pages import write_pages
@@ -220,7 +226,7 @@ def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
 
 
 def _simulate(
-    steps: Steps, spark: Spark, tasks: Sequence[Task], minutes: float | None, whose: str
+    steps: CommandSteps, spark: Spark, tasks: Sequence[Task], minutes: float | None, whose: str
 ) -> int:
     """Make the runs that are not there yet, of those that say as much the long ones first.
 
@@ -244,9 +250,9 @@ def _simulate(
 
 
 class _Display:
-    """How many runs are done and how long the rest will take: a bar, or a line now and then."""
+    """Progress of runs and the remaining time: a bar, or a line at intervals."""
 
-    def __init__(self, step: Step, runs: int) -> None:
+    def __init__(self, step: CommandStep, runs: int) -> None:
         self._step = step
         self._runs = runs
         self._started = self._told = time.monotonic()
@@ -267,8 +273,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _print(findings: Mapping[str, Sequence[Finding]], out: Path) -> None:
-    """How many claims stand, those that do not, and where all of them are."""
+def _print(findings: Mapping[str, Sequence[StudyFinding]], out: Path) -> None:
+    """Return how many claims stand, those that do not, and where all of them are."""
     from shoal.report.study import missed_claims, score
 
     console = Console(highlight=False)

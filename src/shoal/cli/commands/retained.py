@@ -1,4 +1,4 @@
-"""`shoal retained`: what a live network keeps as retained messages, and to delete it."""
+"""`shoal retained`: lists and deletes the retained messages of a live network."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from shoal.cli.support.rows import show_rows
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 Row = dict[str, Any]
 
 
-class _Asked(NamedTuple):
+class _RetainedQuery(NamedTuple):
     """The broker that is asked: every broker has all retained messages."""
 
     name: str
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 def retained(
-    action: Annotated[Literal["list", "delete"], typer.Argument(help="What to do.")],
+    action: Annotated[Literal["list", "delete"], typer.Argument(help="The action.")],
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     topic_filter: Annotated[
         str, typer.Argument(metavar="FILTER", help="A topic, or a topic filter.")
@@ -55,7 +55,7 @@ def retained(
     broker: Annotated[str, typer.Option("--broker", "-b", help="Which to ask.")] = "",
     most: Annotated[int, typer.Option(min=1, help="List so many.")] = 50,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Delete what a filter matches unasked.")
+        bool, typer.Option("--yes", "-y", help="Delete all matches of a filter without a question.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="All there are, as JSON.")] = False,
     operator: Operator = "",
@@ -64,8 +64,8 @@ def retained(
 ) -> None:
     """List the retained messages of a running network, or delete them, on a topic or on many.
 
-    A list says topics, sizes and publishers; `shoal subscribe` shows payloads, to those who may
-    read them.  Deleting is an order: who subscribes to a topic gets the empty message that deletes.
+    A list says topics, sizes and publishers; `shoal subscribe` shows payloads, to clients with read
+    access. Deletion is an order: subscribers of a topic get the empty message that deletes.
     """
     from shoal.cli.support.live.networks import read_network
     from shoal.matching.topics.filters import TopicError, read_topic_filter
@@ -86,10 +86,10 @@ def retained(
         rows, _ = asyncio.run(_list(asked, topic_filter, None))
         _confirm(len(rows), topic_filter)
     asyncio.run(_delete(asked, topic_filter))
-    print(f"deleted what was retained on {topic_filter}")
+    print(f"deleted the retained messages on {topic_filter}")
 
 
-async def _choose(network: Network, caller: Caller, broker: str) -> _Asked:
+async def _choose(network: NetworkFile, caller: Caller, broker: str) -> _RetainedQuery:
     statuses = await ask_status(network, caller)
     if broker:
         check_known(network, statuses, broker)
@@ -97,10 +97,12 @@ async def _choose(network: Network, caller: Caller, broker: str) -> _Asked:
     name = broker or next(iter(here))
     if name not in here:
         raise UserError(f"{name} {statuses.why_not(name)}")
-    return _Asked(name, here[name], caller.to(name))
+    return _RetainedQuery(name, here[name], caller.to(name))
 
 
-async def _list(asked: _Asked, topic_filter: str, most: int | None) -> tuple[list[Row], bool]:
+async def _list(
+    asked: _RetainedQuery, topic_filter: str, most: int | None
+) -> tuple[list[Row], bool]:
     """So many messages, and whether there are more."""
     from shoal.runtime.supervisor import get_json
 
@@ -119,7 +121,7 @@ async def _list(asked: _Asked, topic_filter: str, most: int | None) -> tuple[lis
     return rows[:most], more
 
 
-async def _delete(asked: _Asked, topic_filter: str) -> None:
+async def _delete(asked: _RetainedQuery, topic_filter: str) -> None:
     from shoal.runtime.supervisor import order
 
     try:

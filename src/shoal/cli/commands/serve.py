@@ -11,7 +11,7 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.imports import uncollected
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
 
 
 def serve(
@@ -32,8 +32,8 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="KEY=HOST:PORT",
-            help="With --join, for a broker that the file does not list: where it listens, with "
-            "the keys of a broker in it (peers, mqtt, admin, ...); may be repeated.",
+            help="With --join, for a broker that the file does not list: its addresses, with the "
+            "keys of a broker in it (peers, mqtt, admin, ...); may be repeated.",
         ),
     ] = None,
     log_level: Annotated[
@@ -43,23 +43,23 @@ def serve(
     """Run one broker of a network until Ctrl-C or SIGTERM; it drains before it stops.
 
     At SIGHUP it reads the network file again: users, operators, rules, origins, limits and
-    certificates hold at once, what else has changed is named in the log.  What it logs goes to
-    standard error, one JSON object per line.
+    certificates hold at once, other changes are named in the log. Its log goes to standard error,
+    one JSON object per line.
 
     A broker that has joined once keeps its links; --join is of no effect when it starts again.
-    Until a member has taken it in, it asks every broker that it knows, again and again; `shoal
-    status` and the log say why each does not.
+    Until a member has admitted it, it asks every broker that it knows, again and again; `shoal
+    status` and the log name each broker's reason.
     """
     with uncollected():
         from shoal.cli.support.live.networks import read_join, read_network, with_broker
         from shoal.runtime.broker_service import BrokerService
-        from shoal.runtime.doors.entry.access import AccessError
+        from shoal.runtime.front_ends.entry.access import AccessError
         from shoal.runtime.operations.logs import start_logging
         from shoal.runtime.serving import serve_broker
         from shoal.runtime.storage.journal_files import JournalError
         from shoal.runtime.tls.contexts import TlsError
 
-    def read() -> Network:
+    def read() -> NetworkFile:
         network = read_network(network_file)
         if join and network.no_joiners:
             raise UserError(f"--join: {network.no_joiners}")
@@ -78,7 +78,7 @@ def serve(
         raise UserError(f"--log-level {log_level}: use debug, info, warning or error")
     start_logging(broker, log_level)
 
-    def read_again() -> Network:
+    def read_again() -> NetworkFile:
         try:
             return read()
         except UserError as error:

@@ -28,20 +28,20 @@ from shoal.cli.support.rows import show_rows
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 Row = dict[str, Any]
 
 
 def sessions(
-    action: Annotated[Literal["list", "delete"], typer.Argument(help="What to do.")],
+    action: Annotated[Literal["list", "delete"], typer.Argument(help="The action.")],
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
     client: Annotated[
-        str, typer.Argument(help="A client identifier: the only one, or whose to delete.")
+        str, typer.Argument(help="A client identifier: list or delete this session only.")
     ] = "",
     user: Annotated[str, typer.Option(help="Only this user's.")] = "",
-    away: Annotated[bool, typer.Option("--away", help="Only of clients that are away.")] = False,
+    away: Annotated[bool, typer.Option("--away", help="Only of disconnected clients.")] = False,
     most: Annotated[int, typer.Option(min=1, help="List so many.")] = 50,
     begin: Annotated[
         str, typer.Option("--from", metavar="CLIENT", help="From this identifier on.")
@@ -53,7 +53,8 @@ def sessions(
 ) -> None:
     """List the sessions of a running network in the order of their clients, or delete one.
 
-    To delete one ends its connection, too; its will is published, what waits in it is lost.
+    Deleting a session ends its connection, too; its will is published, and its queued messages are
+    lost.
     """
     from shoal.cli.support.live.networks import read_network
 
@@ -61,7 +62,7 @@ def sessions(
     caller = read_caller(network, operator, operator_password, operator_certificate)
     if action == "delete":
         if not client:
-            raise UserError("delete: whose session? give the client identifier")
+            raise UserError("delete: give the client identifier of the session")
         broker = asyncio.run(_delete(network, caller, client))
         print(f"the session of {client} at {broker} is deleted")
         return
@@ -79,7 +80,7 @@ def sessions(
 
 
 async def _list(
-    network: Network,
+    network: NetworkFile,
     caller: Caller,
     client: str,
     user: str,
@@ -128,8 +129,10 @@ async def _sessions_of(
         query = found["next"]
 
 
-async def _delete(network: Network, caller: Caller, client: str) -> str:
-    """Where it was; each broker is asked, and the one that has it ends it."""
+async def _delete(network: NetworkFile, caller: Caller, client: str) -> str:
+    """Delete the session and return its broker; each broker is asked, and the one with the session
+    deletes it.
+    """
     statuses = await ask_status(network, caller)
     absent = f"{client} has no session at {{broker}}"
     known = await order_everywhere(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A number that is mistyped should not simulate for days.
 MAX_SEEDS = 1_000
 
-# What may have become of a link that brokers propose.
+# Possible outcomes of a link that brokers propose.
 PROPOSED = {
     "done": "links exchanged",
     "failed": "exchanges of links that failed",
@@ -39,7 +39,7 @@ PROPOSED = {
 
 def simulate(
     scenario_file: Annotated[
-        Path, typer.Argument(metavar="SCENARIO.toml", help="What to run, see examples/.")
+        Path, typer.Argument(metavar="SCENARIO.toml", help="The scenario to run, see examples/.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder the run is written to.")],
     settings: Annotated[
@@ -51,7 +51,7 @@ def simulate(
         typer.Option(
             min=1,
             max=MAX_SEEDS,
-            help="Run so many seeds, 6 or more: reports then say what is more than chance.",
+            help="Run so many seeds, 6 or more: reports then tell effects from chance.",
         ),
     ] = 1,
     overwrite: Annotated[
@@ -104,7 +104,7 @@ def simulate(
 
 
 def _over_seeds(by_seed: Sequence[SeedFigures]) -> str:
-    """How far the two main figures spread."""
+    """Return how far the two main figures spread."""
     rates = [each.message_rate_per_s for each in by_seed]
     delays_us = [each.delay_mean_us for each in by_seed if each.delay_mean_us is not None]
     words = f"over {len(by_seed)} seeds: {_spread(rates)} messages/s in at a broker"
@@ -169,7 +169,7 @@ class _VirtualTime:
 
 
 def _summary(name: str, tables: Columns, checks: Mapping[str, Any]) -> Table:
-    """What the run itself knows; `shoal summarise` compares it with the truth."""
+    """Return the figures of the run itself; `shoal summarise` compares it with the truth."""
     table = Table(title=name, show_header=False, title_justify="left")
     table.add_column(style="dim")
     table.add_column(justify="right")

@@ -1,4 +1,4 @@
-"""`shoal status`: what the brokers of a live network are doing."""
+"""`shoal status`: the status of a live network's brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shoal.cli.support.rows import show_table
 from shoal.cli.systems.registry import ADVISING, SHOWN
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
 
 
 def status(
@@ -40,7 +40,7 @@ def status(
         bool, typer.Option("--advise", help="The links its brokers recommend, as TOML.")
     ] = False,
     details: Annotated[
-        bool, typer.Option("--details", "-d", help="Also what each broker has and has decided.")
+        bool, typer.Option("--details", "-d", help="Also each broker's tables and decisions.")
     ] = False,
     broker: Annotated[
         str, typer.Option("--broker", "-b", metavar="NAME", help="Only this one, with details.")
@@ -53,10 +53,10 @@ def status(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Ask every broker of a network what it is doing: what is wrong, then a line for each.
+    """Ask every broker of a network for its status: problems first, then a line for each.
 
-    With details: links, tables, disks, what was refused, who moved and why.
-    Exit code 1 when a broker does not answer or is not ready.
+    With details: links, tables, disks, refusals, moves of publishers with reasons. Exit code 1 when
+    a broker does not answer or is not ready.
     """
     from shoal.cli.support.live.networks import read_network
 
@@ -98,9 +98,9 @@ def status(
 
 
 def _watch(
-    network: Network, ask: Callable[[], Statuses], every_s: float, *, has_details: bool
+    network: NetworkFile, ask: Callable[[], Statuses], every_s: float, *, has_details: bool
 ) -> None:
-    """Show it, and what changed, until Ctrl-C."""
+    """Show the status, and changes, until Ctrl-C."""
     console = Console()
     try:
         while True:
@@ -114,9 +114,9 @@ def _watch(
 
 
 def _show(
-    console: Console, network: Network, statuses: Statuses, *, has_details: bool = False
+    console: Console, network: NetworkFile, statuses: Statuses, *, has_details: bool = False
 ) -> None:
-    """What is wrong, then a line for each broker; with details, what each has."""
+    """Print problems, then a line for each broker; with details, the tables of each."""
     from shoal.cli.support.live import overview
     from shoal.cli.support.live.wrongs import wrongs
     from shoal.overlays.registry import SYSTEMS

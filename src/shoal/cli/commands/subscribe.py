@@ -1,4 +1,4 @@
-"""`shoal subscribe`: print what matches, as it comes."""
+"""`shoal subscribe`: prints matching publications as they come."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def subscribe(
     where: Annotated[
-        str, typer.Argument(help="What content to ask for, in SQL: \"carrier = 'UA'\"; or nothing.")
+        str, typer.Argument(help="The content filter, in SQL: \"carrier = 'UA'\"; or nothing.")
     ] = "",
     topic: Annotated[str, typer.Option("--topic", "-t", help="Which topics, as in MQTT.")] = "#",
     count: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: when stopped.")] = 0,
@@ -46,7 +46,7 @@ def subscribe(
     server_name: ServerName = "",
     version: Version = "5",
 ) -> None:
-    """Subscribe at a live broker and print what arrives, one line each, until Ctrl-C."""
+    """Subscribe at a live broker and print publications, one line each, until Ctrl-C."""
     from shoal.client import ClientError
     from shoal.language import parse
 
@@ -85,5 +85,5 @@ def _line(message: Message, as_json: bool) -> str:
         row = {"topic": message.topic, "payload": payload, "attributes": dict(message.attributes)}
         return json.dumps(row)
     attributes = " ".join(f"{name}={value}" for name, value in message.attributes.items())
-    # Whatever is published, a terminal shows it and does not do it.
+    # Published control characters are shown, and not interpreted by the terminal.
     return " ".join(escaped(part) for part in (message.topic, payload, attributes) if part)

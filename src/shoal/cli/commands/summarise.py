@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def summarise(
     runs: Annotated[list[Path], typer.Argument(help="The runs' folders; the first is compared.")],
-    truth: Annotated[Path, typer.Option(help="What `shoal truth` wrote for their workload.")],
+    truth: Annotated[Path, typer.Option(help="Output of `shoal truth` for their workload.")],
     out: OutOption,
     window_s: Annotated[
         int, typer.Option("--window", min=1, help="Width of the timeline's windows, in seconds.")
@@ -96,7 +96,7 @@ def _by_spark(
 
 def _check(runs: Sequence[Path], truth: Path) -> None:
     """UserError when a run or the truth is not there, or they are of different workloads."""
-    from shoal.pipeline.checks.provenance import MismatchError, check_same_workload
+    from shoal.pipeline.checks.provenance import ProvenanceError, check_same_workload
 
     for run in runs:
         scenario = run / "scenario.toml"
@@ -105,5 +105,5 @@ def _check(runs: Sequence[Path], truth: Path) -> None:
     check_exist(truth)
     try:
         check_same_workload(truth, runs)
-    except MismatchError as error:
+    except ProvenanceError as error:
         raise UserError(str(error)) from None

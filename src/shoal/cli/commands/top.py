@@ -30,7 +30,7 @@ from shoal.cli.support.live.statuses import (
 from shoal.cli.support.rows import show_rows
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 # By kind and measure, how much a second of each name.
@@ -71,8 +71,8 @@ def top(
             print(f"not asked: {name} {statuses.why_not(name)}")
 
 
-async def _ask(network: Network, caller: Caller, broker: str) -> tuple[Statuses, Found]:
-    """What all brokers say, together."""
+async def _ask(network: NetworkFile, caller: Caller, broker: str) -> tuple[Statuses, Found]:
+    """Return all brokers' samples, together."""
     from shoal.runtime.supervisor import get_json
 
     statuses = await ask_status(network, caller)

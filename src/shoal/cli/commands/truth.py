@@ -1,4 +1,4 @@
-"""`shoal truth`: who must get what, by somebody who is not a broker."""
+"""`shoal truth`: the deliveries that a run must make, computed without brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def truth(
-    workload: Annotated[Path, typer.Argument(help="What `shoal workload` wrote.")],
+    workload: Annotated[Path, typer.Argument(help="Output of `shoal workload`.")],
     out: OutOption,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",

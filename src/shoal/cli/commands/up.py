@@ -21,7 +21,7 @@ from shoal.overlays.registry import SYSTEMS
 if TYPE_CHECKING:
     import asyncio
 
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
 
 
 @with_size_options
@@ -32,10 +32,10 @@ def up(
         int, typer.Option(help="The first broker's MQTT port, the others after it; 0: any free.")
     ] = 1883,
     system: Annotated[
-        str, typer.Option(help=f"What the brokers run: {', '.join(SYSTEMS)}.")
+        str, typer.Option(help=f"The brokers' system: {', '.join(SYSTEMS)}.")
     ] = "tree",
     sizes: dict[str, Any],
-    host: Annotated[str, typer.Option(help="Where MQTT clients connect.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address for MQTT clients.")] = "127.0.0.1",
     websockets: Annotated[
         bool, typer.Option("--websockets", help="Let MQTT clients in over WebSocket, too.")
     ] = False,
@@ -43,7 +43,7 @@ def up(
         Path | None,
         typer.Option(
             metavar="SCENARIO.toml",
-            help="Start what a scenario describes: its brokers, links, system and parameters.",
+            help="Start a scenario's network: its brokers, links, system and parameters.",
         ),
     ] = None,
     settings: Annotated[
@@ -51,7 +51,7 @@ def up(
         typer.Option(
             "--set",
             metavar="KEY.PATH=VALUE",
-            help="Change a key of the scenario; without one, of what sets the system.",
+            help="Change a key of the scenario; without one, of the system's parameters.",
         ),
     ] = None,
     folder: Annotated[
@@ -61,16 +61,16 @@ def up(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where brokers keep sessions and retained messages for the next run, too; "
-            "else they are forgotten when it stops.",
+            help="Folder for sessions and retained messages, for the next run; without it they "
+            "are deleted at the end.",
         ),
     ] = None,
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
     The brokers are linked as their system needs it (a balanced tree, each with each), those of a
-    scenario as it says.  A broker whose process dies is started again, with all its clients'
-    sessions, what waits in them, and retained messages.
+    scenario as it says. A broker whose process dies is started again, with all its clients'
+    sessions, their queued messages, and retained messages.
     """
     from shoal.runtime.forks import prepare
 
@@ -80,22 +80,24 @@ def up(
     try:
         network, path = _write(options.network(), folder, data)
     except OSError as error:
-        # What is no file is where brokers are to listen.
+        # An error without a file is about a listener's address.
         where = error.filename or f"--host {host}: brokers cannot listen there"
         raise UserError(f"{where}: {error.strerror}") from error
     _run(network, path, forget=data is None)
     print("stopped")
 
 
-def _write(network: Network, folder: Path | None, data: Path | None) -> tuple[Network, Path]:
-    """The network with a place for what it keeps, and its file."""
+def _write(
+    network: NetworkFile, folder: Path | None, data: Path | None
+) -> tuple[NetworkFile, Path]:
+    """Return the network with a folder for its state, and its file."""
     from shoal.runtime.network_file import dump_network, problems
     from shoal.runtime.network_sections import StorageSection
 
     home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
     home.mkdir(parents=True, exist_ok=True)
     place = str((data or home / "data").resolve())
-    # What is forgotten at the end need not outlast a power cut.
+    # State that is deleted at the end need not outlast a power cut.
     storage = StorageSection(folder=place, sync="never" if data is None else "second")
     network = msgspec.structs.replace(network, storage=storage)
     if found := problems(network):
@@ -105,8 +107,8 @@ def _write(network: Network, folder: Path | None, data: Path | None) -> tuple[Ne
     return network, path
 
 
-def _run(network: Network, path: Path, *, forget: bool) -> None:
-    """Until Ctrl-C; what brokers keep may be forgotten then."""
+def _run(network: NetworkFile, path: Path, *, forget: bool) -> None:
+    """Run until Ctrl-C; with `forget`, delete the brokers' state then."""
     from shoal.runtime.serving import run_until_signal
     from shoal.runtime.supervisor import StartError, Supervisor
 
@@ -130,7 +132,7 @@ def _run(network: Network, path: Path, *, forget: bool) -> None:
         shutil.rmtree(path.parent / "data", ignore_errors=True)
 
 
-def _show(network: Network, path: Path, left: Collection[str]) -> None:
+def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
     brokers = [broker for broker in network.brokers if broker.name not in left]
     table = Table(title=f"{len(brokers)} brokers, {network.system}", title_justify="left")
     columns = ["broker", "MQTT", "admin"]

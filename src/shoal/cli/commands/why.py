@@ -23,33 +23,35 @@ from shoal.cli.support.live.routes import Answers, Way, down, find_way, queues
 from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 def why(
     network_file: Annotated[Path, typer.Argument(metavar="NETWORK.toml", help="The network.")],
-    client: Annotated[str, typer.Argument(help="Whom the message should reach, by identifier.")],
-    topic: Annotated[str, typer.Argument(help="Where it is published.")],
-    payload: Annotated[str, typer.Argument(help="What is published: its JSON fields count.")] = "",
+    client: Annotated[
+        str, typer.Argument(help="The client that the message should reach, by identifier.")
+    ],
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    payload: Annotated[str, typer.Argument(help="The payload: its JSON fields count.")] = "",
     attributes: Annotated[
         list[str] | None,
         typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="User properties."),
     ] = None,
-    publisher: Annotated[str, typer.Option(help="Who publishes it, by client identifier.")] = "",
+    publisher: Annotated[str, typer.Option(help="The publisher, by client identifier.")] = "",
     at: Annotated[
-        str, typer.Option(metavar="BROKER", help="Where it is published, if not by --publisher.")
+        str, typer.Option(metavar="BROKER", help="The publisher's broker, if not by --publisher.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="What each broker says.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Also each broker's answer.")] = False,
     operator: Operator = "",
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Say why a message reaches a client of a running network, or does not.
+    """Explain why a message reaches a client of a running network, or does not.
 
-    Which subscription lets it through and which test stops it, which brokers it passes and whose
-    table ends it, which rule forbids it, which queue it waits in.  Nothing is published.  Exit code
-    1 when it does not reach the client.
+    The answer names the subscription that matches and the test that fails, the brokers on the way
+    and the table that ends it, the rule that forbids it, the queue that holds it. Nothing is
+    published. Exit code 1 when it does not reach the client.
     """
     from shoal.cli.support.live.networks import read_network
 
@@ -78,7 +80,7 @@ def why(
 
 
 async def _ask(
-    network: Network, caller: Caller, query: Mapping[str, str], publisher: str, at: str
+    network: NetworkFile, caller: Caller, query: Mapping[str, str], publisher: str, at: str
 ) -> tuple[Statuses, Answers, Mapping[str, Way]]:
     """Every broker, until it has said all; then the ways from where it may be published."""
     statuses = await ask_status(network, caller)
@@ -96,10 +98,10 @@ async def _ask(
             raise UserError(found["problem"])
         return found
 
-    async def onward(name: str, source: str, told: str) -> Mapping[str, Any]:
+    async def routing_decision(name: str, source: str, told: str) -> Mapping[str, Any]:
         if (name, source, told) not in known:
             asked = {**query, "source": source, "told": told}
-            known[name, source, told] = await get(name, "onward", asked)
+            known[name, source, told] = await get(name, "routing_decision", asked)
         return known[name, source, told]
 
     async def ask(name: str) -> dict[str, Any]:
@@ -115,16 +117,16 @@ async def _ask(
         return answer
 
     answers = dict(zip(here, await asyncio.gather(*map(ask, here)), strict=True))
-    home = _home(answers)
+    home = _session_broker(answers)
     if home is None:
         return statuses, answers, {}
     starts = _starts(publisher, at, answers)
-    ways = {start: await find_way(start, home, onward, statuses) for start in starts}
+    ways = {start: await find_way(start, home, routing_decision, statuses) for start in starts}
     return statuses, answers, ways
 
 
-def _home(answers: Answers) -> str | None:
-    """Where the client is, or its session."""
+def _session_broker(answers: Answers) -> str | None:
+    """Return the broker of the client, or of its session."""
     homes = {
         name: answer["session"]
         for name, answer in answers.items()
@@ -145,7 +147,7 @@ def _lines(
     silent = [name for name, found in statuses.items() if found is None]
     if silent:
         yield f"{', '.join(silent)} does not answer"
-    home = _home(answers)
+    home = _session_broker(answers)
     if home is None:
         where = f" that answers (not {', '.join(silent)})" if silent else ""
         yield f"it does not reach {client}: no broker{where} knows a client of that name"
@@ -153,8 +155,10 @@ def _lines(
     session = answers[home]["session"]
     yield from _standing(client, home, session)
     matching = [row for row in session["subscriptions"] if _lets_through(row)]
-    yield from (_told(row) for row in session["subscriptions"] if not _lets_through(row))
-    yield from (_told(row) for row in matching)
+    yield from (
+        _subscription_text(row) for row in session["subscriptions"] if not _lets_through(row)
+    )
+    yield from (_subscription_text(row) for row in matching)
     for start in ways:
         problem = _refusal(publisher, answers[start]["publisher"])
         if problem:
@@ -189,7 +193,7 @@ def _lines(
 
 
 def _stop(way: Way, statuses: Statuses) -> str:
-    """Why a publication does not come further, and whether it waits there."""
+    """Return why a publication does not come further, and whether it waits there."""
     link = down(way, statuses)
     waits = f"; at QoS 1 and 2 it waits for the link {link}" if link else ""
     return f"{way.problem}{waits}"
@@ -208,8 +212,8 @@ def _lets_through(row: Mapping[str, Any]) -> bool:
     return bool(row["topic_matches"] and row["content_matches"])
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    """A subscription, and what stops a message at it."""
+def _subscription_text(row: Mapping[str, Any]) -> str:
+    """A subscription, and the test that stops a message there."""
     if not row["topic_matches"]:
         return f"  no   {row['topic_filter']}: another topic"
     if row["content_matches"]:
@@ -219,7 +223,7 @@ def _told(row: Mapping[str, Any]) -> str:
 
 
 def _starts(publisher: str, at: str, answers: Answers) -> list[str]:
-    """Where it may be published."""
+    """Return the brokers where it may be published."""
     if at:
         if at not in answers:
             raise UserError(f"--at {at}: no such broker answers; there are {', '.join(answers)}")
@@ -245,7 +249,7 @@ def _nothing_asks(subscriptions: int) -> str:
 
 
 def _refusal(publisher: str, said: Mapping[str, Any] | None) -> str:
-    """Which rule keeps a publisher from publishing it."""
+    """Return the rule that forbids the publisher this publication."""
     if said is None:
         return ""
     if not said["may_publish"]:

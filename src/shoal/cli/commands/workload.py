@@ -27,7 +27,7 @@ from shoal.frames.folders import EVENTS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from shoal.pipeline.workloads.windows import Window
+    from shoal.pipeline.workloads.windows import TimeWindow
     from shoal.pipeline.workloads.workload import WorkloadCounts, WorkloadOptions
 
 US_PER_S = 1_000_000
@@ -38,7 +38,7 @@ AIRPORTS = "airports:"
 
 
 def workload(
-    publications: Annotated[Path, typer.Argument(help="What `shoal ingest` wrote.")],
+    publications: Annotated[Path, typer.Argument(help="Output of `shoal ingest`.")],
     out: OutOption,
     brokers: Annotated[str, typer.Option(help="A number, airports:NUMBER (flights), or a file.")],
     subscriptions: Annotated[
@@ -51,7 +51,7 @@ def workload(
         int | None,
         typer.Option(
             min=1,
-            help="Brokers over which one publisher's subscriptions spread; 8 where there are.",
+            help="Brokers over which one publisher's subscriptions spread; 8, or all if fewer.",
         ),
     ] = None,
     publishers: Annotated[
@@ -92,7 +92,7 @@ def workload(
         raise UserError("give either --month or --from and --to")
     check_exist(publications)
     if (publications / EVENTS).exists():
-        raise UserError(f"{publications} is a workload already; give what `shoal ingest` wrote")
+        raise UserError(f"{publications} is a workload already; give the output of `shoal ingest`")
     if duration_s is not None and not MIN_DURATION_S <= duration_s <= MAX_DURATION_S:
         raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
     if brokers.startswith("-"):
@@ -159,7 +159,7 @@ def _by_spark(
 
 
 def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:
-    """What an option gives: so many, or those in a file."""
+    """Return the value of an option: a number, or a file."""
     if text is None:
         return None, None
     if not text.lstrip("-").isdigit():
@@ -173,14 +173,14 @@ def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | N
     return int(text), None
 
 
-def _window(month: str | None, from_time: str | None, to_time: str | None) -> Window:
-    """When events count."""
+def _window(month: str | None, from_time: str | None, to_time: str | None) -> TimeWindow:
+    """Return when events count."""
     from shoal.frames.times import instant
     from shoal.pipeline.workloads import windows
 
     if month is not None:
         return windows.month(month)
-    return windows.Window(
+    return windows.TimeWindow(
         instant(from_time) if from_time is not None else None,
         instant(to_time) if to_time is not None else None,
     )

@@ -1,1 +1,1 @@
-"""What `shoal match` does: line by line, on tables in this process, by Spark."""
+"""Matching for `shoal match`: line by line, on tables in this process, by Spark."""

@@ -1,4 +1,4 @@
-"""What `shoal match --explain` prints: why each subscription does not match a publication.
+"""Output of `shoal match --explain`: the reason why each subscription does not match a publication.
 
 As text, a pair that matches is one line, and any other a line with the parts of its filter that
 would have to change, indented, below it.  As JSON, every pair is one object with the whole tree.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from shoal.cli.matching.files import ReadPublication, ReadSubscription
-from shoal.matching import Explanation, Verdict, explain
+from shoal.matching import Explanation, FilterVerdict, explain
 
 
 def explanations(
@@ -33,14 +33,14 @@ def _as_json(publication: object, subscription: str | int, why: Explanation) -> 
     pair = {
         "publication": publication,
         "subscription": subscription,
-        "matches": why.verdict is Verdict.TRUE,
+        "matches": why.verdict is FilterVerdict.TRUE,
         "why": why.to_dict(),
     }
     return json.dumps(pair, ensure_ascii=False, default=str)
 
 
 def _as_text(publication: object, subscription: str | int, why: Explanation) -> str:
-    if why.verdict is Verdict.TRUE:
+    if why.verdict is FilterVerdict.TRUE:
         return f"{publication} matches {subscription}"
     lines = "\n".join(f"  {line}" for line in why.text().split("\n"))
     return f"{publication} does not match {subscription}:\n{lines}"

@@ -40,7 +40,7 @@ class ReadSubscription(NamedTuple):
 
 
 class ReadPublication(NamedTuple):
-    """One line of the publications, or a table's row, whose name may be other than a text."""
+    """One line of the publications, or a table's row; a row's name need not be text."""
 
     id: object
     attributes: dict[str, Value]
@@ -51,7 +51,7 @@ Item = TypeVar("Item")
 
 
 class ReadFile(NamedTuple, Generic[Record]):
-    """What a file holds, what is wrong with its other lines, and what of these does not count."""
+    """Records of a file, errors in its other lines, and parts of records that do not count."""
 
     records: list[Record]
     complaints: list[str]
@@ -59,12 +59,12 @@ class ReadFile(NamedTuple, Generic[Record]):
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path has no lines: a folder, Parquet or CSV by its name, or a source."""
+    """Return whether a path has no lines: a folder, Parquet or CSV by its name, or a source."""
     return path.is_dir() or path.name.endswith(TABLE_ENDINGS) or is_source(path)
 
 
 def is_source(path: Path) -> bool:
-    """Whether it is no path but a Python data source, `module:Class`.
+    """Return whether it is no path but a Python data source, `module:Class`.
 
     >>> is_source(Path("my.sources:Positions")), is_source(Path("positions.jsonl"))
     (True, False)
@@ -165,13 +165,13 @@ def kind_complaints(
     publications: Sequence[ReadPublication],
     known: Sequence[str] = (),
 ) -> Iterator[str]:
-    """What filters ask of publications in vain, a line per attribute.
+    """Return filters' tests that no publication can pass, a line per attribute.
 
     `known` are attributes that there are beside those that the publications here have.
     """
-    from shoal.pipeline.checks.kind_checks import Asked, complaints
+    from shoal.pipeline.checks.kind_checks import CheckedKind, complaints
 
-    tests = Asked.of(each.filter for each in subscriptions)
+    tests = CheckedKind.of(each.filter for each in subscriptions)
     return complaints(tests, [each.attributes for each in publications], known)
 
 

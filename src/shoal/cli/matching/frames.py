@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
     from shoal.frames.publications import Publications
-    from shoal.frames.subscriptions import Subscriptions
+    from shoal.frames.subscriptions import SubscriptionFrame
 
 Wanted: TypeAlias = Path | Sequence[ReadSubscription]
 Given: TypeAlias = Path | Sequence[ReadPublication]
 
-# So many rows of a table tell what kinds of values it has.
+# Rows of a table that are searched for kinds of values.
 _LOOKED_AT = 10_000
 
 
 def match_frames(
     subscriptions: Wanted, publications: Given, out: Path | None, *, overwrite: bool
 ) -> Iterator[Answer]:
-    """What to print: each publication's name and the ids of its subscriptions; none with `out`."""
+    """Return each publication's name and the ids of its subscriptions; none with `out`."""
     read = [each for each in (subscriptions, publications) if isinstance(each, Path)]
     check_new(out, overwrite=overwrite, inputs=read)
     wanted = _subscriptions(subscriptions)
@@ -53,7 +53,7 @@ def match_frames(
 def as_lines(
     subscriptions: Wanted, publications: Given
 ) -> tuple[list[ReadSubscription], list[ReadPublication], Sequence[str]]:
-    """Tables as the lines that they could have been: for what goes pair by pair.
+    """Return tables as equivalent lines, for matching pair by pair.
 
     And which attributes publications have, read or not.
     """
@@ -66,21 +66,23 @@ def _known(given: Publications | Sequence[ReadPublication]) -> Sequence[str]:
     return () if isinstance(given, Sequence) else given.known
 
 
-def _subscriptions(given: Wanted) -> Subscriptions:
+def _subscriptions(given: Wanted) -> SubscriptionFrame:
     import pyarrow as pa
 
     from shoal.frames.columns import texts
     from shoal.frames.reading import read_table_file
-    from shoal.frames.subscriptions import FILTER, Subscriptions
+    from shoal.frames.subscriptions import FILTER, SubscriptionFrame
 
     if isinstance(given, Path):
         check_files(given)
-        return Subscriptions.of_table(read_table_file(given, inside="subscriptions.parquet"))
+        return SubscriptionFrame.of_table(read_table_file(given, inside="subscriptions.parquet"))
     ids, filters = texts(str(each.id) for each in given), texts(each.text for each in given)
-    return Subscriptions.of_table(pa.table({"id": ids, FILTER: filters}))
+    return SubscriptionFrame.of_table(pa.table({"id": ids, FILTER: filters}))
 
 
-def _publications(given: Given, wanted: Subscriptions) -> Publications | Sequence[ReadPublication]:
+def _publications(
+    given: Given, wanted: SubscriptionFrame
+) -> Publications | Sequence[ReadPublication]:
     from shoal.frames.publications import Publications
     from shoal.frames.reading import read_table_file
 
@@ -90,7 +92,7 @@ def _publications(given: Given, wanted: Subscriptions) -> Publications | Sequenc
     return Publications.of(read_table_file(given, inside="publications.parquet"), wanted)
 
 
-def _wanted_lines(wanted: Subscriptions, most: int | None = None) -> list[ReadSubscription]:
+def _wanted_lines(wanted: SubscriptionFrame, most: int | None = None) -> list[ReadSubscription]:
     return [ReadSubscription(id, filter, "") for id, filter in wanted.filters(most)]
 
 
@@ -103,7 +105,7 @@ def _given_lines(
 
 
 def _answers(
-    wanted: Subscriptions, given: Publications | Sequence[ReadPublication]
+    wanted: SubscriptionFrame, given: Publications | Sequence[ReadPublication]
 ) -> Iterator[Answer]:
     from shoal.frames.matching import ANSWERS, answers
     from shoal.frames.publications import row_names
@@ -121,7 +123,7 @@ def _answers(
 
 
 def _write(
-    wanted: Subscriptions,
+    wanted: SubscriptionFrame,
     given: Publications | Sequence[ReadPublication],
     out: Path,
     *,
@@ -149,7 +151,7 @@ def _write(
 
 
 def _pairs(
-    wanted: Subscriptions, given: Publications | Sequence[ReadPublication]
+    wanted: SubscriptionFrame, given: Publications | Sequence[ReadPublication]
 ) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
     import pyarrow as pa
 

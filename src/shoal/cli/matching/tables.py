@@ -1,7 +1,7 @@
 """`shoal match` by Spark: tables or lines in, a table of pairs or today's lines out.
 
-Lines were read by the command and become tables here; tables are read by Spark.  What is printed
-is held in memory, in the order of the input; what is written as a table is not.
+Lines were read by the command and become tables here; tables are read by Spark. Printed results are
+held in memory, in the order of the input; results written as a table are not.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from shoal.cli.support.spark import print_counts, spark_command
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# How often a stream looks whether it was interrupted.
+# Interval at which a stream checks for an interrupt.
 LOOK_S = 0.1
-# What --partition says when the dimensions are to be chosen from the data.
+# Value of --partition for dimensions chosen from the data.
 AUTO = "auto"
 
 Answer = tuple[object, Sequence[str | int]]
@@ -50,7 +50,10 @@ PartitionOption = Annotated[
     ),
 ]
 StreamOption = Annotated[
-    bool, typer.Option("--stream", help="By Spark: go on with what comes to a folder or source.")
+    bool,
+    typer.Option(
+        "--stream", help="By Spark: go on with new files of a folder or rows of a source."
+    ),
 ]
 OnceOption = Annotated[
     bool, typer.Option("--once", help="With --stream: end when all that is there is matched.")
@@ -62,7 +65,7 @@ SourceOption = Annotated[
 
 
 class SparkOptions(NamedTuple):
-    """What the command line says about matching on Spark."""
+    """Options about matching on Spark."""
 
     out: Path | None
     overwrite: bool
@@ -98,7 +101,7 @@ class SparkOptions(NamedTuple):
         if not self.stream:
             return
         if self.out is None:
-            raise UserError("--stream writes its pairs as they come; say where: --out DIR")
+            raise UserError("--stream writes its pairs as they come; give --out DIR")
         if self.overwrite:
             raise UserError("--stream goes on where it stopped, so it cannot --overwrite")
         if not (publications.is_dir() or is_source(publications)):
@@ -124,7 +127,7 @@ def match_by_spark(
     publications: Path | Sequence[ReadPublication],
     options: SparkOptions,
 ) -> Iterator[Answer]:
-    """What to print: each publication's name and the ids of its subscriptions."""
+    """Return each publication's name and the ids of its subscriptions."""
     check_files(subscriptions, publications)
     if not options.stream:
         read = [each for each in (subscriptions, publications) if isinstance(each, Path)]
@@ -154,9 +157,9 @@ def match_by_spark(
 
 @contextlib.contextmanager
 def table_errors(**files: Path) -> Iterator[None]:
-    """What is wrong with a table is the user's to mend; `files` has the file of each by its name.
+    """Report errors in a table as UserError; `files` has the file of each by its name.
 
-    A table does not know where it is from, and says `subscriptions, row 3: ...`.
+    A table does not know its file, and says `subscriptions, row 3: ...`.
     """
     from shoal.frames.errors import TableError
     from shoal.frames.parquet_files import ParquetError
@@ -193,7 +196,9 @@ def _complaints(
     wanted: DataFrame,
     given: DataFrame,
 ) -> Iterable[str]:
-    """What subscriptions ask in vain: lines were read already, tables Spark knows the types of."""
+    """Return tests that no publication can pass; lines were read already, tables have Spark's
+    types.
+    """
     from shoal.pipeline.checks.kind_checks import complaints
     from shoal.pipeline.matching.table_checks import demands, table_complaints
 
@@ -206,7 +211,7 @@ def _complaints(
 
 
 def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
-    """What makes pairs of publications and subscriptions."""
+    """Return the function that makes pairs of publications and subscriptions."""
     if options.sql:
         from shoal.pipeline.matching.matching_job import judged_pairs
 

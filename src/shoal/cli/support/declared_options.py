@@ -1,8 +1,8 @@
 """Options of a command that others declare: structs, by the names of those that they belong to.
 
-`shoal up` has what each system says of a network's size, `shoal reproduce` what each study can be
-told, `shoal plan` what each planner can.  A field is an option; its `msgspec.Meta` describes it and
-says the least and the greatest value, a tuple can be given several times.
+`shoal up` has options for each system's size, `shoal reproduce` those of each study, `shoal plan`
+those of each planner. A field is an option; its `msgspec.Meta` describes it and says the least and
+the greatest value, a tuple can be given several times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeclaredOption(NamedTuple):
 
 
 def declared_options(structs: Mapping[str, type[msgspec.Struct]]) -> dict[str, DeclaredOption]:
-    """What there is to say, by field; one name means one thing."""
+    """Return the options by field; one name means one thing."""
     found: dict[str, DeclaredOption] = {}
     for owner, struct in structs.items():
         hints = get_type_hints(struct, include_extras=True)
@@ -104,7 +104,7 @@ def check_bounds(options: Mapping[str, DeclaredOption], values: Mapping[str, Any
         value, least, greatest = values[name], option.meta.ge, option.meta.le
         if not isinstance(value, (int, float)):
             continue
-        # What is no number is within no bounds.
+        # NaN is within no bounds.
         is_low = least is not None and not value >= least
         if is_low or (greatest is not None and not value <= greatest):
             use = f"{least} to {greatest}" if greatest is not None else f"{least} or more"

@@ -1,8 +1,8 @@
 """The end of the demo: the first days again, through brokers that are processes on this machine.
 
 Fifteen of the airports, linked as the demo links all; real MQTT clients publish and subscribe over
-loopback, once with publishers that stay and once with GRAPE.  The simulator, which has the same
-brokers, clients and publications, says beforehand what will be measured.
+loopback, once with publishers that stay and once with GRAPE. The simulator, with the same brokers,
+clients and publications, predicts the measurements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shoal.cli.support.steps import Step, Steps
+from shoal.cli.support.steps import CommandStep, CommandSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 BROKERS = 15
 DAYS = 7
-# What two cores carry with room to spare, brokers, clients and all.
+# Two cores carry this with room to spare, brokers, clients and all.
 DURATION_US = 12_000_000
 SUBSCRIPTIONS = 8
-# Few of the publishers have a hundred flights in these days, which is what the paper traces.
+# Few of the publishers have a hundred flights in these days, the length of the paper's traces.
 TRACE_SESSION_LENGTH = 25
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -52,9 +52,13 @@ def live_scenario(name: str, workload: Path, seed: int, topology: dict[str, Any]
 
 
 def prepare_live(
-    steps: Steps, spark: SparkSession, publications: Path, out: Path, options: WorkloadOptions
+    steps: CommandSteps,
+    spark: SparkSession,
+    publications: Path,
+    out: Path,
+    options: WorkloadOptions,
 ) -> None:
-    """Derive the live brokers' workload into `out`, and what Spark expects of it."""
+    """Derive the live brokers' workload into `out`, with Spark's expected deliveries."""
     from shoal.pipeline.truth import write_truth
     from shoal.pipeline.workloads.workload import write_workload
 
@@ -67,8 +71,10 @@ def prepare_live(
         )
 
 
-def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) -> list[Replay]:
-    """Replay what `prepare_live` made through live brokers, a network after the other."""
+def replay_live(
+    steps: CommandSteps, out: Path, seed: int, topology: dict[str, Any]
+) -> list[Replay]:
+    """Replay the workload of `prepare_live` through live brokers, a network after the other."""
     from shoal.experiments.live.comparison import compare
     from shoal.experiments.live.judge import expected_by_truth
     from shoal.experiments.live.networks import running
@@ -82,7 +88,7 @@ def replay_live(steps: Steps, out: Path, seed: int, topology: dict[str, Any]) ->
     for name in RUNS:
         with steps.step(f"{len(workload.brokers)} live brokers: {name}", bars=["starting"]) as step:
 
-            async def replay(name: str = name, step: Step = step) -> Replay:
+            async def replay(name: str = name, step: CommandStep = step) -> Replay:
                 scenario = live_scenario(name, path, seed, topology)
                 async with running(scenario, workload, out / name) as network:
                     return await compare(

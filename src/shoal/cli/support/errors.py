@@ -1,4 +1,4 @@
-"""What a command raises when its user made a mistake: printed as one message, exit code 2."""
+"""Errors for a user's mistake: printed as one message, exit code 2."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ STOPPED_EXIT_CODE = 130
 
 
 class UserError(Exception):
-    """Says what was wrong, where (file, line, column, key), and what to do.  Never a traceback."""
+    """A user's mistake: its place (file, line, column, key), and the remedy. Never a traceback."""

@@ -1,4 +1,4 @@
-"""What `shoal` itself can be told, before any command, and how help looks."""
+"""Options of `shoal` itself, before any command, and the layout of help."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def unbroken(text: str) -> str:
 
 
 class Command(TyperCommand):
-    """A command in whose help options that take no value show none."""
+    """A command whose help shows no value for flags."""
 
     def get_params(self, ctx: Any) -> Any:
         return _without_values(super().get_params(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """The same of `shoal` itself."""
 
     def get_params(self, ctx: Any) -> Any:
@@ -44,7 +44,9 @@ def _without_values(options: Iterable[Any]) -> list[Any]:
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        print(f"shoal {metadata.version('shoal')}")
+        from shoal.matching.compiled.kernels.choice import described
+
+        print(f"shoal {metadata.version('shoal')}, {described()}")
         raise typer.Exit
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is looked for within: what is imported stays, and is walked no more afterwards.
+    """Switch garbage collection off within; imported objects stay, and later collections skip them.
 
     A sixth of the time until a broker has all its code went into that.
     """

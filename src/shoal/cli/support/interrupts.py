@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(main: Coroutine[Any, Any, T]) -> T:
-    """What comes of `main`; at SIGINT it is cancelled, and KeyboardInterrupt comes of it."""
+    """Run `main` and return its result; SIGINT cancels it and raises KeyboardInterrupt."""
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
         loop.set_default_executor(_Forsaken())
@@ -34,20 +34,20 @@ def run_until_interrupted(main: Coroutine[Any, Any, T]) -> T:
 
 
 def may_stop_here() -> contextlib.AbstractContextManager[None]:
-    """SIGINT ends what is done here at once: a write that waits for a reader, say."""
-    return _heard_by(signal.default_int_handler)
+    """SIGINT ends work in this block at once: a write that waits for a reader, say."""
+    return _handled_by(signal.default_int_handler)
 
 
 @contextlib.contextmanager
 def only_noted() -> Iterator[list[int]]:
-    """SIGINT stops nothing here: whoever looks finds it in the list."""
+    """Note SIGINT in the list instead of raising."""
     heard: list[int] = []
-    with _heard_by(lambda number, _: heard.append(number)):
+    with _handled_by(lambda number, _: heard.append(number)):
         yield heard
 
 
 @contextlib.contextmanager
-def _heard_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+def _handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     """SIGINT is, in this block, unless it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN or not _is_main_thread():
         yield
@@ -60,7 +60,7 @@ def _heard_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]
 
 
 def drop_output() -> None:
-    """What is still to be printed nobody has to take, who may not be reading."""
+    """Drop pending output, since its reader may be gone."""
     with contextlib.suppress(OSError, ValueError):  # a test's output is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""What a comparison of runs came to, for the terminal: the table, and the verdict in one line."""
+"""The result of a comparison of runs, for the terminal: the table, and the verdict in one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from shoal.report.inputs import Run
+    from shoal.report.inputs import ReportRun
 
 NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
 
-# What a seed's row says as a run's does.
+# Columns that a seed's row shares with a run's row.
 SPREAD = (
     "message_rate_per_s",
     "delay_mean_us",
@@ -28,7 +28,7 @@ SPREAD = (
 _STYLES = {"better": "green", "worse": "yellow", "": "dim"}
 
 
-def outcome_table(runs: Sequence[Run]) -> Table:
+def outcome_table(runs: Sequence[ReportRun]) -> Table:
     """Every metric of the report's table, runs side by side, changes against the first.
 
     Runs of several seeds have their medians over these above the figures of the first seed.
@@ -58,7 +58,7 @@ def outcome_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _add_medians(table: Table, runs: Sequence[Run]) -> None:
+def _add_medians(table: Table, runs: Sequence[ReportRun]) -> None:
     """The main figures of all seeds; a change against the first run is in the sentences below."""
     from shoal.report.comparison import GROUPS
     from shoal.report.drawing.figures import count
@@ -78,7 +78,7 @@ def _add_medians(table: Table, runs: Sequence[Run]) -> None:
     table.add_row(Text("Figures below: of the first seed only", style="italic"))
 
 
-def _middle(run: Run, column: str, show: Callable[[float | None], str]) -> str:
+def _middle(run: ReportRun, column: str, show: Callable[[float | None], str]) -> str:
     """The median over a run's seeds; its own figure where it has one."""
     values = [row[column] for row in run.seeds or [run.metrics] if row[column] is not None]
     return show(median(values) if values else None)
@@ -89,7 +89,7 @@ def _aligned(change: str) -> str:
     return change.replace(" ", "").rjust(8, NO_BREAK_SPACE)
 
 
-def verdict_line(runs: Sequence[Run], judge: str = "Spark") -> str:
+def verdict_line(runs: Sequence[ReportRun], judge: str = "Spark") -> str:
     """Deliveries that `judge` expects against those that the runs made, in one line."""
     from shoal.report.drawing.figures import count
 

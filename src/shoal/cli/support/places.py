@@ -1,4 +1,4 @@
-"""Where a command reads and writes, looked at before it has worked for an hour."""
+"""Checks paths that a command reads and writes before its long work begins."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_exist(*paths: Path) -> None:
 
 
 def check_new(out: Path | None, *, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
-    """UserError if a folder that is to be written is there already, or cannot be there.
+    """UserError if an output folder exists already, or cannot be made.
 
-    What is read is never overwritten.
+    An input is never overwritten.
     """
     if out is None:
         return
@@ -38,7 +38,7 @@ def check_new(out: Path | None, *, overwrite: bool, inputs: Sequence[Path] = ())
     place = out.resolve()
     for path in inputs:
         if place == path.resolve() or place in path.resolve().parents:
-            raise UserError(f"{out} is what is read; give another --out")
+            raise UserError(f"{out} is the input; give another --out")
     check_place(out)
 
 

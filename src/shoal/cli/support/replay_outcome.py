@@ -1,4 +1,4 @@
-"""What replays through live brokers came to, for the terminal."""
+"""Results of replays through live brokers, for the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show_replays(console: Console, replays: Sequence[Replay]) -> None:
-    """The table, what changed, who moved, and what is wrong."""
+    """Print the table, the changes, the moves, and the problems."""
     from shoal.report.replays import effects, held_back, moved, moved_sentence, problems
 
     first = replays[0]
@@ -28,10 +28,10 @@ def show_replays(console: Console, replays: Sequence[Replay]) -> None:
     for text in (*effects(replays), *held_back(replays)):
         console.print(text, highlight=False, soft_wrap=True)
     for replay in replays:
-        journeys = moved(replay)
-        if journeys:
+        transfers = moved(replay)
+        if transfers:
             console.print(moved_sentence(replay), highlight=False, soft_wrap=True)
-        for home, lasts in journeys.items():
+        for home, lasts in transfers.items():
             there = "; ".join(f"{last}: {', '.join(names)}" for last, names in lasts.items())
             console.print(f"  from {home} to {there}", highlight=False)
     for replay in replays:

@@ -1,6 +1,6 @@
-"""Tables for a terminal of any width: as they are where they fit, else a few lines for each row.
+"""Tables for a terminal of any width: as they are if they fit, else a few lines for each row.
 
-A table that is too wide breaks words and numbers in its columns, and nobody can copy them.
+A table that is too wide breaks words and numbers in its columns, so that they cannot be copied.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-# What a table takes beside its texts for each column, and once: with a frame, and without.
+# Width of a table beside its texts, per column and in total: with a frame, and without.
 _FRAMED, _BARE = (3, 1), (2, 0)
 
 

@@ -1,4 +1,4 @@
-"""What the Spark commands share: a session with a spinner, and errors as messages."""
+"""Helpers of the Spark commands: a session with a spinner, and errors as messages."""
 
 from __future__ import annotations
 
@@ -18,22 +18,20 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_new
 from shoal.cli.support.still import duration
-from shoal.cli.support.waiting import Waiting, waiting
+from shoal.cli.support.waiting import WaitDisplay, waiting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master; local by default.")]
 MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for a local Spark.")]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is at --out already.")
-]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the output at --out.")]
 OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
 
 Engine = Literal["auto", "spark"]
 EngineOption = Annotated[
     Engine,
-    typer.Option("--engine", help="auto: Spark, but for what is small; spark: always Spark."),
+    typer.Option("--engine", help="auto: Spark, except for small inputs; spark: always Spark."),
 ]
 
 _T = TypeVar("_T")
@@ -42,7 +40,7 @@ LOCAL_MASTER = "local[*]"
 LOCAL_MEMORY = "4g"
 # A step that has taken less is not worth an estimate.
 SOON_S = 3.0
-# Of tables (Parquet, mostly) whose work Spark does in seconds.
+# Size of tables (Parquet, mostly) that Spark processes in seconds.
 BRIEF_BYTES = 10_000_000
 
 _OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
@@ -58,10 +56,10 @@ def spark_command(
     master: str,
     memory: str,
     inputs: Sequence[Path] = (),
-) -> Iterator[tuple[SparkSession, Waiting]]:
-    """A session for one command and its status line; what a user did wrong as UserError.
+) -> Iterator[tuple[SparkSession, WaitDisplay]]:
+    """A session for one command and its status line; a user's mistakes become UserError.
 
-    Where the `inputs` are said and small, it is one for little work.
+    If the `inputs` are given and small, it is a session for little work.
     """
     # Before PySpark is imported, which takes a while by itself.
     with (
@@ -90,7 +88,7 @@ def only_session(name: str, **options: Any) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def spark_mistakes() -> Iterator[None]:
-    """What a user did wrong, or what Spark could not do, as UserError."""
+    """Turn users' mistakes, and Spark's failures, into UserError."""
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -107,7 +105,8 @@ def spark_mistakes() -> Iterator[None]:
 def parts_done(
     spark: SparkSession, now_s: Callable[[], float] = time.monotonic
 ) -> Callable[[], str]:
-    """What says how far Spark is: `step 4: 9 of 16 parts, some 20 s more`, empty between steps.
+    """Return a function that reports Spark's progress: `step 4: 9 of 16 parts, some 20 s more`,
+    empty between steps.
 
     Spark is asked at most once a second, however often the line is drawn.  A step's time is
     estimated from its parts that are done.
@@ -141,7 +140,7 @@ def parts_done(
 
 
 class Making(NamedTuple):
-    """What the command line says about making tables: where, and by what."""
+    """Options about making tables: output and engine."""
 
     command: str
     out: Path
@@ -158,10 +157,10 @@ class Making(NamedTuple):
         *,
         inputs: Sequence[Path] = (),
     ) -> _T:
-        """What came of `without` Spark, or `by_spark` where that is asked for, or needed.
+        """Return the result of `without` Spark, or of `by_spark` if that is asked for, or needed.
 
-        A spinner says what it is `doing`; what a user did wrong is a UserError.  Where the `inputs`
-        are said and small, the session is one for little work.
+        A spinner names the work (`doing`); a user's mistake is a UserError. If the `inputs` are
+        given and small, the session is one for little work.
         """
         check_new(self.out, overwrite=self.overwrite, inputs=inputs)
         if without is not None and self.engine == "auto" and self.master == LOCAL_MASTER:
@@ -185,12 +184,12 @@ class Making(NamedTuple):
 
 
 def _are_small(inputs: Sequence[Path]) -> bool:
-    """Whether these files and folders are known, and together small."""
+    """Return whether these files and folders are known, and together small."""
     return bool(inputs) and _bytes_of(inputs) <= BRIEF_BYTES
 
 
 def _bytes_of(inputs: Sequence[Path]) -> int:
-    """How many bytes these files and folders have together."""
+    """Return how many bytes these files and folders have together."""
     return sum(
         file.stat().st_size
         for path in inputs
@@ -200,7 +199,7 @@ def _bytes_of(inputs: Sequence[Path]) -> int:
 
 
 def spark_complaint(error: Exception) -> str:
-    """What Spark could not do, in one line that names the file where it was one."""
+    """Return Spark's failure in one line that names the file, if it is about one."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PythonException
 
@@ -217,7 +216,7 @@ def spark_complaint(error: Exception) -> str:
     if isinstance(error, Py4JJavaError):
         reason = causes[-1]
     elif isinstance(error, PythonException):
-        # The last line of the traceback says what happened; the others only where.
+        # The last line of the traceback has the error; the others have places only.
         reason = text.rpartition("\n")[2]
     else:
         reason = text.partition("\n")[0]
@@ -225,7 +224,7 @@ def spark_complaint(error: Exception) -> str:
 
 
 def _causes(error: Exception) -> Iterator[str]:
-    """The messages of a Java error, down to the one that says what happened where the data are."""
+    """Yield the messages of a Java error, down to the one about the data."""
     cause = getattr(error, "java_exception", None)
     while cause is not None:
         if (message := cause.getMessage()) is not None:

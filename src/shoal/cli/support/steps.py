@@ -1,7 +1,7 @@
-"""Progress of a command of several steps: what is going on now, and a line per finished step.
+"""Progress of a command of several steps: the current step, and a line per finished step.
 
-Everything goes to stderr.  On a terminal the current step turns and counts its seconds; anywhere
-else the lines of finished steps are written, and every half minute what is still done.
+Everything goes to stderr. On a terminal the current step turns and counts its seconds; elsewhere
+the lines of finished steps are written, and every half minute the current step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from shoal.cli.support.still import duration, told
 
 
-class Step:
+class CommandStep:
     """A step under way; `result` becomes part of its line when it ends."""
 
     def __init__(self, progress: Progress, bars: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ class Step:
         self._progress.update(self._bars[bar], completed=share, description=description)
 
     def shares(self) -> str:
-        """How far each bar is, in words: `, replay 40 %`; empty without bars."""
+        """Return how far each bar is, in words: `, replay 40 %`; empty without bars."""
         return "".join(
             f", {task.description.strip()} {task.completed:.0%}"
             for task in self._progress.tasks
@@ -48,8 +48,8 @@ class Step:
             self._progress.remove_task(bar)
 
 
-class Steps:
-    """Use as `with Steps() as steps: with steps.step("reading") as step: ...`."""
+class CommandSteps:
+    """Use as `with CommandSteps() as steps: with steps.step("reading") as step: ...`."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -63,7 +63,7 @@ class Steps:
             disable=not self._console.is_terminal,
         )
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> CommandSteps:
         self._progress.start()
         return self
 
@@ -76,11 +76,11 @@ class Steps:
         self._progress.stop()
 
     @contextmanager
-    def step(self, name: str, bars: Sequence[str] = ()) -> Iterator[Step]:
+    def step(self, name: str, bars: Sequence[str] = ()) -> Iterator[CommandStep]:
         """One step, with a bar per name in `bars`; its line is written when it succeeds."""
         started = time.monotonic()
         task = self._progress.add_task(name, total=None)
-        step = Step(self._progress, bars)
+        step = CommandStep(self._progress, bars)
         try:
             with told(
                 lambda: f"{name}{step.shares()}, {duration(time.monotonic() - started)}",

@@ -1,4 +1,4 @@
-"""Who waits without a terminal (cron, CI, a pipe) is told every half minute what is still done."""
+"""Progress lines every half minute without a terminal (cron, CI, a pipe)."""
 
 from __future__ import annotations
 

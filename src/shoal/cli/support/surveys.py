@@ -1,4 +1,6 @@
-"""What `shoal plan` reads: CSV files of round trips, rates and sites; errors name file and line."""
+"""Input files of `shoal plan`: CSV files of round trips, rates and sites; errors name file and
+line.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 
 from shoal.cli.support.errors import UserError
 from shoal.model import BrokerId
-from shoal.overlays.planning import Pair, Survey
+from shoal.overlays.planning import OverlaySurvey, Pair
 
 
 def read_survey(
@@ -17,7 +19,7 @@ def read_survey(
     rates: Path | None,
     sites: Path | None,
     brokers: tuple[BrokerId, ...] | None = None,
-) -> Survey:
+) -> OverlaySurvey:
     """The survey in these files; of all brokers that they name, or just these.
 
     With sites round trips may be between sites; within one they are 0 unless they are said.
@@ -40,8 +42,8 @@ def read_survey(
                 known = ", ".join(brokers[:8])
                 raise UserError(f"{rates}: no broker {end!r}; there are {known}")
     if rates is not None and not any(wanted.values()):
-        raise UserError(f"{rates}: nobody publishes anything to anybody")
-    return Survey(brokers, found, wanted, standing)
+        raise UserError(f"{rates}: no client publishes to another")
+    return OverlaySurvey(brokers, found, wanted, standing)
 
 
 def _round_trip(
@@ -58,7 +60,7 @@ def _round_trip(
 
 
 def read_amounts(path: Path, columns: Sequence[str]) -> dict[str, float]:
-    """How much of each: a file of a name and a number from 0 on in each line."""
+    """Return how much of each: a file of a name and a number from 0 on in each line."""
     found: dict[str, float] = {}
     for line, (name, text) in read_rows(path, columns):
         if name in found:

@@ -1,7 +1,6 @@
-"""The network that `shoal up` starts: of a size, or what a scenario describes.
+"""The network that `shoal up` starts: of a size, or from a scenario.
 
-What says how large a network is each system says itself (`System.size`), and the options of the
-command are made of that.
+Each system declares its size parameters (`System.size`), which become the options of the command.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ from shoal.cli.support.declared_options import (
 from shoal.cli.support.errors import UserError
 from shoal.overlays.registry import PAGE, SYSTEMS
 from shoal.overlays.shapes import TopologyError
-from shoal.overlays.system import MAX_BROKERS, Layout, Size
+from shoal.overlays.system import MAX_BROKERS, SystemLayout, SystemSize
 from shoal.typed_toml import TomlError
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
 
 SHORT = {"brokers": "-n"}
 
 
 @cache
 def size_options() -> dict[str, DeclaredOption]:
-    """What there is to say of a network's size, by field."""
+    """Return the options for a network's size, by field."""
     return declared_options({name: system.size for name, system in SYSTEMS.items()})
 
 
@@ -46,7 +45,7 @@ def with_size_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class NetworkOptions(NamedTuple):
-    """What the command line says about the network."""
+    """Options about the network."""
 
     sizes: Mapping[str, Any]
     port: int
@@ -65,7 +64,7 @@ class NetworkOptions(NamedTuple):
             _check_said_once(context)
             return
         self._check_known(context)
-        _check_port(self.port, len(self._layout().doors))
+        _check_port(self.port, len(self._layout().front_ends))
 
     def _check_known(self, context: typer.Context) -> None:
         """UserError for an option that the system does not know."""
@@ -75,7 +74,7 @@ class NetworkOptions(NamedTuple):
             if name not in own:
                 raise UserError(f"--{name}: {self.system} does not know it; it starts {instead}")
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> SystemLayout:
         system = SYSTEMS[self.system]
         said = {
             name: tuple(value) if isinstance(value, list) else value
@@ -101,7 +100,7 @@ class NetworkOptions(NamedTuple):
         except TomlError as error:
             raise UserError(str(error)) from error
 
-    def network(self) -> Network:
+    def network(self) -> NetworkFile:
         """The network; UserError says why there cannot be one."""
         from shoal.runtime.supervisor import local_network
 
@@ -115,7 +114,7 @@ class NetworkOptions(NamedTuple):
         except TopologyError as error:
             raise UserError(str(error)) from error
 
-    def _of_scenario(self, path: Path) -> Network:
+    def _of_scenario(self, path: Path) -> NetworkFile:
         from shoal.experiments.live.networks import scenario_network
         from shoal.experiments.run_files import read_workload
         from shoal.experiments.scenario import load_scenario
@@ -136,16 +135,16 @@ class NetworkOptions(NamedTuple):
 
 
 def _fields(system: str) -> tuple[str, ...]:
-    size: type[Size] = SYSTEMS[system].size
+    size: type[SystemSize] = SYSTEMS[system].size
     return size.__struct_fields__
 
 
-def _check_port(port: int, doors: int) -> None:
-    if not 0 <= port <= 65_535 - doors:
-        raise UserError(f"--port {port}: is not a port that leaves room for {doors} brokers")
+def _check_port(port: int, front_ends: int) -> None:
+    if not 0 <= port <= 65_535 - front_ends:
+        raise UserError(f"--port {port}: is not a port that leaves room for {front_ends} brokers")
 
 
 def _check_said_once(context: typer.Context) -> None:
-    """UserError for an option that says what the scenario says."""
+    """UserError for an option that repeats a key of the scenario."""
     for name in given(context, ("system", *size_options())):
         raise UserError(f"--{name}: the scenario says that; change it by --set KEY=VALUE")

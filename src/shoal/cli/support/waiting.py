@@ -1,4 +1,4 @@
-"""What who waits is told: what a command does, on how much, how far it is, and for how long."""
+"""Status line of a long command: its work, amount, progress and time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shoal.cli.support.still import duration, told
 WORTH_SAYING_BYTES = 1_000_000
 
 
-class Waiting:
+class WaitDisplay:
     """A line that says the seconds, and how far it is, anew each time it is drawn.
 
     >>> now_s = iter([0.0, 75.0]).__next__
-    >>> str(Waiting("reading", 44_000_000, now_s).__rich__())
+    >>> str(WaitDisplay("reading", 44_000_000, now_s).__rich__())
     'reading, 44 MB of input, 1 min 15 s'
     """
 
@@ -35,7 +35,7 @@ class Waiting:
         self._how_far: Callable[[], str] = str
 
     def update(self, doing: str) -> None:
-        """What is done from now on; the seconds go on from the beginning."""
+        """Replace the current work; the time continues from the beginning."""
         self._doing = doing
 
     def follow(self, how_far: Callable[[], str]) -> None:
@@ -53,9 +53,9 @@ class Waiting:
 
 
 @contextlib.contextmanager
-def waiting(doing: str, input_bytes: int = 0) -> Iterator[Waiting]:
+def waiting(doing: str, input_bytes: int = 0) -> Iterator[WaitDisplay]:
     """A spinner on stderr with a line beside it, for the block; in a file, a line now and then."""
-    line = Waiting(doing, input_bytes)
+    line = WaitDisplay(doing, input_bytes)
     console = Console(stderr=True)
     with told(line.text, on_terminal=console.is_terminal), console.status(line):
         yield line

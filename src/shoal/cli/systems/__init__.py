@@ -1,6 +1,6 @@
-"""What commands do for single systems, a room for each; `registry.py` has the list.
+"""Command line parts of single systems, a package each; `registry.py` has the list.
 
-Commands know no system by name.  What all systems have in common follows from
-`shoal.overlays.registry`; what only some have, as who should be elsewhere on a ring, or which links
-are recommended, stands here: who plans, who advises, and what is shown of the last decisions.
+Commands know no system by name. Common parts of all systems follow from `shoal.overlays.registry`;
+parts of some systems only, as better places on a ring, or recommended links, are here: planning,
+advice, and tables of recent decisions.
 """

@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 
 from shoal.cli.support.errors import UserError
-from shoal.cli.systems.kinds import Measured, Planning
-from shoal.overlays.planning import Wishes
+from shoal.cli.systems.kinds import MeasuredSystem, Planning
+from shoal.overlays.planning import PlannedInterests
 from shoal.overlays.registry import SYSTEMS
 
 
 class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an overlay must be like."""
+    """Constraints of an overlay."""
 
     survive: Annotated[
         int,
@@ -26,12 +26,12 @@ class OverlayOptions(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=1, description="So many links a broker may have.")
     ] = 8
     hop_ms: Annotated[
-        float, msgspec.Meta(ge=0, description="What a link takes beside half its round trip.")
+        float, msgspec.Meta(ge=0, description="Delay of a link beside half its round trip.")
     ] = 1.0
 
 
-def _plan(system: str, measured: Measured, options: OverlayOptions) -> None:
-    """Print the section of a network file; comments say what was compared."""
+def _plan(system: str, measured: MeasuredSystem, options: OverlayOptions) -> None:
+    """Print the section of a network file; comments list the alternatives."""
     from shoal.cli.support.surveys import read_survey
 
     planner, (rtt, rates, sites, *_) = SYSTEMS[system].planner, measured
@@ -39,10 +39,10 @@ def _plan(system: str, measured: Measured, options: OverlayOptions) -> None:
     if rtt is None:
         raise UserError(f"--rtt: {system} is planned by round trips; give a file of them")
     if options.apart and sites is None:
-        raise UserError("--apart: where brokers stand is not known; add --sites")
+        raise UserError("--apart: the brokers' sites are not known; add --sites")
     survey = read_survey(rtt, rates, sites)
     found = planner(
-        survey, Wishes(options.survive, options.apart, options.most_links, options.hop_ms)
+        survey, PlannedInterests(options.survive, options.apart, options.most_links, options.hop_ms)
     )
     print(f"# a delivery takes {found.mean_ms:.2f} ms on average, when nothing is congested; of")
     for reason in found.reasons:
@@ -66,7 +66,7 @@ def _toml(key: str, value: object) -> str:
 PLANNING = Planning(
     OverlayOptions,
     _plan,
-    "print the section of a network file that places brokers best: who sits where, and which "
-    "tree.  Best is the least mean delay of a delivery over shortest ways, nothing congested.  "
-    "Comments say what was compared.",
+    "print the section of a network file with the best places of brokers and the best tree.  "
+    "Best is the least mean delay of a delivery over shortest ways, nothing congested.  "
+    "Comments list the alternatives.",
 )

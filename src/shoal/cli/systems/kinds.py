@@ -1,4 +1,4 @@
-"""What a system may bring to the command line: a plan, advice, tables of what its brokers did."""
+"""Parts of a system on the command line: a plan, advice, tables of its brokers' records."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shoal.cli.support.live.statuses import Statuses
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
-# A table of what happened lately, without rows if nothing did.
+# Returns a table of recent events, empty if there are none.
 Shows = Callable[["Statuses"], "Table"]
 # The columns of a run's tables.
 Columns = Mapping[str, Mapping[str, Sequence[Any]]]
 
 
-class Measured(NamedTuple):
-    """What `shoal plan` was given: files of round trips, rates and sites; as whom it asks."""
+class MeasuredSystem(NamedTuple):
+    """Input of `shoal plan`: files of round trips, rates and sites; credentials for queries."""
 
     rtt: Path | None
     rates: Path | None
@@ -33,27 +33,27 @@ class Measured(NamedTuple):
 
 
 class Planning(NamedTuple):
-    """How `shoal plan` plans for a system: the options it has beside, and what prints the plan.
+    """Planning for a system: its additional options, and the function that prints the plan.
 
-    `plan` gets the system's name, what was measured and the options; UserError and PlanError say
-    what is wrong.  `about` says in the command's help what is printed.
+    `plan` gets the system's name, the measured data and the options; UserError and PlanError name
+    the fault. `about` describes the output in the command's help.
     """
 
     options: type[msgspec.Struct]
-    plan: Callable[[str, Measured, Any], None]
+    plan: Callable[[str, MeasuredSystem, Any], None]
     about: str
 
 
 class Advising(NamedTuple):
-    """Who says which links brokers recommend, as TOML.
+    """Prints the links that brokers recommend, as TOML.
 
-    `of_network` for `shoal status --advise`, by all that brokers say; `of_run` after `shoal
-    simulate`, by its parameters and tables, empty where nobody was to recommend any.
+    `of_network` for `shoal status --advise`, from all brokers' statuses; `of_run` after `shoal
+    simulate`, by its parameters and tables, empty if no broker recommends links.
     """
 
-    of_network: Callable[[Network, Statuses], str]
+    of_network: Callable[[NetworkFile, Statuses], str]
     of_run: Callable[[msgspec.Struct, Columns], str]
 
 
-# Who stands where in a network, in lines (`shoal rearrange`).
-Places = Callable[["Network", "Caller"], "list[str]"]
+# Returns the places of a network's brokers, in lines (`shoal rearrange`).
+Places = Callable[["NetworkFile", "Caller"], "list[str]"]

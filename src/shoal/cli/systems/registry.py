@@ -1,4 +1,4 @@
-"""What systems bring to the command line, by their names: a line for each thing that one has."""
+"""Systems' parts on the command line, by system: a line for each part."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from shoal.cli.systems.publisher_relocation.selections import selected
 from shoal.cli.systems.self_organising.advising import ADVISING as LINKS
 from shoal.cli.systems.self_organising.proposals import proposed
 
-# Who says which links brokers recommend.
+# Systems whose brokers recommend links.
 ADVISING: Mapping[str, Advising] = {"self_organising": LINKS}
-# Who says who stands where.
+# Systems with places on a ring.
 PLACES: Mapping[str, Places] = dict.fromkeys(RINGS, places)
 # The tables of `shoal status` behind those of all systems, in this order.
 SHOWN: Sequence[Shows] = (selected, proposed, decided)
-# Why nobody plans for a system that one might plan for.
-NOT_PLANNED: Mapping[str, str] = {"tco": "its links follow from who wants what"}
+# The reason why a system has no planner, if a user may expect one.
+NOT_PLANNED: Mapping[str, str] = {"tco": "its links follow from its clients' topics"}
 
 
 def planning() -> Mapping[str, Planning]:
-    """Who plans for which system; to know it, all of them are loaded."""
+    """Return the planner of each system; this loads all of them."""
     from shoal.cli.systems import by_round_trips
     from shoal.cli.systems.dynatops.planning import PLANNING as TOPIC_TREES
     from shoal.overlays.registry import SYSTEMS

@@ -1,15 +1,15 @@
 """A bridge between a shoal network and another MQTT broker, as a client of both.
 
-It keeps nothing itself.  A message of QoS 1 is acknowledged where it comes from when it has been
-acknowledged where it goes, so what waits is in the bridge's session at that broker: while the other
-one is away, while the bridge is, and when it is killed.  Then messages that were on their way come
-twice; none is lost that the brokers keep.  Of one topic filter messages keep their order.
+It stores nothing itself. It acknowledges a message of QoS 1 at the source when the target has
+acknowledged it, so messages wait in the bridge's session at the source: while the target is
+disconnected, while the bridge is not running, and when it is killed. Then messages under way are
+delivered twice; none is lost that the brokers keep. Messages of one topic filter keep their order.
 
-What a bridge has carried does not come back: at either end it asks for nothing of its own
-(`no local`), and it names itself and the network in user properties, so that bridges in a circle,
-or side by side, see where a message has been (see `identity`).  3.1.1 has neither, so that a bridge
-whose topics lead back to it is refused (see `bridge_file`).  Bridges of one `group` share what they
-carry, as members of shared subscriptions: each message is carried by one of them.
+A message does not come back: at either end the bridge subscribes without its own publications (`no
+local`), and it adds its name and the network's identity in user properties, so that bridges in a
+circle, or side by side, recognise messages that were there before (see `identity`). 3.1.1 has
+neither, so that a bridge whose topics lead back to it is refused (see `bridge_file`). Bridges of
+one `group` share messages, as members of shared subscriptions: one of them carries each message.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.client.bridges.bridge_file import Bridge, EndSection, RuleSection
+from shoal.client.bridges.bridge_file import Bridge, BridgeRuleSection, EndSection
 from shoal.client.bridges.identity import Identity
-from shoal.client.bridges.metrics import Flow, Tally
+from shoal.client.bridges.metrics import BridgeTally, Flow
 from shoal.client.client import Client
 from shoal.client.subscription import Message, Subscription
 from shoal.client.terms import ClientError, Keep
@@ -34,17 +34,17 @@ from shoal.model import EVERYTHING, Filter
 from shoal.mqtt.codec.packets import Publish
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.messages import Message as Sent
+from shoal.mqtt.messages import PublishedMessage as Sent
 
-# The user properties that name the networks where a message has been, and the bridges which have
-# carried it; and how many bridges may have.
+# The user properties with the networks that a message has passed, and with the bridges that have
+# carried it; and the bound of bridges.
 WAS_IN = "shoal-network"
 CARRIED_BY = "shoal-bridge"
 MOST_BRIDGES = 16
-# Refused so it may be taken a while later.
+# Refusals after which the bridge tries again.
 _PASSING = ("quota exceeded", "server busy", "unspecified error", "implementation specific error")
 RETRY_S = 1.0
-# Characters of the names of bridges that a line in the log has.
+# The bound of bridge names in a log line, in characters.
 _MOST_NAMED = 200
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
@@ -52,37 +52,37 @@ _log = logging.getLogger(__name__)
 
 
 class _Under(NamedTuple):
-    """A message on its way; `answer` is None where nobody answers."""
+    """A message under way; `answer` is None at QoS 0."""
 
     packet: Publish
     answer: asyncio.Future[None] | None
 
 
 class Lane:
-    """What one rule carries from one client to the other."""
+    """Carries the messages of one rule from one client to the other."""
 
     def __init__(
-        self, rule: RuleSection, source: Client, target: Client, name: str, flow: Flow
+        self, rule: BridgeRuleSection, source: Client, target: Client, name: str, flow: Flow
     ) -> None:
         self._rule = rule
         self._source = source
         self._target = target
         self._name = name
-        # Of the networks at its two ends, once they are known.
+        # The identities of the networks at its two ends, once they are known.
         self.identities: tuple[Identity, Identity] | None = None
-        # Judged here; what goes out is judged by brokers, which are asked for it.
+        # The filter that is applied here; brokers apply those of subscriptions at shoal's side.
         self.judged: Filter = EVERYTHING
         self._flow = flow
-        # Of messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
+        # Messages at QoS 1, by packet identifier: the newest copy, and whether it is done.
         self._copies: dict[int, tuple[Message, bool]] = {}
         self._forgotten = source.forgotten
-        # Whether other bridges of a group have their part of it.
+        # Whether other bridges of a group share its messages.
         self.is_shared = False
-        # Bridges that the log has named.
+        # Bridges that were logged.
         self._others: set[str] = set()
 
-    async def run(self, subscription: Subscription, shares: Shares) -> None:
-        """Carry until the connection fails for good: ClientError."""
+    async def run(self, subscription: Subscription, shares: BridgeShares) -> None:
+        """Carry messages until the connection fails for good: ClientError."""
         under_way: deque[asyncio.Task[None]] = deque()
         try:
             while True:
@@ -93,11 +93,11 @@ class Lane:
             for task in under_way:
                 task.cancel()
 
-    def _is_news(self, message: Message, shares: Shares) -> bool:
-        """Whether this is no copy of one that was carried, or is on its way."""
+    def _is_news(self, message: Message, shares: BridgeShares) -> bool:
+        """Whether the message is no copy of one that was carried, or is under way."""
         if self._forgotten != self._source.forgotten:
             self._forgotten = self._source.forgotten
-            self._copies.clear()  # identifiers mean other messages now
+            self._copies.clear()  # the packet identifiers are void
         packet = message.packet
         if not packet.qos:
             return True
@@ -110,13 +110,13 @@ class Lane:
         return False
 
     async def _carry(
-        self, message: Message, shares: Shares, under_way: deque[asyncio.Task[None]]
+        self, message: Message, shares: BridgeShares, under_way: deque[asyncio.Task[None]]
     ) -> None:
         packet = message.packet
         out = self._as_carried(packet)
         reason = self._reason_to_leave(message)
         if not (reason or out.qos or self._target.is_connected):
-            reason = "the other end is away"  # at QoS 0 nothing waits
+            reason = "the other end is away"  # QoS 0 is not queued
         if reason:
             self._flow.left[reason] += 1
             self._done(packet, shares)
@@ -128,7 +128,7 @@ class Lane:
         while under_way and under_way[0].done():
             under_way.popleft().result()
 
-    async def _see_through(self, packet: Publish, under: _Under, shares: Shares) -> None:
+    async def _see_through(self, packet: Publish, under: _Under, shares: BridgeShares) -> None:
         answer = under.answer
         while answer is not None:
             try:
@@ -150,14 +150,14 @@ class Lane:
         self._flow.under_way -= 1
         self._done(packet, shares)
 
-    def _done(self, packet: Publish, shares: Shares) -> None:
+    def _done(self, packet: Publish, shares: BridgeShares) -> None:
         known = self._copies.get(packet.packet_id) if packet.qos else None
         if known is not None:
             self._copies[packet.packet_id] = known[0], True
             self._settle(packet.packet_id, shares)
 
-    def _settle(self, packet_id: int, shares: Shares) -> None:
-        """Acknowledge a copy, if it came over the connection that there is; else it comes again."""
+    def _settle(self, packet_id: int, shares: BridgeShares) -> None:
+        """Acknowledge a copy of the present connection; an older one comes again."""
         message, _ = self._copies[packet_id]
         if message.connection == self._source.connections and self._source.is_connected:
             del self._copies[packet_id]
@@ -186,12 +186,12 @@ class Lane:
         return ""
 
     def _note_others(self, bridges: list[str]) -> None:
-        """Other bridges lead from this network to that one; an operator may not know."""
+        """Log other bridges between the same networks, which an operator may not know."""
         others = ", ".join(dict.fromkeys(bridges))[:_MOST_NAMED]
         if others not in self._others and len(self._others) < MOST_BRIDGES:
             self._others.add(others)
             extra = {"bridge": self._name, "others": others, "topic": self._rule.topic}
-            _log.warning("others carry between the same networks; see group", extra=extra)
+            _log.warning("other bridges join the same networks; see group", extra=extra)
 
     def _as_carried(self, packet: Publish) -> Publish:
         given = packet.properties
@@ -215,8 +215,8 @@ class Lane:
         )
 
 
-class Shares:
-    """Messages that came to several lanes: acknowledged when all are done with them."""
+class BridgeShares:
+    """Counts messages that came to several lanes: acknowledged when all lanes are done."""
 
     def __init__(self) -> None:
         self._done: Counter[tuple[int, int]] = Counter()
@@ -231,12 +231,12 @@ class Shares:
             del self._done[stale]
 
 
-async def run_bridge(bridge: Bridge, tally: Tally | None = None) -> None:
-    """Carry until cancelled; ValueError for files that cannot be used.
+async def run_bridge(bridge: Bridge, tally: BridgeTally | None = None) -> None:
+    """Run a bridge until cancelled; ValueError for files that cannot be used.
 
-    What becomes of it is in the `tally`.
+    The `tally` counts its messages.
     """
-    tally = tally or Tally()
+    tally = tally or BridgeTally()
     pause_s = FIRST_PAUSE_S
     loop = asyncio.get_running_loop()
     while True:
@@ -251,18 +251,18 @@ async def run_bridge(bridge: Bridge, tally: Tally | None = None) -> None:
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-async def _run(bridge: Bridge, tally: Tally) -> None:
-    """Until one end fails for good: ClientError."""
+async def _run(bridge: Bridge, tally: BridgeTally) -> None:
+    """Run until one end fails for good: ClientError."""
     here, there = _client(bridge, bridge.here), _client(bridge, bridge.there)
     tally.begin(here, there)
-    # Before they connect: what waits in their sessions comes at once.
+    # Subscribe before they connect: messages queued in their sessions come at once.
     identities = {client: Identity(client) for client in (here, there)}
-    lanes: list[tuple[Lane, Subscription, Shares]] = []
+    lanes: list[tuple[Lane, Subscription, BridgeShares]] = []
     for source, target, rules, direction in (
         (there, here, bridge.incoming, "in"),
         (here, there, bridge.outgoing, "out"),
     ):
-        shares = Shares()
+        shares = BridgeShares()
         for rule in rules:
             lane = Lane(rule, source, target, bridge.name, tally.flows[direction])
             if rule.where and source is there:
@@ -307,10 +307,10 @@ def _client(bridge: Bridge, end: EndSection) -> Client:
     )
 
 
-def _subscribe(source: Client, rule: RuleSection, group: str, *, asks: bool) -> Subscription:
-    """Ask for what a rule carries; the broker knows it by a number that says what it is.
+def _subscribe(source: Client, rule: BridgeRuleSection, group: str, *, asks: bool) -> Subscription:
+    """Subscribe for a rule; the subscription identifier is a hash of the rule.
 
-    No local cannot be asked for as a member of a group: what comes back is left by its properties.
+    A member of a group cannot use no-local: the bridge drops its own messages by their properties.
     """
     digest = blake2b(msgspec.json.encode(rule), digest_size=3).digest()
     return source.subscribe(

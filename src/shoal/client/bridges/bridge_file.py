@@ -1,4 +1,4 @@
-"""A bridge's file: the two brokers it joins, and what it carries from one to the other.
+"""A bridge's file: the two brokers it joins, and the rules for messages between them.
 
 `here` is a shoal network, `there` any MQTT broker.
 
@@ -25,25 +25,25 @@ from shoal.typed_toml import TomlError
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 DAY_S = 86_400
-# Where its keys are explained.
+# The page that explains its keys.
 PAGE = "docs/reference/bridge.md"
 
 
-class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BridgeSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a bridge's file."""
 
 
-class EndSection(Section, frozen=True, kw_only=True):
-    """One broker, and who the bridge is there.
+class EndSection(BridgeSection, frozen=True, kw_only=True):
+    """One broker, and the bridge's credentials there.
 
     address        host:port, or mqtts://, ws://, wss:// before it
     version        of MQTT
-    username       as which user
+    username       the user name
     password_file  has the password in its first line
-    authority      over TLS: who signed the broker's certificate, in PEM
+    authority      over TLS: the issuer of the broker's certificate, in PEM
     certificate    over TLS: the bridge's own, where the broker wants one
     key            over TLS: its private key
-    server_name    over TLS: to whom the broker's certificate is made out, if not to the host
+    server_name    over TLS: the name in the broker's certificate, if not the host
     """
 
     address: str
@@ -71,7 +71,7 @@ class EndSection(Section, frozen=True, kw_only=True):
         )
 
     def password(self) -> str | None:
-        """ValueError when it cannot be read."""
+        """The password of the file; ValueError when it cannot be read."""
         if not self.password_file:
             return None
         try:
@@ -81,14 +81,14 @@ class EndSection(Section, frozen=True, kw_only=True):
         return lines[0] if lines else ""
 
 
-class RuleSection(Section, frozen=True, kw_only=True):
-    """What is carried in one direction.
+class BridgeRuleSection(BridgeSection, frozen=True, kw_only=True):
+    """A rule for messages in one direction.
 
-    topic    a topic filter, where it comes from
-    where    what its content must be, in SQL; judged at shoal's side
-    remove   what all these topics begin with, and lose
-    add      what they begin with, where they go
-    qos      at most
+    topic    a topic filter at the source
+    where    a content filter in SQL; applied at shoal's side
+    remove   a prefix of all these topics that is removed
+    add      a prefix that is added for the target
+    qos      the highest QoS
     """
 
     topic: str
@@ -100,8 +100,8 @@ class RuleSection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.qos == 2:
             raise ValueError(
-                "qos: 2 is not kept from one broker to another: a bridge that is killed knows "
-                "nothing of what it has handed over, and does so again; use 1"
+                "qos: 2 cannot be kept between brokers: a bridge that is killed forgets the "
+                "messages that it has sent, and sends them again; use 1"
             )
         try:
             read_topic_filter(self.topic)
@@ -120,31 +120,33 @@ class RuleSection(Section, frozen=True, kw_only=True):
                 raise ValueError(f"where: {error.one_line}") from None
 
     def carried(self, topic: str) -> str:
-        """What a topic, or a topic filter, is called where it goes."""
+        """A topic, or a topic filter, as it is named at the target."""
         return self.add + topic.removeprefix(self.remove)
 
 
-class Bridge(Section, frozen=True, kw_only=True, rename={"incoming": "in", "outgoing": "out"}):
+class Bridge(
+    BridgeSection, frozen=True, kw_only=True, rename={"incoming": "in", "outgoing": "out"}
+):
     """A bridge between a shoal network (`here`) and any MQTT broker (`there`).
 
     Files that it names are relative to its folder.
 
     name                  one bridge of a name runs at a time
-    group                 bridges of one group share what they carry: each message goes by one
-    here, there           the two brokers, and who the bridge is there
-    in                    what is carried from `there` to `here`
-    out                   what is carried from `here` to `there`
-    keep_s                how long either broker keeps what waits for the bridge
-    window                messages that are on their way at once, in each direction
-    maximum_packet_size   what the bridge takes, in bytes; a longer packet ends the connection
+    group                 bridges of one group share messages: one of them carries each message
+    here, there           the two brokers, with the bridge's credentials
+    in                    rules for messages from `there` to `here`
+    out                   rules for messages from `here` to `there`
+    keep_s                how long either broker keeps the bridge's session
+    window                messages under way at once, in each direction
+    maximum_packet_size   the bridge's, in bytes; a longer packet ends the connection
     """
 
     name: Name
     group: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{0,64}$")] = ""
     here: EndSection
     there: EndSection
-    incoming: tuple[RuleSection, ...] = ()
-    outgoing: tuple[RuleSection, ...] = ()
+    incoming: tuple[BridgeRuleSection, ...] = ()
+    outgoing: tuple[BridgeRuleSection, ...] = ()
     keep_s: Positive = 7 * DAY_S
     window: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 100
     maximum_packet_size: Annotated[int, msgspec.Meta(ge=1_024)] = 16 * 2**20
@@ -154,7 +156,7 @@ _FILES = ("password_file", "authority", "certificate", "key")
 
 
 def load_bridge(path: Path) -> Bridge:
-    """The bridge in a TOML file; TomlError says what is wrong with it and where.
+    """Load the bridge of a TOML file; TomlError has the problem and its place.
 
     Files that it names are relative to its folder.
     """
@@ -169,7 +171,7 @@ def load_bridge(path: Path) -> Bridge:
 
 
 def parse_bridge(data: dict[str, Any], label: str) -> Bridge:
-    """The bridge in nested dictionaries; TomlError, as of `load_bridge`."""
+    """The bridge of nested dictionaries; TomlError as in `load_bridge`."""
     bridge = typed_toml.convert(data, Bridge, label, pages={"": PAGE})
     if not bridge.incoming and not bridge.outgoing:
         raise TomlError(f"{label}: out: nothing is carried; write [[out]] or [[in]] ({PAGE})")
@@ -183,7 +185,7 @@ def parse_bridge(data: dict[str, Any], label: str) -> Bridge:
 
 
 def _check_no_loop(bridge: Bridge, label: str) -> None:
-    """TomlError if what goes out could come in again, which 3.1.1 has no word against."""
+    """Raise TomlError if outgoing messages could come in again, which 3.1.1 cannot prevent."""
     for place, going in enumerate(bridge.outgoing):
         for coming in bridge.incoming:
             out, back = going.carried(going.topic), coming.carried(coming.topic)

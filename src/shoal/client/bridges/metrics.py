@@ -1,6 +1,6 @@
-"""What a bridge does, for Prometheus.
+"""The metrics of a bridge, for Prometheus.
 
->>> tally = Tally()
+>>> tally = BridgeTally()
 >>> tally.flows["out"].carried += 1
 >>> [family.name for family in BridgeMetrics("plant", tally).collect()][:2]
 ['shoal_bridge', 'shoal_bridge_up']
@@ -23,11 +23,11 @@ ENDS = "here", "there"
 
 
 class Flow:
-    """One direction, since the bridge was started.
+    """The counts of one direction, since the bridge was started.
 
-    carried    messages that are where they were to go
-    left       those that were not carried, by why
-    under_way  handed over, and not acknowledged yet
+    carried    messages that the target has
+    left       messages that were not carried, by reason
+    under_way  messages sent, and not acknowledged yet
     """
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Flow:
         self.left: Counter[str] = Counter()
 
 
-class Tally:
-    """Both directions, and the two ends: `clients` are the bridge's now."""
+class BridgeTally:
+    """The counts of both directions; `clients` are the bridge's present ones."""
 
     def __init__(self) -> None:
         self.flows = {direction: Flow() for direction in DIRECTIONS}
@@ -44,7 +44,7 @@ class Tally:
         self._former: Counter[str] = Counter()
 
     def begin(self, here: Client, there: Client) -> None:
-        """The bridge goes on with new clients."""
+        """Begin with new clients."""
         for end, client in self.clients.items():
             self._former[end] += client.connections
         for flow in self.flows.values():
@@ -52,7 +52,7 @@ class Tally:
         self.clients = dict(zip(ENDS, (here, there), strict=True))
 
     def connections(self, end: str) -> int:
-        """How often an end has let the bridge in."""
+        """The number of connections to an end."""
         client = self.clients.get(end)
         return self._former[end] + (0 if client is None else client.connections)
 
@@ -62,13 +62,15 @@ class Tally:
 
 
 class BridgeMetrics(Collector):
-    """Those of the bridge `name`, read when they are asked for."""
+    """The metrics of the bridge `name`, collected on demand."""
 
-    def __init__(self, name: str, tally: Tally) -> None:
+    def __init__(self, name: str, tally: BridgeTally) -> None:
         self._name, self._tally = name, tally
 
     def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("shoal_bridge", "Which bridge this is.", value={"name": self._name})
+        yield InfoMetricFamily(
+            "shoal_bridge", "The name of the bridge.", value={"name": self._name}
+        )
         up = GaugeMetricFamily("shoal_bridge_up", "1 while this end is connected.", labels=["end"])
         connected = CounterMetricFamily(
             "shoal_bridge_connections", "Connections to this end.", labels=["end"]
@@ -81,7 +83,7 @@ class BridgeMetrics(Collector):
         )
         left = CounterMetricFamily(
             "shoal_bridge_dropped",
-            "Messages that were not carried, and why.",
+            "Messages that were not carried, by reason.",
             labels=["direction", "reason"],
         )
         waiting = GaugeMetricFamily(
@@ -98,15 +100,15 @@ class BridgeMetrics(Collector):
 
 
 def _by_kind(left: Counter[str]) -> Counter[str]:
-    """Without what a broker adds to its reason code, which may be anything."""
+    """The counts without the broker's text after a reason code, which may be anything."""
     found: Counter[str] = Counter()
     for reason, count in left.items():
         found[": ".join(reason.split(": ")[:2])] += count
     return found
 
 
-def bridge_registry(name: str, tally: Tally) -> CollectorRegistry:
-    """What Prometheus is answered."""
+def bridge_registry(name: str, tally: BridgeTally) -> CollectorRegistry:
+    """The registry for Prometheus."""
     registry = CollectorRegistry()
     registry.register(BridgeMetrics(name, tally))
     return registry

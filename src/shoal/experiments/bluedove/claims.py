@@ -1,6 +1,6 @@
 """The paper's claims, with a judge that looks at the runs for each.
 
-Claims are judged again, where there are runs, for each other reading of what the paper leaves open
+Claims are judged again, if there are runs, for each other reading of the paper's open points
 (`workload.py`: how subscriptions are drawn), with loads reported more rarely, and with the costs of
 our own engine.
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.experiments.bluedove import judges
-from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.grid import (
     DIMENSIONS,
     ENGINE_SPEED,
     RARELY_S,
     SINGLE_SPEED,
-    Scale,
+    BlueDoveScale,
     adverse_name,
     deviation_name,
     dimensions_name,
@@ -38,14 +38,14 @@ from shoal.experiments.studies.claims import (
 )
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
-from shoal.report.study import Finding
+from shoal.report.study import StudyFinding
 
 LINEAR, ENGINE = "linear index, ranges moved inside", "our engine"
 CUT, SINGLE = "ranges cut off, hot spots from end to end", "ranges of 10, one matcher each"
 RARE = f"loads reported every {RARELY_S} s"
 
 
-def judge_all(evidence: Evidence) -> list[Finding]:
+def judge_all(evidence: BlueDoveEvidence) -> list[StudyFinding]:
     """Every claim's finding, in their order; then those of other readings, where there are runs."""
     scale = evidence.scale
     slowdown = scale.slowdown
@@ -66,7 +66,7 @@ def judge_all(evidence: Evidence) -> list[Finding]:
 
 
 def freshness(slowdown: int, report_s: int = 1) -> str:
-    """What every row that adaptive forwarding has a part in depends on."""
+    """Return the note that every row affected by adaptive forwarding needs."""
     return (
         f"reports {slowdown // report_s:,} times as fresh as the paper's: every {report_s} s, by "
         f"servers {slowdown:,} times slower"
@@ -116,7 +116,7 @@ _PEERS_RATE = within(
 )
 
 
-def claims(scale: Scale, fresh: str) -> Sequence[Claim[Evidence]]:
+def claims(scale: BlueDoveScale, fresh: str) -> Sequence[Claim[BlueDoveEvidence]]:
     """The claims, with figures for this scale's sizes; `fresh` says how fresh loads are."""
     few, many = 5, scale.most
     rate, most = "Scalability: messages (figure 6a)", "Scalability: subscriptions (figure 6b)"

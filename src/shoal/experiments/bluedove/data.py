@@ -1,6 +1,6 @@
 """The real data of the study: flights and aircraft positions as tables of numbers.
 
-They are made once; a note in a file's name says from what.
+They are made once; a note in a file's name identifies their source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PointSet(NamedTuple):
 
 
 def point_sets(positions: Path | None, *, flights: bool) -> list[PointSet]:
-    """What was asked for; FileNotFoundError for a missing file."""
+    """Return the requested data sets; FileNotFoundError for a missing file."""
     chosen = []
     if positions is not None:
         if not positions.exists():

@@ -1,20 +1,26 @@
-"""What the judges of BlueDove's claims look at: a study's results, by the names of runs."""
+"""Input of the judges of BlueDove's claims: a study's results, by the names of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shoal.experiments.bluedove.grid import Scale, policy_name, prefixed, rate_name, reports_name
-from shoal.experiments.bluedove.runs import Result, Series
+from shoal.experiments.bluedove.grid import (
+    BlueDoveScale,
+    policy_name,
+    prefixed,
+    rate_name,
+    reports_name,
+)
+from shoal.experiments.bluedove.runs import BlueDoveResult, Series
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 
 
-class Evidence(NamedTuple):
-    """What judges look at."""
+class BlueDoveEvidence(NamedTuple):
+    """Results for the judges."""
 
-    results: Mapping[str, Result]
-    scale: Scale
+    results: Mapping[str, BlueDoveResult]
+    scale: BlueDoveScale
 
     def value(self, name: str, key: str = "rate_per_s") -> float | None:
         result = self.results.get(name)
@@ -30,7 +36,7 @@ class Evidence(NamedTuple):
         found = [] if result is None else result.series.get(key, [])
         return [(time_s, value) for time_s, value in found if value is not None]
 
-    def under(self, reading: str) -> Evidence:
+    def under(self, reading: str) -> BlueDoveEvidence:
         """The runs under another reading, by the names of those under the first."""
         prefix = prefixed(reading, "")
         found = {
@@ -38,9 +44,9 @@ class Evidence(NamedTuple):
             for name, result in self.results.items()
             if name.startswith(prefix)
         }
-        return Evidence(found, self.scale)
+        return BlueDoveEvidence(found, self.scale)
 
-    def with_rare_reports(self) -> Evidence:
+    def with_rare_reports(self) -> BlueDoveEvidence:
         """Those that look at loads with loads reported rarely; those that do not as they are."""
         names = {
             self.whole: reports_name(Policy.ADAPTIVE),
@@ -53,7 +59,7 @@ class Evidence(NamedTuple):
         found = {
             name: self.results[other] for name, other in names.items() if other in self.results
         }
-        return Evidence(found if names[self.whole] in self.results else {}, self.scale)
+        return BlueDoveEvidence(found if names[self.whole] in self.results else {}, self.scale)
 
     @property
     def whole(self) -> str:

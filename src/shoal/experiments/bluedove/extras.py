@@ -1,13 +1,13 @@
-"""What we add to the paper's evaluation: tables of runs that answer no claim.
+"""Additions to the paper's evaluation: tables of runs that answer no claim.
 
-Hundreds of matchers; real data with real skew; what a message costs our own engine.
+They have hundreds of matchers; real data with real skew; costs of our own engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.grid import (
     BLUEDOVE,
     FULL,
@@ -18,19 +18,19 @@ from shoal.experiments.bluedove.grid import (
 from shoal.experiments.bluedove.runs import Series
 from shoal.experiments.bluedove.testbed.engine_costs import measured
 from shoal.experiments.studies.drawing import tabulate
-from shoal.report.study import Table
+from shoal.report.study import StudyTable
 
 NOT_RUN = "not run"
 CUTS = ("equal lengths", "quantiles")
 
 
-def extra_tables(evidence: Evidence, data: Sequence[str]) -> list[Table]:
+def extra_tables(evidence: BlueDoveEvidence, data: Sequence[str]) -> list[StudyTable]:
     """All tables; that of real data only where there are any."""
     tables = [_beyond(evidence), _engine()]
     return [*tables, _data(evidence, data)] if data else tables
 
 
-def _beyond(evidence: Evidence) -> Table:
+def _beyond(evidence: BlueDoveEvidence) -> StudyTable:
     beyond = evidence.scale.beyond
     rows = []
     for matchers in evidence.scale.all_sizes:
@@ -54,7 +54,7 @@ def _beyond(evidence: Evidence) -> Table:
     )
 
 
-def _engine() -> Table:
+def _engine() -> StudyTable:
     found = measured()
     rows = [
         [f"{time.subscriptions:,}", f"{time.single_ns / 1e3:,.1f}", f"{time.batch_ns / 1e3:,.1f}"]
@@ -71,7 +71,7 @@ def _engine() -> Table:
     )
 
 
-def _data(evidence: Evidence, data: Sequence[str]) -> Table:
+def _data(evidence: BlueDoveEvidence, data: Sequence[str]) -> StudyTable:
     scale = evidence.scale
     kinds = [(scale.most, bool(number)) for number in range(len(CUTS))]
     kinds += [(matchers, True) for matchers in scale.beyond.data_sizes]
@@ -111,7 +111,7 @@ def _data(evidence: Evidence, data: Sequence[str]) -> Table:
 
 
 def data_figure(
-    evidence: Evidence, data: Sequence[str]
+    evidence: BlueDoveEvidence, data: Sequence[str]
 ) -> tuple[str, str, tuple[str, str], dict[str, Series]]:
     """The saturation rates on real data: identifier, title, labels and lines."""
     lines: dict[str, Series] = {}
@@ -129,11 +129,11 @@ def data_figure(
     return "real-data", title, ("segments", "messages/s"), lines
 
 
-def _rate(evidence: Evidence, name: str, per: int = 1) -> str:
+def _rate(evidence: BlueDoveEvidence, name: str, per: int = 1) -> str:
     rate = evidence.value(name)
     return NOT_RUN if rate is None else f"{rate / per:,.0f}"
 
 
-def _times(evidence: Evidence, one: str, other: str) -> str:
+def _times(evidence: BlueDoveEvidence, one: str, other: str) -> str:
     ratio = evidence.ratio(one, other)
     return NOT_RUN if ratio is None else f"{ratio:.2g} times"

@@ -1,10 +1,10 @@
-"""Which runs the evaluation has, by scale (IV-C to IV-F), and what we add to it.
+"""The runs of the evaluation, by scale (IV-C to IV-F), and our additions.
 
 `small` has 1,000 subscriptions, each of which stands for 40 and takes as long to search, and
 servers 400 times slower than the paper's, so that a second has some hundred messages instead of a
-hundred thousand; `paper` has the paper's 40,000, and servers 50 times slower.  Every run of one
-figure has the same of both; where rates are of another order (our engine, narrow ranges, hundreds
-of matchers), servers are slower or faster in proportion.
+hundred thousand; `paper` has the paper's 40,000, and servers 50 times slower. Every run of one
+figure has the same of both; if rates are of another order (our engine, narrow ranges, hundreds of
+matchers), servers are slower or faster in proportion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.experiments.bluedove.runs import PAPER_SUBSCRIPTIONS, ClusterRun, Kind, cluster_run
-from shoal.experiments.bluedove.testbed.testbed import Setting
+from shoal.experiments.bluedove.testbed.testbed import BlueDoveSetting
 from shoal.experiments.bluedove.testbed.workload import Drawing
 from shoal.experiments.studies.study import ScaleName
 from shoal.overlays.bluedove.cluster.forwarding import Policy
@@ -32,12 +32,12 @@ MATCHERS_PER_DISPATCHER = 10
 # each matcher), for as many messages per second, and there are as many dispatchers as matchers, to
 # keep up.
 ENGINE_SPEED, SINGLE_SPEED = 50, 0.5
-# Trials so many times longer where limits still changed by 3 % and more in trials twice as long:
-# who follows reports without looking ahead swings to and fro, and few ranges meet few matchers.
+# Trials are this many times longer if limits still changed by 3 % and more in trials twice as long:
+# a policy that follows reports without prediction oscillates, and few ranges meet few matchers.
 LONGER = 4
-# The other drawings; the first is everywhere else.
+# The other drawings; all other runs have the first.
 DRAWINGS: tuple[Drawing, ...] = ("cut", "single")
-# The attribute whose subscriptions are least skewed: peer-to-peer does best by it.
+# The attribute with the least skewed subscriptions: peer-to-peer does best by it.
 EVENEST = 1
 # Servers are slower than the paper's and loads reported each second, so reports are fresher than
 # the paper's by that factor.  Here they come this rarely; as rarely as the factor has it, a trial
@@ -49,12 +49,12 @@ REPORTS_SLOWDOWN = 400
 GOSSIP_S = 40
 
 
-class Beyond(NamedTuple):
+class LargerClusters(NamedTuple):
     """Clusters larger than the paper's: alike, but for the number of matchers.
 
-    A trial must be long against what the slowest messages take, and has as many messages as the
-    slowdown leaves; this is the compromise.  With real data some messages meet
-    most of the subscriptions, wherever they go, and there servers are as with 20 matchers.
+    A trial must be long against the slowest messages' times, and has as many messages as the
+    slowdown leaves; this is the compromise. With real data some messages meet most of the
+    subscriptions, wherever they go, and there servers are as with 20 matchers.
 
     sizes           numbers of matchers
     messages        in one trial, for each matcher
@@ -71,11 +71,11 @@ class Beyond(NamedTuple):
     data_slowdown: int
 
 
-class Scale(NamedTuple):
-    """How much is run.
+class BlueDoveScale(NamedTuple):
+    """Size of the runs.
 
     sizes        numbers of matchers
-    most         the number for all that varies something else
+    most         the number for runs that vary something else
     beyond       numbers of matchers beyond the paper's
     messages     in one trial, for each matcher
     """
@@ -83,7 +83,7 @@ class Scale(NamedTuple):
     name: ScaleName
     slowdown: int
     sizes: tuple[int, ...]
-    beyond: Beyond
+    beyond: LargerClusters
     subscriptions: int
     messages: int
     dimensions: tuple[int, ...]
@@ -100,12 +100,12 @@ class Scale(NamedTuple):
         return (*self.sizes, *self.beyond.sizes)
 
 
-SCALES: Mapping[ScaleName, Scale] = {
-    "small": Scale(
+SCALES: Mapping[ScaleName, BlueDoveScale] = {
+    "small": BlueDoveScale(
         name="small",
         slowdown=400,
         sizes=(5, 20),
-        beyond=Beyond(
+        beyond=LargerClusters(
             subscriptions=1_000,
             sizes=(100, 500),
             messages=250,
@@ -120,11 +120,11 @@ SCALES: Mapping[ScaleName, Scale] = {
         adverse=(0, 2, 4),
         subscription_sizes=(20,),
     ),
-    "paper": Scale(
+    "paper": BlueDoveScale(
         name="paper",
         slowdown=50,
         sizes=(5, 10, 15, 20),
-        beyond=Beyond(
+        beyond=LargerClusters(
             subscriptions=1_000,
             sizes=(100, 500),
             messages=1_000,
@@ -149,10 +149,12 @@ class DataFile(NamedTuple):
     file: Path
 
 
-def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -> list[ClusterRun]:
+def grid(
+    scale: BlueDoveScale, folder: Path, seed: int, data: Iterable[DataFile] = ()
+) -> list[ClusterRun]:
     """All runs of a scale."""
     maker = _Maker(scale, str(folder), seed)
-    # By rank: the paper's figures, other readings of them, what we add.
+    # By rank: the paper's figures, other readings of them, our additions.
     parts = (
         (*_rates(maker), *_workloads(maker), *_subscriptions(maker), *_changes(maker)),
         (*_readings(maker), *_reports(maker)),
@@ -164,9 +166,9 @@ def grid(scale: Scale, folder: Path, seed: int, data: Iterable[DataFile] = ()) -
 
 
 class _Maker:
-    """Makes runs that differ from the scale's usual setting by what is said."""
+    """Makes runs that differ from the scale's usual setting by the given keys."""
 
-    def __init__(self, scale: Scale, folder: str, seed: int) -> None:
+    def __init__(self, scale: BlueDoveScale, folder: str, seed: int) -> None:
         self.scale = scale
         self._folder = folder
         self._seed = seed
@@ -182,7 +184,7 @@ class _Maker:
         messages = options.pop("messages", scale.messages)
         chosen = usual | options
         chosen.setdefault("stands_for", PAPER_SUBSCRIPTIONS // chosen["subscriptions"])  # type: ignore[operator]
-        setting = Setting(**chosen)  # type: ignore[arg-type]
+        setting = BlueDoveSetting(**chosen)  # type: ignore[arg-type]
         return cluster_run(
             name=name,
             kind=kind,
@@ -218,7 +220,7 @@ def _blind_or_late() -> Iterable[Policy]:
 def _subscriptions(maker: _Maker) -> Iterator[ClusterRun]:
     scale = maker.scale
     stands_for = PAPER_SUBSCRIPTIONS // scale.subscriptions
-    # Where to start from: what the system can hold is found from there.
+    # First guess, from which the search for the system's limit begins.
     start = max(50, scale.subscriptions // 4)
     for system in SYSTEMS:
         for matchers in scale.subscription_sizes:
@@ -314,7 +316,7 @@ def _beyond(maker: _Maker) -> Iterator[ClusterRun]:
                             messages=maker.scale.beyond.messages, **larger)  # fmt: skip
 
 
-def _larger(scale: Scale, matchers: int, slowdown: int) -> dict[str, object]:
+def _larger(scale: BlueDoveScale, matchers: int, slowdown: int) -> dict[str, object]:
     return {
         "matchers": matchers,
         "dispatchers": matchers // MATCHERS_PER_DISPATCHER,

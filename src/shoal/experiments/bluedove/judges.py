@@ -1,4 +1,4 @@
-"""Judges of BlueDove's claims: what was measured, in words and as the value a band is laid on."""
+"""Judges of BlueDove's claims: each returns the measurement as text and as a value for a band."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.grid import (
     DIMENSIONS,
     adverse_name,
@@ -15,11 +15,11 @@ from shoal.experiments.bluedove.grid import (
     evenest_name,
     rate_name,
 )
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 from shoal.overlays.bluedove.cluster.gossip import paper_bytes_per_s
 
-Judge = Callable[[Evidence], Outcome | None]
-Name = Callable[[Evidence], str]
+Judge = Callable[[BlueDoveEvidence], ClaimOutcome | None]
+Name = Callable[[BlueDoveEvidence], str]
 
 DISPATCHERS = 2
 # A figure over time is a line when its values follow one this closely.
@@ -27,11 +27,11 @@ LINE = 0.9
 
 
 def times(one: Name, other: Name, key: str = "rate_per_s") -> Judge:
-    """How many times another run's figure one run's is."""
+    """Return how many times another run's figure one run's is."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
         ratio = evidence.ratio(one(evidence), other(evidence), key)
-        return None if ratio is None else Outcome(f"{ratio:.3g} times", ratio)
+        return None if ratio is None else ClaimOutcome(f"{ratio:.3g} times", ratio)
 
     return judge
 
@@ -39,7 +39,7 @@ def times(one: Name, other: Name, key: str = "rate_per_s") -> Judge:
 def gain(system: str, matchers: int) -> Judge:
     """BlueDove's rate over a system's; peer-to-peer's also by the attribute that suits it best."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
         own = rate_name("bluedove", matchers)
         ratio = evidence.ratio(own, rate_name(system, matchers))
         if ratio is None:
@@ -48,7 +48,7 @@ def gain(system: str, matchers: int) -> Judge:
         evenest = evidence.ratio(own, evenest_name(matchers))
         if system == "peer-to-peer" and evenest is not None:
             text += f" ({evenest:.3g} where peer-to-peer goes by the least skewed attribute)"
-        return Outcome(text, ratio)
+        return ClaimOutcome(text, ratio)
 
     return judge
 
@@ -56,9 +56,9 @@ def gain(system: str, matchers: int) -> Judge:
 def total_rate(system: str) -> Judge:
     """The rate itself, with most matchers."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
         rate = evidence.value(rate_name(system, evidence.scale.most))
-        return None if rate is None else Outcome(f"{rate:,.0f} messages/s", rate)
+        return None if rate is None else ClaimOutcome(f"{rate:,.0f} messages/s", rate)
 
     return judge
 
@@ -70,47 +70,49 @@ def whole_gain(name: str) -> Judge:
 def drop(name: str) -> Judge:
     """The share by which the rate falls."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
         ratio = evidence.ratio(name, evidence.whole)
         rate = evidence.value(name)
         if ratio is None:
             return None
-        return Outcome(f"{100 * (1 - ratio):.0f} % less ({rate:,.0f} messages/s remain)", 1 - ratio)
+        return ClaimOutcome(
+            f"{100 * (1 - ratio):.0f} % less ({rate:,.0f} messages/s remain)", 1 - ratio
+        )
 
     return judge
 
 
-def linear(evidence: Evidence) -> Outcome | None:
-    """How many times the rate, for each time the matchers."""
+def linear(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
+    """Return how many times the rate, for each time the matchers."""
     few, many = min(evidence.scale.sizes), evidence.scale.most
     ratio = evidence.ratio(rate_name("bluedove", many), rate_name("bluedove", few))
     if ratio is None:
         return None
     text = f"{ratio:.3g} times the rate with {many / few:.2g} times the matchers"
-    return Outcome(text, ratio * few / many)
+    return ClaimOutcome(text, ratio * few / many)
 
 
-def spread(evidence: Evidence) -> Outcome | None:
+def spread(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """The standard deviation of BlueDove's loads over their mean."""
     found = evidence.value(evidence.whole, "load_spread")
-    return None if found is None else Outcome(f"{found:.3f}", found)
+    return None if found is None else ClaimOutcome(f"{found:.3f}", found)
 
 
-def peers_spread(evidence: Evidence) -> Outcome | None:
+def peers_spread(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """Peer-to-peer's."""
     found = evidence.value(rate_name("peer-to-peer", evidence.scale.most), "load_spread")
-    return None if found is None else Outcome(f"{found:.2f}", found)
+    return None if found is None else ClaimOutcome(f"{found:.2f}", found)
 
 
-def overhead(evidence: Evidence) -> Outcome | None:
+def overhead(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """Bytes per second and matcher."""
     ours = evidence.value(evidence.whole, "overhead_bytes_per_s")
     if ours is None:
         return None
-    return Outcome(f"{ours:,.0f} of {paper_bytes_per_s(DISPATCHERS):,} bytes/s", ours)
+    return ClaimOutcome(f"{ours:,.0f} of {paper_bytes_per_s(DISPATCHERS):,} bytes/s", ours)
 
 
-def grows_with_dimensions(evidence: Evidence) -> Outcome | None:
+def grows_with_dimensions(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """The share of further dimensions that raise the rate."""
     rates = [
         evidence.value(evidence.whole if count == DIMENSIONS else dimensions_name(count))
@@ -124,7 +126,7 @@ def grows_with_dimensions(evidence: Evidence) -> Outcome | None:
         for count, rate in zip(evidence.scale.dimensions, known, strict=True)
     )
     steps = [one < other for one, other in pairwise(known)]
-    return Outcome(f"{text} messages/s", sum(steps) / len(steps))
+    return ClaimOutcome(f"{text} messages/s", sum(steps) / len(steps))
 
 
 def more_than_peers(name: str) -> Judge:
@@ -132,14 +134,14 @@ def more_than_peers(name: str) -> Judge:
     return times(lambda _: name, lambda evidence: rate_name("peer-to-peer", evidence.scale.most))
 
 
-def adverse_over_peers(evidence: Evidence) -> Outcome | None:
+def adverse_over_peers(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     return more_than_peers(adverse_name(max(evidence.scale.adverse)))(evidence)
 
 
 # --- over time ----------------------------------------------------------------------------------
 
 
-def constant_below(evidence: Evidence) -> Outcome | None:
+def constant_below(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """The response in the last third over that in the middle one, below saturation."""
     points = evidence.series(evidence.whole, "below")
     if len(points) < 3:
@@ -147,24 +149,26 @@ def constant_below(evidence: Evidence) -> Outcome | None:
     third = len(points) // 3
     values = [value or 0.0 for _, value in points]
     middle, last = np.mean(values[third : 2 * third]), np.mean(values[-third:])
-    return Outcome(f"{middle:,.0f} ms, later {last:,.0f} ms", float(last / middle))
+    return ClaimOutcome(f"{middle:,.0f} ms, later {last:,.0f} ms", float(last / middle))
 
 
-def linear_above(evidence: Evidence) -> Outcome | None:
-    """How closely responses above saturation follow a rising line."""
+def linear_above(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
+    """Judge how closely responses above saturation follow a rising line."""
     points = evidence.series(evidence.whole, "above")
     if len(points) < 3:
         return None
     times_s, values = zip(*points, strict=True)
     correlation = float(np.corrcoef(times_s, values)[0, 1])
     slope = np.polyfit(times_s, values, 1)[0]
-    return Outcome(f"correlation {correlation:.2f}, {slope:,.0f} ms more each second", correlation)
+    return ClaimOutcome(
+        f"correlation {correlation:.2f}, {slope:,.0f} ms more each second", correlation
+    )
 
 
 def changed(event: str, count: str, mean: str) -> Judge:
-    """How soon responses fall, or are normal again, after a matcher is added."""
+    """Judge how soon responses fall, or are normal again, after a matcher is added."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
         result = evidence.results.get("elasticity")
         if result is None:
             return None
@@ -172,42 +176,44 @@ def changed(event: str, count: str, mean: str) -> Judge:
         mean_s = result.values.get(mean)
         if mean_s is None or not happened == added > 0:
             text = f"{added} matchers added, responses {event} after {happened}"
-            return Outcome(text, float("inf"))
-        return Outcome(f"{mean_s:.1f} s on average, after each of {added} additions", mean_s)
+            return ClaimOutcome(text, float("inf"))
+        return ClaimOutcome(f"{mean_s:.1f} s on average, after each of {added} additions", mean_s)
 
     return judge
 
 
-def smaller_improvement(evidence: Evidence) -> Outcome | None:
-    """How much responses fall after the third matcher, over what the first two bring."""
+def smaller_improvement(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
+    """Return the fall of responses after the third matcher, over that after the first two."""
     falls = [ms for _, ms in evidence.series("elasticity", "improvement") if ms is not None]
     if len(falls) < 3:
         return None
     before = float(np.mean(falls[:2]))
     text = ", ".join(f"{ms:,.0f}" for ms in falls[:3]) + " ms"
-    return Outcome(text, falls[2] / before if before else float("inf"))
+    return ClaimOutcome(text, falls[2] / before if before else float("inf"))
 
 
-def least_lost(evidence: Evidence) -> Outcome | None:
+def least_lost(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """The greatest share of messages lost in any second after a failure."""
     shares = [share for _, share in evidence.series("faults", "loss") if share is not None]
     return (
-        Outcome(f"{100 * max(shares):.1f} % in the worst second", max(shares)) if shares else None
+        ClaimOutcome(f"{100 * max(shares):.1f} % in the worst second", max(shares))
+        if shares
+        else None
     )
 
 
-def loss_ends(evidence: Evidence) -> Outcome | None:
-    """How long messages are lost after a failure, on average."""
+def loss_ends(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
+    """Return how long messages are lost after a failure, on average."""
     points = evidence.series("faults", "loss")
     kills = evidence.series("faults", "killed")
     if not points or not kills:
         return None
     lossy_s = sum(share > 0 for _, share in points if share is not None) / len(kills)
     text = "none lost at any time" if not lossy_s else f"{lossy_s:.1f} s"
-    return Outcome(text, lossy_s)
+    return ClaimOutcome(text, lossy_s)
 
 
-def slower_after_a_failure(evidence: Evidence) -> Outcome | None:
+def slower_after_a_failure(evidence: BlueDoveEvidence) -> ClaimOutcome | None:
     """The slowest second after a failure over the mean before the first."""
     points = evidence.series("faults", "response")
     kills = evidence.series("faults", "killed")
@@ -218,5 +224,5 @@ def slower_after_a_failure(evidence: Evidence) -> Outcome | None:
     worst = max(ms or 0.0 for time_s, ms in points if time_s >= first_s)
     worst_s = evidence.value("faults", "worst_s")
     text = f"at most {worst / before:.2g} times the mean before"
-    return Outcome(text + ("" if worst_s is None else f"; one message {worst_s:.1f} s"),
+    return ClaimOutcome(text + ("" if worst_s is None else f"; one message {worst_s:.1f} s"),
                    worst / before)  # fmt: skip

@@ -1,4 +1,4 @@
-"""From finished runs to what the pages show: claims, figures 5 to 11, and a table of all runs."""
+"""Makes the pages' content of finished runs: claims, figures 5 to 11, and a table of all runs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.experiments.bluedove.claims import judge_all
-from shoal.experiments.bluedove.evidence import Evidence
+from shoal.experiments.bluedove.evidence import BlueDoveEvidence
 from shoal.experiments.bluedove.extras import data_figure, extra_tables
 from shoal.experiments.bluedove.grid import (
     BLUEDOVE,
     DIMENSIONS,
     PEERS,
     SYSTEMS,
-    Scale,
+    BlueDoveScale,
     adverse_name,
     deviation_name,
     dimensions_name,
@@ -22,13 +22,13 @@ from shoal.experiments.bluedove.grid import (
     rate_name,
     subscriptions_name,
 )
-from shoal.experiments.bluedove.runs import ClusterRun, Result, Series
+from shoal.experiments.bluedove.runs import BlueDoveResult, ClusterRun, Series
 from shoal.experiments.studies.drawing import draw, tabulate
 from shoal.experiments.studies.runs import summaries
-from shoal.experiments.studies.study import Conclusion, Rows
+from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.trace_rows import Columns
-from shoal.report.study import Figure, Group, StudyReport, Table
+from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 METRICS: Columns = {"run": "text", "metric": "text", "value": "double"}
 TITLE = "BlueDove: the paper's evaluation, repeated"
@@ -55,10 +55,12 @@ NOTES = (
 )
 
 
-def conclude(runs: Sequence[ClusterRun], scale: Scale, data: Sequence[str] = ()) -> Conclusion:
-    """What the runs that are done come to; `data` are the names of the real data there are."""
+def conclude(
+    runs: Sequence[ClusterRun], scale: BlueDoveScale, data: Sequence[str] = ()
+) -> Conclusion:
+    """Draw the conclusion from finished runs; `data` are the names of the real data there are."""
     found = summaries(runs)
-    evidence = Evidence({result.name: result for result in found}, scale)
+    evidence = BlueDoveEvidence({result.name: result for result in found}, scale)
     report = StudyReport(
         title=TITLE,
         facts=(
@@ -74,10 +76,10 @@ def conclude(runs: Sequence[ClusterRun], scale: Scale, data: Sequence[str] = ())
         tables=(*extra_tables(evidence, data), _table(evidence)),
         groups=tuple(_groups(evidence, data)),
     )
-    return Conclusion(report, {"metrics": Rows(_metrics(found), METRICS)})
+    return Conclusion(report, {"metrics": StudyRows(_metrics(found), METRICS)})
 
 
-def _metrics(found: Sequence[Result]) -> list[dict[str, Any]]:
+def _metrics(found: Sequence[BlueDoveResult]) -> list[dict[str, Any]]:
     return [
         {"run": result.name, "metric": key, "value": value}
         for result in found
@@ -85,7 +87,7 @@ def _metrics(found: Sequence[Result]) -> list[dict[str, Any]]:
     ]
 
 
-def _table(evidence: Evidence) -> Table:
+def _table(evidence: BlueDoveEvidence) -> StudyTable:
     rows = (
         (row["run"], row["metric"].replace("_", " "), _digits(row["value"]))
         for row in _metrics(list(evidence.results.values()))
@@ -103,7 +105,7 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
-def _groups(evidence: Evidence, data: Sequence[str]) -> Iterator[Group]:
+def _groups(evidence: BlueDoveEvidence, data: Sequence[str]) -> Iterator[StudyGroup]:
     scale = evidence.scale
     whole = evidence.results.get(evidence.whole)
     peers = evidence.results.get(rate_name(PEERS, scale.most))
@@ -156,7 +158,7 @@ def _groups(evidence: Evidence, data: Sequence[str]) -> Iterator[Group]:
     )  # fmt: skip
 
 
-def _timelines(evidence: Evidence) -> Iterator[Figure]:
+def _timelines(evidence: BlueDoveEvidence) -> Iterator[Figure]:
     for name, number, title, marks in (
         ("elasticity", 9, "response time while load rises and matchers are added", "added"),
         ("faults", 10, "response time while matchers die", "killed"),
@@ -168,7 +170,7 @@ def _timelines(evidence: Evidence) -> Iterator[Figure]:
                       ("time, s", "response time, ms"), lines, x_scale="linear")  # fmt: skip
 
 
-def _workloads(evidence: Evidence) -> Iterator[Figure]:
+def _workloads(evidence: BlueDoveEvidence) -> Iterator[Figure]:
     scale, whole = evidence.scale, evidence.whole
     usual = scale.deviations[0]
     varied: Sequence[tuple[str, str, str, Sequence[float], Callable[[Any], str]]] = (
@@ -184,7 +186,7 @@ def _workloads(evidence: Evidence) -> Iterator[Figure]:
                       {"bluedove": _points(evidence, values, name)})  # fmt: skip
 
 
-def _policies(evidence: Evidence) -> Series:
+def _policies(evidence: BlueDoveEvidence) -> Series:
     names = [policy_name(policy) for policy in Policy if policy is not Policy.ADAPTIVE]
     return [
         (float(number), evidence.value(name))
@@ -193,13 +195,13 @@ def _policies(evidence: Evidence) -> Series:
 
 
 def _points(
-    evidence: Evidence, values: Sequence[float], name: Any, key: str = "rate_per_s"
+    evidence: BlueDoveEvidence, values: Sequence[float], name: Any, key: str = "rate_per_s"
 ) -> Series:
     return [(float(value), evidence.value(name(value), key)) for value in values]
 
 
-def _group(title: str, *figures: Figure) -> Group:
-    return Group(title=title, figures=figures)
+def _group(title: str, *figures: Figure) -> StudyGroup:
+    return StudyGroup(title=title, figures=figures)
 
 
 def _figure(
@@ -210,6 +212,6 @@ def _figure(
     x_scale: str = "steps",
     y_scale: str = "linear",
 ) -> Figure:
-    """A figure whose title says all; marks where x is in steps."""
+    """Make a figure with a complete title; marks if x is in steps."""
     return draw(id, title, title, axes, lines.items(), x_scale=x_scale, y_scale=y_scale,
                 marks=x_scale == "steps")  # fmt: skip

@@ -28,9 +28,14 @@ from shoal.experiments.bluedove.testbed.saturation import (
     sustains,
     trial_s,
 )
-from shoal.experiments.bluedove.testbed.testbed import SECOND_US, LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.testbed import (
+    SECOND_US,
+    BlueDoveSetting,
+    LoadedCluster,
+    Responses,
+)
 from shoal.experiments.bluedove.testbed.workload import points_digest
-from shoal.experiments.studies.runs import VERSION, Run, digest
+from shoal.experiments.studies.runs import VERSION, RecordedRun, digest
 from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 
 PAPER_SUBSCRIPTIONS = 40_000
@@ -40,15 +45,15 @@ PAPER_RATE_PER_S = 100_000
 BELOW, ABOVE = 100 / 114, 150 / 114
 # Work grows with subscriptions nearly in proportion, so that a guess is right after so many steps.
 REFITTED = 3
-# A response is back to normal at this multiple of what it was before the load rose.
+# A response is back to normal at this multiple of its value before the load rose.
 NORMAL = 2.0
 
 Kind = Literal["rate", "profile", "subscriptions", "elasticity", "faults"]
 Series = list[tuple[float, float | None]]
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run measured."""
+class BlueDoveResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurements of a run."""
 
     key: str
     name: str
@@ -56,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     series: dict[str, Series]
 
 
-class ClusterRun(Run[Result], frozen=True, kw_only=True):
+class ClusterRun(RecordedRun[BlueDoveResult], frozen=True, kw_only=True):
     """A run of clusters.
 
     messages   for each matcher, in one trial of a rate
@@ -64,20 +69,20 @@ class ClusterRun(Run[Result], frozen=True, kw_only=True):
 
     name: str
     kind: Kind
-    setting: Setting
+    setting: BlueDoveSetting
     messages: int
     cost: float
     rank: int = 0
 
-    summary_type = Result
+    summary_type = BlueDoveResult
 
-    def measure(self) -> Result:
+    def measure(self) -> BlueDoveResult:
         values, series = _KINDS[self.kind](self.setting, self.messages)
-        return Result(key=self.key, name=self.name, values=values, series=series)
+        return BlueDoveResult(key=self.key, name=self.name, values=values, series=series)
 
 
 def cluster_run(
-    name: str, kind: Kind, setting: Setting, *, messages: int, cost: float, folder: str
+    name: str, kind: Kind, setting: BlueDoveSetting, *, messages: int, cost: float, folder: str
 ) -> ClusterRun:
     """A run with its file in `folder`, and its key: a digest of all that it depends on."""
     trial = [*RULE, STEP_S, STEP_PER_S, MOST_STEPS, ADDITIONS, KILL_EVERY_S, KILLS]
@@ -104,13 +109,13 @@ Measured = tuple[dict[str, float], dict[str, Series]]
 # --- rates ------------------------------------------------------------------------------------
 
 
-def measure_rate(setting: Setting, messages: int) -> Measured:
+def measure_rate(setting: BlueDoveSetting, messages: int) -> Measured:
     """The saturation rate."""
     rate = saturation_rate(LoadedCluster(setting), messages)
     return {"rate_per_s": rate * setting.slowdown}, {}
 
 
-def measure_profile(setting: Setting, messages: int) -> Measured:
+def measure_profile(setting: BlueDoveSetting, messages: int) -> Measured:
     """The saturation rate; responses below and above it; loads and overhead just below it."""
     testbed = LoadedCluster(setting)
     rate = saturation_rate(testbed, messages)
@@ -144,7 +149,7 @@ def measure_profile(setting: Setting, messages: int) -> Measured:
     return values, series
 
 
-def measure_subscriptions(setting: Setting, messages: int) -> Measured:
+def measure_subscriptions(setting: BlueDoveSetting, messages: int) -> Measured:
     """The most subscriptions that are sustained at the paper's rate."""
     rate = PAPER_RATE_PER_S / setting.slowdown
     first = LoadedCluster(setting)
@@ -171,8 +176,8 @@ def measure_subscriptions(setting: Setting, messages: int) -> Measured:
     return {"subscriptions": most * setting.stands_for}, {}
 
 
-def _fitting(setting: Setting, rate: float, guess: float) -> float:
-    """How many subscriptions fill the busiest matcher at a rate, by arithmetic."""
+def _fitting(setting: BlueDoveSetting, rate: float, guess: float) -> float:
+    """Return how many subscriptions fill the busiest matcher at a rate, by arithmetic."""
     for _ in range(REFITTED):
         size = max(1, round(guess))
         testbed = LoadedCluster(msgspec.structs.replace(setting, subscriptions=size))
@@ -180,18 +185,18 @@ def _fitting(setting: Setting, rate: float, guess: float) -> float:
     return guess
 
 
-# --- what changes over time -------------------------------------------------------------------
+# --- changes over time -------------------------------------------------------------------------
 
 # The paper adds 500 messages per second every five minutes.
 STEP_PER_S = 500
 STEP_S = 10.0
 # Until the last of so many additions was so many steps ago, or so many steps in all.
 ADDITIONS, STEPS_AFTER, MOST_STEPS = 3, 4, 80
-# The first rate, of what the first matchers should sustain.
+# The first rate, as a share of the first matchers' expected limit.
 FIRST_SHARE = 0.75
 
 
-def measure_elasticity(setting: Setting, messages: int) -> Measured:
+def measure_elasticity(setting: BlueDoveSetting, messages: int) -> Measured:
     """The load rises step by step; matchers are added; how soon responses fall."""
     testbed = LoadedCluster(setting)
     first = expected_rate(testbed) * FIRST_SHARE
@@ -232,7 +237,7 @@ def measure_elasticity(setting: Setting, messages: int) -> Measured:
 
 
 def _added_us(testbed: LoadedCluster) -> list[int]:
-    """When matchers were added."""
+    """Return when matchers were added."""
     return [
         row.at_us
         for row in testbed.world.trace.records
@@ -244,7 +249,7 @@ KILLS = 3
 KILL_EVERY_S = 30.0
 
 
-def measure_faults(setting: Setting, messages: int) -> Measured:
+def measure_faults(setting: BlueDoveSetting, messages: int) -> Measured:
     """Matchers die one after the other, at half the saturation rate."""
     testbed = LoadedCluster(setting)
     rate = expected_rate(testbed) / 2
@@ -301,7 +306,7 @@ def _by_window(responses: Responses, window_s: float, measure: Callable[..., flo
 
 
 def fall_s(responses: Responses, added_s: float, within_s: float) -> float | None:
-    """How long after a matcher is added responses have fallen: when they were longest.
+    """Return how long after a matcher is added responses have fallen: when they were longest.
 
     None when they were so at the end of the time looked at, or the matcher came before the load.
     """
@@ -328,7 +333,7 @@ def improvement_ms(responses: Responses, added_s: float, within_s: float) -> flo
 
 
 def recovery_s(responses: Responses, added_s: float, within_s: float) -> float | None:
-    """How long after a matcher is added responses fall to normal; None when they do not.
+    """Return how long after a matcher is added responses fall to normal; None when they do not.
 
     Normal is up to twice the median of the calm quarter of all windows.
     """
@@ -340,7 +345,7 @@ def recovery_s(responses: Responses, added_s: float, within_s: float) -> float |
     return None
 
 
-_KINDS: Mapping[Kind, Callable[[Setting, int], Measured]] = {
+_KINDS: Mapping[Kind, Callable[[BlueDoveSetting, int], Measured]] = {
     "rate": measure_rate,
     "profile": measure_profile,
     "subscriptions": measure_subscriptions,

@@ -1,4 +1,4 @@
-"""BlueDove's evaluation: what may be said of it, and what is done for that."""
+"""BlueDove's evaluation: its options, and its plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from shoal.experiments.studies.options import Flights
-from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+from shoal.experiments.studies.study import Conclusion, ScaleName, Study, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.bluedove.data import PointSet
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.pipeline.session import Spark
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BlueDoveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Real data to run on beside synthetic load."""
 
     flights: Flights = False
@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class BlueDovePlan:
     """Clusters under synthetic load, and under that of real data."""
 
-    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+    def __init__(self, options: BlueDoveOptions, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.bluedove.data import point_sets
         from shoal.experiments.bluedove.grid import SCALES
 
@@ -46,9 +46,9 @@ class BlueDovePlan:
         self._files: list[DataFile] = []
 
     @property
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[StudySource]:
         return [
-            Source(f"numbers of {chosen.name}", partial(self._prepare, chosen))
+            StudySource(f"numbers of {chosen.name}", partial(self._prepare, chosen))
             for chosen in self._chosen
         ]
 
@@ -75,6 +75,6 @@ BLUEDOVE = Study(
     name="bluedove",
     summary="Dispatchers and matchers under synthetic load; with --flights and --positions under "
     "that of real data, too.",
-    options=Options,
+    options=BlueDoveOptions,
     plan=BlueDovePlan,
 )

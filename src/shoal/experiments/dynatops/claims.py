@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.experiments.dynatops.evidence import Evidence
+from shoal.experiments.dynatops.evidence import DynatopsEvidence
 from shoal.experiments.dynatops.judges import (
     FAST,
     SAME,
@@ -75,7 +75,7 @@ _HOPS = (
     "everything everywhere, and what is left to gain is within a hop."
 )
 
-CLAIMS: Sequence[Claim[Evidence]] = (
+CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
     Claim("subscribing", _PLACE, "Subscription overhead is cut (6a)", "less",
           below_the_best_other(subscribing, ["bayeux-location", "geops"]), _LESS, _OFTEN,
           "DYNATOPS at its best size of cluster, against the lower of Bayeux (loc) and GeoPS"),

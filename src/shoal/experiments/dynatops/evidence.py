@@ -1,4 +1,4 @@
-"""What the judges look at: the runs of the slot model by what was varied, and the plans."""
+"""Input of the judges: the runs of the slot model by varied parameter, and the plans."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 from shoal.experiments.dynatops.grid import Part
 from shoal.experiments.dynatops.plans import Planned
 from shoal.experiments.dynatops.runs import Hours
-from shoal.experiments.dynatops.setting import Setting, What
+from shoal.experiments.dynatops.setting import DynatopsSetting, What
 
-Which = Callable[[Setting], bool]
+Which = Callable[[DynatopsSetting], bool]
 
 
 def having(**values: Any) -> Which:
-    """Whether a setting has these values."""
+    """Return whether a setting has these values."""
     return lambda setting: all(getattr(setting, name) == one for name, one in values.items())
 
 
 ANY = having()
 
 
-class Evidence(NamedTuple):
+class DynatopsEvidence(NamedTuple):
     """All runs that are done."""
 
     found: Sequence[Hours]
@@ -63,6 +63,6 @@ class Evidence(NamedTuple):
         return [one for one in self.planned if not one.case.judge]
 
     def regrets(self, judge: str, of: Callable[[Planned], float | None]) -> list[float]:
-        """How far plans are above the best that is known."""
+        """Return how far plans are above the best that is known."""
         found = (of(one) for one in self.planned if one.case.judge == judge)
         return sorted(one for one in found if one is not None)

@@ -1,10 +1,10 @@
-"""Which runs the study has: the paper's figures 6 to 10 and table 1, and ours.
+"""The runs of the study: the paper's figures 6 to 10 and table 1, and ours.
 
 >>> runs = grid(SCALES["small"], 1, "")
 >>> len(runs) == len({run.name for run in runs})
 True
 
-Source: DYNATOPS, section 6.  What it sweeps without saying the steps is in `SCALES`.
+Source: DYNATOPS, section 6. `SCALES` has the steps of sweeps that the paper does not print.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from shoal.experiments.dynatops.setting import (
     PLACED,
     UNITED_STATES,
     Area,
+    DynatopsSetting,
     Own,
     Pattern,
-    Setting,
     What,
 )
 from shoal.experiments.studies.study import ScaleName
@@ -48,8 +48,8 @@ BASES = (4, 16)
 INTERESTS = 80
 
 
-class Scale(NamedTuple):
-    """How large: the grid of cells and its users, and brokers, topics and users without places."""
+class DynatopsScale(NamedTuple):
+    """Sizes: the grid of cells and its users, and brokers, topics and users without places."""
 
     name: ScaleName
     columns: int
@@ -62,17 +62,17 @@ class Scale(NamedTuple):
     hours: int
 
 
-SCALES: Mapping[ScaleName, Scale] = {
-    "small": Scale("small", 30, 10, 8_000, 96, 100, 300, 15_000, 40),
-    "paper": Scale("paper", 60, 20, 40_000, 24 * 92, 100, 1_000, 50_000, 100),
+SCALES: Mapping[ScaleName, DynatopsScale] = {
+    "small": DynatopsScale("small", 30, 10, 8_000, 96, 100, 300, 15_000, 40),
+    "paper": DynatopsScale("paper", 60, 20, 40_000, 24 * 92, 100, 1_000, 50_000, 100),
 }
 
 
-class Cell(NamedTuple):
+class DynatopsCell(NamedTuple):
     """A run's place in the study."""
 
     part: Part
-    setting: Setting
+    setting: DynatopsSetting
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Cell(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Whose users there are in runs of our own, and where the aircraft fly."""
+    """Sources of users in runs of our own, and of aircraft."""
 
     interests: str = ""
     aircraft: str = ""
@@ -116,13 +116,15 @@ class Files(NamedTuple):
 NO_FILES = Files()
 
 
-def grid(scale: Scale, seed: int, trace: str, files: Files = NO_FILES) -> list[Cell]:
+def grid(
+    scale: DynatopsScale, seed: int, trace: str, files: Files = NO_FILES
+) -> list[DynatopsCell]:
     """Every run, in the order of the figures; those of files of our own last."""
     return list(_cells(scale, seed, trace, files))
 
 
-def _cells(scale: Scale, seed: int, trace: str, files: Files) -> Iterator[Cell]:
-    located = Setting(
+def _cells(scale: DynatopsScale, seed: int, trace: str, files: Files) -> Iterator[DynatopsCell]:
+    located = DynatopsSetting(
         what="dynatops",
         seed=seed,
         users_are="location",
@@ -132,7 +134,7 @@ def _cells(scale: Scale, seed: int, trace: str, files: Files) -> Iterator[Cell]:
         hours=scale.location_hours,
         trace=trace,
     )
-    by_chance = Setting(
+    by_chance = DynatopsSetting(
         what="dynatops",
         seed=seed,
         brokers=scale.brokers,
@@ -141,8 +143,8 @@ def _cells(scale: Scale, seed: int, trace: str, files: Files) -> Iterator[Cell]:
         hours=scale.hours,
     )
 
-    def cell(part: Part, setting: Setting, **changes: object) -> Cell:
-        return Cell(part, msgspec.structs.replace(setting, **changes))
+    def cell(part: Part, setting: DynatopsSetting, **changes: object) -> DynatopsCell:
+        return DynatopsCell(part, msgspec.structs.replace(setting, **changes))
 
     for what in BY_PLACE:
         yield cell("location", located, what=what)

@@ -1,4 +1,4 @@
-"""Judges: what the runs say to each of the paper's claims, in words and as one value.
+"""Judges: each returns the runs' result about a claim of the paper, as text and as one value.
 
 Source: DYNATOPS, section 6.3.
 """
@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.dynatops.evidence import Evidence, Which, having
+from shoal.experiments.dynatops.evidence import DynatopsEvidence, Which, having
 from shoal.experiments.dynatops.grid import (
     CHANGE_RATES,
     CLUSTERS,
@@ -21,7 +21,7 @@ from shoal.experiments.dynatops.grid import (
 )
 from shoal.experiments.dynatops.runs import Hours
 from shoal.experiments.dynatops.setting import What
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
 NAMES: dict[What, str] = {
     "bayeux": "Bayeux (static)", "bayeux-location": "Bayeux (loc)",
@@ -33,7 +33,7 @@ USUAL_CLUSTER = 10
 FAST = CHANGE_RATES[-1]
 SAME = 0.05
 
-Judge = Callable[[Evidence], Outcome | None]
+Judge = Callable[[DynatopsEvidence], ClaimOutcome | None]
 Figure = Callable[[Hours], float]
 
 
@@ -67,8 +67,10 @@ def changes(one: Hours) -> float:
 
 
 def handovers(one: Hours) -> float:
-    """Of users who had come to another cell: the paper counts those due to mobility."""
-    return one.sum("roaming")
+    """Return handovers of users that had come to another cell: the paper counts those due to
+    mobility.
+    """
+    return one.sum("session_transfer")
 
 
 def reconfiguring(one: Hours) -> float:
@@ -79,23 +81,25 @@ def reconfiguring(one: Hours) -> float:
 
 
 def less(figure: Figure, other: What) -> Judge:
-    """By what part DYNATOPS' figure is below another system's."""
+    """Judge by which part DYNATOPS' figure is below another system's."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         runs = evidence.runs("location", ["dynatops", other])
         if runs is None or not figure(runs[other]):
             return None
         ours, theirs = figure(runs["dynatops"]), figure(runs[other])
         text = f"{percent(1 - ours / theirs)} ({number(ours)} against {number(theirs)})"
-        return Outcome(text, 1 - ours / theirs)
+        return ClaimOutcome(text, 1 - ours / theirs)
 
     return judge
 
 
 def below_the_best_other(figure: Figure, others: Sequence[What]) -> Judge:
-    """By what part DYNATOPS' figure, at its best size of cluster, is below the lowest other's."""
+    """Judge by which part DYNATOPS' figure, at its best size of cluster, is below the lowest
+    other's.
+    """
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         runs = evidence.runs("location", others)
         by_cluster = _by_cluster(evidence, figure)
         if runs is None or by_cluster is None:
@@ -103,13 +107,13 @@ def below_the_best_other(figure: Figure, others: Sequence[What]) -> Judge:
         best = min(by_cluster, key=by_cluster.__getitem__)
         other = min(runs, key=lambda what: figure(runs[what]))
         saved = 1 - by_cluster[best] / figure(runs[other])
-        return Outcome(f"{percent(saved)} against {NAMES[other]}, clusters of {best}", saved)
+        return ClaimOutcome(f"{percent(saved)} against {NAMES[other]}, clusters of {best}", saved)
 
     return judge
 
 
 def _by_cluster(
-    evidence: Evidence,
+    evidence: DynatopsEvidence,
     figure: Figure,
     what: What = "dynatops",
     part: Part = "cluster",
@@ -125,8 +129,8 @@ def _by_cluster(
     )
 
 
-def falls_then_rises(evidence: Evidence) -> Outcome | None:
-    """Whether the size of cluster with the least overhead lies inside the range.
+def falls_then_rises(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """Return whether the size of cluster with the least overhead lies inside the range.
 
     Judged with summaries exchanged as often as in all other runs; others stand beside it, as the
     paper says nothing of that.
@@ -142,10 +146,10 @@ def falls_then_rises(evidence: Evidence) -> Outcome | None:
         holds.append(CLUSTERS[0] < best < CLUSTERS[-1])
         values = ", ".join(f"{value / 1_000:,.0f}" for value in found.values())
         texts.append(f"exchanged every {hours} h: least at {best} ({values} thousand)")
-    return Outcome("; ".join(texts), float(holds[0]))
+    return ClaimOutcome("; ".join(texts), float(holds[0]))
 
 
-def weight_mends(evidence: Evidence) -> Outcome | None:
+def weight_mends(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     """Deviation without a weight is above location's, and some weight brings it below that."""
     plain = evidence.run("location", "bayeux-location")
     found = {
@@ -157,10 +161,12 @@ def weight_mends(evidence: Evidence) -> Outcome | None:
         return None
     holds = [found[0.0] > plain.deviation, min(found.values()) < plain.deviation]
     text = ", ".join(f"{weight:g}: {value:.2f}" for weight, value in found.items())
-    return Outcome(f"by location {plain.deviation:.2f}; by weight {text}", sum(holds) / len(holds))
+    return ClaimOutcome(
+        f"by location {plain.deviation:.2f}; by weight {text}", sum(holds) / len(holds)
+    )
 
 
-def gain_grows(evidence: Evidence) -> Outcome | None:
+def gain_grows(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     """Delay and overhead fall with each size of cluster."""
     delays, overheads = _by_cluster(evidence, delay), _by_cluster(evidence, overhead)
     if delays is None or overheads is None:
@@ -171,10 +177,10 @@ def gain_grows(evidence: Evidence) -> Outcome | None:
         for earlier, later in pairwise(found.values())
     ]
     text = ", ".join(f"{size}: {delays[size]:.2f}, {overheads[size]:.1f}" for size in CLUSTERS)
-    return Outcome(f"delay and messages by size {text}", sum(holds) / len(holds))
+    return ClaimOutcome(f"delay and messages by size {text}", sum(holds) / len(holds))
 
 
-def ten_suffices(evidence: Evidence) -> Outcome | None:
+def ten_suffices(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     """With clusters of ten, delay and overhead against the best of the others."""
     found = evidence.run("cluster", "dynatops", having(cluster=USUAL_CLUSTER))
     others: list[What] = ["bayeux", "bayeux-location", "bayeux-near", "geops"]
@@ -183,7 +189,7 @@ def ten_suffices(evidence: Evidence) -> Outcome | None:
         return None
     figures = {"delay": delay, "messages": overhead, "subscribing": subscribing}
     won = [name for name, of in figures.items() if of(found) < min(map(of, runs.values()))]
-    return Outcome(
+    return ClaimOutcome(
         f"better in {', '.join(won) or 'none'} of {len(figures)}", len(won) / len(figures)
     )
 
@@ -192,9 +198,9 @@ def ten_suffices(evidence: Evidence) -> Outcome | None:
 
 
 def below_all(figure: Figure, others: Sequence[What], at: Sequence[float] = CHANGE_RATES) -> Judge:
-    """By what part DYNATOPS is below the best of these, the least over rates of change."""
+    """Judge by which part DYNATOPS is below the best of these, the least over rates of change."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         found = []
         for rate in at:
             runs = evidence.runs(
@@ -209,12 +215,12 @@ def below_all(figure: Figure, others: Sequence[What], at: Sequence[float] = CHAN
         text = ", ".join(
             f"{rate:g}: {percent(saved)}" for rate, saved in zip(at, found, strict=True)
         )
-        return Outcome(f"by changes an hour {text}", min(found))
+        return ClaimOutcome(f"by changes an hour {text}", min(found))
 
     return judge
 
 
-def tco_between(evidence: Evidence) -> Outcome | None:
+def tco_between(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     """TCO has less overhead than Bayeux and BNR, and more delay, at every rate of change."""
     holds = []
     for rate in CHANGE_RATES:
@@ -230,10 +236,10 @@ def tco_between(evidence: Evidence) -> Outcome | None:
                 runs["tco"].overhead < runs[other].overhead,
                 runs["tco"].delay > runs[other].delay,
             ]
-    return Outcome(f"{sum(holds)} of {len(holds)} comparisons", sum(holds) / len(holds))
+    return ClaimOutcome(f"{sum(holds)} of {len(holds)} comparisons", sum(holds) / len(holds))
 
 
-def best_under_every_pattern(evidence: Evidence) -> Outcome | None:
+def best_under_every_pattern(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     holds = {}
     for pattern in PATTERNS:
         whats: list[What] = ["dynatops", "bayeux", "tco"]
@@ -245,13 +251,13 @@ def best_under_every_pattern(evidence: Evidence) -> Outcome | None:
             holds[f"{pattern} {name}"] = figure(runs["dynatops"]) < least
     no = [name for name, held in holds.items() if not held]
     text = f"{len(holds) - len(no)} of {len(holds)}" + (f"; not {', '.join(no)}" if no else "")
-    return Outcome(text, 1 - len(no) / len(holds))
+    return ClaimOutcome(text, 1 - len(no) / len(holds))
 
 
 def below_hashed_users(figure: Figure) -> Judge:
-    """By what part DYNATOPS' figure is below that of users placed by hash, where that is least."""
+    """Judge by which least part DYNATOPS' figure is below that of users placed by hash."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         saved: dict[str, float] = {}
         for pattern in PATTERNS:
             runs = evidence.runs("pattern", ["dynatops", "chash"], having(pattern=pattern))
@@ -263,12 +269,12 @@ def below_hashed_users(figure: Figure) -> Judge:
             return None
         saved["with places"] = 1 - figure(located["dynatops"]) / figure(located["chash"])
         text = ", ".join(f"{name}: {percent(share)}" for name, share in saved.items())
-        return Outcome(text, min(saved.values()))
+        return ClaimOutcome(text, min(saved.values()))
 
     return judge
 
 
-def tco_under_zipf(evidence: Evidence) -> Outcome | None:
+def tco_under_zipf(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     """TCO's delay as a part of Bayeux's: below under Zipf, above under the others."""
     found = {}
     for pattern in PATTERNS:
@@ -278,13 +284,13 @@ def tco_under_zipf(evidence: Evidence) -> Outcome | None:
         found[pattern] = runs["tco"].delay / runs["bayeux"].delay
     holds = [found["zipf"] < 1, *(found[other] > 1 for other in ("multimodal", "uniform"))]
     text = ", ".join(f"{pattern} {percent(share)}" for pattern, share in found.items())
-    return Outcome(f"of Bayeux's delay: {text}", sum(holds) / len(holds))
+    return ClaimOutcome(f"of Bayeux's delay: {text}", sum(holds) / len(holds))
 
 
 def gateways_save(figure: Figure) -> Judge:
-    """By what part a hybrid network's figure is below DYNATOPS', where that is least."""
+    """Judge by which least part a hybrid network's figure is below DYNATOPS'."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         saved: dict[str, float] = {}
         parts: list[tuple[str, Part, Which]] = [
             (pattern, "pattern", having(pattern=pattern, users_are="poisson"))
@@ -302,31 +308,31 @@ def gateways_save(figure: Figure) -> Judge:
                 return None
             saved[name] = 1 - figure(hybrid) / figure(flat)
         text = ", ".join(f"{name}: {percent(share)}" for name, share in saved.items())
-        return Outcome(text, min(saved.values()))
+        return ClaimOutcome(text, min(saved.values()))
 
     return judge
 
 
 def below_among(part: Part, figure: Figure, others: Sequence[What]) -> Judge:
-    """By what part DYNATOPS is below the best of these, with the users of a file."""
+    """Judge by which part DYNATOPS is below the best of these, with the users of a file."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         runs = evidence.runs(part, ["dynatops", *others])
         if runs is None or not figure(runs[others[0]]):
             return None
         best = min(others, key=lambda what: figure(runs[what]))
         ours, theirs = figure(runs["dynatops"]), figure(runs[best])
         text = f"{percent(1 - ours / theirs)} ({number(ours)} against {NAMES[best]}'s "
-        return Outcome(f"{text}{number(theirs)})", 1 - ours / theirs)
+        return ClaimOutcome(f"{text}{number(theirs)})", 1 - ours / theirs)
 
     return judge
 
 
-# --- how often, and plans -----------------------------------------------------------------------
+# --- frequencies, and plans --------------------------------------------------------------------
 
 
 def free_hours(users: str, figure: Figure, judge: Callable[[list[float]], float]) -> Judge:
-    def found(evidence: Evidence) -> Outcome | None:
+    def found(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         runs = {
             hours: one
             for hours in FREE_HOURS
@@ -344,7 +350,7 @@ def free_hours(users: str, figure: Figure, judge: Callable[[list[float]], float]
         text = ", ".join(
             f"{hours} h: {number(value)}" for hours, value in zip(runs, values, strict=True)
         )
-        return Outcome(text, judge(values))
+        return ClaimOutcome(text, judge(values))
 
     return found
 
@@ -359,16 +365,16 @@ def falls(values: list[float]) -> float:
     return sum(steps) / len(steps)
 
 
-def always_gains(evidence: Evidence) -> Outcome | None:
+def always_gains(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     found = evidence.plans()
     if not found:
         return None
     savings = [one.saving for one in found]
     text = f"{percent(min(savings))} to {percent(max(savings))}"
-    return Outcome(text, sum(saving > 0 for saving in savings) / len(savings))
+    return ClaimOutcome(text, sum(saving > 0 for saving in savings) / len(savings))
 
 
-def more_when_skewed(evidence: Evidence) -> Outcome | None:
+def more_when_skewed(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     pairs = [
         (one.saving, other.saving)
         for one in evidence.plans()
@@ -378,11 +384,11 @@ def more_when_skewed(evidence: Evidence) -> Outcome | None:
     if not pairs:
         return None
     more = sum(skewed > uniform for skewed, uniform in pairs)
-    return Outcome(f"{more} of {len(pairs)} sizes", more / len(pairs))
+    return ClaimOutcome(f"{more} of {len(pairs)} sizes", more / len(pairs))
 
 
 def seconds(brokers: int, topics: int) -> Judge:
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         found = [
             one.seconds
             for pattern in ("uniform", "multimodal")
@@ -390,19 +396,19 @@ def seconds(brokers: int, topics: int) -> Judge:
         ]
         if not found:
             return None
-        return Outcome(f"{max(found):.3g} s", max(found))
+        return ClaimOutcome(f"{max(found):.3g} s", max(found))
 
     return judge
 
 
 def regret_of(judge: str, other: str = "") -> Judge:
-    """How far the greedy plan, or another one, is above the best that is known."""
+    """Return how far the greedy plan, or another one, is above the best that is known."""
 
-    def found(evidence: Evidence) -> Outcome | None:
+    def found(evidence: DynatopsEvidence) -> ClaimOutcome | None:
         values = evidence.regrets(judge, lambda one: one.others.get(other) if other else one.regret)
         if not values:
             return None
         text = f"{percent(statistics.median(values))}, at most {percent(values[-1])}"
-        return Outcome(f"{text} ({len(values)} cases)", statistics.median(values))
+        return ClaimOutcome(f"{text} ({len(values)} cases)", statistics.median(values))
 
     return found

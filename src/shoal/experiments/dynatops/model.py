@@ -1,9 +1,10 @@
-"""The study's slot model: who serves whom, and what that costs, hour by hour, without a message.
+"""The study's slot model: assignments of users to brokers and their costs, hour by hour, without
+messages.
 
-Users are placed and brokers change places by the very functions that brokers use.  What messages
-would be sent follows from the trees: a broker's first subscription to a topic, or the last one's
-end, goes to the topic's root by the ways of the structure, and down the tree again; a publication
-goes from its root to all subscribing brokers.
+The brokers' own functions place users and swap brokers. The trees determine the messages: a
+broker's first subscription to a topic, or the last one's end, goes to the topic's root along the
+overlay's routes, and down the tree again; a publication goes from its root to all subscribing
+brokers.
 
 Source: DYNATOPS, sections 4 to 6.
 """
@@ -17,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.experiments.dynatops.crowds.users import Change, Crowd, Topics
-from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, Setting
+from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
+from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting
 from shoal.overlays.dynatops.planning.advising.prices import predicted_prices
-from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, plan_swaps
+from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
 from shoal.overlays.dynatops.planning.costs import (
     distances,
     moved,
@@ -28,7 +29,7 @@ from shoal.overlays.dynatops.planning.costs import (
 )
 from shoal.overlays.dynatops.planning.greedy import is_worth_a_look, propose
 from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem, trees_of
+from shoal.overlays.dynatops.planning.problem import Amounts, PlacementProblem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
@@ -42,26 +43,26 @@ Counts = npt.NDArray[np.int32]
 
 
 class Slot(NamedTuple):
-    """What one hour came to.
+    """Results of one hour.
 
     subscribing    messages that change trees, and those that brokers of a cluster exchange
     changes        topics that brokers began or ceased to subscribe to
-    handovers      users who changed brokers
-    roaming        of these, those who had themselves come to another cell
+    handovers      users that changed brokers
+    session transfer        of these, those that had themselves come to another cell
     events         publications
     messages       forwarded for them, from the roots on
-    waiting        their delays to the brokers of all users who got them, added up
+    waiting        their delays to the brokers of all receiving users, added up
     deliveries     to users
     reconfiguring  messages for changing brokers' places, or links
     moved          brokers that changed places
     deviation      of brokers' loads, as a part of their mean
-    reaching       what it takes from these brokers to the users, where they have places, added up
+    reaching       delay from these brokers to the users, if they have places, added up
     """
 
     subscribing: float = 0.0
     changes: int = 0
     handovers: int = 0
-    roaming: int = 0
+    session_transfer: int = 0
     events: float = 0.0
     messages: float = 0.0
     waiting: float = 0.0
@@ -72,8 +73,8 @@ class Slot(NamedTuple):
     reaching: float = 0.0
 
 
-class Geography(NamedTuple):
-    """Where brokers are.
+class DynatopsGeography(NamedTuple):
+    """The brokers' distances.
 
     round_trips  (brokers, brokers) in units of their mean
     to_cells     (cells, brokers) those to users in the middle of each cell, in the same unit
@@ -83,10 +84,10 @@ class Geography(NamedTuple):
     to_cells: Amounts
 
 
-class Model:
+class DynatopsModel:
     """One system with one crowd."""
 
-    def __init__(self, setting: Setting, crowd: Crowd) -> None:
+    def __init__(self, setting: DynatopsSetting, crowd: StudyCrowd) -> None:
         self.setting = setting
         self._crowd = crowd
         self._geography = _geography(setting) if setting.has_places else None
@@ -94,7 +95,7 @@ class Model:
         brokers = self._structure.size
         topics = setting.topics if self._geography is None else setting.columns * setting.rows
         self._random = np.random.default_rng([setting.seed, 2])
-        # Who stands where at first is by consistent hashing: drawn, as Tapestry's identifiers are.
+        # Consistent hashing gives the first places: they are drawn, as Tapestry's identifiers are.
         self.mapping = list(range(brokers))
         if isinstance(self._structure, Chord | Gateways):
             self.mapping = self._random.permutation(brokers).tolist()
@@ -103,7 +104,7 @@ class Model:
         # (brokers, topics): how many users of the broker want the topic.
         self.users = np.zeros((brokers, topics), np.int32)
         self.loads = np.zeros(brokers, np.int64)
-        # (topics): round trips between all users who want it and their brokers, added up.
+        # (topics): round trips between all subscribed users and their brokers, added up.
         self.legs = np.zeros(topics)
         self._wanted = list(crowd.wanted)
         self._cells = list(crowd.cells)
@@ -158,7 +159,7 @@ class Model:
             self._look()
 
     def _look(self) -> None:
-        """What brokers of a cluster know of each other: as it is now, until they look again."""
+        """Refresh the brokers' knowledge of their cluster; it stays until the next refresh."""
         if self.setting.what in PLACED:
             self._served = [
                 Served(frozenset(np.flatnonzero(row).tolist()), int(load))
@@ -177,7 +178,8 @@ class Model:
             cluster = self._clusters[home]
             visible = {each: self._served[each] for each in cluster}
             if setting.own != "last":
-                # Who is asked knows itself as it is now: the user's broker, or where it comes to.
+                # The asked broker knows its own current state: the user's broker, or that of the
+                # user's cell.
                 asked = present if present in visible else home
                 visible[asked] = self._now(asked, present, wanted)
             best = best_broker(wanted, visible, setting.load_weight, present)
@@ -189,7 +191,9 @@ class Model:
         return 1
 
     def _now(self, broker: int, present: int, wanted: Topics) -> Served:
-        """What a broker has of what is wanted, maybe for others only; and its load."""
+        """Return a broker's current share of the wanted topics, perhaps for others only; and its
+        load.
+        """
         least, load = 1, int(self.loads[broker])
         if self.setting.own == "others" and broker == present:
             least, load = 2, load - len(wanted)
@@ -218,9 +222,11 @@ class Model:
             rates = rates * self._crowd.rates
         for hour, changes in enumerate(self._crowd.slots):
             before = self.users > 0
-            handovers, roaming = self._change(changes)
+            handovers, session_transfer = self._change(changes)
             after = self.users > 0
-            slot = self._cost(rates)._replace(handovers=handovers, roaming=roaming)
+            slot = self._cost(rates)._replace(
+                handovers=handovers, session_transfer=session_transfer
+            )
             slot = slot._replace(
                 changes=int((before != after).sum()),
                 subscribing=self._subscribing(before, after),
@@ -234,9 +240,11 @@ class Model:
                 self._look()
             yield slot
 
-    def _change(self, changes: Sequence[Change]) -> tuple[int, int]:
-        """Users who changed brokers, and of these those who had changed cells."""
-        handovers = roaming = 0
+    def _change(self, changes: Sequence[CrowdChange]) -> tuple[int, int]:
+        """Return the number of users that changed brokers, and of these those that had changed
+        cells.
+        """
+        handovers = session_transfer = 0
         for user, wanted, cell in changes:
             broker, before = self.broker_of[user], self._cells[user]
             self._count(broker, self._wanted[user] - wanted, -1, before)
@@ -248,12 +256,12 @@ class Model:
             self._wanted[user] = wanted
             has_changed = self._place(user, cell)
             handovers += has_changed
-            roaming += has_changed and cell != self._cells[user]
+            session_transfer += has_changed and cell != self._cells[user]
             self._cells[user] = cell
-        return handovers, roaming
+        return handovers, session_transfer
 
     def _subscribing(self, before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]) -> float:
-        """To the root by its ways, and down the tree; and what a cluster says to each other."""
+        """Return the messages to the root by its routes, down the tree, and within the cluster."""
         told = 0.0
         if self.setting.what in PLACED:
             told = sum(len(cluster) - 1 for cluster in self._clusters) / self.setting.update_hours
@@ -265,8 +273,8 @@ class Model:
         up = self._ups.depths[positions, self._trees.roots[rows]]
         return float(up.sum() + self._trees.depths[rows, positions].sum()) + told
 
-    def _problem(self, rates: Amounts, hours: float) -> Problem:
-        return Problem(
+    def _problem(self, rates: Amounts, hours: float) -> PlacementProblem:
+        return PlacementProblem(
             trees=self._trees,
             wanted=self.users > 0,
             publications=rates * hours,
@@ -288,12 +296,12 @@ class Model:
             found = proposal.mapping
         prices = predicted_prices(self._structure, problem, start, self._ups.depths)
         if found is None:
-            found = after(start, plan_swaps(problem, start, prices, Rules()))
+            found = after(start, plan_swaps(problem, start, prices, SwapRules()))
         self.mapping = list(found)
         return len(moved(start, found)), prices.of(found)
 
     def _cost(self, rates: Amounts) -> Slot:
-        """What an hour's publications cost."""
+        """Return the costs of an hour's publications."""
         mean = self.loads.mean()
         slot = Slot(
             events=float(rates.sum()),
@@ -319,7 +327,7 @@ class Model:
 
 
 def _structure(
-    setting: Setting, geography: Geography | None
+    setting: DynatopsSetting, geography: DynatopsGeography | None
 ) -> tuple[Structure, Callable[[int], int]]:
     """The positions, and which of them is the root of each topic."""
     brokers = setting.brokers if geography is None else len(geography.round_trips)
@@ -342,18 +350,18 @@ def _structure(
     return structure, lambda topic: structure.root(f"topic/{topic}")
 
 
-def _side(setting: Setting) -> int:
+def _side(setting: DynatopsSetting) -> int:
     """Of the grid of GeoPS: a power of two, so that it has about as many cells as there are."""
     return 1 << round(math.log2(math.sqrt(setting.columns * setting.rows)))
 
 
-def _grid_cell(setting: Setting, cell: int) -> tuple[int, int]:
+def _grid_cell(setting: DynatopsSetting, cell: int) -> tuple[int, int]:
     side = _side(setting)
     x, y = cell % setting.columns, cell // setting.columns
     return x * side // setting.columns, y * side // setting.rows
 
 
-def _geography(setting: Setting) -> Geography:
+def _geography(setting: DynatopsSetting) -> DynatopsGeography:
     """A broker in the middle of each cell, of the grid's in GeoPS; round trips go by distance."""
     columns, rows = setting.columns, setting.rows
     cells = np.arange(columns * rows)
@@ -367,7 +375,7 @@ def _geography(setting: Setting) -> Geography:
                 middle = (x + 0.5) * columns / grid.side, (y + 0.5) * rows / grid.side
                 places[grid.at(x, y)] = middle
     west, south, east, north = setting.area
-    # How much shorter degrees of longitude are.
+    # Ratio of a degree of longitude to one of latitude.
     width = round(math.cos(math.radians((south + north) / 2)), 2)
     scale = np.array([width * (east - west) / columns, (north - south) / rows])
 
@@ -377,10 +385,10 @@ def _geography(setting: Setting) -> Geography:
 
     apart = between(places, places)
     mean = apart.sum() / (len(apart) * (len(apart) - 1))
-    return Geography(apart / mean, between(middles, places) / mean)
+    return DynatopsGeography(apart / mean, between(middles, places) / mean)
 
 
-def _in_blocks(setting: Setting) -> list[int]:
+def _in_blocks(setting: DynatopsSetting) -> list[int]:
     """The cells such that those that follow each other are close: in strips of a block's height."""
     height = max(1, round(math.sqrt(setting.cluster)))
     cells = range(setting.columns * setting.rows)

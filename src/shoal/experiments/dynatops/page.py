@@ -1,4 +1,4 @@
-"""From finished runs to what the pages show: claims, figures 6 to 10, and tables beside them."""
+"""Makes the pages' content of finished runs: claims, figures 6 to 10, and tables beside them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shoal.experiments.dynatops.claims import CLAIMS
-from shoal.experiments.dynatops.evidence import Evidence, having
+from shoal.experiments.dynatops.evidence import DynatopsEvidence, having
 from shoal.experiments.dynatops.grid import (
     BY_CHANCE,
     BY_PLACE,
@@ -16,20 +16,20 @@ from shoal.experiments.dynatops.grid import (
     FREE_HOURS,
     PATTERNS,
     RATES,
+    DynatopsScale,
     Part,
-    Scale,
 )
 from shoal.experiments.dynatops.judges import NAMES
 from shoal.experiments.dynatops.model import Slot
 from shoal.experiments.dynatops.plans import PlanRun
-from shoal.experiments.dynatops.runs import Hours, ModelRun
-from shoal.experiments.dynatops.setting import Setting
+from shoal.experiments.dynatops.runs import DynatopsModelRun, Hours
+from shoal.experiments.dynatops.setting import DynatopsSetting
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
-from shoal.experiments.studies.study import Conclusion, Rows
+from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.trace_rows import Columns
-from shoal.report.study import Figure, Group, StudyReport, Table
+from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 TITLE = "DYNATOPS: the paper's evaluation, repeated"
 LOOKS = {NAMES[what]: number for number, what in enumerate(NAMES)}
@@ -54,10 +54,10 @@ METRICS: Columns = {
 
 
 def conclude(
-    models: Sequence[ModelRun], plans: Sequence[PlanRun], scale: Scale, users: str
+    models: Sequence[DynatopsModelRun], plans: Sequence[PlanRun], scale: DynatopsScale, users: str
 ) -> Conclusion:
-    """What the runs that are done come to; `users` says where their ways are from."""
-    evidence = Evidence(summaries(models), summaries(plans))
+    """Draw the conclusion from finished runs; `users` names the source of the users' paths."""
+    evidence = DynatopsEvidence(summaries(models), summaries(plans))
     done = len(evidence.found) + len(evidence.planned)
     report = StudyReport(
         title=TITLE,
@@ -81,12 +81,12 @@ def conclude(
             _plans(evidence),
         ),
         groups=(
-            Group(title="Users with places", figures=tuple(_by_cluster(evidence))),
-            Group(title="Users without places", figures=tuple(_by_change(evidence))),
-            Group(title="Time between two looks", figures=tuple(_by_time(evidence))),
+            StudyGroup(title="Users with places", figures=tuple(_by_cluster(evidence))),
+            StudyGroup(title="Users without places", figures=tuple(_by_change(evidence))),
+            StudyGroup(title="Time between two looks", figures=tuple(_by_time(evidence))),
         ),
     )
-    return Conclusion(report, {"hours": Rows(list(_rows(evidence.found)), METRICS)})
+    return Conclusion(report, {"hours": StudyRows(list(_rows(evidence.found)), METRICS)})
 
 
 def _rows(found: Sequence[Hours]) -> Iterator[dict[str, Any]]:
@@ -110,7 +110,7 @@ def _rows(found: Sequence[Hours]) -> Iterator[dict[str, Any]]:
 # --- figures ------------------------------------------------------------------------------------
 
 
-def _by_cluster(evidence: Evidence) -> Iterator[Figure]:
+def _by_cluster(evidence: DynatopsEvidence) -> Iterator[Figure]:
     for id, title, label, field in (
         ("6a", "Figure 6a: changing subscriptions", "messages", "subscribing"),
         ("6c", "Figure 6c: handovers", "handovers", "handovers"),
@@ -130,7 +130,7 @@ def _by_cluster(evidence: Evidence) -> Iterator[Figure]:
         yield draw(id, title, caption, ("brokers of a cluster", label), lines, looks=LOOKS)
 
 
-def _by_change(evidence: Evidence) -> Iterator[Figure]:
+def _by_change(evidence: DynatopsEvidence) -> Iterator[Figure]:
     for id, title, label, field in (
         ("7a", "Figure 7a: topics that brokers begin or cease to want", "changes", "changes"),
         ("7b", "Figure 7b: delay", "hops", "delay"),
@@ -153,7 +153,7 @@ def _by_change(evidence: Evidence) -> Iterator[Figure]:
     yield _by_pattern(evidence)
 
 
-def _by_pattern(evidence: Evidence) -> Figure:
+def _by_pattern(evidence: DynatopsEvidence) -> Figure:
     lines: list[tuple[str, Points]] = [
         (
             NAMES[what],
@@ -170,7 +170,7 @@ def _by_pattern(evidence: Evidence) -> Figure:
     return draw("8b", "Figure 8b: messages by pattern", caption, axes, lines, looks=LOOKS)
 
 
-def _by_time(evidence: Evidence) -> Iterator[Figure]:
+def _by_time(evidence: DynatopsEvidence) -> Iterator[Figure]:
     for id, title, label, field in (
         ("9a", "Figure 9: messages", "for each publication", "overhead"),
         ("9b", "Figure 9: reconfiguration", "messages", "reconfiguring"),
@@ -222,7 +222,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def _table(evidence: Evidence, part: Any, whats: Sequence[Any], title: str) -> Table:
+def _table(evidence: DynatopsEvidence, part: Any, whats: Sequence[Any], title: str) -> StudyTable:
     rows = [
         _row(NAMES[what], one)
         for what in whats
@@ -238,7 +238,7 @@ def _table(evidence: Evidence, part: Any, whats: Sequence[Any], title: str) -> T
     )
 
 
-def _rates(evidence: Evidence) -> Table:
+def _rates(evidence: DynatopsEvidence) -> StudyTable:
     rows = [
         [f"{rate:g}", *_row(NAMES[what], one)]
         for rate in RATES
@@ -253,7 +253,7 @@ def _rates(evidence: Evidence) -> Table:
     )
 
 
-def _bases(evidence: Evidence) -> Table:
+def _bases(evidence: DynatopsEvidence) -> StudyTable:
     rows = [
         [f"{one.setting.base}", *_row(NAMES[one.setting.what], one)]
         for one in evidence.found
@@ -267,9 +267,9 @@ def _bases(evidence: Evidence) -> Table:
     )
 
 
-def _readings(evidence: Evidence) -> Table:
-    """What the paper leaves open, otherwise than in the other tables."""
-    of: dict[Part, Callable[[Setting], str]] = {
+def _readings(evidence: DynatopsEvidence) -> StudyTable:
+    """Tabulate choices that the paper leaves open, with other values than in the other tables."""
+    of: dict[Part, Callable[[DynatopsSetting], str]] = {
         "update": lambda one: f"summaries every {one.update_hours} h, clusters of {one.cluster}",
         "own": lambda one: f"own broker: {one.own}, users {one.users_are}",
         "planner": lambda one: "swaps that each pay",
@@ -291,7 +291,7 @@ def _readings(evidence: Evidence) -> Table:
     )
 
 
-def _plans(evidence: Evidence) -> Table:
+def _plans(evidence: DynatopsEvidence) -> StudyTable:
     rows = [
         [one.case.pattern, f"{one.case.brokers:,}", f"{one.case.topics:,}", f"{one.swaps}",
          f"{100 * one.saving:.1f} %", f"{one.seconds:.3g} s"]

@@ -1,4 +1,5 @@
-"""Figure 10 and table 1: what plans gain over consistent hashing, how fast, how near the best.
+"""Figure 10 and table 1: gains of plans over consistent hashing, their time, and their distance
+from the best.
 
 Source: DYNATOPS, section 6.3.3.  Subscriptions are of brokers; how many a broker has the paper does
 not say: here a tenth of the topics, either modes of ten or any; those of one mode at least.
@@ -14,18 +15,18 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import RecordedRun, run_key
 from shoal.experiments.studies.study import ScaleName
 from shoal.overlays.dynatops.planning.costs import notification_cost
 from shoal.overlays.dynatops.planning.greedy import improvements
 from shoal.overlays.dynatops.planning.pairwise import rounds
 from shoal.overlays.dynatops.planning.problem import Mapping as Places
-from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.problem import PlacementProblem, trees_of
 from shoal.overlays.dynatops.planning.search import annealed, by_any_swap, cheapest, regret
 from shoal.overlays.dynatops.structures.chord import Chord
 
 Pattern = Literal["uniform", "multimodal"]
-# Against what: nothing, the best of all mappings, or the best that a longer search finds.
+# Reference: none, the best of all mappings, or the best that a longer search finds.
 Judge = Literal["", "all", "search"]
 PATTERNS: tuple[Pattern, ...] = ("uniform", "multimodal")
 SHARE, TOPICS_PER_MODE = 0.1, 10
@@ -69,7 +70,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.after / self.before if self.before else 0.0
 
 
-class PlanRun(Run[Planned], frozen=True, kw_only=True):
+class PlanRun(RecordedRun[Planned], frozen=True, kw_only=True):
     """One case."""
 
     name: str
@@ -108,7 +109,7 @@ class PlanRun(Run[Planned], frozen=True, kw_only=True):
         )
 
 
-def _by_next(problem: Problem, mapping: Places) -> float:
+def _by_next(problem: PlacementProblem, mapping: Places) -> float:
     *_, cost = (
         notification_cost(problem, mapping),
         *(step.cost for step in improvements(problem, mapping, "next")),
@@ -116,11 +117,11 @@ def _by_next(problem: Problem, mapping: Places) -> float:
     return cost
 
 
-def _by_any(problem: Problem, mapping: Places) -> float:
+def _by_any(problem: PlacementProblem, mapping: Places) -> float:
     return by_any_swap(problem, mapping)[1]
 
 
-def _in_pairs(problem: Problem, mapping: Places) -> float:
+def _in_pairs(problem: PlacementProblem, mapping: Places) -> float:
     ring = Chord(problem.brokers)
     *_, cost = (
         notification_cost(problem, mapping),
@@ -129,13 +130,13 @@ def _in_pairs(problem: Problem, mapping: Places) -> float:
     return cost
 
 
-# What each plan costs notifications.
-OTHERS: Mapping[str, Callable[[Problem, Places], float]] = {
+# Costs of notifications by each plan.
+OTHERS: Mapping[str, Callable[[PlacementProblem, Places], float]] = {
     "next": _by_next, "any": _by_any, "pairs": _in_pairs,
 }  # fmt: skip
 
 
-def draw_problem(case: Case) -> tuple[Problem, Places]:
+def draw_problem(case: Case) -> tuple[PlacementProblem, Places]:
     """The problem, and the mapping that consistent hashing gives."""
     random = np.random.default_rng([case.seed, case.brokers, case.topics])
     ring = Chord(case.brokers)
@@ -150,12 +151,12 @@ def draw_problem(case: Case) -> tuple[Problem, Places]:
             count = min(own * TOPICS_PER_MODE, case.topics)
             wanted[broker, random.choice(case.topics, count, replace=False)] = True
     roots = [ring.root(f"{case.seed}/{topic}") for topic in range(case.topics)]
-    problem = Problem(trees_of(ring, roots), wanted, np.ones(case.topics))
+    problem = PlacementProblem(trees_of(ring, roots), wanted, np.ones(case.topics))
     return problem, random.permutation(case.brokers).tolist()
 
 
 class PlanScale(NamedTuple):
-    """Which sizes, and how many cases of each where the best is looked for."""
+    """Sizes, and the number of cases of each for which the optimum is searched."""
 
     sizes: Sequence[tuple[int, int]]
     judged: int

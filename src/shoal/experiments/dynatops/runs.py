@@ -1,4 +1,6 @@
-"""The runs of the slot model as tasks: each draws its users, and leaves what each hour came to."""
+"""The runs of the slot model as tasks: each draws its users, and records the results of each
+hour.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,18 @@ import msgspec
 from shoal.experiments.dynatops.crowds.aircraft import read_aircraft
 from shoal.experiments.dynatops.crowds.interests import read_interests
 from shoal.experiments.dynatops.crowds.users import draw_crowd
-from shoal.experiments.dynatops.grid import Cell, Part
-from shoal.experiments.dynatops.model import Model, Slot
-from shoal.experiments.dynatops.setting import Setting
-from shoal.experiments.studies.runs import Run, content_digest, run_key
+from shoal.experiments.dynatops.grid import DynatopsCell, Part
+from shoal.experiments.dynatops.model import DynatopsModel, Slot
+from shoal.experiments.dynatops.setting import DynatopsSetting
+from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 
 
 class Hours(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to, hour by hour."""
+    """Results of a run, hour by hour."""
 
     key: str
     part: Part
-    setting: Setting
+    setting: DynatopsSetting
     slots: list[Slot]
 
     def sum(self, field: str) -> float:
@@ -42,24 +44,24 @@ class Hours(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum("deviation") / len(self.slots)
 
 
-class ModelRun(Run[Hours], frozen=True, kw_only=True):
+class DynatopsModelRun(RecordedRun[Hours], frozen=True, kw_only=True):
     """One run."""
 
     name: str
     cost: float
     part: Part
-    setting: Setting
+    setting: DynatopsSetting
 
     summary_type = Hours
 
     def measure(self) -> Hours:
         readers = {"interests": read_interests, "aircraft": read_aircraft}
         crowd = readers.get(self.setting.users_are, draw_crowd)(self.setting)
-        slots = Model(self.setting, crowd).run()
+        slots = DynatopsModel(self.setting, crowd).run()
         return Hours(key=self.key, part=self.part, setting=self.setting, slots=slots)
 
 
-def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
+def model_runs(cells: Iterable[DynatopsCell], root: Path) -> list[DynatopsModelRun]:
     """The cells of a grid as tasks, below a study's folder."""
     found = []
     digests = {"": ""}
@@ -69,7 +71,7 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
             digests[path] = content_digest(Path(path))
         described = msgspec.structs.replace(cell.setting, trace=digests[path])
         found.append(
-            ModelRun(
+            DynatopsModelRun(
                 key=run_key([cell.part, described]),
                 file=str(root / "runs" / f"{cell.name}.json"),
                 name=cell.name,

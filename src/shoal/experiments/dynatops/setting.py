@@ -1,7 +1,7 @@
-"""What one run of the study has: users, what they want, brokers, and the system they run.
+"""Setting of one run of the study: users, interests, brokers, and the system.
 
-Time goes in slots of an hour, as in the paper.  What it does not say is here a parameter: how often
-topics are published to, the weights, how steep Zipf's law is.
+Time goes in slots of an hour, as in the paper. Values that the paper does not print are parameters
+here: publication rates, the weights, the exponent of Zipf's law.
 
 Source: DYNATOPS, section 6.
 """
@@ -33,24 +33,24 @@ Area = tuple[float, float, float, float]
 UNITED_STATES: Area = (-125.0, 29.0, -65.0, 49.0)
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DynatopsSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run; a seed decides users, brokers and keys.
 
     what          the system
-    users_are     how subscriptions change: each by chance (6.1.2), with where users are (6.1.1),
-                  as a file of interests has it, or with where aircraft fly (ours)
+    users_are     change of subscriptions: each by chance (6.1.2), with the places of users (6.1.1),
+                  by a file of interests, or with the flights of aircraft (ours)
     brokers       Poisson: how many; else one for each cell
     topics        Poisson: how many; else one for each cell
     columns, rows of the grid of cells, where users have places; `area` is divided into it
-    users         how many
-    hours         how long it runs
-    pattern       Poisson: what users choose their topics by
+    users         number of them
+    hours         length of the run
+    pattern       Poisson: weights of topics in the users' choice
     change_rate   Poisson: how many topics a user replaces in an hour
     cluster       brokers that see each other when users are placed
     update_hours  T_update, between two looks at each other
-    load_weight   w_l, what load counts beside similarity
-    own           what the broker that is asked counts of itself: what it last said, as it does of
-                  others; what it has now, the user's own topics included; or what others want now
+    load_weight   w_l, weight of load beside similarity
+    own           the asked broker's own share of the topics: from its last report, as for others;
+                  its current topics, the user's own included; or the current topics of others
     free_hours    T_free, between two looks at the brokers' places
     delay_weight  w_d of Eq. 5
     planner       the paper's greedy and price (Algorithm 4, Eq. 7), or swaps of which each saves
@@ -92,5 +92,5 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def has_places(self) -> bool:
-        """Whether users are somewhere."""
+        """Return whether users are somewhere."""
         return self.users_are in ("location", "aircraft")

@@ -1,4 +1,4 @@
-"""The evaluation of DYNATOPS: what may be said of it, and what is done for that."""
+"""The evaluation of DYNATOPS: its options, and its plan."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+from shoal.experiments.studies.study import Conclusion, ScaleName, Study, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.studies.runs import Task
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose ways the users of the location model go; who wants what, in runs of our own."""
+class DynatopsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Sources of the users' paths in the location model; sources of interests in runs of our
+    own.
+    """
 
     checkins: Annotated[
         Path | None,
@@ -44,9 +46,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class DynatopsPlan:
     """The paper's experiments, and ours."""
 
-    sources: Sequence[Source] = ()
+    sources: Sequence[StudySource] = ()
 
-    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+    def __init__(self, options: DynatopsOptions, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.dynatops.crowds.aircraft import area_of, check_aircraft
         from shoal.experiments.dynatops.crowds.interests import check_interests
         from shoal.experiments.dynatops.crowds.users import check_trace
@@ -79,11 +81,11 @@ class DynatopsPlan:
     def conclude(self, runs: Sequence[Task]) -> Conclusion:
         from shoal.experiments.dynatops.page import conclude
         from shoal.experiments.dynatops.plans import PlanRun
-        from shoal.experiments.dynatops.runs import ModelRun
+        from shoal.experiments.dynatops.runs import DynatopsModelRun
 
         users = "users drawn" if not self._trace else f"users by {Path(self._trace).name}"
         return conclude(
-            [run for run in runs if isinstance(run, ModelRun)],
+            [run for run in runs if isinstance(run, DynatopsModelRun)],
             [run for run in runs if isinstance(run, PlanRun)],
             self._scale,
             users,
@@ -94,6 +96,6 @@ DYNATOPS = Study(
     name="dynatops",
     summary="Topic trees under subscriptions that change: users and brokers that move, against "
     "Bayeux, TCO and GeoPS, in a model by the hour of the functions that brokers decide by.",
-    options=Options,
+    options=DynatopsOptions,
     plan=DynatopsPlan,
 )

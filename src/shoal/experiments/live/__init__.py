@@ -4,8 +4,8 @@ Decisions
 ---------
 
 - **A replay measures at the brokers, not at itself.** Messages are the brokers' own counters,
-  between two moments at which the whole network rests (nothing kept for anybody, nothing counted,
-  twice in a row); hops are in their traces. What brokers say to each other about clients that moved
-  is traced as well, and taken off, since the simulator has no such clients; the report says how
-  much it was. Delays are shown and not predicted: a simulator forecasts no machine.
+  between two moments at which the whole network rests (no queues, no change of a counter, twice in
+  a row); hops are in their traces. Messages between brokers about clients that moved are traced as
+  well, and subtracted, since the simulator has no such clients; the report gives their number.
+  Delays are shown and not predicted: a simulator forecasts no machine.
 """

@@ -1,9 +1,9 @@
-"""Letting the clients of a replay in: many at a time, for as long as any of them gets in.
+"""Connects the clients of a replay: many at a time, for as long as any of them gets in.
 
-A busy broker may let a client go that waits at its door; that one comes again.  Subscriptions are
-waited for many more at a time than connections: a broker answers together what it is asked
-together, once all others have heard of it.  When for long nobody has got in, who is still outside
-is left out.
+A busy broker may drop a client that waits at its front end; that client retries. Many more
+subscriptions than connections are awaited at a time: a broker answers simultaneous requests
+together, once all others have them. If no client has connected for long, the clients still outside
+are left out.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any
 
 from shoal.client import Client, ClientError, Subscription
 
-# Clients that are let in at once, so that no door has more knocking than it answers in time.
+# Clients that are let in at once, so that no front end has more knocking than it answers in time.
 CONNECTING = 16
 # Subscriptions that wait for their answer at once.
 GRANTING = 512
-# When nobody has got in for so long, nobody will.
+# After so long without a new client the rest is left out.
 STALLED_S = 60.0
-# How long a client that was let go stays away.
+# Pause of a client that was dropped.
 RETRY_S = 1.0
 
 # A broker says so, or it says nothing, when it has no time.
 _BUSY = ("server unavailable", "server busy", "no broker answers")
 
 
-class Admission:
-    """Clients on their way in; `left_out` says of those who did not get in why.
+class LiveAdmission:
+    """Clients on their way in; `left_out` has the reasons of clients that did not get in.
 
-    `tell` hears of each that is all the way in, how many they are.
+    `tell` is called with the number of subscribed clients at each new one.
     """
 
     def __init__(self, tell: Callable[[int], None]) -> None:
@@ -71,7 +71,7 @@ class Admission:
             subscription = ask()
             while True:
                 try:
-                    # Who gives up waiting does not spoil the answer.
+                    # The answer stays usable after a timeout.
                     async with asyncio.timeout(STALLED_S):
                         await subscription.granted()
                 except TimeoutError:

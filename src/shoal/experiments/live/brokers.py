@@ -1,4 +1,4 @@
-"""What the brokers of a live network say of themselves: whether they rest, what they took in.
+"""Statuses of the brokers of a live network: rest, and incoming messages.
 
 All of it comes from their admin ports.  A network is at rest when no broker keeps anything that
 another has not handled, and nothing was counted meanwhile anywhere, twice in a row.
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from shoal.clients.records import MigrationRecord
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.operations.caller import ANYBODY, Caller
 from shoal.runtime.supervisor import get_json
 
 REST_TIMEOUT_S = 60.0
-# Longer than anything takes from one broker to the next, so that two looks see what is under way.
+# Longer than any message takes between brokers, so that two polls see messages under way.
 PAUSE_S = 0.3
 
 Status = Mapping[str, Any]
@@ -29,7 +29,7 @@ class UnrestError(Exception):
 
 
 class Counts(NamedTuple):
-    """What the brokers have done since they started, and where publishers are now.
+    """Brokers' counters since their start, and the current places of publishers.
 
     publications   that brokers took in, each counted at every broker
     moves          of publishers, finished
@@ -40,10 +40,10 @@ class Counts(NamedTuple):
     places: dict[ClientId, BrokerId]
 
 
-class Brokers:
+class LiveBrokers:
     """The admin ports of a network; UnrestError when a broker has none."""
 
-    def __init__(self, network: Network, caller: Caller = ANYBODY) -> None:
+    def __init__(self, network: NetworkFile, caller: Caller = ANYBODY) -> None:
         self._caller = caller
         self._addresses: dict[BrokerId, Address] = {}
         for broker in network.brokers:
@@ -59,7 +59,7 @@ class Brokers:
         await self._statuses()
 
     async def at_rest(self) -> Counts:
-        """Wait until the network rests; what was counted until then.
+        """Wait until the network rests; return the counters of that moment.
 
         UnrestError when it does not, long after subscriptions have ceased to spread.
         """
@@ -96,14 +96,16 @@ class Brokers:
 
 
 def _happened(status: Status) -> object:
-    """What has happened at a broker; clusters tell each other news without any reason."""
+    """Return a broker's progress; news of clusters are left out, since they come without any
+    cause.
+    """
     counts = {name: n for name, n in status["counts"].items() if name != "messages_out"}
     return counts, status["mqtt"], status["tables"], status["publishers"]
 
 
 def _rests(status: Status) -> bool:
-    """Whether a broker is whole, and all it sent has been handled."""
-    kept = [*status["links"], *status["couriers"]]
+    """Return whether a broker is whole, and all it sent has been handled."""
+    kept = [*status["links"], *status["forwarding_channels"]]
     moving = any(row["is_moving"] for row in status["publishers"])
     return status["ready"] and not moving and not any(each["buffered_bytes"] for each in kept)
 

@@ -1,10 +1,10 @@
 """One workload on one network twice: as the simulator predicts it, and as live brokers do it.
 
 Both have the same brokers, links, system and parameters, publishers, subscriptions and events at
-the same times.  The prediction knows nothing of the machine but that its brokers are near each
-other and fast; `measured` is what brokers and clients counted.
+the same times. The prediction knows nothing of the machine but that its brokers are near each other
+and fast; `measured` has the counters of brokers and clients.
 
-What comes of it is a `Replay`, which the report declares and reads.
+The result is a `Replay`, which the report declares and reads.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.client import ClientError
-from shoal.experiments.live.brokers import Brokers, Counts, UnrestError
-from shoal.experiments.live.judge import Judge, Key
+from shoal.experiments.live.brokers import Counts, LiveBrokers, UnrestError
+from shoal.experiments.live.judge import Key, LiveJudge
 from shoal.experiments.live.replay import (
     ANONYMOUS,
-    Credentials,
     Players,
     Progress,
+    ReplayCredentials,
     StalledError,
 )
 from shoal.experiments.live.trace import controls, mean_hops
-from shoal.experiments.run_files import BrokerRow, Workload
+from shoal.experiments.run_files import BrokerRow, WorkloadFiles
 from shoal.experiments.runner import run_workload
 from shoal.experiments.scenario import parse_scenario
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.registry import SYSTEMS
-from shoal.report.replays import Figures, Place, Replay
-from shoal.runtime.network_file import Network
+from shoal.report.replays import Replay, ReplayFigures, ReplayPlace
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.operations.caller import ANYBODY, Caller
 
-# About what loopback and this software cost; what is compared hardly depends on it.
+# About the latency of loopback and this software; the comparison hardly depends on it.
 _UNDERLAY = {"kind": "constant", "latency_us": 200, "local_latency_us": 100}
 _SERVICE = {
     "processing_us": 100,
@@ -47,41 +47,41 @@ _SERVICE = {
     "transmission_us": 20,
     "client_transmission_us": 10,
 }
-# Beyond what a trace says it may lag: writing a file takes time on a busy machine.
+# Additional time beyond a trace's lag: writing a file takes time on a busy machine.
 _TRACE_PATIENCE_S = 20.0
 _POLL_S = 0.5
-# Why a replay that was cancelled is not whole.
+# The reason why a cancelled replay is not whole.
 STOPPED = "it was stopped"
 
 
 async def compare(
-    workload: Workload,
-    network: Network,
+    workload: WorkloadFiles,
+    network: NetworkFile,
     expected: set[Key],
     judge_name: str,
     *,
     name: str,
-    credentials: Credentials = ANONYMOUS,
+    credentials: ReplayCredentials = ANONYMOUS,
     caller: Caller = ANYBODY,
     progress: Progress = lambda what, share: None,
     is_partial: bool = False,
 ) -> Replay:
-    """Replay a workload through a running network, and predict what that comes to.
+    """Replay a workload through a running network, and predict its result.
 
     Predicted and measured are figures only where publications follow a tree.
 
-    ReplayError, UnrestError and ClientError say what kept it from beginning; what kept it from its
-    end is in the result, which judges what brokers had acknowledged until then.  That may be that
-    it was cancelled, if it `is_partial` then.
+    ReplayError, UnrestError and ClientError have the reason of a replay that could not begin; the
+    reason of an early end is in the result, which judges the publications that brokers had
+    acknowledged until then. That may be that it was cancelled, if it `is_partial` then.
     """
-    brokers = Brokers(network, caller)
+    brokers = LiveBrokers(network, caller)
     await brokers.answer()
     is_quiet = SYSTEMS[network.system].is_quiet
     prediction = None
     if is_quiet:
         progress("simulating", 0.0)
         prediction = await asyncio.to_thread(predict, workload, network)
-    judge = Judge(expected)
+    judge = LiveJudge(expected)
     players = Players(workload, network, judge, credentials)
     after: Counts | None = None
     async with players.publishers(progress):
@@ -99,7 +99,7 @@ async def compare(
                     raise
                 await players.end(STOPPED)
             unfinished = tuple(players.unfinished)
-    traced = _Traced(None, None)
+    traced = _TracedRun(None, None)
     if after and is_quiet and network.trace.folder:
         progress("reading the trace", 1.0)
         traced = await _read_trace(workload, network, players, judge, (from_us, to_us))
@@ -128,13 +128,13 @@ async def compare(
 
 
 class Prediction(NamedTuple):
-    """What a simulation came to, and where publishers were in its end (who moved)."""
+    """Results of a simulation, and the publishers' places at its end (of those that moved)."""
 
-    figures: Figures
+    figures: ReplayFigures
     places: Mapping[ClientId, BrokerId]
 
 
-def predict(workload: Workload, network: Network) -> Prediction:
+def predict(workload: WorkloadFiles, network: NetworkFile) -> Prediction:
     """Simulate a workload on the brokers, links and system of a live network.
 
     Brokers that the workload does not know are there, too.
@@ -161,7 +161,7 @@ def predict(workload: Workload, network: Network) -> Prediction:
     load, deliveries = result.tables["load"], result.tables["deliveries"]
     migrations = result.tables["migrations"]
     return Prediction(
-        Figures(
+        ReplayFigures(
             messages=sum(load["messages_in"]) - sum(load["control_in"]),
             seconds=workload.events.last_replay_us / 1e6,
             hops_mean=statistics.fmean(deliveries["hops"]) if deliveries["hops"] else None,
@@ -174,21 +174,21 @@ def predict(workload: Workload, network: Network) -> Prediction:
 # --- measured ---------------------------------------------------------------------------------
 
 
-class _Traced(NamedTuple):
-    """What only the brokers' trace knows; None when it does not."""
+class _TracedRun(NamedTuple):
+    """Results from the brokers' trace only; None if it lacks them."""
 
     hops_mean: float | None
     controls: int | None
 
 
 async def _read_trace(
-    workload: Workload,
-    network: Network,
+    workload: WorkloadFiles,
+    network: NetworkFile,
     players: Players,
-    judge: Judge,
+    judge: LiveJudge,
     times_us: tuple[int, int],
-) -> _Traced:
-    """What the trace says, once it is written; a trace that is elsewhere says nothing."""
+) -> _TracedRun:
+    """Return the trace's results, once it is written; a trace elsewhere gives none."""
     folder = Path(network.trace.folder)
     homes = {row.subscription: row.broker for row in workload.subscriptions}
     deliveries = list(judge.counts)
@@ -196,19 +196,19 @@ async def _read_trace(
     def read() -> float | None:
         return mean_hops(folder, players.prefix, players.published, deliveries, homes)
 
-    # What other brokers wrote in that time is written with it.
+    # Other brokers write their rows in that time.
     await asyncio.sleep(network.trace.seconds)
     deadline_s = time.monotonic() + _TRACE_PATIENCE_S
     while (hops := await asyncio.to_thread(read)) is None:
         if not folder.is_dir() or not deliveries or time.monotonic() > deadline_s:
-            return _Traced(None, None)
+            return _TracedRun(None, None)
         await asyncio.sleep(_POLL_S)
     count = await asyncio.to_thread(controls, folder, network.links, *times_us)
-    return _Traced(hops, count)
+    return _TracedRun(hops, count)
 
 
-def _figures(players: Players, before: Counts, after: Counts, traced: _Traced) -> Figures:
-    return Figures(
+def _figures(players: Players, before: Counts, after: Counts, traced: _TracedRun) -> ReplayFigures:
+    return ReplayFigures(
         messages=after.publications - before.publications - (traced.controls or 0),
         seconds=players.seconds,
         hops_mean=traced.hops_mean,
@@ -218,14 +218,14 @@ def _figures(players: Players, before: Counts, after: Counts, traced: _Traced) -
 
 
 def _places(
-    workload: Workload, prediction: Prediction | None, prefix: str, after: Counts
-) -> tuple[Place, ...]:
+    workload: WorkloadFiles, prediction: Prediction | None, prefix: str, after: Counts
+) -> tuple[ReplayPlace, ...]:
     """Of every publisher, where publishers are anywhere."""
     if prediction is None:
         return ()
     homes = {row.publisher: row.broker for row in workload.publishers}
     return tuple(
-        Place(
+        ReplayPlace(
             publisher=name,
             first=home,
             predicted=prediction.places.get(name, home),

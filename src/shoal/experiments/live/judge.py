@@ -1,14 +1,14 @@
-"""What a replay must deliver, and what it delivered: each once, nothing else, in order.
+"""Expected and actual deliveries of a replay: each once, no other, in order.
 
-What must be delivered comes from a truth table (Spark SQL's, made by `shoal truth`), or from the
-naive reading of each filter for each event; the network's own index has no part in it.
+The expected ones are from a truth table (Spark SQL's, made by `shoal truth`), or from the naive
+reading of each filter for each event; the network's own index has no part in it.
 
->>> judge = Judge({("s1", "p", 1), ("s1", "p", 2)})
+>>> judge = LiveJudge({("s1", "p", 1), ("s1", "p", 2)})
 >>> for sequence in (2, 1, 1):
 ...     judge.arrived("s1", "p", sequence)
 >>> judge.arrived("s2", "p", 1)
 >>> judge.verdict
-Verdict(expected=2, delivered=4, lost=0, duplicated=1, phantom=1, out_of_order=1)
+LiveVerdict(expected=2, delivered=4, lost=0, duplicated=1, phantom=1, out_of_order=1)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.experiments.run_files import Event, RunFileError, Workload, read_columns
+from shoal.experiments.run_files import RunEvent, RunFileError, WorkloadFiles, read_columns
 from shoal.language import FilterSyntaxError, parse
 from shoal.matching import matches
 from shoal.model import ClientId, SubscriptionId
@@ -26,7 +26,7 @@ from shoal.model import ClientId, SubscriptionId
 Key = tuple[SubscriptionId, ClientId, int]
 
 
-class Verdict(NamedTuple):
+class LiveVerdict(NamedTuple):
     """Counts of deliveries."""
 
     expected: int
@@ -37,8 +37,8 @@ class Verdict(NamedTuple):
     out_of_order: int
 
 
-class Judge:
-    """Told what arrives, in the order in which it does."""
+class LiveJudge:
+    """Gets arrivals, in their order."""
 
     def __init__(self, expected: set[Key]) -> None:
         self.counts: Counter[Key] = Counter()
@@ -68,7 +68,7 @@ class Judge:
         self._keep(lambda key: key[0] not in subscriptions and key[1] not in publishers)
 
     def expect_only(self, published: Container[tuple[ClientId, int]]) -> None:
-        """Expect nothing of other publications; of one that has arrived nobody says it is wrong."""
+        """Expect nothing of other publications; their arrivals count as neither right nor wrong."""
         self._keep(lambda key: key[1:] in published or key in self.counts)
 
     def _keep(self, is_kept: Callable[[Key], bool]) -> None:
@@ -77,11 +77,11 @@ class Judge:
         self.missing &= self._expected
 
     @property
-    def verdict(self) -> Verdict:
-        """What is known by now."""
+    def verdict(self) -> LiveVerdict:
+        """Return the verdict so far."""
         phantoms = sum(key not in self._expected for key in self.counts)
         delivered = self.counts.total()
-        return Verdict(
+        return LiveVerdict(
             expected=len(self._expected),
             delivered=delivered,
             lost=len(self.missing),
@@ -91,14 +91,14 @@ class Judge:
         )
 
 
-def expected_by_truth(truth: Path, events: Iterable[Event]) -> set[Key]:
+def expected_by_truth(truth: Path, events: Iterable[RunEvent]) -> set[Key]:
     """The rows of a truth table (publisher, sequence, subscription) about these events."""
     published = {(event.publisher, event.sequence) for event in events}
     columns = read_columns(truth, ("subscription", "publisher", "sequence"))
     return {key for key in zip(*columns, strict=True) if key[1:] in published}
 
 
-def expected_by_filters(workload: Workload, path: Path) -> set[Key]:
+def expected_by_filters(workload: WorkloadFiles, path: Path) -> set[Key]:
     """Every filter against every event, one by one; RunFileError names one that does not parse."""
     filters = []
     for row in workload.subscriptions:

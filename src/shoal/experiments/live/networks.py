@@ -1,7 +1,7 @@
 """A scenario as a live network on this machine: the same brokers, links, system and parameters.
 
-What a scenario says of the world around the brokers (latencies, service times, faults) a live
-network has from the machine it runs on.
+The scenario describes the world around the brokers (latencies, service times, faults); a live
+network has that of its machine instead.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.experiments.run_files import Workload, read_workload
+from shoal.experiments.run_files import WorkloadFiles, read_workload
 from shoal.experiments.scenario import Scenario
 from shoal.experiments.topologies import scenario_links
-from shoal.runtime.network_file import Network, dump_network, load_network
+from shoal.runtime.network_file import NetworkFile, dump_network, load_network
 from shoal.runtime.network_sections import TraceSection
 from shoal.runtime.supervisor import (
     START_TIMEOUT_S,
@@ -27,19 +27,19 @@ from shoal.runtime.supervisor import (
 
 # A trace that is read while the network runs must not lag far behind it, nor lose its beginning.
 TRACE = TraceSection(folder="trace", seconds=1, keep=100_000)
-# Others may take a port between its being found free and a broker's listening there.
+# Another process may take a port between the check that it is free and the broker's bind.
 ATTEMPTS = 3
 
 
 def scenario_network(
     scenario: Scenario,
-    workload: Workload | None = None,
+    workload: WorkloadFiles | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     websockets: bool = False,
-) -> Network:
-    """The network; ValueError says what of the scenario cannot be used.
+) -> NetworkFile:
+    """The network; ValueError names the unusable part of the scenario.
 
     MQTT listens at `port` and those after it, with 0 at any that are free.
     """
@@ -59,11 +59,13 @@ def scenario_network(
 
 
 @asynccontextmanager
-async def running(scenario: Scenario, workload: Workload, folder: Path) -> AsyncIterator[Network]:
+async def running(
+    scenario: Scenario, workload: WorkloadFiles, folder: Path
+) -> AsyncIterator[NetworkFile]:
     """The network of a scenario, a process per broker, ready; stopped at the end in any case.
 
-    Its file, logs and trace are in the folder, whose former content goes.  StartError says why it
-    did not start, or that a broker died meanwhile.
+    Its file, logs and trace are in the folder, which is emptied before. StartError gives the reason
+    of a failed start, or that a broker died meanwhile.
     """
     supervisor, network = await _start(scenario, workload, folder)
     try:
@@ -75,8 +77,8 @@ async def running(scenario: Scenario, workload: Workload, folder: Path) -> Async
 
 
 async def _start(
-    scenario: Scenario, workload: Workload, folder: Path
-) -> tuple[Supervisor, Network]:
+    scenario: Scenario, workload: WorkloadFiles, folder: Path
+) -> tuple[Supervisor, NetworkFile]:
     for attempt in range(1, ATTEMPTS + 1):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -1,8 +1,8 @@
-"""What a running MQTT broker carries, as the pipeline's tables.
+"""Records a running MQTT broker's publications as the pipeline's tables.
 
-A publication's publisher is its topic, or the first levels of it; its attributes are what shoal's
-filters see of it.  What is called `$topic` there, the broker's own name, is `mqtt_topic` here, so
-that a replay can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
+A publication's publisher is its topic, or the first levels of it; its attributes are those that
+shoal's filters see. `$topic` there, the broker's own name, is `mqtt_topic` here, so that a replay
+can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
 
 An attribute that is a number here and a text there has a mixed column (see
 `shoal.frames.mixed_columns`).
@@ -26,7 +26,7 @@ from shoal.language import FilterSyntaxError, format_filter, parse
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.messages import Message as Sent
+from shoal.mqtt.messages import PublishedMessage as Sent
 
 PUBLICATIONS = "publications.parquet"
 SUBSCRIPTIONS = "subscriptions.parquet"
@@ -80,7 +80,7 @@ class Recorder:
 
 
 def recorded_attributes(message: Message, json: Json = "auto") -> dict[str, Value]:
-    """What filters see of a message, by the names that a recording has for it."""
+    """Return the attributes that filters see of a message, by their names in a recording."""
     properties = Properties(
         content_type=message.content_type, user_properties=tuple(message.attributes.items())
     )
@@ -98,7 +98,7 @@ def recorded_name(name: str) -> str:
 
 
 def recorded_filter(text: str) -> str:
-    """A subscription's filter, as brokers say it, about what a recording has.
+    """Return a subscription's filter, as brokers report it, in a recording's attributes.
 
     FilterSyntaxError if `parse` does not take it, or not under these names.
     """
@@ -119,7 +119,7 @@ def _renamed(expression: Expression) -> Expression:
 
 
 class WrittenClients(NamedTuple):
-    """How many subscriptions were written; for each that was not, whose it is and why."""
+    """Number of written subscriptions; for each other one, its client and the reason."""
 
     subscriptions: int
     left_out: list[str]
@@ -128,10 +128,10 @@ class WrittenClients(NamedTuple):
 def write_clients(
     folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iterable[str]
 ) -> WrittenClients:
-    """Write subscriptions.parquet and brokers.parquet from what brokers say.
+    """Write subscriptions.parquet and brokers.parquet from brokers' reports.
 
-    Subscriptions that ask for the same at one broker for one client are one.  A filter that was
-    granted may be larger, written out, than what is read again: it is left out.
+    Subscriptions that ask for the same at one broker for one client are one. A granted filter may
+    be larger, written out, than the limit for reading it: it is left out.
     """
     found: dict[tuple[str, str, str], str] = {}
     left_out = []

@@ -1,8 +1,8 @@
 """A workload's events through a live network: its publishers and subscriptions as MQTT clients.
 
-Every publisher is a client that advertises and follows where it is moved; every subscription is
-a client that asks for its filter's text.  Events are published at the replay's times, at QoS 1,
-and what arrives is told to a judge.  Nothing is measured here but at the clients.
+Every publisher is a client that advertises and follows where it is moved; every subscription is a
+client that asks for its filter's text. Events are published at the replay's times, at QoS 1, and
+arrivals go to a judge. Nothing is measured here but at the clients.
 
 Clients and topic carry a name made for this replay, so that nothing else in the network, another
 replay for instance, is taken for it.
@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 
 from shoal.client import Client, ClientError, Message, Subscription, Tls
-from shoal.experiments.live.admission import Admission
-from shoal.experiments.live.judge import Judge
-from shoal.experiments.run_files import Event, PublisherRow, SubscriptionRow, Workload
+from shoal.experiments.live.admission import LiveAdmission
+from shoal.experiments.live.judge import LiveJudge
+from shoal.experiments.run_files import PublisherRow, RunEvent, SubscriptionRow, WorkloadFiles
 from shoal.model import BrokerId, ClientId, SubscriptionId
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 
 # Publications of one publisher that wait for their acknowledgement.
 UNDER_WAY = 64
@@ -38,17 +38,17 @@ PATIENCE_S = 2.0
 # When nothing has been acknowledged for so long, nothing will be.
 STALLED_S = 60.0
 # A subscription that comes during the replay is made so long before its time, and one that goes is
-# taken back so long after it; what it gets beyond its time does not count.
+# withdrawn so long after it; its deliveries beyond its time do not count.
 AHEAD_S = 3.0
 
-# Told what goes on, and how much of it is done.
+# Gets the current step, and the finished share of it.
 Progress = Callable[[str, float], None]
 
 _PAYLOAD = msgspec.json.Decoder(tuple[str, int])
 
 
 def _silent(what: str, share: float) -> None:
-    """Nobody is told."""
+    """Ignore progress."""
 
 
 class ReplayError(Exception):
@@ -59,7 +59,7 @@ class StalledError(ReplayError):
     """The network takes nothing more."""
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class ReplayCredentials(msgspec.Struct, frozen=True):
     """With which clients connect; with `tls` to listeners over TLS."""
 
     username: str | None = None
@@ -67,7 +67,7 @@ class Credentials(msgspec.Struct, frozen=True):
     tls: Tls | None = None
 
 
-ANONYMOUS = Credentials()
+ANONYMOUS = ReplayCredentials()
 
 
 class Players:
@@ -75,29 +75,29 @@ class Players:
 
     def __init__(
         self,
-        workload: Workload,
-        network: Network,
-        judge: Judge,
-        credentials: Credentials = ANONYMOUS,
+        workload: WorkloadFiles,
+        network: NetworkFile,
+        judge: LiveJudge,
+        credentials: ReplayCredentials = ANONYMOUS,
     ) -> None:
         self.prefix = f"replay-{secrets.token_hex(4)}/"
         self.published: dict[ClientId, list[int]] = {
             row.publisher: [] for row in workload.publishers
         }
         self.seconds = 0.0
-        # What kept parts of the workload from being replayed, in words.
+        # reasons why parts of the workload were not replayed, as text
         self.unfinished: list[str] = []
         self._workload = workload
-        self._doors = doors(workload, network, is_over_tls=credentials.tls is not None)
+        self._front_ends = front_ends(workload, network, is_over_tls=credentials.tls is not None)
         self._judge = judge
         self._credentials = credentials
         self._publishers: dict[ClientId, Client] = {}
         self._reading: list[asyncio.Task[None]] = []
         self._sent_s: dict[tuple[ClientId, int], float] = {}
-        # Which publications brokers have taken, and when they took the last.
+        # publications that brokers have acknowledged, and the time of the last
         self.acknowledged: set[tuple[ClientId, int]] = set()
         self._newest_s = 0.0
-        # Events whose time has come.
+        # number of events that are due
         self._due = 0
         self._replay_us: dict[tuple[ClientId, int], int] = {}
         # Subscriptions that come or go during the replay, with their clients.
@@ -112,12 +112,12 @@ class Players:
 
     @property
     def redirections(self) -> int:
-        """How often a client was sent to another broker, and went."""
+        """Return how often a client was sent to another broker, and went."""
         return sum(client.redirections for client in self._publishers.values())
 
     @property
     def median_delay_us(self) -> float | None:
-        """From publishing to having it, over what has arrived."""
+        """Return the median time from publishing to arrival."""
         return 1e6 * statistics.median(self._delays_s) if self._delays_s else None
 
     # --- clients ------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Players:
         for row in self._workload.publishers:
             promises.setdefault(row.publisher, []).append(row)
 
-        admission = Admission(_counted(progress, "publishers", len(promises)))
+        admission = LiveAdmission(_counted(progress, "publishers", len(promises)))
 
         async def connect(name: ClientId, rows: Sequence[PublisherRow]) -> None:
             advertised = [row.advertisement for row in rows]
@@ -148,9 +148,9 @@ class Players:
 
     @asynccontextmanager
     async def subscribers(self, progress: Progress = _silent) -> AsyncIterator[None]:
-        """Connected and subscribed, but for those left out; what arrives is told to the judge."""
+        """Connect and subscribe clients, except those left out; arrivals go to the judge."""
         rows = self._workload.subscriptions
-        admission = Admission(_counted(progress, "subscribers", len(rows)))
+        admission = LiveAdmission(_counted(progress, "subscribers", len(rows)))
 
         async def connect(row: SubscriptionRow) -> None:
             name = row.subscription
@@ -193,7 +193,7 @@ class Players:
     ) -> Client:
         credentials = self._credentials
         client = Client(
-            self._doors[broker],
+            self._front_ends[broker],
             self.prefix + name,
             advertise=advertised,
             username=credentials.username,
@@ -232,7 +232,7 @@ class Players:
         loop = asyncio.get_running_loop()
         events = self._workload.events
         end_us = max(events.last_replay_us, 1)
-        queues = {name: asyncio.Queue[Event | None](MAX_LATE) for name in self._publishers}
+        queues = {name: asyncio.Queue[RunEvent | None](MAX_LATE) for name in self._publishers}
         started_s = self._newest_s = loop.time()
         async with (
             _ended_by(self._stall()),
@@ -256,7 +256,9 @@ class Players:
         progress(1.0)
 
     async def end(self, reason: str) -> None:
-        """It is not whole: wait a moment for what brokers have acknowledged, and no longer."""
+        """Mark the replay as not whole: wait a moment for acknowledged publications, and no
+        longer.
+        """
         self.unfinished.append(reason)
         self._judge.expect_only(self.acknowledged)
         with suppress(TimeoutError):
@@ -266,7 +268,7 @@ class Players:
                     await self._change.wait()
 
     async def _tell(self, progress: Callable[[float], None], started_s: float, end_us: int) -> None:
-        """How far it is, now and then: of its time, as much as the network has taken."""
+        """Return how far it is, now and then: of its time, as much as the network has taken."""
         while True:
             passed = min(1.0, (asyncio.get_running_loop().time() - started_s) * 1e6 / end_us)
             progress(passed * len(self.acknowledged) / self._due if self._due else passed)
@@ -300,7 +302,7 @@ class Players:
             await asyncio.sleep(started_s + row.to_us / 1e6 + AHEAD_S - loop.time())
             await self._subscribed[row.subscription].close()
 
-    async def _publish_all(self, client: Client, queue: asyncio.Queue[Event | None]) -> None:
+    async def _publish_all(self, client: Client, queue: asyncio.Queue[RunEvent | None]) -> None:
         room = asyncio.Semaphore(UNDER_WAY)
         async with _group() as group:
             while (event := await queue.get()) is not None:
@@ -308,7 +310,7 @@ class Players:
                 task = group.create_task(self._publish(client, event))
                 task.add_done_callback(lambda _: room.release())
 
-    async def _publish(self, client: Client, event: Event) -> None:
+    async def _publish(self, client: Client, event: RunEvent) -> None:
         key = event.publisher, event.sequence
         self._sent_s[key] = time.perf_counter()
         self._replay_us[key] = event.replay_us
@@ -336,15 +338,17 @@ class Players:
                     return
 
 
-# How clients reach listeners, by their keys in a network file.
+# Schemes of listeners' addresses, by their keys in a network file.
 _PLAIN = {"mqtt": "", "websocket": "ws://"}
 _OVER_TLS = {"mqtts": "mqtts://", "wss": "wss://"}
 
 
-def doors(
-    workload: Workload, network: Network, *, is_over_tls: bool = False
+def front_ends(
+    workload: WorkloadFiles, network: NetworkFile, *, is_over_tls: bool = False
 ) -> Mapping[BrokerId, str]:
-    """Where each broker of the workload takes clients; ReplayError when one does not."""
+    """Return the address of each broker of the workload for clients; ReplayError if one has
+    none.
+    """
     ways = _OVER_TLS if is_over_tls else _PLAIN
     found = {
         broker.name: f"{scheme}{where}"
@@ -368,7 +372,7 @@ def doors(
 
 
 def _counted(progress: Progress, who: str, total: int) -> Callable[[int], None]:
-    """How many of these clients are in, as progress."""
+    """Return how many of these clients are in, as progress."""
     return lambda inside: progress(
         f"connecting {who}: {inside:,} of {total:,}", inside / max(total, 1)
     )
@@ -382,7 +386,7 @@ async def _all(connecting: Iterable[Coroutine[None, None, None]]) -> None:
 
 @asynccontextmanager
 async def _ended_by(watching: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Ends when what is within does, and both with an error of what is `watching`."""
+    """Ends with the block inside; an error of `watching` ends both."""
     async with _group() as group:
         task = group.create_task(watching)
         yield
@@ -391,7 +395,7 @@ async def _ended_by(watching: Coroutine[None, None, None]) -> AsyncIterator[None
 
 @asynccontextmanager
 async def _group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A group of tasks whose first error is that of the whole."""
+    """A group of tasks that raises its first error."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group

@@ -1,4 +1,4 @@
-"""What the brokers' traces say of a replay: how many links deliveries travelled.
+"""Reads the brokers' traces of a replay: the number of links that deliveries travelled.
 
 Brokers number publications by themselves, but keep each publisher's order: the n-th that the
 trace has of a publisher is the n-th that it published.  A delivery to a subscription travelled as
@@ -19,7 +19,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 
 from shoal.experiments.live.judge import Key
 from shoal.model import BrokerId, ClientId, SubscriptionId
-from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
+from shoal.mqtt.front_end.network import RESERVED_CLIENT_IDS
 from shoal.overlays.shapes import Link
 
 _PUBLICATION = ("publisher", "sequence")
@@ -35,8 +35,8 @@ def mean_hops(
 ) -> float | None:
     """Over these deliveries; None while the trace does not have all of them.
 
-    Publishers are called `prefix` and their name in the trace; `published` has what they
-    published, in their order.
+    Publishers are called `prefix` and their name in the trace; `published` has their publications,
+    in order.
     """
     numbers = _numbers(folder, prefix, published)
     if numbers is None:
@@ -73,7 +73,9 @@ def _numbers(
 
 
 def controls(folder: Path, links: Sequence[Link], from_us: int, to_us: int) -> int:
-    """How often brokers of a tree took in what brokers published about clients in that time."""
+    """Return how often brokers of a tree took in other brokers' publications about clients in that
+    time.
+    """
     at = pc.field("published_us")
     ours = pc.starts_with(pc.field("publisher"), RESERVED_CLIENT_IDS)
     condition = ours & (at >= from_us) & (at < to_us)

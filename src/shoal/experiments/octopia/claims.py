@@ -14,12 +14,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, pairwise, repeat
 
-from shoal.experiments.octopia.evidence import Evidence
+from shoal.experiments.octopia.evidence import OctopiaEvidence
 from shoal.experiments.octopia.grid import RATES, Part, Way
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
-    Outcome,
+    ClaimOutcome,
     about,
     always,
     cut_by,
@@ -47,10 +47,10 @@ VARIED: Mapping[Part, str] = {
     "clusters": "clusters",
     "failures": "clusters",
 }
-# What order may cost of the mean delay.
+# Largest share of the mean delay that order may cost.
 ORDER_AT_MOST = 0.05
 
-Judge = Callable[[Evidence], Outcome | None]
+Judge = Callable[[OctopiaEvidence], ClaimOutcome | None]
 
 
 def percent(share: float) -> str:
@@ -59,7 +59,7 @@ def percent(share: float) -> str:
     return f"{text} %".replace("-", "\N{MINUS SIGN}")
 
 
-# What is varied, as rows of claims name it.
+# The varied parameter, as rows of claims name it.
 AT: Mapping[str, str] = {
     "publishers": "with {:,}",
     "subscribers": "with {:,}",
@@ -71,7 +71,7 @@ AT: Mapping[str, str] = {
 
 
 def _each(shares: Mapping[int, float], part: Part, word: str = "") -> str:
-    """Each share of what is varied, the first with `word`."""
+    """Return each share of the varied parameter, the first with `word`."""
     at = AT.get(part, "at {:,}")
     words = chain([f" {word}" if word else ""], repeat(""))
     rows = zip(words, shares.items(), strict=False)
@@ -79,13 +79,13 @@ def _each(shares: Mapping[int, float], part: Part, word: str = "") -> str:
 
 
 def cut_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
-    """By what share a figure is lower, in the mean over what is varied."""
+    """Judge by which share a figure is lower, in the mean over the varied parameter."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         shares = evidence.cut(part, VARIED[part], figure, ours, theirs)
         if not shares:
             return None
-        return Outcome(_each(shares, part, "less"), statistics.fmean(shares.values()))
+        return ClaimOutcome(_each(shares, part, "less"), statistics.fmean(shares.values()))
 
     return judge
 
@@ -93,29 +93,29 @@ def cut_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
 def cut_at(rate: int, figure: str, ours: Way, theirs: Way) -> Judge:
     """The same at one rate of the burst."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         share = evidence.cut("burst", "rate", figure, ours, theirs).get(rate)
-        return None if share is None else Outcome(f"{percent(share)} less", share)
+        return None if share is None else ClaimOutcome(f"{percent(share)} less", share)
 
     return judge
 
 
 def more_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
-    """By what share a figure is higher, in the mean over what is varied."""
+    """Judge by which share a figure is higher, in the mean over the varied parameter."""
     lower = cut_in(part, figure, ours, theirs)
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         found = lower(evidence)
         if found is None:
             return None
         shares = evidence.cut(part, VARIED[part], figure, ours, theirs)
         more = {value: -share for value, share in shares.items()}
-        return Outcome(_each(more, part, "more"), -found.value)
+        return ClaimOutcome(_each(more, part, "more"), -found.value)
 
     return judge
 
 
-def flat(evidence: Evidence) -> Outcome | None:
+def flat(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """The greater of two ratios: the longest by the shortest advertisement delay of each system."""
     ratios = []
     for way in ("tid", "ordered"):
@@ -125,7 +125,7 @@ def flat(evidence: Evidence) -> Outcome | None:
         if len(delays) < 2:
             return None
         ratios.append(max(delays) / min(delays))
-    return Outcome(
+    return ClaimOutcome(
         f"longest by shortest: TID {ratios[0]:.2f}, OctopiA {ratios[1]:.2f}", max(ratios)
     )
 
@@ -133,7 +133,7 @@ def flat(evidence: Evidence) -> Outcome | None:
 def sooner(ours: Way, theirs: Way) -> Judge:
     """The share of rates at which one is stable before another."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         pairs = evidence.pairs("burst", "rate", ours, theirs)
         if not pairs:
             return None
@@ -142,7 +142,7 @@ def sooner(ours: Way, theirs: Way) -> Judge:
             for rate, (one, other) in pairs.items()
         )
         wins = [one["stable_s"] < other["stable_s"] for one, other in pairs.values()]
-        return Outcome(text, sum(wins) / len(wins))
+        return ClaimOutcome(text, sum(wins) / len(wins))
 
     return judge
 
@@ -150,17 +150,17 @@ def sooner(ours: Way, theirs: Way) -> Judge:
 def within_a_second(way: Way) -> Judge:
     """The share of deliveries that take less than a second, in the mean over rates."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         found = evidence.by("burst", "rate", way).values()
         if not found:
             return None
         share = statistics.fmean(one.figures["within_1_s"] for one in found)
-        return Outcome(percent(share), share)
+        return ClaimOutcome(percent(share), share)
 
     return judge
 
 
-def alike_at_first(evidence: Evidence) -> Outcome | None:
+def alike_at_first(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """The greatest maximum delay of the three by the least, in the first tenth of deliveries."""
     ratios = []
     for rate in RATES:
@@ -174,22 +174,23 @@ def alike_at_first(evidence: Evidence) -> Outcome | None:
             ratios.append(max(most) / min(most))
     if not ratios:
         return None
-    return Outcome(f"the longest is {max(ratios):.2f} times the shortest", max(ratios))
+    return ClaimOutcome(f"the longest is {max(ratios):.2f} times the shortest", max(ratios))
 
 
 def falls(varied: str, part: Part, *, is_rising: bool) -> Judge:
-    """The share of steps at which IDR's gain falls as what is varied rises, or falls itself.
+    """Judge the share of steps at which IDR's gain falls as the varied parameter rises, or falls
+    itself.
 
-    By what the row shows: gains that read alike have not fallen.
+    The row's rounded gains count: equal ones have not fallen.
     """
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         gains = evidence.cut(part, varied, "mean_s", "idr", "snr")
         if len(gains) < 2:
             return None
         ordered = [round(gains[value], 3) for value in sorted(gains, reverse=not is_rising)]
         steps = [after < before for before, after in pairwise(ordered)]
-        return Outcome(f"gains: {_each(gains, part)}", sum(steps) / len(steps))
+        return ClaimOutcome(f"gains: {_each(gains, part)}", sum(steps) / len(steps))
 
     return judge
 
@@ -200,17 +201,17 @@ def falls(varied: str, part: Part, *, is_rising: bool) -> Judge:
 def price_of_order(part: Part) -> Judge:
     """The most by which the mean delay in order is above the free one's."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         shares = evidence.cut(part, VARIED[part], "burst_mean_s", "ordered", "steady")
         if not shares:
             return None
         more = {value: -share for value, share in shares.items()}
-        return Outcome(_each(more, part, "more"), max(more.values()))
+        return ClaimOutcome(_each(more, part, "more"), max(more.values()))
 
     return judge
 
 
-def in_order(evidence: Evidence) -> Outcome | None:
+def in_order(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """The share of deliveries that come behind a later one, over all runs in order."""
     found = [one.figures["overtaken"] for one in evidence.found
              if one.setting.way == "ordered" and "overtaken" in one.figures]  # fmt: skip
@@ -219,31 +220,33 @@ def in_order(evidence: Evidence) -> Outcome | None:
     if not found or not free:
         return None
     text = f"{percent(max(found))} in {len(found)} runs; free {percent(statistics.fmean(free))}"
-    return Outcome(text, max(found))
+    return ClaimOutcome(text, max(found))
 
 
-def nothing_missing(evidence: Evidence) -> Outcome | None:
+def nothing_missing(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """Deliveries that never came, over all runs with bursts."""
     found = [one.figures["missing"] for one in evidence.found if "missing" in one.figures]
     if not found:
         return None
-    return Outcome(f"{sum(found):,.0f} in {len(found)} runs", sum(found))
+    return ClaimOutcome(f"{sum(found):,.0f} in {len(found)} runs", sum(found))
 
 
 def gains_at_every(part: Part) -> Judge:
-    """The share of what is varied at which routing in order is quicker than static."""
+    """Judge the share of the varied parameter's values at which routing in order is quicker than
+    static.
+    """
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: OctopiaEvidence) -> ClaimOutcome | None:
         shares = evidence.cut(part, VARIED[part], "burst_mean_s", "ordered", "snr")
         if not shares:
             return None
         wins = [share > 0 for share in shares.values()]
-        return Outcome(_each(shares, part, "less"), sum(wins) / len(wins))
+        return ClaimOutcome(_each(shares, part, "less"), sum(wins) / len(wins))
 
     return judge
 
 
-def survives(evidence: Evidence) -> Outcome | None:
+def survives(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """Deliveries lost to clients elsewhere, of publications 10 s after k - 1 of a region died."""
     found = evidence.by("failures", "clusters", "ordered")
     if not found:
@@ -253,24 +256,26 @@ def survives(evidence: Evidence) -> Outcome | None:
         f"whole after {one.figures['repaired_s']:.1f} s"
         for k, one in found.items()
     )
-    return Outcome(text, sum(one.figures["lost"] for one in found.values()))
+    return ClaimOutcome(text, sum(one.figures["lost"] for one in found.values()))
 
 
-def steadier(evidence: Evidence) -> Outcome | None:
+def steadier(evidence: OctopiaEvidence) -> ClaimOutcome | None:
     """The share of rates at which our rule of congestion gives shorter delays than equation 10."""
     shares = evidence.cut("burst", "rate", "burst_mean_s", "steady", "idr")
     if not shares:
         return None
     wins = [share > 0 for share in shares.values()]
-    return Outcome(_each(shares, "burst", "less"), sum(wins) / len(wins))
+    return ClaimOutcome(_each(shares, "burst", "less"), sum(wins) / len(wins))
 
 
-def spread_gains(evidence: Evidence) -> Outcome | None:
-    """How much shorter the mean delay of all is where bursts are spread over trees; the least."""
+def spread_gains(evidence: OctopiaEvidence) -> ClaimOutcome | None:
+    """Return how much shorter the mean delay of all is where bursts are spread over trees; the
+    least.
+    """
     shares = evidence.cut("burst", "rate", "mean_s", "spread", "idr")
     if not shares:
         return None
-    return Outcome(_each(shares, "burst", "less"), min(shares.values()))
+    return ClaimOutcome(_each(shares, "burst", "less"), min(shares.values()))
 
 
 # --- all of them --------------------------------------------------------------------------------
@@ -296,14 +301,16 @@ SAME_COPIES = within(-0.0035, 0.0035, "as much either way")
 Row = tuple[str, str, str, str, Judge, Band, str]
 
 
-def _claims(section: str, rows: Sequence[Row], *, is_own: bool = False) -> list[Claim[Evidence]]:
+def _claims(
+    section: str, rows: Sequence[Row], *, is_own: bool = False
+) -> list[Claim[OctopiaEvidence]]:
     return [
         Claim(id, section, claim, paper, judge, band, reason, reading, is_own)
         for id, claim, paper, reading, judge, band, reason in rows
     ]
 
 
-CLAIMS: tuple[Claim[Evidence], ...] = (
+CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
     *_claims("Publisher scalability (figure 9)", [
         ("9a-flat", "The advertisement delay hardly depends on how many there are",
          "nearly constant", "", flat, within(1.0, 1.1, "a tenth"), COSTS),

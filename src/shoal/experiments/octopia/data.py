@@ -1,6 +1,6 @@
 """The publications of the study: of each publisher some, with eight attributes, in its order.
 
-They are made once; a digest in a file's name says from what.
+They are made once; a digest in a file's name identifies their source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.experiments.studies.data import DataSet, Walks, ingest
 if TYPE_CHECKING:
     from shoal.pipeline.session import Spark
 
-# The paper's stock notifications have ten (VIII); one of ours says who publishes, one the lot.
+# The paper's stock notifications have ten (VIII); two of ours are the publisher and the lot.
 ATTRIBUTES = 8
 # Publishers take turns with their publications when they have published all.
 MOST_EACH = 200

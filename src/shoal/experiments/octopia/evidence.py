@@ -1,4 +1,4 @@
-"""What the judges look at: the runs on one data set."""
+"""Input of the judges: the runs on one data set."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.experiments.octopia.grid import Part, Way
-from shoal.experiments.octopia.runs import Measured
+from shoal.experiments.octopia.runs import OctopiaMeasures
 
 
-class Evidence(NamedTuple):
+class OctopiaEvidence(NamedTuple):
     """The runs that are done on one data set; `name` names it."""
 
-    found: Sequence[Measured]
+    found: Sequence[OctopiaMeasures]
     name: str
 
-    def by(self, part: Part, varied: str, way: Way) -> dict[int, Measured]:
-        """Runs of a part by what is varied, such as `rate`."""
+    def by(self, part: Part, varied: str, way: Way) -> dict[int, OctopiaMeasures]:
+        """Return runs of a part by the varied parameter, such as `rate`."""
         some = [one for one in self.found if one.setting.part == part and one.setting.way == way]
         return {
             getattr(one.setting, varied): one
@@ -35,7 +35,7 @@ class Evidence(NamedTuple):
         }
 
     def cut(self, part: Part, varied: str, figure: str, ours: Way, theirs: Way) -> dict[int, float]:
-        """By what share a figure is lower."""
+        """Return by which share a figure is lower."""
         return {
             value: 1 - one[figure] / other[figure]
             for value, (one, other) in self.pairs(part, varied, ours, theirs).items()

@@ -1,10 +1,10 @@
-"""Which runs the study has: section VIII's three experiments, and what goes beyond them.
+"""The runs of the study: section VIII's three experiments, and our additions.
 
 >>> settings = grid(SCALES["small"], 1)
 >>> len(settings) == len({setting.name for setting in settings})
 True
 
-Source: OctopiA, section VIII.  A scale divides the burst and all that is published beside it.
+Source: OctopiA, section VIII. A scale divides the burst and all publications beside it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Part = Literal[
 Way = Literal["tid", "tid-dynamic", "snr", "idr", "steady", "ordered", "spread"]
 PAPERS: tuple[Way, ...] = ("tid", "tid-dynamic", "snr", "idr")
 OURS: tuple[Way, ...] = ("steady", "ordered", "spread")
-# Per minute, of the publisher whose rate is high (VIII).
+# Per minute, of the publisher with the high rate (VIII).
 RATES = (100_000, 80_000, 60_000)
 CLUSTERS = 5
 PUBLISHERS, SUBSCRIBERS = 100, 2_000
@@ -51,18 +51,18 @@ OUTPUT_BY_ITSELF_US = 10_000
 MATCHED = 50
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     count      advertisements, or subscriptions, that there are in the end
     rate       publications per minute of each publisher in a burst, of `burst` each
-    sources    how many publish a burst
+    sources    number of publishers with a burst
     beside     publications, one a second, of each of the other publishers
     clusters   k
-    output_us  how long a copy takes on an output
+    output_us  time of a copy on an output
     shared     a broker sends one copy at a time; otherwise each of its links does
     latency_us one way over a link; above 200 at random, from 200 to this
-    matched    which percentage of a publisher's notifications matches a subscription to them
+    matched    percentage of a publisher's notifications that match a subscription to them
     """
 
     part: Part
@@ -104,11 +104,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return (self.burst * self.sources + 100 * self.beside) / 600
 
 
-class Scale(NamedTuple):
-    """How much is run.
+class OctopiaScale(NamedTuple):
+    """Size of the runs.
 
-    share    the burst and what is beside it are so much shorter than the paper's
-    varied   what else is varied has a burst of this share
+    share    the burst and all beside it are so much shorter than the paper's
+    varied   other varied runs have a burst of this share
     """
 
     name: ScaleName
@@ -124,8 +124,8 @@ class Scale(NamedTuple):
     failures: tuple[int, ...]
 
 
-SCALES: Mapping[ScaleName, Scale] = {
-    "small": Scale(
+SCALES: Mapping[ScaleName, OctopiaScale] = {
+    "small": OctopiaScale(
         name="small",
         advertisements=(100, 500),
         subscriptions=(500, 2_000),
@@ -138,7 +138,7 @@ SCALES: Mapping[ScaleName, Scale] = {
         clusters=(2, 3, 4, 6),
         failures=(2, 3, 5),
     ),
-    "paper": Scale(
+    "paper": OctopiaScale(
         name="paper",
         advertisements=(100, 200, 300, 400, 500),
         subscriptions=(500, 1_000, 2_000, 3_000, 4_000, 5_000),
@@ -154,24 +154,26 @@ SCALES: Mapping[ScaleName, Scale] = {
 }
 
 
-def grid(scale: Scale, seed: int) -> list[Setting]:
+def grid(scale: OctopiaScale, seed: int) -> list[OctopiaSetting]:
     """Every run, in the order of the figures."""
     return list(_settings(scale, seed))
 
 
-def _settings(scale: Scale, seed: int) -> Iterator[Setting]:
+def _settings(scale: OctopiaScale, seed: int) -> Iterator[OctopiaSetting]:
     ends: tuple[Way, ...] = ("tid", "ordered")
     for count in scale.advertisements:
         for way in ends:
-            yield Setting(part="publishers", way=way, seed=seed, count=count)
+            yield OctopiaSetting(part="publishers", way=way, seed=seed, count=count)
     for count in scale.subscriptions:
         for way in ends:
-            yield Setting(part="subscribers", way=way, seed=seed, count=count)
+            yield OctopiaSetting(part="subscribers", way=way, seed=seed, count=count)
     for latency_us in scale.latencies_us:
         for way in ends:
             count = scale.subscriptions[0]
-            yield Setting(part="uneven", way=way, seed=seed, count=count, latency_us=latency_us)
-    whole = Setting(
+            yield OctopiaSetting(
+                part="uneven", way=way, seed=seed, count=count, latency_us=latency_us
+            )
+    whole = OctopiaSetting(
         part="burst", way="snr", seed=seed, burst=BURST // scale.share, beside=BESIDE // scale.share
     )
     for rate in RATES:
@@ -197,6 +199,6 @@ def _settings(scale: Scale, seed: int) -> Iterator[Setting]:
         for way in ("snr", *OURS):
             yield msgspec.structs.replace(less, part="clusters", way=way, clusters=clusters)
     for clusters in scale.failures:
-        yield Setting(
+        yield OctopiaSetting(
             part="failures", way="ordered", seed=seed, clusters=clusters, beside=40, output_us=200
         )

@@ -1,4 +1,4 @@
-"""What is counted beside a simulated network: words at brokers, deliveries, a host's queues."""
+"""Counters beside a simulated network: words at brokers, deliveries, a host's queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.broker.strategy import Strategy
 from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import BitSet, HomeChange
 from shoal.overlays.tid.messages import Bind, TreeChange
-from shoal.simulation.trace import Delivery
+from shoal.simulation.trace import DeliveryEvent
 
 SECOND_US = 1_000_000
 
@@ -30,7 +30,7 @@ class Tap(Protocol):
 
 
 def tapped(kind: type[Strategy], tap: Tap, window_us: int) -> type[Strategy]:
-    """The system, with `tap` told what it is told."""
+    """Return the system, with `tap` called with its inputs."""
 
     class Tapped(kind):  # type: ignore[misc, valid-type]  # a class that is given
         def receive(
@@ -52,7 +52,7 @@ def tapped(kind: type[Strategy], tap: Tap, window_us: int) -> type[Strategy]:
 
 
 class Words:
-    """How far each advertisement and subscription has come, and in how many messages."""
+    """Spread of each advertisement and subscription, and the number of messages."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -90,7 +90,7 @@ class Words:
 
 
 class Queues:
-    """Copies that went over links, and what waits at one host's outputs to the other clusters."""
+    """Copies that went over links, and one host's output queues to the other clusters."""
 
     def __init__(self, host: BrokerId, others: Iterable[BrokerId], from_us: int) -> None:
         self.copies = 0
@@ -112,12 +112,12 @@ class Queues:
         return broker == self._host
 
     def mean_until(self, until_us: int) -> float:
-        """How much waits, in the mean over that time."""
+        """Return how much waits, in the mean over that time."""
         found = [waiting for at_us, waiting in self.waiting if at_us < until_us]
         return sum(found) / len(found) if found else 0.0
 
 
-class Deliveries:
+class CountingDeliveries:
     """In place of a trace's list: a large network's would fill the memory."""
 
     def __init__(self, first_burst: int) -> None:
@@ -131,7 +131,7 @@ class Deliveries:
     def __len__(self) -> int:
         return len(self.delays_us)
 
-    def append(self, row: Delivery) -> None:
+    def append(self, row: DeliveryEvent) -> None:
         publication = row.publication
         source: Any = publication.attributes["source"]
         self.is_of_burst.append(source >= self._first_burst)

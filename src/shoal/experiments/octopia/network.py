@@ -1,7 +1,7 @@
-"""The network of section VIII: its brokers, where clients stand, and what they want.
+"""The network of section VIII: its brokers, clients' places, and subscriptions.
 
-The tree of figure 10, whose shape is lost, has four inner brokers and ten others.  We take the path
-F-G-H-I with three, two, two and three of these.
+The tree of figure 10, of which the shape is lost, has four inner brokers and ten others. We take
+the path F-G-H-I with three, two, two and three of these.
 
 >>> product = overlay(5)
 >>> len(product.brokers), len(product.links)
@@ -15,14 +15,13 @@ from random import Random
 from typing import NamedTuple
 
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
-from shoal.experiments.octopia.grid import PUBLISHERS, Setting, Way
+from shoal.experiments.octopia.grid import PUBLISHERS, OctopiaSetting, Way
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Subscription
-from shoal.overlays.octopia.parameters import Congestion, Dynamic
-from shoal.overlays.octopia.parameters import Parameters as OctopiaParameters
+from shoal.overlays.octopia.parameters import Congestion, Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
-from shoal.overlays.tid.parameters import Parameters as TidParameters
+from shoal.overlays.tid.parameters import TidParameters
 from shoal.overlays.tid.protocol import Tid
 
 REGIONS = "FGHIABCDEJKLMN"
@@ -51,7 +50,7 @@ def overlay(clusters: int) -> Product:
 def factory(
     way: Way, product: Product, tap: Callable[[type[Strategy]], type[Strategy]]
 ) -> StrategyFactory:
-    """What builds a way's brokers, of a class that `tap` makes of the system's."""
+    """Return the factory of a way's brokers, of a class that `tap` makes of the system's."""
     if way in ("tid", "tid-dynamic"):
         tid = TidParameters(dynamic=way == "tid-dynamic").for_brokers(product.brokers)
         return _building(tap(Tid), tid)
@@ -69,10 +68,10 @@ def _building(kind: type[Strategy], parameters: object) -> StrategyFactory:
     return build
 
 
-class Clients(NamedTuple):
-    """Where clients stand, and what they want; sources from `PUBLISHERS` on publish bursts.
+class StudyClients(NamedTuple):
+    """Clients' places and subscriptions; sources from `PUBLISHERS` on publish bursts.
 
-    wanted_by  by source: how many want its publications of each lot
+    wanted_by  by source: number of subscribers of its publications of each lot
     """
 
     publishers: list[tuple[Advertisement, BrokerId]]
@@ -80,8 +79,10 @@ class Clients(NamedTuple):
     wanted_by: Mapping[int, Sequence[int]]
 
 
-def draw_clients(setting: Setting, product: Product) -> Clients:
-    """All of them at random places; who wants a burst is in every cluster, and not at its host."""
+def draw_clients(setting: OctopiaSetting, product: Product) -> StudyClients:
+    """Draw random places for all clients; the subscribers of a burst are in every cluster, and not
+    at its host.
+    """
     random = Random(f"{setting.seed}/{setting.clusters}/clients")
     is_burst = setting.burst > 0
     publishers = setting.count if setting.part == "publishers" else PUBLISHERS
@@ -114,7 +115,7 @@ def draw_clients(setting: Setting, product: Product) -> Clients:
             cluster = number % product.clusters
             here = [each for each in elsewhere if product.position(each).cluster == cluster]
             subscribe(random.choice(here), source)
-    return Clients(promises, subscribers, wanted_by)
+    return StudyClients(promises, subscribers, wanted_by)
 
 
 def _of_lots(first: int, count: int) -> str:

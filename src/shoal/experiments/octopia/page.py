@@ -1,4 +1,4 @@
-"""From finished runs to what the pages show: claims, figures 9, 11 and 12, and tables."""
+"""Makes the pages' content of finished runs: claims, figures 9, 11 and 12, and tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.experiments.octopia.claims import CLAIMS, NAMES, VARIED, percent
-from shoal.experiments.octopia.evidence import Evidence
-from shoal.experiments.octopia.grid import OURS, PAPERS, RATES, Part, Scale, Way
-from shoal.experiments.octopia.runs import Measured, OctopiaRun
+from shoal.experiments.octopia.evidence import OctopiaEvidence
+from shoal.experiments.octopia.grid import OURS, PAPERS, RATES, OctopiaScale, Part, Way
+from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import Task
-from shoal.experiments.studies.study import Conclusion, Rows
+from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.trace_rows import Columns
-from shoal.report.study import Figure, Group, StudyReport, Table
+from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 TITLE = "OctopiA: the paper's evaluation, repeated"
 LOOKS = {name: number for number, name in enumerate(NAMES.values())}
@@ -46,10 +46,12 @@ METRICS: Columns = {
 }  # fmt: skip
 
 
-def conclude(runs: Sequence[Task], scale: Scale, described: Mapping[str, str]) -> Conclusion:
-    """What the runs that are done come to; by data set, what it is."""
+def conclude(runs: Sequence[Task], scale: OctopiaScale, described: Mapping[str, str]) -> Conclusion:
+    """Draw the conclusion from finished runs; `described` has a text for each data set."""
     found = [one for run in runs if isinstance(run, OctopiaRun) and (one := run.summary)]
-    evidence = [Evidence([one for one in found if one.data == name], name) for name in described]
+    evidence = [
+        OctopiaEvidence([one for one in found if one.data == name], name) for name in described
+    ]
     report = StudyReport(
         title=TITLE,
         facts=(
@@ -64,15 +66,15 @@ def conclude(runs: Sequence[Task], scale: Scale, described: Mapping[str, str]) -
         ),
         tables=tuple(table for each in evidence for table in _tables(each) if table.rows),
         groups=tuple(
-            Group(title=f"Figures ({each.name})", figures=figures)
+            StudyGroup(title=f"Figures ({each.name})", figures=figures)
             for number, each in enumerate(evidence)
             if (figures := tuple(_figures(each, f"{number}")))
         ),
     )
-    return Conclusion(report, {"metrics": Rows(list(_rows(found)), METRICS)})
+    return Conclusion(report, {"metrics": StudyRows(list(_rows(found)), METRICS)})
 
 
-def _rows(found: Sequence[Measured]) -> Iterator[dict[str, Any]]:
+def _rows(found: Sequence[OctopiaMeasures]) -> Iterator[dict[str, Any]]:
     for one in found:
         setting = one.setting
         run = {
@@ -97,7 +99,7 @@ SPREAD: Sequence[tuple[str, Part, str, str, str]] = (
 )
 
 
-def _figures(evidence: Evidence, number: str) -> Iterator[Figure]:
+def _figures(evidence: OctopiaEvidence, number: str) -> Iterator[Figure]:
     ends: Sequence[tuple[Way, str]] = (("tid", "TID"), ("ordered", "OctopiA"))
     for name, part, metric, title, unit in SPREAD:
         lines: list[tuple[str, Points]] = []
@@ -140,7 +142,7 @@ def _thinned(series: Sequence[float]) -> Points:
 
 # --- tables -------------------------------------------------------------------------------------
 
-# What is varied, at the head of its column.
+# The varied parameter, as the head of its column.
 COLUMNS: Mapping[Part, str] = {
     "burst": "a minute",
     "output": "µs a copy",
@@ -152,7 +154,7 @@ COLUMNS: Mapping[Part, str] = {
 }
 
 
-def _tables(evidence: Evidence) -> Iterator[Table]:
+def _tables(evidence: OctopiaEvidence) -> Iterator[StudyTable]:
     yield _burst_table(evidence, "burst", "Bursts", "By notifications a minute of the burst.")
     yield _burst_table(evidence, "output", "Quicker and slower outputs",
                        "By how long a copy takes on an output, in µs; 100 K a minute.")  # fmt: skip
@@ -165,7 +167,7 @@ def _tables(evidence: Evidence) -> Iterator[Table]:
     yield _burst_table(evidence, "sources", "Several bursts at a time", "By how many.")
 
 
-def _burst_table(evidence: Evidence, part: Part, title: str, caption: str) -> Table:
+def _burst_table(evidence: OctopiaEvidence, part: Part, title: str, caption: str) -> StudyTable:
     rows = []
     ways: tuple[Way, ...] = (*PAPERS, *OURS)
     for way in ways:
@@ -199,7 +201,7 @@ def _burst_table(evidence: Evidence, part: Part, title: str, caption: str) -> Ta
     )
 
 
-def _uneven_table(evidence: Evidence) -> Table:
+def _uneven_table(evidence: OctopiaEvidence) -> StudyTable:
     rows = []
     ends: tuple[Way, ...] = ("tid", "ordered")
     for way in ends:

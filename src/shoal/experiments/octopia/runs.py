@@ -1,4 +1,4 @@
-"""The runs of the study as tasks: each simulates one network and leaves what was measured."""
+"""The runs of the study as tasks: each simulates one network and records its measurements."""
 
 from __future__ import annotations
 
@@ -13,10 +13,23 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import Strategy
 from shoal.experiments.octopia.data import Rows, read_publishers
-from shoal.experiments.octopia.grid import LATENCY_US, PUBLISHERS, Scale, Setting, grid
-from shoal.experiments.octopia.measures import SECOND_US, Deliveries, Queues, Tap, Words, tapped
-from shoal.experiments.octopia.network import LOTS, Clients, draw_clients, factory, overlay
-from shoal.experiments.studies.runs import Run, content_digest, run_key
+from shoal.experiments.octopia.grid import (
+    LATENCY_US,
+    PUBLISHERS,
+    OctopiaScale,
+    OctopiaSetting,
+    grid,
+)
+from shoal.experiments.octopia.measures import (
+    SECOND_US,
+    CountingDeliveries,
+    Queues,
+    Tap,
+    Words,
+    tapped,
+)
+from shoal.experiments.octopia.network import LOTS, StudyClients, draw_clients, factory, overlay
+from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.matching import matches
 from shoal.model import BrokerId, ClientId, Filter, Publication
 from shoal.overlays.octopia.places.labels import Product
@@ -36,33 +49,33 @@ ADVERTISING_US, SUBSCRIBING_US = 20_000, 10_000
 START_US = 30 * SECOND_US
 MONITORED = 1_000
 MOST_S = 4 * 3_600
-# Brokers die after so long; what is published so much later must arrive.
+# Brokers die after so long; later publications from the second time on must arrive.
 DEATH_US, REPAIRED_US = 5 * SECOND_US, 10 * SECOND_US
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to: figures by name, and greatest delays in a row, in s."""
+class OctopiaMeasures(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of a run: figures by name, and greatest delays in a row, in s."""
 
     key: str
     data: str
-    setting: Setting
+    setting: OctopiaSetting
     figures: dict[str, float]
     series: list[float] = []
 
 
-class OctopiaRun(Run[Measured], frozen=True, kw_only=True):
-    """One network to be simulated; `file_of_data` has its publications, "" if nobody publishes."""
+class OctopiaRun(RecordedRun[OctopiaMeasures], frozen=True, kw_only=True):
+    """One network to be simulated; `file_of_data` has its publications, "" without publishers."""
 
     name: str
     cost: float
     data: str
-    setting: Setting
+    setting: OctopiaSetting
     scale: int
     file_of_data: str
 
-    summary_type = Measured
+    summary_type = OctopiaMeasures
 
-    def measure(self) -> Measured:
+    def measure(self) -> OctopiaMeasures:
         setting = self.setting
         series: list[float] = []
         if setting.part in ("publishers", "subscribers", "uneven"):
@@ -73,12 +86,14 @@ class OctopiaRun(Run[Measured], frozen=True, kw_only=True):
                 figures = _fail(setting, rows)
             else:
                 figures, series = _burst(setting, rows, max(1, MONITORED // self.scale))
-        return Measured(
+        return OctopiaMeasures(
             key=self.key, data=self.data, setting=setting, figures=figures, series=series
         )
 
 
-def study_runs(scale: Scale, files: Mapping[str, Path], root: Path, seed: int) -> list[OctopiaRun]:
+def study_runs(
+    scale: OctopiaScale, files: Mapping[str, Path], root: Path, seed: int
+) -> list[OctopiaRun]:
     """The runs of a scale on each data set's file as tasks."""
     found = []
     for data, file in files.items():
@@ -114,7 +129,7 @@ class _Underlay:
         return Random(f"{self._seed}/{ends}").randint(LATENCY_US, self._most_us)
 
 
-def _world(setting: Setting, product: Product, costs: ServiceCosts, tap: Tap) -> World:
+def _world(setting: OctopiaSetting, product: Product, costs: ServiceCosts, tap: Tap) -> World:
     return World(
         product.links,
         factory(setting.way, product, partial(tapped, tap=tap, window_us=WINDOW_US)),
@@ -126,7 +141,7 @@ def _world(setting: Setting, product: Product, costs: ServiceCosts, tap: Tap) ->
     )
 
 
-def _add_clients(world: World, clients: Clients) -> dict[str, int]:
+def _add_clients(world: World, clients: StudyClients) -> dict[str, int]:
     """All clients, those that subscribe a second and more later; when each said its word."""
     said: dict[str, int] = {}
     for number, (promise, home) in enumerate(clients.publishers):
@@ -144,7 +159,7 @@ def _add_clients(world: World, clients: Clients) -> dict[str, int]:
 # --- advertisements and subscriptions (figures 9 and 11) ----------------------------------------
 
 
-def _spread(setting: Setting) -> dict[str, float]:
+def _spread(setting: OctopiaSetting) -> dict[str, float]:
     product, words = overlay(setting.clusters), Words()
     clients = draw_clients(setting, product)
     is_octopia = setting.way == "ordered"
@@ -190,7 +205,7 @@ def _subscriptions_at(strategy: Strategy) -> int:
 # --- publications (figure 12) -------------------------------------------------------------------
 
 
-class _Source:
+class _OctopiaSource:
     """A publisher that publishes its rows in turn, so many at even times."""
 
     def __init__(
@@ -219,10 +234,10 @@ class _Source:
             )
 
 
-def _sources(setting: Setting, rows: list[Rows]) -> list[_Source]:
+def _sources(setting: OctopiaSetting, rows: list[Rows]) -> list[_OctopiaSource]:
     random = Random(f"{setting.seed}/times")
     found = [
-        _Source(
+        _OctopiaSource(
             number,
             rows[number % len(rows)],
             START_US + random.randrange(SECOND_US),
@@ -236,14 +251,16 @@ def _sources(setting: Setting, rows: list[Rows]) -> list[_Source]:
         every_us = 60 * SECOND_US / setting.rate
         for number in range(PUBLISHERS, PUBLISHERS + setting.sources):
             its = rows[number % len(rows)]
-            found.append(_Source(number, its, START_US, every_us, setting.burst, setting.seed))
+            found.append(
+                _OctopiaSource(number, its, START_US, every_us, setting.burst, setting.seed)
+            )
     return found
 
 
 class _Feed:
     """Asks for a source's publications one after the other, each when its time has come."""
 
-    def __init__(self, world: World, source: _Source) -> None:
+    def __init__(self, world: World, source: _OctopiaSource) -> None:
         self._world = world
         self._left = source.publications()
         self._next = next(self._left, None)
@@ -258,7 +275,7 @@ class _Feed:
             self._world.queue.push(self._next.published_us, self._publish, None)
 
 
-def _costs(setting: Setting) -> ServiceCosts:
+def _costs(setting: OctopiaSetting) -> ServiceCosts:
     return ServiceCosts(
         processing_us=PROCESSING_US,
         matching_us=MATCHING_US,
@@ -268,13 +285,13 @@ def _costs(setting: Setting) -> ServiceCosts:
 
 
 def _burst(
-    setting: Setting, rows: list[Rows], consecutive: int
+    setting: OctopiaSetting, rows: list[Rows], consecutive: int
 ) -> tuple[dict[str, float], list[float]]:
     product = overlay(setting.clusters)
     clients = draw_clients(setting, product)
     host = clients.publishers[PUBLISHERS][1]
     others = [each for each in product.rows[product.position(host).region] if each != host]
-    queues, deliveries = Queues(host, others, START_US), Deliveries(PUBLISHERS)
+    queues, deliveries = Queues(host, others, START_US), CountingDeliveries(PUBLISHERS)
     world = _world(setting, product, _costs(setting), queues)
     world.trace.deliveries = deliveries  # type: ignore[assignment]  # it counts what it is given
     world.trace.published = _Nothing()
@@ -312,8 +329,8 @@ class _Nothing(list[Published]):
 # --- brokers that die ---------------------------------------------------------------------------
 
 
-def _fail(setting: Setting, rows: list[Rows]) -> dict[str, float]:
-    """All brokers of a region but one die together; who is elsewhere must get everything."""
+def _fail(setting: OctopiaSetting, rows: list[Rows]) -> dict[str, float]:
+    """Crash all brokers of a region but one at once; clients elsewhere must get everything."""
     product = overlay(setting.clusters)
     clients = draw_clients(setting, product)
     random = Random(f"{setting.seed}/{setting.clusters}/deaths")
@@ -350,9 +367,9 @@ def _fail(setting: Setting, rows: list[Rows]) -> dict[str, float]:
 
 
 def _wanting(
-    clients: Clients, dead: Container[BrokerId], matched: int
+    clients: StudyClients, dead: Container[BrokerId], matched: int
 ) -> dict[int, list[tuple[ClientId, Filter]]]:
-    """By publisher: who wants some of its publications, and is not at a dead broker."""
+    """Return, by publisher, the subscribers of its publications that are not at a dead broker."""
     lots = range(0, LOTS, matched)  # one of these is among any `matched` in a row
     living = [subscription for subscription, home in clients.subscribers if home not in dead]
     return {

@@ -1,4 +1,4 @@
-"""OctopiA's evaluation: what may be said of it, and what is done for that."""
+"""OctopiA's evaluation: its options, and its plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from shoal.experiments.studies.options import Flights
-from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+from shoal.experiments.studies.study import Conclusion, ScaleName, Study, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.studies.data import DataSet
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from shoal.pipeline.session import Spark
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What publications are of."""
+class OctopiaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Source of publications."""
 
     quotes: Annotated[
         Path | None,
@@ -29,9 +29,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OctopiaPlan:
-    """Section VIII on each data set, and what goes beyond it."""
+    """Section VIII on each data set, and our additions."""
 
-    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+    def __init__(self, options: OctopiaOptions, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.octopia.data import WALKS
         from shoal.experiments.octopia.grid import SCALES
         from shoal.experiments.studies.data import data_sets
@@ -43,9 +43,9 @@ class OctopiaPlan:
         self._files: dict[str, Path] = {}
 
     @property
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[StudySource]:
         return [
-            Source(f"publications of {data.name}", partial(self._prepare, data))
+            StudySource(f"publications of {data.name}", partial(self._prepare, data))
             for data in self._data
         ]
 
@@ -70,6 +70,6 @@ OCTOPIA = Study(
     name="octopia",
     summary="Advertisements, subscriptions and bursts on 70 brokers of OctopiA and of TID.  The "
     "data are quotes, flights, or both; without either, quotes that nobody ever traded.",
-    options=Options,
+    options=OctopiaOptions,
     plan=OctopiaPlan,
 )

@@ -1,8 +1,8 @@
 """Every claim that the relocation paper makes about its evaluation, with its judge and its band.
 
-First the headline reductions, then what each algorithm costs, then what the figures show for
-clustered and random subscribers, for weights and for thresholds.  The last section is not the
-paper's but ours: deliveries, and how good the choices are.
+First the headline reductions, then the cost of each algorithm, then the figures for clustered and
+random subscribers, for weights and for thresholds. The last section is not the paper's but ours:
+deliveries, and how good the choices are.
 
 >>> len(CLAIMS) == len({claim.id for claim in CLAIMS})
 True
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from shoal.experiments.relocation.evidence import ALIKE, Evidence, Place, percent, seconds
+from shoal.experiments.relocation.evidence import ALIKE, Place, RelocationEvidence, percent, seconds
 from shoal.experiments.relocation.grid import (
     BASELINE,
     DELAY,
@@ -23,7 +23,7 @@ from shoal.experiments.relocation.grid import (
     POP,
     SPREADS,
     Distribution,
-    Setting,
+    RelocationSetting,
     grape,
 )
 from shoal.experiments.relocation.judges.paths import (
@@ -76,7 +76,7 @@ CLUSTER: Place = ("cluster", "clustered")
 CLUSTER_RANDOM: Place = ("cluster", "random")
 EVERYWHERE = (CLUSTERED, RANDOM, CLUSTER, CLUSTER_RANDOM)
 
-# Where subscribers use more than one broker, so that publications travel.
+# Spreads with subscribers at more than one broker, so that publications travel.
 MANY = SPREADS[1:]
 MEGABYTE = 1e6
 FIVE_SECONDS_US = 5_000_000
@@ -379,9 +379,9 @@ THRESHOLD_CLAIMS = (
 _QUALITY = "Not the paper's: our own aims"
 
 
-def _regret_claims() -> Iterator[Claim[Evidence]]:
+def _regret_claims() -> Iterator[Claim[RelocationEvidence]]:
     distributions: Sequence[Distribution] = ("clustered", "random")
-    figures: Sequence[tuple[Setting, Figure, str]] = (
+    figures: Sequence[tuple[RelocationSetting, Figure, str]] = (
         (LOAD, "traced_load", "on the publications of a session"),
         (LOAD, "load", "over all publications"),
         (DELAY, "traced_delay", "on the publications of a session"),
@@ -416,7 +416,7 @@ QUALITY_CLAIMS = (
     *_regret_claims(),
 )
 
-CLAIMS: Sequence[Claim[Evidence]] = (
+CLAIMS: Sequence[Claim[RelocationEvidence]] = (
     *HEADLINES,
     *COSTS,
     *CLUSTERED_CLAIMS,

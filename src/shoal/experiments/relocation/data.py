@@ -1,6 +1,7 @@
 """The data sets of the study: where they come from, and the workloads made of them.
 
-Workloads are made once: a note beside them says from what, and when that is unchanged they stay.
+Workloads are made once: a note beside them identifies their source, and while that is unchanged
+they stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from shoal.experiments.studies.data import DataSet, Walks, ingest
 from shoal.experiments.studies.options import FLIGHT_ATTRIBUTES
 
 if TYPE_CHECKING:
-    from shoal.experiments.relocation.grid import Scale
+    from shoal.experiments.relocation.grid import RelocationScale
     from shoal.pipeline.session import Spark
     from shoal.pipeline.workloads.study_workloads import Variant
 
@@ -29,7 +30,7 @@ NOTE = "made-from.json"
 
 
 class Prepared(NamedTuple):
-    """Workloads on disk, and digests of what they were made from."""
+    """Workloads on disk, and digests of their sources."""
 
     folder: Path
     inputs: dict[str, str]
@@ -37,7 +38,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    spark: Spark, data: DataSet, scale: Scale, root: Path, geography: bool, seed: int
+    spark: Spark, data: DataSet, scale: RelocationScale, root: Path, geography: bool, seed: int
 ) -> Prepared:
     """Every workload of a data set that the grid needs, below `root`."""
     from shoal.pipeline.workloads.study_workloads import StudyOptions, write_study
@@ -67,7 +68,7 @@ def prepare(
     return Prepared(folder, {"workloads": digest}, text)
 
 
-def _variants(name: str, scale: Scale, geography: bool, seed: int) -> list[Variant]:
+def _variants(name: str, scale: RelocationScale, geography: bool, seed: int) -> list[Variant]:
     """The workloads that the grid's runs name."""
     from shoal.experiments.relocation.grid import BROKERS, grid
     from shoal.pipeline.workloads.places import numbered_brokers, sampled_airports

@@ -1,7 +1,7 @@
-"""What the judges of the relocation paper's claims look at: the results of one data set.
+"""Input of the judges of the relocation paper's claims: the results of one data set.
 
-A judge is made by a function that says which settings it compares, and in which metric; `judges/`
-has a module for each kind.
+A function makes a judge for the settings and the metric that it compares; `judges/` has a module
+for each kind.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from typing import NamedTuple
 
 from shoal.experiments.relocation.grid import Distribution, Testbed
 from shoal.experiments.relocation.measuring.regret import Regrets
-from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where
 from shoal.experiments.relocation.networks import NetworkSummary
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
-# What a publisher stays for (GRAPE's least gain), so smaller differences say nothing.
+# A publisher does not move for a smaller gain (GRAPE's least gain), so smaller differences mean
+# nothing.
 NOISE = 0.02
 # "Virtually identical" (5.2): this close at every spread, relative to the larger, since each of the
 # two may be off by that noise.
 ALIKE = 2 * NOISE
 
 
-class Evidence(NamedTuple):
+class RelocationEvidence(NamedTuple):
     """All that judges look at: one data set's results, decisions' regrets, network sizes."""
 
-    results: Results
+    results: RelocationResults
     dataset: str
     regrets: Sequence[Regrets]
     networks: Sequence[NetworkSummary]
@@ -35,7 +36,7 @@ class Evidence(NamedTuple):
         return Where(self.dataset, testbed, distribution)
 
 
-Judge = Callable[[Evidence], Outcome | None]
+Judge = Callable[[RelocationEvidence], ClaimOutcome | None]
 Place = tuple[Testbed, Distribution]
 
 # --- words ----------------------------------------------------------------------------------------

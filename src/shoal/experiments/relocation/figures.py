@@ -1,6 +1,6 @@
 """The paper's figures 5a to 5h and 6a to 6h from our runs, and ours beside them.
 
-What was not run leaves its line out.
+A line without runs is left out.
 
 Source: Cheung and Jacobsen, publisher relocation, section 5.2.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.experiments.relocation.evidence import Evidence
+from shoal.experiments.relocation.evidence import RelocationEvidence
 from shoal.experiments.relocation.grid import (
     BASELINE,
     DELAY,
@@ -23,7 +23,7 @@ from shoal.experiments.relocation.grid import (
     PROBED_SPREAD,
     WEIGHTS,
     Distribution,
-    Setting,
+    RelocationSetting,
     System,
     Testbed,
     grape,
@@ -36,7 +36,7 @@ from shoal.experiments.relocation.measuring.summary import Moment
 from shoal.experiments.relocation.networks import NetworkSummary
 from shoal.experiments.studies import drawing as studies
 from shoal.experiments.studies.drawing import Points
-from shoal.report.study import Figure, Group
+from shoal.report.study import Figure, StudyGroup
 
 PATH_SPREADS = (4, 16, 63)
 DISTRIBUTIONS: Sequence[Distribution] = ("clustered", "random")
@@ -58,8 +58,8 @@ LOOKS: Mapping[str, int] = {
 }
 
 
-class Measure(NamedTuple):
-    """A metric as figures show it: its name, its axis, and what a value is multiplied by."""
+class FigureMeasure(NamedTuple):
+    """A metric in figures: its name, its axis, and the factor of a value."""
 
     metric: str
     name: str
@@ -68,19 +68,19 @@ class Measure(NamedTuple):
     when: str = "at the end of the run"
 
 
-RATE = Measure("message_rate_per_s", "Message rate", "messages/s that come in, per broker")
-INPUT = Measure("input_utilisation", "Input utilisation", "% of the time", 100)
-OUTPUT = Measure("output_utilisation", "Output utilisation", "% of the time", 100)
-DELAY_MS = Measure("delay_us", "Delivery delay", "ms", 1e-3)
-HOPS = Measure("hops", "Hop count", "links between brokers, per delivery")
-MEMORY = Measure("memory_bytes", "Memory of tracing", "bytes per broker", 1, "at its peak")
-OVERHEAD = Measure("overhead", "Message overhead", "control messages, % of all", 100)
+RATE = FigureMeasure("message_rate_per_s", "Message rate", "messages/s that come in, per broker")
+INPUT = FigureMeasure("input_utilisation", "Input utilisation", "% of the time", 100)
+OUTPUT = FigureMeasure("output_utilisation", "Output utilisation", "% of the time", 100)
+DELAY_MS = FigureMeasure("delay_us", "Delivery delay", "ms", 1e-3)
+HOPS = FigureMeasure("hops", "Hop count", "links between brokers, per delivery")
+MEMORY = FigureMeasure("memory_bytes", "Memory of tracing", "bytes per broker", 1, "at its peak")
+OVERHEAD = FigureMeasure("overhead", "Message overhead", "control messages, % of all", 100)
 
 
 draw = partial(studies.draw, looks=LOOKS)
 
 
-def figure_groups(evidence: Evidence) -> list[Group]:
+def figure_groups(evidence: RelocationEvidence) -> list[StudyGroup]:
     """All figures of one data set, in groups."""
     data = evidence.dataset
     return [
@@ -91,17 +91,17 @@ def figure_groups(evidence: Evidence) -> list[Group]:
     ]
 
 
-def _group(title: str, figures: Iterable[Figure]) -> Group:
-    return Group(title=title, figures=tuple(figures))
+def _group(title: str, figures: Iterable[Figure]) -> StudyGroup:
+    return StudyGroup(title=title, figures=tuple(figures))
 
 
 def over_spreads(
-    evidence: Evidence,
+    evidence: RelocationEvidence,
     number: str,
-    measure: Measure,
+    measure: FigureMeasure,
     testbed: Testbed,
     distribution: Distribution,
-    settings: Sequence[Setting] = EXTREMES,
+    settings: Sequence[RelocationSetting] = EXTREMES,
 ) -> Figure:
     """A metric over X, the brokers that a publisher's subscribers are spread over."""
     where = evidence.where(testbed, distribution)
@@ -121,7 +121,7 @@ def over_spreads(
     return draw(f"{evidence.dataset}-{number}", title, caption, axes, lines)
 
 
-def figure_5(evidence: Evidence) -> list[Figure]:
+def figure_5(evidence: RelocationEvidence) -> list[Figure]:
     """Figures 5a to 5h."""
     weighted = [
         BASELINE,
@@ -140,7 +140,7 @@ def figure_5(evidence: Evidence) -> list[Figure]:
     ]
 
 
-def beside(evidence: Evidence) -> list[Figure]:
+def beside(evidence: RelocationEvidence) -> list[Figure]:
     """The same metrics where the paper leaves the graph to its appendix."""
     return [
         over_spreads(evidence, "output", OUTPUT, "wide", "clustered"),
@@ -155,7 +155,9 @@ def beside(evidence: Evidence) -> list[Figure]:
 
 
 def _path_lines(
-    evidence: Evidence, setting: Setting, times: Callable[[Any], Iterable[tuple[int, int]]]
+    evidence: RelocationEvidence,
+    setting: RelocationSetting,
+    times: Callable[[Any], Iterable[tuple[int, int]]],
 ) -> list[tuple[str, Points]]:
     """Mean times over path lengths in ms, a line per distribution and spread."""
     lines: list[tuple[str, Points]] = []
@@ -169,7 +171,7 @@ def _path_lines(
     return lines
 
 
-def figure_6_paths(evidence: Evidence) -> list[Figure]:
+def figure_6_paths(evidence: RelocationEvidence) -> list[Figure]:
     """Figures 6a to 6c: selections and waits over the length of the path."""
     axes = ("links between the publisher and the chosen broker", "ms, mean")
     timed = grape("delay", 1)
@@ -196,7 +198,7 @@ def figure_6_paths(evidence: Evidence) -> list[Figure]:
     ]  # fmt: skip
 
 
-def figure_6(evidence: Evidence) -> list[Figure]:
+def figure_6(evidence: RelocationEvidence) -> list[Figure]:
     """Figures 6d to 6h: thresholds, over time."""
 
     def over_time(
@@ -229,8 +231,8 @@ def figure_6(evidence: Evidence) -> list[Figure]:
     ]  # fmt: skip
 
 
-def quality(evidence: Evidence) -> list[Figure]:
-    """Regret of every decision, sorted: what share of decisions is how far from the best."""
+def quality(evidence: RelocationEvidence) -> list[Figure]:
+    """Regret of every decision, sorted: the share of decisions by their distance from the best."""
     found = []
     figures: Sequence[tuple[Regretted, str]] = (("load", "load"), ("delay", "delay"))
     for distribution in DISTRIBUTIONS:
@@ -264,8 +266,8 @@ def quality(evidence: Evidence) -> list[Figure]:
     return found
 
 
-def network_group(networks: Sequence[NetworkSummary]) -> Group:
-    """How cost grows with the number of brokers."""
+def network_group(networks: Sequence[NetworkSummary]) -> StudyGroup:
+    """Group tables about the growth of costs with the number of brokers."""
     axes = "brokers"
 
     def lines(

@@ -1,19 +1,19 @@
-"""Which runs the relocation paper's evaluation consists of: a pure list, at two scales.
+"""The runs of the relocation paper's evaluation: a pure list, at two scales.
 
-A run is one simulated network: a data set, a testbed, how subscribers are spread, and a setting
-(nobody moves, POP, or GRAPE with a priority and a weight).  Beside the paper's grid there are
-probes: networks in which nobody moves and every publisher stands somewhere else in each, until
-all have been everywhere; they tell what the best broker would have been.
+A run is one simulated network: a data set, a testbed, a spread of subscribers, and a setting (no
+relocation, POP, or GRAPE with a priority and a weight). Beside the paper's grid there are probes:
+networks without relocation, in which every publisher has another broker each time, until all have
+been everywhere; they find the best broker.
 
 >>> [run.name for run in grid("quotes", SCALES["small"])][:2]
 ['quotes/grid/wide-clustered-1/baseline', 'quotes/grid/wide-clustered-1/pop']
 >>> len(grid("quotes", SCALES["paper"]))
 473
 
-What control messages cost is a share of all messages, and so depends on how many subscribers there
-are: at every scale it is judged by runs with `CROWD` subscribers of each publisher.
+The cost of control messages is a share of all messages, and so depends on the number of
+subscribers: at every scale it is judged by runs with `CROWD` subscribers of each publisher.
 
-Source: Cheung and Jacobsen, publisher relocation, section 5.1 (set-up) and 5.2 (what is varied).
+Source: Cheung and Jacobsen, publisher relocation, section 5.1 (set-up) and 5.2 (varied parameters).
 The figure that lists their numbers of clients is not in the text, nor are rates; ours are in
 `SCALES`.
 """
@@ -34,7 +34,7 @@ Priority = Literal["load", "delay"]
 
 BROKERS: dict[Testbed, int] = {"wide": 63, "cluster": 127}
 SPREADS = (1, 2, 4, 8, 16, 32, 63)
-# The spreads of what is only run at some.
+# The spreads of those runs that only some spreads have.
 SOME_SPREADS = (1, 4, 16, 63)
 # Subscribers of each publisher where the share of control messages is judged, at every scale; and
 # the spreads there: the more brokers a publication passes, the larger that share.
@@ -45,9 +45,9 @@ THRESHOLDS = (10, 50, 100, 200, 500)
 # "The enterprise scenario on the cluster testbed with subscribers among 16 brokers" (5.2); the
 # paper does not say which priority its figures 6d to 6g have.
 THRESHOLD_SPREAD = 16
-# Where the best broker is searched for by trying all.
+# The spread for which probes search the best broker.
 PROBED_SPREAD = 16
-# The rank of what no claim of the paper depends on (`Task.rank`).
+# The rank of runs that no claim of the paper depends on (`Task.rank`).
 LAST = 4
 # Publishers start to publish a whole window after the clients have settled.
 WINDOW_US = 10_000_000
@@ -55,8 +55,8 @@ PUBLISHING_FROM_US = 2 * WINDOW_US
 SUBSCRIBING_FROM_US = 2_000_000
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the brokers do about publishers; `threshold` None is the system's default."""
+class RelocationSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """The brokers' relocation of publishers; `threshold` None is the system's default."""
 
     system: System
     priority: Priority | None = None
@@ -72,12 +72,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return name if self.threshold is None else f"{name}-threshold-{self.threshold}"
 
 
-BASELINE, POP = Setting(system="tree"), Setting(system="pop")
+BASELINE, POP = RelocationSetting(system="tree"), RelocationSetting(system="pop")
 
 
-def grape(priority: Priority, weight: int) -> Setting:
+def grape(priority: Priority, weight: int) -> RelocationSetting:
     """GRAPE with one priority and weight."""
-    return Setting(system="grape", priority=priority, weight=weight)
+    return RelocationSetting(system="grape", priority=priority, weight=weight)
 
 
 LOAD, DELAY = grape("load", 100), grape("delay", 100)
@@ -90,7 +90,7 @@ EVERY_WEIGHT = (
 )
 
 
-class Scale(msgspec.Struct, frozen=True, kw_only=True):
+class RelocationScale(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of a study; times in virtual µs.
 
     publishers, subscriptions   at most this many publishers, and subscriptions of each
@@ -98,7 +98,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     duration_us                 of publishing; the paper measures 18 minutes after the start
     threshold_duration_us       the same where thresholds are varied: the highest needs more time
     probe_duration_us           the same for probes
-    narrowed                    whether the cluster repeats only a part of the grid
+    narrowed                    true if the cluster repeats only a part of the grid
     network_sizes               brokers of the networks that show how far it scales
     """
 
@@ -113,13 +113,13 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     interval_us: int = 1_000_000
 
     def publications(self, duration_us: int) -> int:
-        """How many publications a publisher makes in that time."""
+        """Return how many publications a publisher makes in that time."""
         return duration_us // self.interval_us
 
 
 _MINUTE_US = 60_000_000
-SCALES: dict[ScaleName, Scale] = {
-    "small": Scale(
+SCALES: dict[ScaleName, RelocationScale] = {
+    "small": RelocationScale(
         name="small",
         publishers=20,
         subscriptions=20,
@@ -129,7 +129,7 @@ SCALES: dict[ScaleName, Scale] = {
         narrowed=True,
         network_sizes=(7, 15, 31, 63),
     ),
-    "paper": Scale(
+    "paper": RelocationScale(
         name="paper",
         publishers=40,
         subscriptions=100,
@@ -154,7 +154,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     testbed: Testbed
     distribution: Distribution
     spread: int
-    setting: Setting
+    setting: RelocationSetting
     duration_us: int
     publications: int
     subscriptions: int
@@ -162,7 +162,7 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def brokers(self) -> int:
-        """How many brokers the testbed has."""
+        """Return how many brokers the testbed has."""
         return BROKERS[self.testbed]
 
     @property
@@ -199,10 +199,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         return 0 if self.spread in SOME_SPREADS else 2
 
 
-def grid(dataset: str, scale: Scale) -> list[RunSpec]:
+def grid(dataset: str, scale: RelocationScale) -> list[RunSpec]:
     """Every run on one data set, in the order of the figures."""
 
-    def run(testbed: Testbed, distribution: Distribution, spread: int, setting: Setting) -> RunSpec:
+    def run(
+        testbed: Testbed, distribution: Distribution, spread: int, setting: RelocationSetting
+    ) -> RunSpec:
         return RunSpec(
             study="grid",
             dataset=dataset,
@@ -222,7 +224,9 @@ def grid(dataset: str, scale: Scale) -> list[RunSpec]:
     return found
 
 
-def _points(scale: Scale) -> Iterator[tuple[Testbed, Distribution, int, Setting]]:
+def _points(
+    scale: RelocationScale,
+) -> Iterator[tuple[Testbed, Distribution, int, RelocationSetting]]:
     distributions: Sequence[Distribution] = ("clustered", "random")
     if not scale.narrowed:
         for testbed in BROKERS:
@@ -233,7 +237,7 @@ def _points(scale: Scale) -> Iterator[tuple[Testbed, Distribution, int, Setting]
         return
     for distribution in distributions:
         for spread in SPREADS:
-            # delay1 is what the paper times selections with (figures 6a and 6b).
+            # The paper times selections with delay1 (figures 6a and 6b).
             timed = (grape("delay", 1),) if spread in SOME_SPREADS else ()
             for setting in (*EXTREMES, *timed):
                 yield "wide", distribution, spread, setting
@@ -244,8 +248,8 @@ def _points(scale: Scale) -> Iterator[tuple[Testbed, Distribution, int, Setting]
                 yield "cluster", distribution, spread, setting
 
 
-def overhead_runs(main: Sequence[RunSpec], scale: Scale) -> list[RunSpec]:
-    """Those of the grid that tell what POP and GRAPE cost, with `CROWD` subscribers.
+def overhead_runs(main: Sequence[RunSpec], scale: RelocationScale) -> list[RunSpec]:
+    """Return the grid's runs about the costs of POP and GRAPE, with `CROWD` subscribers.
 
     None where the grid itself has as many.
     """
@@ -258,15 +262,15 @@ def overhead_runs(main: Sequence[RunSpec], scale: Scale) -> list[RunSpec]:
     ]
 
 
-def threshold_runs(dataset: str, scale: Scale) -> list[RunSpec]:
+def threshold_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
     """Figures 6d to 6h: how often the algorithms decide, and the baseline for as long."""
     settings = [
         BASELINE,
         *(
-            Setting(system="grape", priority="delay", weight=100, threshold=threshold)
+            RelocationSetting(system="grape", priority="delay", weight=100, threshold=threshold)
             for threshold in THRESHOLDS
         ),
-        *(Setting(system="pop", threshold=threshold) for threshold in THRESHOLDS),
+        *(RelocationSetting(system="pop", threshold=threshold) for threshold in THRESHOLDS),
     ]
     return [
         RunSpec(
@@ -284,8 +288,10 @@ def threshold_runs(dataset: str, scale: Scale) -> list[RunSpec]:
     ]
 
 
-def probe_runs(dataset: str, scale: Scale) -> list[RunSpec]:
-    """Everybody everywhere, once, for both distributions on the wide-area testbed."""
+def probe_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
+    """Return the runs in which every publisher is at every broker once, for both distributions on
+    the wide-area testbed.
+    """
     distributions: Sequence[Distribution] = ("clustered", "random")
     return [
         RunSpec(

@@ -1,10 +1,10 @@
-"""How far it scales: tracing and selection on networks of more and more brokers.
+"""Scaling: tracing and selection on networks of more and more brokers.
 
 The networks keep the proportions of a large installation: about 10 publishers per broker, 10
-subscribers per publisher, spread at random in the paper's classes.  Publishers are traced but
-stay where they are (no gain is large enough), so that what differs from the baseline is tracing
-alone: control messages, processor time and memory per publication.  A selection is timed by
-itself, on traces from every broker.
+subscribers per publisher, spread at random in the paper's classes. Publishers are traced but stay
+at their brokers (no gain is large enough), so that only tracing differs from the baseline: control
+messages, processor time and memory per publication. A selection is timed by itself, on traces from
+every broker.
 
 Processor times are measured on the machine at hand; all else is virtual and repeats exactly.
 """
@@ -23,18 +23,18 @@ import msgspec
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import BrokerContext, Strategy, StrategyFactory
 from shoal.clients.records import MigrationRecord
-from shoal.experiments.relocation.grid import BROKERS, LAST, Scale, System
+from shoal.experiments.relocation.grid import BROKERS, LAST, RelocationScale, System
 from shoal.experiments.relocation.measuring.memory import tracing_bytes
 from shoal.experiments.scenario import Service
-from shoal.experiments.studies.runs import Run, run_key
+from shoal.experiments.studies.runs import RecordedRun, run_key
 from shoal.language import parse
 from shoal.model import Advertisement, BrokerId, Publication, Subscription
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import (
-    Parameters as GrapeParameters,
+    GrapeParameters,
 )
 from shoal.overlays.publisher_relocation.grape.planner import Snapshot, select
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters as PopParameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.registry import strategy_factory
@@ -63,7 +63,7 @@ STILL: Mapping[System, msgspec.Struct] = {
 }
 # Shares of subscribers that want all, half or a tenth, as in the paper's random workload (5.1).
 CLASSES = ((5, 100), (25, 50), (70, 10))
-# While everybody is traced: so many publications in.
+# All publishers are traced after so many publications.
 TRACED_SO_FAR = 90
 # Selections are timed so often, on different traces.
 TIMED_SELECTIONS = 15
@@ -75,9 +75,9 @@ class NetworkSummary(msgspec.Struct, frozen=True, kw_only=True):
     hops                    messages that brokers took in while publications were published
     control_per_publication control messages in and out, over all brokers, per publication
     cpu_per_hop_us          processor time of the simulation per message taken in
-    memory_bytes            of tracing's tables over all brokers, while everybody is traced
+    memory_bytes            of tracing's tables over all brokers, while all publishers are traced
     selection_us            virtual time from asking for traces to a decision, mean; GRAPE's alone,
-                            for POP's request goes nowhere when nobody may move
+                            for POP's request goes nowhere if no publisher may move
     choosing_us             processor time of the choice alone, traces from every broker, median
     """
 
@@ -100,7 +100,7 @@ class NetworkSummary(msgspec.Struct, frozen=True, kw_only=True):
     choosing_us: float | None = None
 
 
-class NetworkRun(Run[NetworkSummary], frozen=True, kw_only=True):
+class NetworkRun(RecordedRun[NetworkSummary], frozen=True, kw_only=True):
     """A network to be simulated."""
 
     system: System
@@ -127,7 +127,7 @@ class NetworkRun(Run[NetworkSummary], frozen=True, kw_only=True):
         return simulate_network(self)
 
 
-def network_runs(scale: Scale, runs: Path, seed: int) -> list[NetworkRun]:
+def network_runs(scale: RelocationScale, runs: Path, seed: int) -> list[NetworkRun]:
     """The networks of a scale as tasks."""
     found = []
     for brokers in scale.network_sizes:
@@ -141,11 +141,11 @@ def network_runs(scale: Scale, runs: Path, seed: int) -> list[NetworkRun]:
 
 
 def publishers_of(brokers: int) -> int:
-    """How many publishers a network of that size has."""
+    """Return how many publishers a network of that size has."""
     return min(MOST_PUBLISHERS, PUBLISHERS_PER_BROKER * brokers)
 
 
-class _Source:
+class _RelocationSource:
     """Every publisher publishes once per interval, at its own moment within it."""
 
     def __init__(self, world: World, publishers: int, random: Random) -> None:
@@ -214,7 +214,7 @@ def build_network(run: NetworkRun, strategies: list[Strategy]) -> World:
 def _still(system: System, strategies: list[Strategy]) -> StrategyFactory:
     """The system, tracing as by default, in which no gain is large enough to move.
 
-    What it builds is put into `strategies`, too.
+    The built strategies are added to `strategies`.
     """
     factory = strategy_factory(system, STILL.get(system))
 
@@ -226,7 +226,7 @@ def _still(system: System, strategies: list[Strategy]) -> StrategyFactory:
     return build
 
 
-class _Counted(list[Any]):
+class _CountingList(list[Any]):
     """A list that only counts: a large network's deliveries would fill the memory."""
 
     def __init__(self) -> None:
@@ -245,11 +245,11 @@ def simulate_network(run: NetworkRun) -> NetworkSummary:
     """Run the network to its end and sum it up."""
     strategies: list[Strategy] = []
     world = build_network(run, strategies)
-    deliveries, published = _Counted(), _Counted()
+    deliveries, published = _CountingList(), _CountingList()
     world.trace.deliveries, world.trace.published = deliveries, published
     world.run(PUBLISHING_US - 1)
     publishers = publishers_of(run.brokers)
-    source = _Source(world, publishers, Random(f"{run.seed}/values"))
+    source = _RelocationSource(world, publishers, Random(f"{run.seed}/values"))
     started = time.process_time()
     world.run(PUBLISHING_US + (TRACED_SO_FAR - 1) * INTERVAL_US)
     memory_bytes = tracing_bytes(strategies)

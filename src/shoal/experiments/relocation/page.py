@@ -1,4 +1,4 @@
-"""From finished runs to what the pages show and tables hold: claims, figures, all measurements."""
+"""Makes the content of pages and tables of finished runs: claims, figures, all measurements."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Any
 import msgspec
 
 from shoal.experiments.relocation.claims import CLAIMS
-from shoal.experiments.relocation.evidence import Evidence, percent
+from shoal.experiments.relocation.evidence import RelocationEvidence, percent
 from shoal.experiments.relocation.figures import figure_groups, network_group
-from shoal.experiments.relocation.grid import DELAY, LOAD, POP, Scale
+from shoal.experiments.relocation.grid import DELAY, LOAD, POP, RelocationScale
 from shoal.experiments.relocation.measuring.regret import Figure, Regrets, regrets
-from shoal.experiments.relocation.measuring.results import Results, Where, tables_of
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where, tables_of
 from shoal.experiments.relocation.networks import NetworkRun, NetworkSummary
 from shoal.experiments.relocation.runs import StudyRun
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import tabulate
 from shoal.experiments.studies.runs import Task, summaries
-from shoal.experiments.studies.study import Conclusion, Rows
-from shoal.report.study import StudyReport, Table
+from shoal.experiments.studies.study import Conclusion, StudyRows
+from shoal.report.study import StudyReport, StudyTable
 
 TITLE = "Publisher relocation: the paper's evaluation, repeated"
 FIGURES: Sequence[Figure] = ("traced_load", "load", "traced_delay", "delay")
 
 
-def conclude(runs: Sequence[Task], scale: Scale, sources: Sequence[str]) -> Conclusion:
-    """What the runs that are done come to, claims in their order."""
+def conclude(runs: Sequence[Task], scale: RelocationScale, sources: Sequence[str]) -> Conclusion:
+    """Draw the conclusion from finished runs, claims in their order."""
     found = summaries([one for one in runs if isinstance(one, StudyRun)])
     networks = summaries([one for one in runs if isinstance(one, NetworkRun)])
-    results = Results(found)
+    results = RelocationResults(found)
     regretted = regrets(results, (POP, LOAD, DELAY), FIGURES)
     evidence = [
-        Evidence(
+        RelocationEvidence(
             results, dataset, [one for one in regretted if one.where.dataset == dataset], networks
         )
         for dataset in results.datasets
@@ -52,14 +52,16 @@ def conclude(runs: Sequence[Task], scale: Scale, sources: Sequence[str]) -> Conc
     )
     tables = {
         **tables_of(found),
-        "regrets": Rows([_regret_row(one) for one in regretted]),
-        "networks": Rows([msgspec.to_builtins(one) for one in networks]),
+        "regrets": StudyRows([_regret_row(one) for one in regretted]),
+        "networks": StudyRows([msgspec.to_builtins(one) for one in networks]),
     }
     return Conclusion(report, tables)
 
 
-def facts(scale: Scale, runs: int, networks: int, sources: Sequence[str]) -> tuple[str, ...]:
-    """What was run, in a few words each."""
+def facts(
+    scale: RelocationScale, runs: int, networks: int, sources: Sequence[str]
+) -> tuple[str, ...]:
+    """Return facts about the runs, in a few words each."""
     minutes = scale.duration_us / 60e6
     return (
         f"scale {scale.name}",
@@ -91,8 +93,8 @@ def _regret_row(one: Regrets) -> dict[str, Any]:
     return row
 
 
-def regret_table(found: Sequence[Regrets]) -> Table:
-    """How far the chosen brokers are from the best in both figures, by setting."""
+def regret_table(found: Sequence[Regrets]) -> StudyTable:
+    """Return how far the chosen brokers are from the best in both figures, by setting."""
     rows: dict[tuple[Where, str], list[str]] = {}
     for one in found:
         if one.figure in ("load", "delay"):
@@ -111,7 +113,7 @@ def regret_table(found: Sequence[Regrets]) -> Table:
     )  # fmt: skip
 
 
-def network_table(networks: Sequence[NetworkSummary]) -> Table:
+def network_table(networks: Sequence[NetworkSummary]) -> StudyTable:
     """The networks of growing size."""
     return tabulate(
         "How far it scales",

@@ -15,9 +15,9 @@ from shoal.experiments.relocation.grid import (
     PUBLISHING_FROM_US,
     SUBSCRIBING_FROM_US,
     WINDOW_US,
+    RelocationScale,
+    RelocationSetting,
     RunSpec,
-    Scale,
-    Setting,
     grid,
 )
 from shoal.experiments.relocation.measuring.memory import PeakMemory
@@ -26,13 +26,13 @@ from shoal.experiments.relocation.measuring.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form
-from shoal.experiments.studies.runs import Run, content_digest, run_key
+from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
 
 
-class StudyRun(Run[RunSummary], frozen=True, kw_only=True):
+class StudyRun(RecordedRun[RunSummary], frozen=True, kw_only=True):
     """One simulated network of the grid."""
 
     spec: RunSpec
@@ -70,7 +70,7 @@ class StudyRun(Run[RunSummary], frozen=True, kw_only=True):
 
 def study_runs(
     dataset: str,
-    scale: Scale,
+    scale: RelocationScale,
     workloads: Path,
     runs: Path,
     inputs: Mapping[str, str],
@@ -131,7 +131,7 @@ def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None, seed: int) -> S
     )
 
 
-def parameters_of(setting: Setting) -> dict[str, dict[str, Any]]:
+def parameters_of(setting: RelocationSetting) -> dict[str, dict[str, Any]]:
     """The section of a scenario that makes a setting."""
     if setting.system == "grape":
         section: dict[str, Any] = {"priority": setting.priority, "weight": setting.weight}

@@ -1,4 +1,4 @@
-"""The relocation paper's evaluation: what may be said of it, and what is done for that."""
+"""The relocation paper's evaluation: its options, and its plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from shoal.experiments.studies.options import Flights, RoundTrips
-from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+from shoal.experiments.studies.study import Conclusion, ScaleName, Study, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.relocation.data import Prepared
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shoal.pipeline.session import Spark
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class RelocationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The data to run on, and how far brokers are from each other."""
 
     quotes: Annotated[
@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class RelocationPlan:
     """The grid on each data set, and networks of growing size."""
 
-    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+    def __init__(self, options: RelocationOptions, scale: ScaleName, root: Path, seed: int) -> None:
         from shoal.experiments.relocation.data import WALKS
         from shoal.experiments.relocation.grid import BROKERS, SCALES
         from shoal.experiments.studies.data import data_sets
@@ -49,9 +49,10 @@ class RelocationPlan:
             check_matrix(options.rtt, BROKERS["wide"])
 
     @property
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[StudySource]:
         return [
-            Source(f"workloads of {data.name}", partial(self._prepare, data)) for data in self._data
+            StudySource(f"workloads of {data.name}", partial(self._prepare, data))
+            for data in self._data
         ]
 
     def _prepare(self, data: DataSet, spark: Spark) -> str:
@@ -87,6 +88,6 @@ RELOCATION = Study(
     name="relocation",
     summary="POP and GRAPE on networks of 63 and 127 brokers.  The data are quotes, flights, or "
     "both; without either, quotes that nobody ever traded.",
-    options=Options,
+    options=RelocationOptions,
     plan=RelocationPlan,
 )

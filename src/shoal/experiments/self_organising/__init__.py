@@ -1,1 +1,1 @@
-"""The evaluation of Cost and Interest: what links cost that brokers choose."""
+"""The evaluation of Cost and Interest: the costs of links that brokers choose."""

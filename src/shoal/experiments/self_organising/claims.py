@@ -1,7 +1,7 @@
 """The paper's claims about its evaluation (5.1 to 5.3), each with a judge that looks at the runs.
 
-The paper's figures have no numbers left, so most claims are comparisons; every band says what
-counts.  The last section has aims of our own.
+The paper's figures have no numbers left, so most claims are comparisons; every band has its
+meaning. The last section has aims of our own.
 
 >>> len(CLAIMS) == len({claim.id for claim in CLAIMS})
 True
@@ -15,14 +15,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
 from shoal.experiments.self_organising.grid import LEAST_GAIN, PAPER_NETWORKS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, What
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
-    Outcome,
+    ClaimOutcome,
     always,
     within,
 )
@@ -30,13 +30,13 @@ from shoal.experiments.studies.claims import (
 NAMES: dict[What, str] = {"static": "static", "ci": "CI", "mst": "lMST", "mit": "lMIT"}
 # Windows at the end of a time without changes that count as settled.
 SETTLED = 5
-# Of what costs fall by until they are settled; and how soon is quickly: a fifth of that time.
+# Share of the fall of costs until they are settled; and the time of a quick fall: a fifth of that.
 MOST_OF_IT, QUICK = 0.9, 5_000
 PHASE = 25
 # lMIT's gains are unchanged within so much of the static costs.
 SAME = 0.05
 
-Judge = Callable[[Evidence], Outcome | None]
+Judge = Callable[[SelfOrganisingEvidence], ClaimOutcome | None]
 
 
 def percent(share: float) -> str:
@@ -47,8 +47,8 @@ def percent(share: float) -> str:
 # --- 5.1 ----------------------------------------------------------------------------------------
 
 
-def all_below_static(evidence: Evidence) -> Outcome | None:
-    """The upper ends of the intervals of what heuristics cost of the static tree's."""
+def all_below_static(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
+    """Judge the upper ends of the intervals of heuristics' costs, relative to the static tree's."""
     ratios = {what: evidence.ratios("adaptivity", what) for what in HEURISTICS}
     if any(len(found) < 2 for found in ratios.values()):
         return None
@@ -56,11 +56,13 @@ def all_below_static(evidence: Evidence) -> Outcome | None:
     text = ", ".join(
         f"{NAMES[what]} {percent(mean)} ± {percent(half)}" for what, (mean, half) in ends.items()
     )
-    return Outcome(f"of the static tree's: {text}", max(map(sum, ends.values())))
+    return ClaimOutcome(f"of the static tree's: {text}", max(map(sum, ends.values())))
 
 
-def soon(evidence: Evidence) -> Outcome | None:
-    """Ticks until the slowest heuristic has cut most of what it will before the first change."""
+def soon(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
+    """Judge the ticks until the slowest heuristic has made most of its reduction before the first
+    change.
+    """
     took: dict[What, int] = {}
     for what in HEURISTICS:
         curve = evidence.curve(what)[:PHASE]
@@ -69,10 +71,10 @@ def soon(evidence: Evidence) -> Outcome | None:
         goal = 1 - MOST_OF_IT * (1 - statistics.fmean(curve[-SETTLED:]))
         took[what] = WINDOW * next(n + 1 for n, value in enumerate(curve) if value <= goal)
     text = ", ".join(f"{NAMES[what]} {ticks:,}" for what, ticks in took.items())
-    return Outcome(f"{percent(MOST_OF_IT)} of it after ticks: {text}", max(took.values()))
+    return ClaimOutcome(f"{percent(MOST_OF_IT)} of it after ticks: {text}", max(took.values()))
 
 
-def _changes(evidence: Evidence) -> list[tuple[What, float, float, float]] | None:
+def _changes(evidence: SelfOrganisingEvidence) -> list[tuple[What, float, float, float]] | None:
     """For each heuristic and change: relative costs before, right after, and once settled."""
     found = []
     for what in HEURISTICS:
@@ -86,27 +88,27 @@ def _changes(evidence: Evidence) -> list[tuple[What, float, float, float]] | Non
     return found
 
 
-def rises(evidence: Evidence) -> Outcome | None:
+def rises(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     return _share(_changes(evidence), lambda before, after, settled: after > before)
 
 
-def falls_again(evidence: Evidence) -> Outcome | None:
+def falls_again(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     return _share(_changes(evidence), lambda before, after, settled: settled < after)
 
 
 def _share(
     found: list[tuple[What, float, float, float]] | None,
     holds: Callable[[float, float, float], bool],
-) -> Outcome | None:
+) -> ClaimOutcome | None:
     if found is None:
         return None
     yes = [holds(*values) for _, *values in found]
     no = sorted({NAMES[what] for (what, *_), held in zip(found, yes, strict=True) if not held})
     text = f"{sum(yes)} of {len(yes)}" + (f"; not {', '.join(no)}" if no else "")
-    return Outcome(text, sum(yes) / len(yes))
+    return ClaimOutcome(text, sum(yes) / len(yes))
 
 
-def lowest(evidence: Evidence) -> Outcome | None:
+def lowest(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     """CI's costs as a part of the better baseline's, on the same networks."""
     ratios = {
         what: evidence.ratios("adaptivity", "ci", other=what) for what in HEURISTICS if what != "ci"
@@ -115,10 +117,10 @@ def lowest(evidence: Evidence) -> Outcome | None:
         return None
     means = {what: statistics.fmean(found) for what, found in ratios.items()}
     text = ", ".join(f"{percent(mean)} of {NAMES[what]}'s" for what, mean in means.items())
-    return Outcome(text, max(means.values()))
+    return ClaimOutcome(text, max(means.values()))
 
 
-def narrow(evidence: Evidence) -> Outcome | None:
+def narrow(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     """Half intervals over means, averaged over curves and windows; with as many networks only."""
     found = []
     for what in ("static", *HEURISTICS):
@@ -129,37 +131,37 @@ def narrow(evidence: Evidence) -> Outcome | None:
             mean, half = mean_and_interval(values)
             found.append(half / mean)
     share = statistics.fmean(found)
-    return Outcome(percent(share), share)
+    return ClaimOutcome(percent(share), share)
 
 
 # --- 5.2 ----------------------------------------------------------------------------------------
 
 
-def _gains(evidence: Evidence) -> dict[int, float]:
-    """By eta: what is gained of the static tree's costs, everything that it takes counted."""
+def _gains(evidence: SelfOrganisingEvidence) -> dict[int, float]:
+    """Return, by eta, the gain over the static tree's costs, with all costs counted."""
     return {
         hops: 1 - statistics.fmean(one.total / static.total for one, static in pairs)
         for hops, pairs in evidence.by_hops().items()
     }
 
 
-def best_hops(evidence: Evidence) -> Outcome | None:
+def best_hops(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     gains = _gains(evidence)
     if len(gains) < 3:
         return None
     text = ", ".join(f"{hops}: {percent(gain)}" for hops, gain in gains.items())
-    return Outcome(text, max(gains, key=gains.__getitem__))
+    return ClaimOutcome(text, max(gains, key=gains.__getitem__))
 
 
-def falls_beyond(evidence: Evidence) -> Outcome | None:
+def falls_beyond(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     gains = [gain for hops, gain in _gains(evidence).items() if hops >= 4]
     if len(gains) < 2:
         return None
     steps = [later < sooner for sooner, later in pairwise(gains)]
-    return Outcome(f"{sum(steps)} of {len(steps)} steps", sum(steps) / len(steps))
+    return ClaimOutcome(f"{sum(steps)} of {len(steps)} steps", sum(steps) / len(steps))
 
 
-def _parts(evidence: Evidence, *kinds: str) -> dict[int, float]:
+def _parts(evidence: SelfOrganisingEvidence, *kinds: str) -> dict[int, float]:
     """By eta: these kinds of messages, as a part of all that the changed tree costs."""
     return {
         hops: statistics.fmean(
@@ -169,7 +171,7 @@ def _parts(evidence: Evidence, *kinds: str) -> dict[int, float]:
     }
 
 
-def broadcasts_grow(evidence: Evidence) -> Outcome | None:
+def broadcasts_grow(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     pairs = evidence.by_hops()
     sums = [statistics.fmean(sum(one.costs["broadcasts"]) for one, _ in pairs[n]) for n in pairs]
     if len(sums) < 2:
@@ -177,10 +179,10 @@ def broadcasts_grow(evidence: Evidence) -> Outcome | None:
     steps = [later > sooner for sooner, later in pairwise(sums)]
     parts = _parts(evidence, "broadcasts")
     text = ", ".join(f"{hops}: {percent(part)}" for hops, part in parts.items())
-    return Outcome(f"of all costs {text}", sum(steps) / len(steps))
+    return ClaimOutcome(f"of all costs {text}", sum(steps) / len(steps))
 
 
-def cheap_exchanges(evidence: Evidence) -> Outcome | None:
+def cheap_exchanges(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     parts = _parts(evidence, "requests", "exchanges")
     if not parts:
         return None
@@ -188,43 +190,43 @@ def cheap_exchanges(evidence: Evidence) -> Outcome | None:
     text = (
         f"at most {percent(max(parts.values()))}, {percent(max(alone.values()))} without requests"
     )
-    return Outcome(text, max(parts.values()))
+    return ClaimOutcome(text, max(parts.values()))
 
 
 # --- 5.3 ----------------------------------------------------------------------------------------
 
 
-def _over_alpha(evidence: Evidence, what: What) -> str:
+def _over_alpha(evidence: SelfOrganisingEvidence, what: What) -> str:
     found = evidence.improvements(what)
     return ", ".join(f"{alpha:g}: {percent(gain)}" for alpha, gain in found.items())
 
 
-def worsens(evidence: Evidence) -> Outcome | None:
+def worsens(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     found = evidence.improvements("mst")
     if len(found) < 3:
         return None
     value = statistics.correlation(list(found), list(found.values()))
-    return Outcome(f"{_over_alpha(evidence, 'mst')}; correlation {value:.2f}", value)
+    return ClaimOutcome(f"{_over_alpha(evidence, 'mst')}; correlation {value:.2f}", value)
 
 
-def reasonable(evidence: Evidence) -> Outcome | None:
+def reasonable(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     found = [gain for alpha, gain in evidence.improvements("mit").items() if alpha < 0.5]
     if not found:
         return None
-    return Outcome(_over_alpha(evidence, "mit"), min(found))
+    return ClaimOutcome(_over_alpha(evidence, "mit"), min(found))
 
 
-def unchanged(evidence: Evidence) -> Outcome | None:
+def unchanged(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     found = evidence.improvements("mit")
     below = [gain for alpha, gain in found.items() if alpha < 0.5]
     beyond = [gain for alpha, gain in found.items() if alpha >= 0.5]
     if not below or not beyond:
         return None
     value = statistics.fmean(beyond) - statistics.fmean(below)
-    return Outcome(f"{100 * value:+.1f} points".replace("-", "\N{MINUS SIGN}"), abs(value))
+    return ClaimOutcome(f"{100 * value:+.1f} points".replace("-", "\N{MINUS SIGN}"), abs(value))
 
 
-def never_worse(evidence: Evidence) -> Outcome | None:
+def never_worse(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     gains = {what: evidence.improvements(what) for what in HEURISTICS}
     if not all(gains.values()):
         return None
@@ -234,26 +236,26 @@ def never_worse(evidence: Evidence) -> Outcome | None:
         for alpha in alphas
     ]
     text = f"CI {_over_alpha(evidence, 'ci')}; best at {sum(held)} of {len(held)}"
-    return Outcome(text, sum(held) / len(held))
+    return ClaimOutcome(text, sum(held) / len(held))
 
 
 # --- ours ---------------------------------------------------------------------------------------
 
 
 def regret_of(what: What) -> Judge:
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
         found = evidence.regrets(what, MAX_BROKERS_FOR_ALL)
         if not found:
             return None
         middle = statistics.median(found)
         worst = statistics.quantiles(found, n=10)[-1] if len(found) > 1 else middle
-        return Outcome(f"{percent(middle)}, 90th percentile {percent(worst)}", middle)
+        return ClaimOutcome(f"{percent(middle)}, 90th percentile {percent(worst)}", middle)
 
     return judge
 
 
-def best_everywhere(evidence: Evidence) -> Outcome | None:
-    """Wherever CI and all others were run on the same network with the same costs."""
+def best_everywhere(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
+    """Judge all networks on which CI and all others ran with the same costs."""
     cells: dict[tuple[object, ...], dict[What, float]] = {}
     for one in evidence.found:
         if one.part in ("adaptivity", "alpha"):
@@ -263,13 +265,13 @@ def best_everywhere(evidence: Evidence) -> Outcome | None:
     if not whole:
         return None
     won = sum(min(cell, key=cell.__getitem__) == "ci" for cell in whole)
-    return Outcome(f"{won} of {len(whole)} cells", won / len(whole))
+    return ClaimOutcome(f"{won} of {len(whole)} cells", won / len(whole))
 
 
 def variant(counted: bool, least_gain: int) -> Judge:
-    """CI with one of our changes, as a part of what it costs without."""
+    """Judge CI with one of our changes, as a part of its costs without."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
         plain = evidence.runs("hops", "ci", lambda one: one.setting.hops == 4)
         ours = evidence.runs(
             "ours",
@@ -280,17 +282,17 @@ def variant(counted: bool, least_gain: int) -> Judge:
         if not found:
             return None
         mean = statistics.fmean(found)
-        return Outcome(f"{percent(mean)} of the paper's CI", mean)
+        return ClaimOutcome(f"{percent(mean)} of the paper's CI", mean)
 
     return judge
 
 
-def smaller_as_ids(evidence: Evidence) -> Outcome | None:
+def smaller_as_ids(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     runs = evidence.runs("adaptivity", "ci").values()
     if not runs:
         return None
     share = statistics.fmean(one.counts["ids"] / one.counts["filter"] for one in runs)
-    return Outcome(f"{percent(share)} of the bytes", share)
+    return ClaimOutcome(f"{percent(share)} of the bytes", share)
 
 
 _ADAPT = "Adaptivity (5.1, figure 4)"
@@ -308,7 +310,7 @@ _MST = (
 )
 _NONE = "the paper gives no figure"
 
-CLAIMS: Sequence[Claim[Evidence]] = (
+CLAIMS: Sequence[Claim[SelfOrganisingEvidence]] = (
     Claim("below-static", _ADAPT, "All three heuristics cut costs significantly",
           "significantly", all_below_static,
           within(0, 0.9999, f"the 95 % interval ends below the static tree's; {_NONE}"), _TRANSIT,

@@ -2,10 +2,11 @@
 
 >>> from tempfile import TemporaryDirectory
 >>> from shoal.experiments.self_organising.modelling.departures import departures
->>> from shoal.experiments.self_organising.modelling.setting import Setting
+>>> from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
 >>> with TemporaryDirectory() as folder:
 ...     file = prepare_departures(Path(folder))
-...     setting = Setting(what="static", seed=1, types=2, ticks=10_000, departures=str(file))
+...     setting = SelfOrganisingSetting(what="static", seed=1, types=2, ticks=10_000,
+...     departures=str(file))
 ...     busiest, second = departures(file, setting)
 >>> len(busiest), len(second)
 (2047, 1931)
@@ -42,7 +43,9 @@ def prepare_departures(folder: Path) -> Path:
 
 
 def _routes() -> Sequence[npt.NDArray[np.float64]]:
-    """When flights were to leave on each of the busiest routes, as a part of the year, in order."""
+    """Return when flights were to leave on each of the busiest routes, as a part of the year, in
+    order.
+    """
     from shoal.pipeline.sources.flights import packaged_file
 
     wanted = pc.ConvertOptions(include_columns=["origin", "dest", "time_hour", "minute"])

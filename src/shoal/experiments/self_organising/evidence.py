@@ -1,4 +1,4 @@
-"""What the judges look at: the runs on one kind of tree, beside the static tree's there.
+"""Input of the judges: the runs on one kind of tree, with the static tree's.
 
 >>> mean, half = mean_and_interval([1.0, 2.0, 3.0])
 >>> mean, round(half, 3)
@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from shoal.experiments.self_organising.grid import Part, Scale
+from shoal.experiments.self_organising.grid import Part, SelfOrganisingScale
 from shoal.experiments.self_organising.modelling.setting import What
-from shoal.experiments.self_organising.runs import Costs
+from shoal.experiments.self_organising.runs import ModelCosts
 
 # Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
 T_975 = (
@@ -34,16 +34,16 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), half
 
 
-class Evidence(NamedTuple):
-    """The runs on one kind of tree, with one reading of what links cost and of what interests."""
+class SelfOrganisingEvidence(NamedTuple):
+    """The runs on one kind of tree, with one reading of links' costs and of interests."""
 
-    found: Sequence[Costs]
-    scale: Scale
+    found: Sequence[ModelCosts]
+    scale: SelfOrganisingScale
     name: str
 
     def runs(
-        self, part: Part, what: What, which: Callable[[Costs], bool] = lambda _: True
-    ) -> dict[int, Costs]:
+        self, part: Part, what: What, which: Callable[[ModelCosts], bool] = lambda _: True
+    ) -> dict[int, ModelCosts]:
         """By physical network."""
         return {
             one.setting.seed: one
@@ -55,10 +55,12 @@ class Evidence(NamedTuple):
         self,
         part: Part,
         what: What,
-        which: Callable[[Costs], bool] = lambda _: True,
+        which: Callable[[ModelCosts], bool] = lambda _: True,
         other: What = "static",
     ) -> list[float]:
-        """What a heuristic's runs cost in all, as parts of what others' on the same networks do."""
+        """Return total costs of a heuristic's runs, as parts of the others' on the same
+        networks.
+        """
         ours, theirs = self.runs(part, what, which), self.runs(part, other, which)
         return [one.total / theirs[seed].total for seed, one in ours.items() if seed in theirs]
 
@@ -72,10 +74,10 @@ class Evidence(NamedTuple):
             for window in range(min((len(one) for one, _ in pairs), default=0))
         ]
 
-    def by_hops(self) -> dict[int, list[tuple[Costs, Costs]]]:
+    def by_hops(self) -> dict[int, list[tuple[ModelCosts, ModelCosts]]]:
         """Runs with broadcasts that go so far, each with the static tree's on its network."""
         static = self.runs("hops", "static")
-        found: dict[int, list[tuple[Costs, Costs]]] = {}
+        found: dict[int, list[tuple[ModelCosts, ModelCosts]]] = {}
         for one in self.runs_of("hops", "ci"):
             if one.setting.seed in static:
                 pairs = found.setdefault(one.setting.hops, [])
@@ -83,15 +85,15 @@ class Evidence(NamedTuple):
         return dict(sorted(found.items()))
 
     def regrets(self, what: What, brokers: int) -> list[float]:
-        """By what part trees of so many brokers are above the best, in order."""
+        """Return by which part trees of so many brokers are above the best, in order."""
         runs = self.runs("regret", what, lambda one: one.setting.brokers == brokers).values()
         return sorted(one.regret for one in runs if one.regret is not None)
 
-    def runs_of(self, part: Part, what: What) -> Iterable[Costs]:
+    def runs_of(self, part: Part, what: What) -> Iterable[ModelCosts]:
         return (one for one in self.found if one.part == part and one.setting.what == what)
 
     def improvements(self, what: What) -> Mapping[float, float]:
-        """By alpha: by what part costs are below the static tree's, mean over networks."""
+        """Return, by alpha, by which part costs are below the static tree's, mean over networks."""
         found = {}
         for alpha in self.scale.alphas:
             ratios = self.ratios("alpha", what, lambda one, a=alpha: one.setting.alpha == a)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Which runs the study has: the paper's three experiments on both kinds of trees, and ours.
+"""The runs of the study: the paper's three experiments on both kinds of trees, and ours.
 
 >>> runs = grid(SCALES["small"], 1)
 >>> len(runs) == len({run.name for run in runs})
@@ -17,7 +17,7 @@ import msgspec
 from shoal.experiments.self_organising.modelling.setting import (
     HEURISTICS,
     Links,
-    Setting,
+    SelfOrganisingSetting,
     Shape,
     What,
 )
@@ -27,22 +27,22 @@ Part = Literal["adaptivity", "hops", "alpha", "regret", "ours", "frequency"]
 SHAPES: tuple[Shape, ...] = ("recursive", "uniform")
 EVERYTHING: tuple[What, ...] = ("static", *HEURISTICS)
 LINKS: tuple[Links, ...] = ("drawn", "ways")
-# What is run with flights, too.
+# Parts that run with flights, too.
 WITH_FLIGHTS: tuple[Part, ...] = ("adaptivity", "regret")
 # Experiments without changes end when the paper's first change would come (5.2).
 SHORT = 25_000
 # As many physical networks as the paper has, from which on its intervals are judged.
 PAPER_NETWORKS = 25
-# What is asked of a cycle in one of ours.
+# Least gain of a cycle in one of our runs.
 LEAST_GAIN = 5
 
 
-class Scale(NamedTuple):
-    """How much is run.
+class SelfOrganisingScale(NamedTuple):
+    """Size of the runs.
 
     networks     physical networks of the first experiment
-    varied       of those where something is varied
-    hops         how far broadcasts go
+    varied       number of networks for varied parameters
+    hops         range of broadcasts
     alphas       the part of the costs that is of brokers
     small        networks of eight brokers, for which the optimum is known
     large        networks of a hundred that nothing changes for
@@ -59,8 +59,8 @@ class Scale(NamedTuple):
     every: tuple[int, ...]
 
 
-SCALES: Mapping[ScaleName, Scale] = {
-    "small": Scale(
+SCALES: Mapping[ScaleName, SelfOrganisingScale] = {
+    "small": SelfOrganisingScale(
         name="small",
         networks=3,
         varied=1,
@@ -70,7 +70,7 @@ SCALES: Mapping[ScaleName, Scale] = {
         large=2,
         every=(2_500, 10_000),
     ),
-    "paper": Scale(
+    "paper": SelfOrganisingScale(
         name="paper",
         networks=PAPER_NETWORKS,
         varied=PAPER_NETWORKS,
@@ -83,11 +83,11 @@ SCALES: Mapping[ScaleName, Scale] = {
 }
 
 
-class Cell(NamedTuple):
+class SelfOrganisingCell(NamedTuple):
     """A run's place in the study."""
 
     part: Part
-    setting: Setting
+    setting: SelfOrganisingSetting
 
     @property
     def name(self) -> str:
@@ -117,10 +117,12 @@ class Cell(NamedTuple):
         return setting.ticks * reached / 4_000_000
 
 
-def grid(scale: Scale, seed: int, rtt: str = "", departures: str = "") -> list[Cell]:
+def grid(
+    scale: SelfOrganisingScale, seed: int, rtt: str = "", departures: str = ""
+) -> list[SelfOrganisingCell]:
     """Every run, in the order of the figures.
 
-    With measured round trips these are what links cost; with departures some runs have them in the
+    With measured round trips these are the links' costs; with departures some runs have them in the
     place of drawn publications, too.
     """
     found = []
@@ -128,31 +130,41 @@ def grid(scale: Scale, seed: int, rtt: str = "", departures: str = "") -> list[C
         for shape in SHAPES:
             for part, setting in _cells(scale, seed, shape):
                 changed = msgspec.structs.replace(setting, links=links, rtt=rtt)
-                found.append(Cell(part, changed))
+                found.append(SelfOrganisingCell(part, changed))
                 if departures and part in WITH_FLIGHTS:
                     found.append(
-                        Cell(part, msgspec.structs.replace(changed, departures=departures))
+                        SelfOrganisingCell(
+                            part, msgspec.structs.replace(changed, departures=departures)
+                        )
                     )
     return found
 
 
-def _cells(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
+def _cells(scale: SelfOrganisingScale, seed: int, shape: Shape) -> Iterator[SelfOrganisingCell]:
     for cell in _as_in_the_paper(scale, seed, shape):
         yield cell
-        # What is of interest makes no difference to the others.
+        # Interest makes no difference to the other heuristics.
         if cell.setting.what in ("ci", "mit") and not cell.setting.counted:
             yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
 
 
-def _as_in_the_paper(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
+def _as_in_the_paper(
+    scale: SelfOrganisingScale, seed: int, shape: Shape
+) -> Iterator[SelfOrganisingCell]:
     for network in range(seed, seed + scale.networks):
         for what in EVERYTHING:
-            yield Cell("adaptivity", Setting(what=what, seed=network, shape=shape))
+            yield SelfOrganisingCell(
+                "adaptivity", SelfOrganisingSetting(what=what, seed=network, shape=shape)
+            )
     for network in range(seed, seed + scale.varied):
-        usual = Setting(what="ci", seed=network, shape=shape, ticks=SHORT, changes_at=())
+        usual = SelfOrganisingSetting(
+            what="ci", seed=network, shape=shape, ticks=SHORT, changes_at=()
+        )
 
-        def varied(part: Part, setting: Setting = usual, **changes: object) -> Cell:
-            return Cell(part, msgspec.structs.replace(setting, **changes))
+        def varied(
+            part: Part, setting: SelfOrganisingSetting = usual, **changes: object
+        ) -> SelfOrganisingCell:
+            return SelfOrganisingCell(part, msgspec.structs.replace(setting, **changes))
 
         yield varied("hops", what="static")
         yield from (varied("hops", hops=hops) for hops in scale.hops)
@@ -167,18 +179,18 @@ def _as_in_the_paper(scale: Scale, seed: int, shape: Shape) -> Iterator[Cell]:
                 yield varied("frequency", what=what, changes_at=at, changes="both")
     for network in range(seed, seed + scale.small):
         for what in EVERYTHING:
-            yield Cell("regret", _eight(network, shape, what))
+            yield SelfOrganisingCell("regret", _eight(network, shape, what))
     for network in range(seed, seed + scale.large):
         for what in EVERYTHING:
-            unchanging = Setting(
+            unchanging = SelfOrganisingSetting(
                 what=what, seed=network, shape=shape, ticks=10_000, changes_at=(), end_rate=0.0
             )
-            yield Cell("regret", unchanging)
+            yield SelfOrganisingCell("regret", unchanging)
 
 
-def _eight(seed: int, shape: Shape, what: What) -> Setting:
+def _eight(seed: int, shape: Shape, what: What) -> SelfOrganisingSetting:
     """Few brokers that nothing changes for, so that there is one best tree."""
-    return Setting(
+    return SelfOrganisingSetting(
         what=what,
         seed=seed,
         shape=shape,

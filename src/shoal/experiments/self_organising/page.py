@@ -1,4 +1,4 @@
-"""From finished runs to what the pages show: claims, figures 4 to 6, and tables beside them."""
+"""Makes the pages' content of finished runs: claims, figures 4 to 6, and tables beside them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shoal.experiments.self_organising.claims import CLAIMS, NAMES, percent
-from shoal.experiments.self_organising.evidence import Evidence, mean_and_interval
-from shoal.experiments.self_organising.grid import EVERYTHING, SHAPES, Scale
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
+from shoal.experiments.self_organising.grid import EVERYTHING, SHAPES, SelfOrganisingScale
 from shoal.experiments.self_organising.modelling.model import KINDS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, Links, Shape
-from shoal.experiments.self_organising.runs import Costs, ModelRun
+from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun
 from shoal.experiments.studies.claims import judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
-from shoal.experiments.studies.study import Conclusion, Rows
+from shoal.experiments.studies.study import Conclusion, StudyRows
 from shoal.overlays.trace_rows import Columns
-from shoal.report.study import Figure, Group, StudyReport, Table
+from shoal.report.study import Figure, StudyGroup, StudyReport, StudyTable
 
 TITLE = "Cost and Interest: the paper's evaluation, repeated"
 TREES: dict[Shape, str] = {"recursive": "recursive tree", "uniform": "uniform tree"}
@@ -49,11 +49,13 @@ METRICS: Columns = {
 }  # fmt: skip
 
 
-def conclude(runs: Sequence[ModelRun], scale: Scale, links: str) -> Conclusion:
-    """What the runs that are done come to; `links` says where links' costs are from."""
+def conclude(
+    runs: Sequence[SelfOrganisingModelRun], scale: SelfOrganisingScale, links: str
+) -> Conclusion:
+    """Draw the conclusion from finished runs; `links` names the source of links' costs."""
     found = summaries(runs)
     evidence = [
-        Evidence([one for one in found if _is_in(one, each)], scale, each.name)
+        SelfOrganisingEvidence([one for one in found if _is_in(one, each)], scale, each.name)
         for each in _readings(runs)
     ]
     report = StudyReport(
@@ -75,15 +77,15 @@ def conclude(runs: Sequence[ModelRun], scale: Scale, links: str) -> Conclusion:
         ),
         tables=(_ratios(evidence), _work(evidence), _regrets(evidence), _frequency(evidence)),
         groups=tuple(
-            Group(title=f"From a {each.name}", figures=tuple(_figures(each, f"{number}")))
+            StudyGroup(title=f"From a {each.name}", figures=tuple(_figures(each, f"{number}")))
             for number, each in enumerate(evidence)
         ),
     )
-    return Conclusion(report, {"costs": Rows(list(_rows(found)), METRICS)})
+    return Conclusion(report, {"costs": StudyRows(list(_rows(found)), METRICS)})
 
 
 class _Reading(NamedTuple):
-    """What the paper leaves open, and what else is varied: claims are judged for each."""
+    """Choices that the paper leaves open, and other variations: claims are judged for each."""
 
     links: Links
     is_measured: bool
@@ -98,8 +100,8 @@ class _Reading(NamedTuple):
         return ", ".join([TREES[self.shape], links, *flights, *[PASSING] * self.is_passing])
 
 
-def _readings(runs: Iterable[ModelRun]) -> list[_Reading]:
-    """Those that a study has, in the order of its runs but for what interests and the shape."""
+def _readings(runs: Iterable[SelfOrganisingModelRun]) -> list[_Reading]:
+    """Return the readings of a study, in the order of its runs, except interests and the shape."""
     kinds = [(one.setting.links, bool(one.setting.rtt), bool(one.setting.departures))
              for one in runs]  # fmt: skip
     return [
@@ -110,15 +112,15 @@ def _readings(runs: Iterable[ModelRun]) -> list[_Reading]:
     ]
 
 
-def _is_in(one: Costs, reading: _Reading) -> bool:
-    """Whether a run is of a reading; of what interests there are two for CI and lMIT alone."""
+def _is_in(one: ModelCosts, reading: _Reading) -> bool:
+    """Return whether a run is of a reading; only CI and lMIT have two readings of interests."""
     setting = one.setting
     is_read = setting.what in ("static", "mst") or setting.passing == reading.is_passing
     is_there = setting.links == reading.links and bool(setting.departures) == reading.has_flights
     return setting.shape == reading.shape and is_read and is_there
 
 
-def _rows(found: Iterable[Costs]) -> Iterator[dict[str, Any]]:
+def _rows(found: Iterable[ModelCosts]) -> Iterator[dict[str, Any]]:
     for one in found:
         setting = one.setting
         run = {
@@ -140,7 +142,7 @@ def _rows(found: Iterable[Costs]) -> Iterator[dict[str, Any]]:
 # --- figures ------------------------------------------------------------------------------------
 
 
-def _figures(evidence: Evidence, number: str) -> Iterator[Figure]:
+def _figures(evidence: SelfOrganisingEvidence, number: str) -> Iterator[Figure]:
     yield _figure_4(evidence, number)
     if evidence.by_hops():
         yield _figure_5(evidence, number)
@@ -148,7 +150,7 @@ def _figures(evidence: Evidence, number: str) -> Iterator[Figure]:
         yield _figure_6(evidence, number)
 
 
-def _figure_4(evidence: Evidence, number: str) -> Figure:
+def _figure_4(evidence: SelfOrganisingEvidence, number: str) -> Figure:
     lines: list[tuple[str, Points]] = []
     for what in EVERYTHING:
         runs = [one.windows for one in evidence.runs("adaptivity", what).values()]
@@ -166,7 +168,7 @@ def _figure_4(evidence: Evidence, number: str) -> Figure:
     )
 
 
-def _figure_5(evidence: Evidence, number: str) -> Figure:
+def _figure_5(evidence: SelfOrganisingEvidence, number: str) -> Figure:
     pairs = evidence.by_hops()
 
     def line(cost: Any) -> Points:
@@ -191,7 +193,7 @@ def _figure_5(evidence: Evidence, number: str) -> Figure:
     )
 
 
-def _figure_6(evidence: Evidence, number: str) -> Figure:
+def _figure_6(evidence: SelfOrganisingEvidence, number: str) -> Figure:
     lines: list[tuple[str, Points]] = [
         (NAMES[what], [(alpha, 100 * gain) for alpha, gain in evidence.improvements(what).items()])
         for what in HEURISTICS
@@ -210,7 +212,7 @@ def _figure_6(evidence: Evidence, number: str) -> Figure:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _ratios(evidence: Sequence[Evidence]) -> Table:
+def _ratios(evidence: Sequence[SelfOrganisingEvidence]) -> StudyTable:
     rows = []
     for each in evidence:
         for what in HEURISTICS:
@@ -233,7 +235,7 @@ def _ratios(evidence: Sequence[Evidence]) -> Table:
     )
 
 
-def _work(evidence: Sequence[Evidence]) -> Table:
+def _work(evidence: Sequence[SelfOrganisingEvidence]) -> StudyTable:
     names = ("heard", "proposals", "exchanges", "kept", "refused")
     rows = []
     for each in evidence:
@@ -251,7 +253,7 @@ def _work(evidence: Sequence[Evidence]) -> Table:
     )
 
 
-def _regrets(evidence: Sequence[Evidence]) -> Table:
+def _regrets(evidence: Sequence[SelfOrganisingEvidence]) -> StudyTable:
     rows = []
     for each in evidence:
         sizes = sorted({one.setting.brokers for one in each.found if one.part == "regret"})
@@ -273,7 +275,7 @@ def _regrets(evidence: Sequence[Evidence]) -> Table:
     )
 
 
-def _frequency(evidence: Sequence[Evidence]) -> Table:
+def _frequency(evidence: Sequence[SelfOrganisingEvidence]) -> StudyTable:
     rows = []
     for each in evidence:
         for every in each.scale.every:

@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from shoal.experiments.self_organising.grid import SHAPES, Cell, Part
-from shoal.experiments.self_organising.modelling.model import Model, Outcome
-from shoal.experiments.self_organising.modelling.optimum import Problem, best_known, regret
-from shoal.experiments.self_organising.modelling.setting import Setting, Shape
-from shoal.experiments.self_organising.modelling.workload import Workload, draw, places_apart
-from shoal.experiments.studies.runs import Run, content_digest, run_key
+from shoal.experiments.self_organising.grid import SHAPES, Part, SelfOrganisingCell
+from shoal.experiments.self_organising.modelling.model import ModelOutcome, SelfOrganisingModel
+from shoal.experiments.self_organising.modelling.optimum import OptimumProblem, best_known, regret
+from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, Shape
+from shoal.experiments.self_organising.modelling.workload import ModelWorkload, draw, places_apart
+from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.experiments.topologies import random_tree, uniform_tree
 from shoal.overlays.self_organising.deciding.planner import VARIATION
 
 
-class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to.
+class ModelCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of a run.
 
     costs    of each kind of message, by window of 1,000 ticks
     counts   see `model.Outcome`
@@ -30,7 +30,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     part: Part
-    setting: Setting
+    setting: SelfOrganisingSetting
     costs: dict[str, list[float]]
     counts: dict[str, int]
     regret: float | None = None
@@ -45,22 +45,24 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.windows)
 
 
-class ModelRun(Run[Costs], frozen=True, kw_only=True):
+class SelfOrganisingModelRun(RecordedRun[ModelCosts], frozen=True, kw_only=True):
     """One run; `folder` keeps physical networks."""
 
     name: str
     cost: float
     part: Part
-    setting: Setting
+    setting: SelfOrganisingSetting
     folder: str
 
-    summary_type = Costs
+    summary_type = ModelCosts
 
-    def measure(self) -> Costs:
+    def measure(self) -> ModelCosts:
         setting = self.setting
         workload = draw(setting, places_apart(setting, Path(self.folder)))
-        outcome = Model(setting, workload, first_links(setting), broadcast_times(setting)).run()
-        return Costs(
+        outcome = SelfOrganisingModel(
+            setting, workload, first_links(setting), broadcast_times(setting)
+        ).run()
+        return ModelCosts(
             key=self.key,
             part=self.part,
             setting=setting,
@@ -69,11 +71,11 @@ class ModelRun(Run[Costs], frozen=True, kw_only=True):
             regret=self._regret(workload, outcome) if self.part == "regret" else None,
         )
 
-    def _regret(self, workload: Workload, outcome: Outcome) -> float:
+    def _regret(self, workload: ModelWorkload, outcome: ModelOutcome) -> float:
         setting, costs = self.setting, workload.costs[0]
         published = map(len, workload.publications)
         demands = list(zip(workload.members, published, strict=True))
-        problem = Problem(costs.brokers, costs.links, demands)
+        problem = OptimumProblem(costs.brokers, costs.links, demands)
         # Other runs on this network have the same.
         digest = run_key([costs, [(sorted(members), count) for members, count in demands]])
         file = Path(self.folder) / f"best-{digest}.json"
@@ -87,7 +89,7 @@ class ModelRun(Run[Costs], frozen=True, kw_only=True):
         return regret(problem.cost(outcome.links), best)
 
 
-def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
+def model_runs(cells: Iterable[SelfOrganisingCell], root: Path) -> list[SelfOrganisingModelRun]:
     """The cells of a grid as tasks, below a study's folder."""
     found = []
     digests = {"": ""}
@@ -99,7 +101,7 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
             setting, rtt=digests[setting.rtt], departures=digests[setting.departures]
         )
         found.append(
-            ModelRun(
+            SelfOrganisingModelRun(
                 key=run_key([cell.part, described]),
                 file=str(root / "runs" / f"{cell.name}.json"),
                 name=cell.name,
@@ -112,19 +114,21 @@ def model_runs(cells: Iterable[Cell], root: Path) -> list[ModelRun]:
     return found
 
 
-def first_links(setting: Setting) -> list[tuple[int, int]]:
+def first_links(setting: SelfOrganisingSetting) -> list[tuple[int, int]]:
     """The tree that brokers start with."""
     return _first_links(setting, setting.shape)
 
 
-def _first_links(setting: Setting, shape: Shape) -> list[tuple[int, int]]:
+def _first_links(setting: SelfOrganisingSetting, shape: Shape) -> list[tuple[int, int]]:
     names = [str(broker) for broker in range(setting.brokers)]
     tree = random_tree if shape == "recursive" else uniform_tree
     return [(int(left), int(right)) for left, right in tree(names, setting.seed)]
 
 
-def broadcast_times(setting: Setting) -> list[list[float]]:
-    """When each broker broadcasts: not all in one moment, and in intervals as the machines do."""
+def broadcast_times(setting: SelfOrganisingSetting) -> list[list[float]]:
+    """Return when each broker broadcasts: not all in one moment, and in intervals as the machines
+    do.
+    """
     random, interval = np.random.default_rng([setting.seed, 6]), setting.interval
     shape = setting.brokers, math.ceil(setting.ticks / (VARIATION[0] * interval))
     first = random.uniform(0, interval, (setting.brokers, 1))

@@ -1,4 +1,4 @@
-"""The evaluation of Cost and Interest: what may be said of it, and what is done for that."""
+"""The evaluation of Cost and Interest: its options, and its plan."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shoal.experiments.studies.options import Flights, RoundTrips
-from shoal.experiments.studies.study import Conclusion, ScaleName, Source, Study
+from shoal.experiments.studies.study import Conclusion, ScaleName, Study, StudySource
 
 if TYPE_CHECKING:
     from shoal.experiments.studies.runs import Task
     from shoal.pipeline.session import Spark
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How far brokers are from each other, and who publishes."""
+class SelfOrganisingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Distances of brokers, and publishers."""
 
     rtt: RoundTrips = None
     flights: Flights = False
@@ -26,7 +26,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class SelfOrganisingPlan:
     """The paper's three experiments, and ours."""
 
-    def __init__(self, options: Options, scale: ScaleName, root: Path, seed: int) -> None:
+    def __init__(
+        self, options: SelfOrganisingOptions, scale: ScaleName, root: Path, seed: int
+    ) -> None:
         from shoal.experiments.self_organising.grid import SCALES
         from shoal.experiments.self_organising.modelling.workload import check_measured
 
@@ -40,8 +42,8 @@ class SelfOrganisingPlan:
             check_measured(self._rtt, brokers=100)
 
     @property
-    def sources(self) -> Sequence[Source]:
-        return [Source("departures of flights", self._prepare)] if self._flights else []
+    def sources(self) -> Sequence[StudySource]:
+        return [StudySource("departures of flights", self._prepare)] if self._flights else []
 
     def _prepare(self, spark: Spark) -> str:
         from shoal.experiments.self_organising.data import prepare_departures
@@ -58,14 +60,16 @@ class SelfOrganisingPlan:
 
     def conclude(self, runs: Sequence[Task]) -> Conclusion:
         from shoal.experiments.self_organising.page import conclude
-        from shoal.experiments.self_organising.runs import ModelRun
+        from shoal.experiments.self_organising.runs import SelfOrganisingModelRun
 
         links = (
             "links cost lengths of ways in transit-stub networks of 10,500 routers, or are drawn"
         )
         if self._rtt is not None:
             links = f"links cost round trips of {self._rtt.name}"
-        return conclude([run for run in runs if isinstance(run, ModelRun)], self._scale, links)
+        return conclude(
+            [run for run in runs if isinstance(run, SelfOrganisingModelRun)], self._scale, links
+        )
 
 
 SELF_ORGANISING = Study(
@@ -73,6 +77,6 @@ SELF_ORGANISING = Study(
     summary="Brokers that exchange links by cost and interest, on trees of 100; links cost what "
     "routers are apart or what is drawn, or with --rtt what was measured; notifications are drawn, "
     "or with --flights real, too.",
-    options=Options,
+    options=SelfOrganisingOptions,
     plan=SelfOrganisingPlan,
 )

@@ -1,1 +1,1 @@
-"""What the evaluations of papers share: options, runs that are continued, claims, pages."""
+"""Common parts of the evaluations of papers: options, runs that are continued, claims, pages."""

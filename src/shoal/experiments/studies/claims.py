@@ -1,16 +1,16 @@
-"""Claims of a paper, each judged by what was measured here.
+"""Claims of a paper, each judged by measurements.
 
 A claim is a sentence of the paper with its figure, a judge that looks at a study's evidence, a
-band, and the reason that we think lies behind a miss.  A judge answers what we measured, in words
-and as one value; where its runs are missing it answers nothing, and the claim is "not run".  The
-band is what counts as the paper's figure, on both sides: inside it the claim is met.  Outside on
-the better side it is beaten, and by how much: it may be that we measure something else.  Else it
-is missed, also where a figure is too high that is neither better nor worse for being so.  Aims of
-our own are claims, too, and are counted apart.
-Nothing here changes a parameter: what is missed is shown as missed.
+band, and the reason that we think lies behind a miss. A judge returns the measurement, as text and
+as one value; without its runs it returns nothing, and the claim is "not run". The band holds the
+values that count as the paper's figure, on both sides: inside it the claim is met. Outside on the
+better side it is beaten, and by how much: it may be that we measure something else. Else it is
+missed, also where a figure is too high that is neither better nor worse for being so. Aims of our
+own are claims, too, and are counted apart. Nothing here changes a parameter: a missed claim is
+shown as missed.
 
->>> def judge(times: list[float]) -> Outcome | None:
-...     return Outcome(f"{max(times):g} s", max(times)) if times else None
+>>> def judge(times: list[float]) -> ClaimOutcome | None:
+...     return ClaimOutcome(f"{max(times):g} s", max(times)) if times else None
 >>> claim = Claim("wait", "Costs", "A publisher waits", "at most 5 s", judge, at_most(5.0),
 ...               "a slow link")
 >>> [(one.verdict, one.ours, one.reason) for one in judge_claims([claim], [3.0, 6.0], "quotes")]
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from shoal.report.study import Finding, Verdict
+from shoal.report.study import StudyFinding, Verdict
 
 Evidence = TypeVar("Evidence")
 Better = Literal["more", "less", "neither"]
@@ -43,17 +43,17 @@ ROUNDED = 0.02
 HALF_A_POINT = 0.005
 
 
-class Outcome(NamedTuple):
-    """What was measured, in words, and the value that the band is laid on."""
+class ClaimOutcome(NamedTuple):
+    """The measurement, as text, and the value for the band."""
 
     ours: str
     value: float
 
 
 class Band(NamedTuple):
-    """What counts as the paper's figure: from `low` to `high`, and why it is that wide.
+    """Values that count as the paper's figure: from `low` to `high`, and the reason of the width.
 
-    `figure` is what a value outside is compared with; of a share in points, not as a ratio.
+    A value outside is compared with `figure`; a share in points, not as a ratio.
     """
 
     low: float
@@ -83,19 +83,19 @@ class Band(NamedTuple):
 
 
 def _reason(worse: str, better: str) -> str:
-    """Why a band has both its sides: how the paper rounds, and what a seed explains."""
+    """Return why a band has both its sides: the paper's rounding, and the spread over seeds."""
     return f"{worse} (as it is rounded) to {better} ({SEED})"
 
 
 def at_least(figure: float) -> Band:
-    """A gain: the paper's, rounded as it prints it, or more by what a seed explains."""
+    """A gain: the paper's, rounded as it prints it, or more by the spread over seeds."""
     low, high = figure * (1 - ROUNDED), figure * (1 + SHARE)
     reason = _reason(f"{100 * ROUNDED:.0f} % less", f"{100 * SHARE:.0f} % more")
     return Band(low, high, "more", reason, figure)
 
 
 def at_most(figure: float) -> Band:
-    """A cost: the paper's, rounded as it prints it, or less by what a seed explains."""
+    """A cost: the paper's, rounded as it prints it, or less by the spread over seeds."""
     low, high = figure * (1 - SHARE), figure * (1 + ROUNDED)
     reason = _reason(f"{100 * ROUNDED:.0f} % more", f"{100 * SHARE:.0f} % less")
     return Band(low, high, "less", reason, figure)
@@ -142,7 +142,7 @@ class Claim(NamedTuple, Generic[Evidence]):
     section: str
     claim: str
     paper: str
-    judge: Callable[[Evidence], Outcome | None]
+    judge: Callable[[Evidence], ClaimOutcome | None]
     band: Band
     reason: str
     reading: str = ""
@@ -152,8 +152,8 @@ class Claim(NamedTuple, Generic[Evidence]):
 
 def judge_claims(
     claims: Iterable[Claim[Evidence]], evidence: Evidence, dataset: str
-) -> list[Finding]:
-    """Every claim's finding, in their order; `dataset` names what the evidence comes from."""
+) -> list[StudyFinding]:
+    """Every claim's finding, in their order; `dataset` names the source of the evidence."""
     found = []
     for claim in claims:
         outcome = claim.judge(evidence)
@@ -165,7 +165,7 @@ def judge_claims(
             if by_how_much:
                 ours += f" ({verdict} {by_how_much})"
         found.append(
-            Finding(
+            StudyFinding(
                 id=claim.id,
                 section=claim.section,
                 dataset=dataset,

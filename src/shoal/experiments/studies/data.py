@@ -1,4 +1,4 @@
-"""Publications that several studies take: quotes, flights, or quotes that nobody ever traded."""
+"""Publications for several studies: quotes, flights, or synthetic quotes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class DataSet(NamedTuple):
 
 
 def data_sets(quotes: Path | None, *, flights: bool, walks: Walks, seed: int) -> list[DataSet]:
-    """What was asked for; else synthetic quotes.  FileNotFoundError for a missing file."""
+    """Return the requested data sets; without any, synthetic quotes. FileNotFoundError for a
+    missing file.
+    """
     chosen = []
     if quotes is not None:
         if not quotes.is_file():

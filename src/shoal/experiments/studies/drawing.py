@@ -1,4 +1,4 @@
-"""Figures and tables of a study, as the pages show them; what was not run leaves its line out.
+"""Figures and tables of a study, as the pages show them; a line without runs is left out.
 
 >>> drawn = draw("5a", "Rate", "", ("X", "messages/s"), [("a", [(1, 2.0)]), ("b", [])])
 >>> [line.name for line in drawn.lines]
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from shoal.report.study import Figure, Line, Table
+from shoal.report.study import Figure, StudyLine, StudyTable
 
 Points: TypeAlias = Iterable[tuple[float, float | None]]
 Lines: TypeAlias = Iterable[tuple[str, Points]]
@@ -32,7 +32,7 @@ def draw(
     other fields of `Figure`.
     """
     drawn = (
-        Line(name=name, points=tuple(points), look=(looks or {}).get(name))
+        StudyLine(name=name, points=tuple(points), look=(looks or {}).get(name))
         for name, points in lines
     )
     return Figure(
@@ -48,8 +48,8 @@ def draw(
 
 def tabulate(
     title: str, caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
-) -> Table:
+) -> StudyTable:
     """A small table of text."""
-    return Table(
+    return StudyTable(
         title=title, caption=caption, columns=tuple(columns), rows=tuple(tuple(row) for row in rows)
     )

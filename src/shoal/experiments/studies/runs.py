@@ -1,7 +1,7 @@
 """Runs of a study: each measures one thing and leaves one file, so that a study can be continued.
 
-A run's file holds what it measured under a key of everything that it depended on.  A run whose file
-has the right key is not made again.  Files appear whole.
+A run's file holds its measurements under a key of all parameters. A run is not repeated if its file
+has the right key. Files appear whole.
 
 >>> digest(["a", 1]) == digest(["a", 1]) != digest(["a", 2])
 True
@@ -25,8 +25,8 @@ VERSION = version("shoal")
 class Task(Protocol):
     """Work of a study that leaves one file.
 
-    cost   how long it takes, in any unit
-    rank   which runs are first where there is no time for all: those of rank 0, which say most
+    cost   estimated time, in any unit
+    rank   order of runs if time is short: rank 0, with the most evidence, comes first
     """
 
     @property
@@ -45,7 +45,7 @@ class Task(Protocol):
 
 
 class Keyed(Protocol):
-    """A summary that knows what it was made from."""
+    """A summary with the key of its inputs."""
 
     @property
     def key(self) -> str: ...
@@ -54,11 +54,11 @@ class Keyed(Protocol):
 Summary = TypeVar("Summary", bound=Keyed)
 
 
-class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
+class RecordedRun(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
     """A task with its key; call it, here or on another machine that sees the same folders.
 
-    A study says what a run measures (`measure`), of which type that is (`summary_type`), its name
-    and its cost.
+    A study defines a run's measurement (`measure`), its type (`summary_type`), its name and its
+    cost.
     """
 
     key: str
@@ -77,7 +77,7 @@ class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
 
     @property
     def summary(self) -> Summary | None:
-        """What an earlier call left, if it was of the very same run."""
+        """Return the result of an earlier call, if it was of the very same run."""
         found: Summary | None = read_summary(Path(self.file), self.summary_type, self.key)
         return found
 
@@ -89,8 +89,8 @@ class Run(msgspec.Struct, Generic[Summary], frozen=True, kw_only=True):
         """Do the work."""
 
 
-def summaries(runs: Sequence[Run[Summary]]) -> list[Summary]:
-    """What the runs that are done have measured."""
+def summaries(runs: Sequence[RecordedRun[Summary]]) -> list[Summary]:
+    """Return the measurements of finished runs."""
     return [found for run in runs if (found := run.summary) is not None]
 
 
@@ -117,7 +117,7 @@ def run_key(parameters: Sequence[Any]) -> str:
 
 
 def content_digest(file: Path) -> str:
-    """Of what is in a file that a run depends on."""
+    """Return a digest of a file's content that a run depends on."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""What a paper brings so that its evaluation can be repeated: options, runs, and what they come to.
+"""Interface of a paper's repeatable evaluation: options, runs, and conclusion.
 
-A study says which options it has, and makes a plan of them: data to be prepared once, runs that are
-independent of each other, and a conclusion drawn from those that are done.  Whoever carries a plan
-out (`shoal reproduce`) knows no paper.
+A study declares its options, and makes a plan of them: data to be prepared once, runs that are
+independent of each other, and a conclusion drawn from those that are done. The executor of a plan
+(`shoal reproduce`) knows no paper.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.overlays.trace_rows import Columns
-from shoal.report.study import Finding, StudyReport
+from shoal.report.study import StudyFinding, StudyReport
 from shoal.runtime.operations.trace_files import schema_of
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 ScaleName = Literal["small", "paper"]
 
 
-class Source(NamedTuple):
+class StudySource(NamedTuple):
     """Data that runs read; `make` prepares them if they are not there, and describes them."""
 
     title: str
     make: Callable[[Spark], str]
 
 
-class Rows(NamedTuple):
+class StudyRows(NamedTuple):
     """A table of everything measured; without columns they follow from the rows."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -41,36 +41,36 @@ class Rows(NamedTuple):
 
 
 class Conclusion(NamedTuple):
-    """What the runs come to: what the pages show, and tables by name."""
+    """Result of the runs: the content of the pages, and tables by name."""
 
     report: StudyReport
-    tables: Mapping[str, Rows]
+    tables: Mapping[str, StudyRows]
 
     def of_a_part(self, said: str) -> Conclusion:
-        """The same where not all runs are done: what is said of that stands among the facts."""
+        """Return the same for a part of the runs: `said` stands among the facts."""
         report = msgspec.structs.replace(self.report, facts=(*self.report.facts, said))
         return self._replace(report=report)
 
 
-class Plan(Protocol):
-    """A study with its options: what is to be done, in this order."""
+class StudyPlan(Protocol):
+    """A study with its options: its steps, in this order."""
 
     @property
-    def sources(self) -> Sequence[Source]:
+    def sources(self) -> Sequence[StudySource]:
         """Data to be prepared first."""
 
     def runs(self) -> Sequence[Task]:
         """All runs, once the data are there."""
 
     def conclude(self, runs: Sequence[Task]) -> Conclusion:
-        """What those runs that are done come to."""
+        """Draw the conclusion from those runs that are done."""
 
 
 class Study(NamedTuple):
     """A paper's evaluation.
 
-    summary   in a sentence or two, for who wonders what to run
-    options   what may be said beside scale and seed; each field has a description
+    summary   in a sentence or two, for the choice of a study
+    options   options beside scale and seed; each field has a description
     plan      from options, scale, the study's folder and a seed; ValueError for options that cannot
               be, before anything is written
     """
@@ -78,20 +78,20 @@ class Study(NamedTuple):
     name: str
     summary: str
     options: type[msgspec.Struct]
-    plan: Callable[[Any, ScaleName, Path, int], Plan]
+    plan: Callable[[Any, ScaleName, Path, int], StudyPlan]
 
 
-def write_conclusion(root: Path, conclusion: Conclusion) -> Sequence[Finding]:
+def write_conclusion(root: Path, conclusion: Conclusion) -> Sequence[StudyFinding]:
     """Write `study.json` and `tables/` into the study's folder; the findings, as they come."""
     report = conclusion.report
     findings = [msgspec.to_builtins(one) for one in report.claims]
-    tables = {**conclusion.tables, "claims": Rows(findings)}
+    tables = {**conclusion.tables, "claims": StudyRows(findings)}
     write_tables(root / "tables", tables)
     (root / "study.json").write_bytes(msgspec.json.encode(report))
     return report.claims
 
 
-def write_tables(folder: Path, tables: Mapping[str, Rows]) -> None:
+def write_tables(folder: Path, tables: Mapping[str, StudyRows]) -> None:
     """A Parquet file per table; one without columns and rows is none."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():

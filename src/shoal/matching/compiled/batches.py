@@ -8,7 +8,7 @@ all are compiled anew and memory is given back.
 >>> import numpy as np
 >>> compiled = CompiledFilters()
 >>> compiled.load(np.array([7, 8]), rows_of_ranges(("a",), [[0.0], [5.0]], [[9.0], [6.0]]))
->>> offsets, ids = compiled.match(Batch.of_columns({"a": np.array([1.0, 5.5])}), {})
+>>> offsets, ids = compiled.match(ColumnBatch.of_columns({"a": np.array([1.0, 5.5])}), {})
 >>> offsets.tolist(), ids.tolist(), len(compiled)
 ([0, 1, 3], [7, 7, 8], 2)
 """
@@ -20,27 +20,27 @@ from typing import Any
 
 import numpy as np
 
-from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.columns import ColumnBatch
 from shoal.matching.compiled.compiled_sources import (
     Answers,
     Bulk,
+    CompiledSource,
     Contents,
-    Source,
     copy_answers,
     joined,
     offsets_of,
     recoded,
 )
 from shoal.matching.compiled.kernels.answers import name_once
-from shoal.matching.compiled.part import Numbers, Rooms, Rows, chosen_rows
+from shoal.matching.compiled.part import CompiledRows, Numbers, Rooms, chosen_rows
 from shoal.matching.compiled.sources import Vocabularies, rows_of_filters, rows_of_ranges
 from shoal.model import Attributes, Filter
 
 __all__ = ["CompiledFilters", "rows_of_ranges"]
 
-# Publications that run through the parts together: few enough for what they find, about FOUND_AIM
-# members of 4 bytes, to be still in a core's own cache when the answer is put together, and
-# enough for the calls not to count.
+# Publications that run through the parts together: few enough for their matches, about FOUND_AIM
+# members of 4 bytes, to be still in a core's own cache when the answer is put together, and enough
+# for the calls not to count.
 CHUNK_FIRST = 256
 CHUNK_LARGEST = 65_536
 FOUND_AIM = 2**17
@@ -55,20 +55,20 @@ class CompiledFilters:
     def __init__(self) -> None:
         self.vocabularies: Vocabularies = {}
         self._bulks: list[Bulk] = []
-        self._levels: list[Source] = []
+        self._levels: list[CompiledSource] = []
         self._young: dict[Hashable, None] = {}
-        self._places: dict[Hashable, tuple[Source, int]] = {}
+        self._places: dict[Hashable, tuple[CompiledSource, int]] = {}
         self._chunk = CHUNK_FIRST  # as the batches before have shown it to be right
         self._rooms: list[Rooms] = []  # one for each thread that was in `match` at once
         self._names: Any = None  # the ids by their numbers, where they are objects
-        self._coded: tuple[Numbers, Any] | None = None  # a code per id, and what it stands for
+        self._coded: tuple[Numbers, Any] | None = None  # a code per id, and its meaning
         self._removed = 0  # since all were compiled anew
 
     def __len__(self) -> int:
-        """How many ids were loaded from arrays."""
+        """Return how many ids were loaded from arrays."""
         return sum(bulk.live for bulk in self._bulks)
 
-    def load(self, numbers: Numbers, rows: Rows) -> None:
+    def load(self, numbers: Numbers, rows: CompiledRows) -> None:
         """Add a bulk; an id given twice, or there before, stands for its last row only."""
         if numbers.shape != (rows.size,):
             raise ValueError(f"{rows.size} rows need as many ids; got an array {numbers.shape}")
@@ -115,10 +115,10 @@ class CompiledFilters:
                 self._changed()
         self._young.pop(id, None)
 
-    def match(self, batch: Batch, filters: Mapping[Hashable, Filter]) -> tuple[Numbers, Any]:
+    def match(self, batch: ColumnBatch, filters: Mapping[Hashable, Filter]) -> tuple[Numbers, Any]:
         """Offsets and ids: an array of int64 if all ids are such numbers, else of objects."""
         self._compile(filters)
-        sources: list[Source] = [*self._bulks, *self._levels]
+        sources: list[CompiledSource] = [*self._bulks, *self._levels]
         if all(isinstance(source.ids, np.ndarray) for source in sources):
             return self._run(batch, [source.search(batch, None) for source in sources])
         offsets, found = self._run(batch, _searches_of_numbers(batch, sources))
@@ -128,13 +128,13 @@ class CompiledFilters:
 
     def match_destinations(
         self,
-        batch: Batch,
+        batch: ColumnBatch,
         filters: Mapping[Hashable, Filter],
         destinations: Mapping[Hashable, Hashable],
     ) -> tuple[Numbers, Any]:
         """Offsets and destinations, each once for a publication; an id without one is its own."""
         self._compile(filters)
-        sources: list[Source] = [*self._bulks, *self._levels]
+        sources: list[CompiledSource] = [*self._bulks, *self._levels]
         offsets, found = self._run(batch, _searches_of_numbers(batch, sources))
         if self._coded is None:
             codes: dict[Hashable, int] = {}
@@ -149,7 +149,7 @@ class CompiledFilters:
         return [id for bulk in self._bulks for id in bulk.match(attributes)]
 
     def matches_any_loaded(self, attributes: Attributes) -> bool:
-        """Whether what was loaded from arrays has a match."""
+        """Return whether filters loaded from arrays have a match."""
         return any(bulk.match(attributes) for bulk in self._bulks)
 
     def _ids(self) -> list[Hashable]:
@@ -159,7 +159,7 @@ class CompiledFilters:
             ids += source.ids.tolist() if isinstance(source.ids, np.ndarray) else source.ids
         return ids
 
-    def _run(self, batch: Batch, searches: Sequence[Answers]) -> tuple[Numbers, Numbers]:
+    def _run(self, batch: ColumnBatch, searches: Sequence[Answers]) -> tuple[Numbers, Numbers]:
         rooms = self._rooms.pop() if self._rooms else {}
         offsets, ids, self._chunk = _match(batch, searches, rooms, self._chunk)
         self._rooms.append(rooms)
@@ -178,21 +178,21 @@ class CompiledFilters:
                 kept -= 1
                 contents.insert(0, self._levels[kept].contents())
                 size += self._levels[kept].live
-            level = Source(joined(contents), self.vocabularies)
+            level = CompiledSource(joined(contents), self.vocabularies)
             # All that can fail has been done.
             self._young.clear()
             self._levels[kept:] = [level]
             self._place(level)
 
     def _renew(self) -> None:
-        """Compile anew what is left, with only the values that are demanded still."""
+        """Compile the remaining filters anew, with only the values that are demanded still."""
         vocabularies: Vocabularies = {}
         bulks, levels = (
             [recoded(source.contents(), self.vocabularies, vocabularies) for source in sources]
             for sources in (self._bulks, self._levels)
         )
         made = [Bulk(contents, vocabularies) for contents in bulks]
-        together = [Source(joined(levels), vocabularies)] if levels else []
+        together = [CompiledSource(joined(levels), vocabularies)] if levels else []
         # All that can fail has been done.
         self.vocabularies, self._bulks, self._levels = vocabularies, made, together
         self._removed = 0
@@ -200,7 +200,7 @@ class CompiledFilters:
         for level in together:
             self._place(level)
 
-    def _place(self, level: Source) -> None:
+    def _place(self, level: CompiledSource) -> None:
         self._changed()
         ids = level.ids.tolist() if isinstance(level.ids, np.ndarray) else level.ids
         self._places.update((id, (level, number)) for number, id in enumerate(ids))
@@ -215,7 +215,7 @@ class CompiledFilters:
         self._changed()
 
     def _changed(self) -> None:
-        """Forget what was made for the parts and the numbers that there were."""
+        """Drop caches of the parts and of the numbers."""
         self._rooms.clear()
         self._names = self._coded = None
 
@@ -230,7 +230,7 @@ def _contents_of(filters: Mapping[Hashable, Filter], vocabularies: Vocabularies)
     return Contents(names, numbers, rows, tests, is_several)
 
 
-def _searches_of_numbers(batch: Batch, sources: Sequence[Source]) -> list[Answers]:
+def _searches_of_numbers(batch: ColumnBatch, sources: Sequence[CompiledSource]) -> list[Answers]:
     """Searches that name ids by their numbers, counted through all sources."""
     firsts = np.cumsum([0, *(len(source.ids) for source in sources)]).tolist()
     return [source.search(batch, first) for source, first in zip(sources, firsts, strict=False)]
@@ -242,7 +242,7 @@ def _objects(items: Sequence[Hashable]) -> Any:
 
 
 def _match(
-    batch: Batch, searches: Sequence[Answers], rooms: Rooms, chunk: int
+    batch: ColumnBatch, searches: Sequence[Answers], rooms: Rooms, chunk: int
 ) -> tuple[Numbers, Numbers, int]:
     """Offsets, ids, and how many publications to take at once from now on."""
     offsets = np.zeros(batch.size + 1, np.int64)
@@ -266,7 +266,7 @@ def _match(
 
 
 def _last_of_equal(numbers: Numbers) -> Numbers | None:
-    """Where the last of equal numbers stand, ascending; None if no two are equal."""
+    """Return the positions of the last of equal numbers, ascending; None if no two are equal."""
     if (numbers[1:] > numbers[:-1]).all():
         return None
     _, first_from_the_end = np.unique(numbers[::-1], return_index=True)
@@ -280,7 +280,9 @@ def _is_number(id: Hashable) -> bool:
 
 
 def _equals_number(id: Hashable) -> bool:
-    """Whether a dictionary would take the id for one of those loaded: 1, numpy's 1, TRUE, 1.0."""
+    """Return whether a dictionary would take the id for one of those loaded: 1, numpy's 1, TRUE,
+    1.0.
+    """
     if not isinstance(id, int | float | np.integer | np.floating | np.bool_):
         return False
     return bool(-(2**63) <= id < 2**63 and id == int(id))

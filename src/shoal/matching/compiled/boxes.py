@@ -1,14 +1,14 @@
 """Boxes: conjunctions of closed ranges over the same attributes, compiled.
 
-A tree whose nodes have 32 children each, packed so that boxes that lie close together share a node
+A tree with nodes of 32 children each, packed so that boxes that lie close together share a node
 (sort-tile-recursive packing of an R-tree: Leutenegger, Edgington and Lopez, 1997); a point is
-tested against a node's children at once.  Values that all boxes demand are dimensions too, in
-which a box is as thin as the value's code, and boxes that demand the same lie together.
+tested against a node's children at once. Values that all boxes demand are dimensions too, in which
+a box is as thin as the value's code, and boxes that demand the same lie together.
 
 >>> import numpy as np
->>> from shoal.matching.compiled.columns import Batch
+>>> from shoal.matching.compiled.columns import ColumnBatch
 >>> part = BoxTree(["a"], np.array([[1.0], [5.0]]), np.array([[6.0], [np.inf]]), np.arange(2))
->>> found = part.search(Batch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {})
+>>> found = part.search(ColumnBatch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {})
 >>> found.counts.tolist(), part.rows[found.members[found.begins[1] :][:2]].tolist()
 ([1, 2], [0, 1])
 """
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.columns import Batch, Doubles, code_in, doubles_around
+from shoal.matching.compiled.columns import ColumnBatch, Doubles, code_in, doubles_around
 from shoal.matching.compiled.kernels.boxes import (
     EDGES_MAXIMUM,
     EVEN_STEPS,
@@ -36,8 +36,16 @@ from shoal.matching.compiled.kernels.boxes import (
     padded,
     step_table,
 )
-from shoal.matching.compiled.kernels.vectors import LANES
-from shoal.matching.compiled.part import Found, Members, Numbers, Rooms, Rows, Search, run_kernel
+from shoal.matching.compiled.kernels.lanes import LANES
+from shoal.matching.compiled.part import (
+    CompiledMatches,
+    CompiledRows,
+    Members,
+    Numbers,
+    Rooms,
+    Search,
+    run_kernel,
+)
 from shoal.model import Attributes, Value
 
 # Dimensions that decide which boxes are close; the others are only tested.
@@ -47,11 +55,10 @@ PACKED_DIMENSIONS = 4
 # together are matched one after the other.
 CACHED_BYTES = 2**20
 
-# Of a point's code, the bits per dimension that say what it is close to.
+# Bits per dimension of a point's code that order nearby points together.
 _CLOSE_BITS = 4
 
-# Where bounds are spread out, their codes may be even: a bound shares its step with fewer than this
-# many on average, itself among them.
+# Spread-out bounds may have even codes: fewer than this many bounds then share a step on average.
 CROWD = 8
 
 _Codes = npt.NDArray[np.uint16]
@@ -87,7 +94,7 @@ class BoxTree:
         self._bounds = np.hstack((low, high))[order]
         self._nodes, self._levels = _tree(below[order], above[order])
 
-    def search(self, batch: Batch) -> Search:
+    def search(self, batch: ColumnBatch) -> Search:
         return self._search([self._numbers(batch, at) for at in range(len(self._attributes))])
 
     def find(self, attributes: Attributes) -> Members:
@@ -107,14 +114,14 @@ class BoxTree:
         most = points[0]
         boxes = (self._codes.slack, self._bounds, self._nodes, self._levels, self._codes.is_even)
 
-        def find(begin: int, end: int, rooms: Rooms) -> Found:
+        def find(begin: int, end: int, rooms: Rooms) -> CompiledMatches:
             order = self._order(most[begin:end])
             given = (order, *(each[begin:end] for each in points), *boxes)
             return run_kernel(self, rooms, order, match_boxes, given)
 
         return find
 
-    def _numbers(self, batch: Batch, at: int) -> tuple[Doubles, Doubles]:
+    def _numbers(self, batch: ColumnBatch, at: int) -> tuple[Doubles, Doubles]:
         if at >= len(self._vocabularies):
             return batch.numbers(self._attributes[at])
         codes = batch.codes(self._attributes[at], self._vocabularies[at]).astype(np.float64)
@@ -130,10 +137,10 @@ class BoxTree:
             close = (close << _CLOSE_BITS | share).astype(np.uint16)
         return np.argsort(close, kind="stable")
 
-    def as_rows(self) -> Rows:
+    def as_rows(self) -> CompiledRows:
         low, high = np.split(self._bounds, 2, axis=1)
         demanded = len(self._vocabularies)
-        return Rows(
+        return CompiledRows(
             len(self.rows),
             {
                 name: low[:, at].astype(np.int32)
@@ -233,13 +240,13 @@ class _Coding:
         self._steps = step_table(edges, self._origin, self._scale)
 
     def write(self, values: Doubles, codes: _Codes, column: int) -> None:
-        """The code of each value; a NaN leaves what was there."""
+        """Write the code of each value; a NaN leaves the column as it was."""
         edges = (self._edges, self._steps, self._origin, self._scale)
         code_points(np.ascontiguousarray(values), *edges, codes, column)
 
 
 def _scale(edges: Doubles) -> tuple[float, float]:
-    """Where the steps of a search begin, and steps per unit."""
+    """Return the start of a search's steps, and steps per unit."""
     finite = edges[np.isfinite(edges)]
     if not finite.size:
         return 0.0, 0.0

@@ -1,15 +1,15 @@
-"""A batch of publications as columns: what the compiled parts of an index read.
+"""A batch of publications as columns: the input of an index's compiled parts.
 
-A column is a numpy array (masked where the attribute is missing), a list with None for missing,
-an Arrow array or a pandas series.  What a column of objects holds is looked at when it is asked for
-(see `given`).  Parts ask it for numbers or for codes of the values that filters demand; both
-are made once per batch.  Every double has one rule: a missing number, or a value of another kind,
-is NaN here and passes no test; the value NaN itself is greater than every other number, which
-infinity is good enough for, as no part tests against an infinite bound.  An integer that no double
-equals has two doubles, the next one down and up, which is what keeps comparisons exact.
+A column is a numpy array (masked where the attribute is missing), a list with None for missing, an
+Arrow array or a pandas series. A column of objects is inspected when it is asked for (see `given`).
+Parts ask it for numbers or for codes of the values that filters demand; both are made once per
+batch. Every double has one rule: a missing number, or a value of another kind, is NaN here and
+passes no test; the value NaN itself is greater than every other number, which infinity is good
+enough for, as no part tests against an infinite bound. An integer that no double equals has two
+doubles, the next one down and up, which keeps comparisons exact.
 
 >>> import numpy as np
->>> batch = Batch.of_columns({"price": np.array([3, 2**53 + 1]), "symbol": ["A", None]})
+>>> batch = ColumnBatch.of_columns({"price": np.array([3, 2**53 + 1]), "symbol": ["A", None]})
 >>> down, up = batch.numbers("price")
 >>> (up - down).tolist(), batch.codes("symbol", {"A": 0}).tolist(), batch.attributes(0)
 ([0.0, 2.0], [0, -1], {'price': 3, 'symbol': 'A'})
@@ -35,7 +35,7 @@ Mask = npt.NDArray[np.bool_]
 EXACT_INTEGERS = 2**53
 
 
-class Column:
+class CompiledColumn:
     """One attribute's values in a batch; a column of one type has its `values` in that type."""
 
     def __init__(self, name: str, given: Any) -> None:
@@ -62,7 +62,9 @@ class Column:
         return self._numbers
 
     def codes(self, vocabulary: Mapping[Value, int]) -> npt.NDArray[np.int32]:
-        """The codes of strings and booleans; -1 for what is not in the vocabulary."""
+        """Return the codes of strings and booleans; -1 for values that are not in the
+        vocabulary.
+        """
         size = len(self.values)
         kind = self.values.dtype.kind
         if kind not in "bUO":
@@ -73,12 +75,12 @@ class Column:
             values = [value if type(value) in (str, bool) else None for value in values]
         try:
             codes = np.fromiter(map(vocabulary.get, values, repeat(-1)), np.int32, size)
-        except TypeError:  # what cannot be hashed is none of our values, and named as such
+        except TypeError:  # an unhashable object is no attribute value, and the error says so
             for at in self._unusual(np.arange(size)):
                 plain_value(self._name, self.values[at])
             raise
         if kind == "O":
-            # Only of what was not found must the types be looked at.
+            # Types need a check only for values that were not found.
             for at in self._unusual(np.flatnonzero(codes < 0)):
                 codes[at] = code_in(vocabulary, plain_value(self._name, self.values[at]))
         if self.missing is not None:
@@ -91,7 +93,7 @@ class Column:
         return plain_value(self._name, self.values[at])
 
     def _unusual(self, places: npt.NDArray[np.intp]) -> list[int]:
-        """Those of the places whose values are there, and not of our own types."""
+        """Return those of the places with values that are there, and not of our own types."""
         values = self.values[places].tolist()
         if PLAIN_TYPES.issuperset(map(type, values)):
             return []
@@ -103,11 +105,14 @@ class Column:
         return [at for at in unusual if self.missing is None or not self.missing[at]]
 
 
-class Batch:
+class ColumnBatch:
     """Publications side by side; those of a batch made from columns are never all built."""
 
     def __init__(
-        self, columns: dict[str, Column], size: int, publications: Sequence[Attributes] | None
+        self,
+        columns: dict[str, CompiledColumn],
+        size: int,
+        publications: Sequence[Attributes] | None,
     ) -> None:
         self.size = size
         self._columns = columns
@@ -115,9 +120,9 @@ class Batch:
         self._codes: dict[str, npt.NDArray[np.int32]] = {}
 
     @classmethod
-    def of_columns(cls, given: Mapping[str, Any]) -> Batch:
+    def of_columns(cls, given: Mapping[str, Any]) -> ColumnBatch:
         """ValueError if the columns are not of one length, TypeError for types none of ours."""
-        columns = {name: Column(name, values) for name, values in given.items()}
+        columns = {name: CompiledColumn(name, values) for name, values in given.items()}
         sizes = {name: len(column.values) for name, column in columns.items()}
         if len(set(sizes.values())) > 1:
             lengths = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
@@ -125,7 +130,7 @@ class Batch:
         return cls(columns, next(iter(sizes.values()), 0), None)
 
     @classmethod
-    def of_publications(cls, publications: Sequence[Attributes]) -> Batch:
+    def of_publications(cls, publications: Sequence[Attributes]) -> ColumnBatch:
         """Columns are made of an attribute when the first part asks for it."""
         return cls({}, len(publications), [checked(each) for each in publications])
 
@@ -137,7 +142,7 @@ class Batch:
         return column.numbers()
 
     def codes(self, attribute: str, vocabulary: Mapping[Value, int]) -> npt.NDArray[np.int32]:
-        """As `Column.codes`; a batch must always be asked with the same vocabulary."""
+        """As `CompiledColumn.codes`; a batch must always be asked with the same vocabulary."""
         known = self._codes.get(attribute)
         if known is None:
             column = self._column(attribute)
@@ -152,11 +157,11 @@ class Batch:
         values = ((name, column.value(at)) for name, column in self._columns.items())
         return {name: value for name, value in values if value is not None}
 
-    def _column(self, attribute: str) -> Column | None:
+    def _column(self, attribute: str) -> CompiledColumn | None:
         column = self._columns.get(attribute)
         if column is None and self._publications is not None:
             values = [publication.get(attribute) for publication in self._publications]
-            column = self._columns[attribute] = Column(attribute, values)
+            column = self._columns[attribute] = CompiledColumn(attribute, values)
         return column
 
 
@@ -220,7 +225,7 @@ def _doubles(name: str, values: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
 
 
 def doubles_around(value: Value | None) -> tuple[float, float]:
-    """A value rounded down and up to doubles, as `Column.numbers` has it.
+    """A value rounded down and up to doubles, as `CompiledColumn.numbers` has it.
 
     OverflowError for an integer beyond 64 bits.
     """
@@ -239,6 +244,6 @@ def doubles_around(value: Value | None) -> tuple[float, float]:
 
 
 def code_in(vocabulary: Mapping[Value, int], value: Value | None) -> int:
-    """The code of a value, as `Column.codes` has it."""
+    """The code of a value, as `CompiledColumn.codes` has it."""
     # To a dictionary 1 is TRUE.
     return vocabulary.get(value, -1) if type(value) is str or type(value) is bool else -1

@@ -4,11 +4,11 @@ A source is made once, of filters or of rows from arrays.  Removing an id marks 
 that are left make the next source, so that a filter is looked at only once.
 
 >>> import numpy as np
->>> from shoal.matching.compiled.columns import Batch
->>> from shoal.matching.compiled.part import Rows
->>> rows = Rows(2, {}, {"a": (np.array([0.0, 5.0]), np.array([9.0, 6.0]))})
->>> source = Source(Contents(np.array([7, 8]), np.arange(2), rows, []), {})
->>> [answer] = source.search(Batch.of_columns({"a": np.array([5.5])}), None)(0, 1, {})
+>>> from shoal.matching.compiled.columns import ColumnBatch
+>>> from shoal.matching.compiled.part import CompiledRows
+>>> rows = CompiledRows(2, {}, {"a": (np.array([0.0, 5.0]), np.array([9.0, 6.0]))})
+>>> source = CompiledSource(Contents(np.array([7, 8]), np.arange(2), rows, []), {})
+>>> [answer] = source.search(ColumnBatch.of_columns({"a": np.array([5.5])}), None)(0, 1, {})
 >>> answer.names[answer.found.members[: answer.found.counts[0]]].tolist()
 [7, 8]
 """
@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.matching.compiled.columns import Batch
+from shoal.matching.compiled.columns import ColumnBatch
 from shoal.matching.compiled.kernels.answers import copy_ids, drop_removed, name_once
 from shoal.matching.compiled.part import (
-    Found,
+    CompiledMatches,
+    CompiledPart,
+    CompiledRows,
     Kept,
     Numbers,
-    Part,
     Rooms,
-    Rows,
     Search,
     chosen_rows,
     joined_rows,
@@ -39,14 +39,14 @@ from shoal.matching.predicates import Test
 from shoal.model import Attributes
 
 
-class Answer(NamedTuple):
-    """What one part found; a member's name is what stands for its id in the whole answer."""
+class SourceAnswer(NamedTuple):
+    """Result of one part; a member's name stands for its id in the whole answer."""
 
-    found: Found
+    found: CompiledMatches
     names: Numbers
 
 
-Answers = Callable[[int, int, Rooms], list[Answer]]
+Answers = Callable[[int, int, Rooms], list[SourceAnswer]]
 
 
 class Contents(NamedTuple):
@@ -58,7 +58,7 @@ class Contents(NamedTuple):
 
     ids: Numbers | list[Hashable]
     numbers: Numbers
-    rows: Rows
+    rows: CompiledRows
     tests: list[Test | None]
     is_several: bool = False
 
@@ -98,16 +98,16 @@ def recoded(contents: Contents, old: Vocabularies, new: Vocabularies) -> Content
     return contents._replace(rows=contents.rows._replace(equalities=equalities))
 
 
-class _Entry(NamedTuple):
+class _SourceEntry(NamedTuple):
     """A part, the id number of each of its members, and these ids themselves if they are int64."""
 
-    part: Part
+    part: CompiledPart
     numbers: Numbers
     ids: Numbers | None
     tests: list[Test] | None
 
 
-class Source:
+class CompiledSource:
     """Conjunctions compiled together."""
 
     def __init__(self, contents: Contents, vocabularies: Vocabularies) -> None:
@@ -115,7 +115,7 @@ class Source:
         self.kept: Kept = np.ones(len(self.ids), np.bool_)
         self.live = len(self.ids)
         self._is_several = contents.is_several
-        self._entries: list[_Entry] = []
+        self._entries: list[_SourceEntry] = []
         tested = np.array([test is not None for test in contents.tests], np.bool_)
         for is_tested in (False, True) if tested.any() else (False,):
             members = np.flatnonzero(tested == is_tested) if len(tested) else None
@@ -130,7 +130,7 @@ class Source:
         self.live -= 1
 
     def contents(self) -> Contents:
-        """What was not removed."""
+        """Return the members that were not removed."""
         renumbered = np.cumsum(self.kept) - 1
         pieces, numbers = [], [np.empty(0, np.int64)]
         tests: list[Test | None] = []
@@ -150,7 +150,7 @@ class Source:
             ids = [self.ids[number] for number in np.flatnonzero(self.kept).tolist()]
         return Contents(ids, np.concatenate(numbers), joined_rows(pieces), tests, self._is_several)
 
-    def search(self, batch: Batch, first: int | None) -> Answers:
+    def search(self, batch: ColumnBatch, first: int | None) -> Answers:
         """Finds answers to pieces of a batch.
 
         Names are the ids; or, as ids may be objects, `first` + their numbers.
@@ -159,21 +159,21 @@ class Source:
             (entry, entry.part.search(batch), self._names(entry, first)) for entry in self._entries
         ]
 
-        def find(begin: int, end: int, rooms: Rooms) -> list[Answer]:
+        def find(begin: int, end: int, rooms: Rooms) -> list[SourceAnswer]:
             answers = [
-                Answer(self._find(entry, search, batch, begin, end, rooms), names)
+                SourceAnswer(self._find(entry, search, batch, begin, end, rooms), names)
                 for entry, search, names in searches
             ]
             return [self._named_once(answers, end - begin, first)] if self._is_several else answers
 
         return find
 
-    def _enter(self, part: Part, numbers: Numbers, tests: list[Test | None]) -> None:
+    def _enter(self, part: CompiledPart, numbers: Numbers, tests: list[Test | None]) -> None:
         ids = self.ids[numbers] if isinstance(self.ids, np.ndarray) else None
         present = [test for test in tests if test is not None]
-        self._entries.append(_Entry(part, numbers, ids, present or None))
+        self._entries.append(_SourceEntry(part, numbers, ids, present or None))
 
-    def _names(self, entry: _Entry, first: int | None) -> Numbers:
+    def _names(self, entry: _SourceEntry, first: int | None) -> Numbers:
         if self._is_several:
             return entry.numbers
         if first is None:
@@ -182,27 +182,37 @@ class Source:
         return entry.numbers + first
 
     def _find(
-        self, entry: _Entry, search: Search, batch: Batch, begin: int, end: int, rooms: Rooms
-    ) -> Found:
+        self,
+        entry: _SourceEntry,
+        search: Search,
+        batch: ColumnBatch,
+        begin: int,
+        end: int,
+        rooms: Rooms,
+    ) -> CompiledMatches:
         found = search(begin, end, rooms)
         if self.live < len(self.ids):
             drop_removed(self.kept, entry.numbers, *found[1:])
         return found if entry.tests is None else _passed(entry.tests, batch, begin, found)
 
-    def _named_once(self, answers: list[Answer], size: int, first: int | None) -> Answer:
+    def _named_once(
+        self, answers: list[SourceAnswer], size: int, first: int | None
+    ) -> SourceAnswer:
         """Each id once, though several of its conjunctions may match."""
         offsets = offsets_of(answers, size)
         together = np.empty(offsets[-1], np.int64)
         copy_answers(answers, offsets, together)
         offsets, once = name_once(together, offsets, len(self.ids))
-        found = Found(np.arange(size), once.astype(np.uint32), offsets[:-1], np.diff(offsets))
+        found = CompiledMatches(
+            np.arange(size), once.astype(np.uint32), offsets[:-1], np.diff(offsets)
+        )
         if first is None:
             assert isinstance(self.ids, np.ndarray)
-            return Answer(found, self.ids)
-        return Answer(found, np.arange(first, first + len(self.ids)))
+            return SourceAnswer(found, self.ids)
+        return SourceAnswer(found, np.arange(first, first + len(self.ids)))
 
 
-class Bulk(Source):
+class Bulk(CompiledSource):
     """Rows loaded from arrays; ids are found by bisection."""
 
     def __init__(self, contents: Contents, vocabularies: Vocabularies) -> None:
@@ -233,15 +243,15 @@ class Bulk(Source):
         return numbers[self.kept[numbers]]
 
 
-def offsets_of(answers: Sequence[Answer], size: int) -> Numbers:
-    """Where the answer to each of `size` publications begins, and the end of the last."""
+def offsets_of(answers: Sequence[SourceAnswer], size: int) -> Numbers:
+    """Return the offset of the answer to each of `size` publications, and the end of the last."""
     offsets = np.zeros(size + 1, np.int64)
     for found, _ in answers:
         offsets[1:] += found.counts
     return np.cumsum(offsets)
 
 
-def copy_answers(answers: Sequence[Answer], offsets: Numbers, out: Numbers) -> None:
+def copy_answers(answers: Sequence[SourceAnswer], offsets: Numbers, out: Numbers) -> None:
     """Put all names of each publication side by side."""
     cursor = offsets[:-1].copy()
     for found, names in answers:
@@ -252,8 +262,10 @@ def _as_list(ids: Numbers | list[Hashable]) -> list[Hashable]:
     return ids.tolist() if isinstance(ids, np.ndarray) else ids
 
 
-def _passed(tests: list[Test], batch: Batch, begin: int, found: Found) -> Found:
-    """The members whose tests the publications pass as well."""
+def _passed(
+    tests: list[Test], batch: ColumnBatch, begin: int, found: CompiledMatches
+) -> CompiledMatches:
+    """Keep the members with further tests that the publications pass as well."""
     members: list[int] = []
     ends = [0]
     for point, (first, count) in enumerate(
@@ -265,4 +277,6 @@ def _passed(tests: list[Test], batch: Batch, begin: int, found: Found) -> Found:
             members += [member for member in candidates if tests[member](attributes)]
         ends.append(len(members))
     offsets = np.array(ends, np.int64)
-    return Found(found.order, np.array(members, np.uint32), offsets[:-1], np.diff(offsets))
+    return CompiledMatches(
+        found.order, np.array(members, np.uint32), offsets[:-1], np.diff(offsets)
+    )

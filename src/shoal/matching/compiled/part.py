@@ -1,10 +1,10 @@
-"""What a compiled part of an index takes, answers and promises.
+"""Contract of a compiled part of an index: input, answers, guarantees.
 
 Parts are immutable.  They are made of rows, conjunctions side by side, and can give them back; a
 part answers with numbers of its own members, and `rows` says which row each member was.
 
 >>> import numpy as np
->>> Rows(1, {"symbol": np.array([0], np.int32)}, {}).size
+>>> CompiledRows(1, {"symbol": np.array([0], np.int32)}, {}).size
 1
 """
 
@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.columns import Batch, Doubles
+from shoal.matching.compiled.columns import ColumnBatch, Doubles
 from shoal.model import Attributes, Value
 
 Numbers = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ Vocabularies = Mapping[str, Mapping[Value, int]]
 FIRST_ROOM = 2**18
 
 
-class Rows(NamedTuple):
+class CompiledRows(NamedTuple):
     """Conjunctions as columns: codes demanded (-1: none) and closed ranges (infinite: open)."""
 
     size: int
@@ -36,18 +36,18 @@ class Rows(NamedTuple):
     ranges: dict[str, tuple[Doubles, Doubles]]
 
 
-def chosen_rows(rows: Rows, members: Numbers | None) -> Rows:
+def chosen_rows(rows: CompiledRows, members: Numbers | None) -> CompiledRows:
     """Some of the rows, by their numbers; None chooses all."""
     if members is None or len(members) == rows.size:
         return rows
-    return Rows(
+    return CompiledRows(
         len(members),
         {name: codes[members] for name, codes in rows.equalities.items()},
         {name: (low[members], high[members]) for name, (low, high) in rows.ranges.items()},
     )
 
 
-def joined_rows(several: Sequence[Rows]) -> Rows:
+def joined_rows(several: Sequence[CompiledRows]) -> CompiledRows:
     """All rows, one after the other."""
     if len(several) == 1:
         return several[0]
@@ -66,10 +66,10 @@ def joined_rows(several: Sequence[Rows]) -> Rows:
                 ranges[name] = np.full(size, -np.inf), np.full(size, np.inf)
             ranges[name][0][begin:end], ranges[name][1][begin:end] = low, high
         begin = end
-    return Rows(size, equalities, ranges)
+    return CompiledRows(size, equalities, ranges)
 
 
-class Found(NamedTuple):
+class CompiledMatches(NamedTuple):
     """The members found for each point: `members[begins[i] : begins[i] + counts[i]]`.
 
     `order` has the points in the order in which they were matched, close ones together.
@@ -87,31 +87,31 @@ NOTHING_FOUND: Members = np.empty(0, np.uint32)
 Rooms = dict[int, Members]
 
 # Finds the members that match each of the publications from one number to another, of a batch.
-Search = Callable[[int, int, Rooms], Found]
+Search = Callable[[int, int, Rooms], CompiledMatches]
 
 
-class Part(Protocol):
+class CompiledPart(Protocol):
     """Some conjunctions, compiled."""
 
     rows: Numbers
 
-    def search(self, batch: Batch) -> Search:
-        """Read what is needed of a batch, so that it can be searched piece by piece."""
+    def search(self, batch: ColumnBatch) -> Search:
+        """Read the needed columns of a batch, so that it can be searched piece by piece."""
 
     def find(self, attributes: Attributes) -> Members:
         """The members that match one publication."""
 
-    def as_rows(self) -> Rows:
-        """What the part was made of, in the order of its members."""
+    def as_rows(self) -> CompiledRows:
+        """Return the rows of the part, in the order of its members."""
 
 
 def run_kernel(
-    part: Part,
+    part: CompiledPart,
     rooms: Rooms,
     order: Numbers,
     kernel: Callable[..., tuple[int, int]],
     given: tuple[object, ...],
-) -> Found:
+) -> CompiledMatches:
     """Call a kernel until it has done every point, with more room each time it stops early."""
     members = rooms.get(id(part))
     if members is None:
@@ -123,4 +123,4 @@ def run_kernel(
         members = np.concatenate((members, np.empty_like(members)))
         done, at = kernel(*given, begins, counts, members, at, done)
     rooms[id(part)] = members
-    return Found(order, members, begins, counts)
+    return CompiledMatches(order, members, begins, counts)

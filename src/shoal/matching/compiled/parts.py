@@ -5,10 +5,10 @@ boxes; all others are filed in tables under the values they demand, one table fo
 attributes.
 
 >>> import numpy as np
->>> from shoal.matching.compiled.columns import Batch
->>> rows = Rows(2, {}, {"a": (np.array([1.0, 5.0]), np.array([6.0, np.inf]))})
+>>> from shoal.matching.compiled.columns import ColumnBatch
+>>> rows = CompiledRows(2, {}, {"a": (np.array([1.0, 5.0]), np.array([6.0, np.inf]))})
 >>> [part] = compile_parts(rows, {})
->>> part.search(Batch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {}).counts.tolist()
+>>> part.search(ColumnBatch.of_columns({"a": np.array([3.0, 5.5])}))(0, 2, {}).counts.tolist()
 [1, 2]
 """
 
@@ -21,17 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.compiled.boxes import BoxTree
-from shoal.matching.compiled.part import Numbers, Part, Rows, Vocabularies
+from shoal.matching.compiled.part import CompiledPart, CompiledRows, Numbers, Vocabularies
 from shoal.matching.compiled.tables import KEY_MAXIMUM, table_part
 
-# Where this many conjunctions demand the same values and have ranges on the same attributes, a
-# tree finds those that match sooner than a table's test of one after the other.
+# From this many conjunctions with the same values and ranges on the same attributes on, a tree
+# finds matches sooner than a table that tests one after the other.
 SPATIAL_MINIMUM = 64
 
 
-def compile_parts(rows: Rows, vocabularies: Vocabularies) -> list[Part]:
+def compile_parts(rows: CompiledRows, vocabularies: Vocabularies) -> list[CompiledPart]:
     """Parts that hold every row once; a row that asks for nothing matches everything."""
-    parts: list[Part] = []
+    parts: list[CompiledPart] = []
     # One row may demand a value of an attribute of which another asks a range, so these stay apart.
     is_demanded = {name: codes >= 0 for name, codes in rows.equalities.items()}
     is_ranged = {
@@ -61,8 +61,8 @@ def _asked(is_asked: Mapping[str, npt.NDArray[np.bool_]], members: Numbers) -> l
     return [name for name, each in is_asked.items() if each[members[0]]]
 
 
-def _is_dense(rows: Rows, demanded: Sequence[str], members: Numbers) -> bool:
-    """Whether SPATIAL_MINIMUM of the members, on average, demand the same values."""
+def _is_dense(rows: CompiledRows, demanded: Sequence[str], members: Numbers) -> bool:
+    """Return whether SPATIAL_MINIMUM of the members, on average, demand the same values."""
     if len(members) < SPATIAL_MINIMUM:
         return False
     if not demanded:
@@ -73,7 +73,7 @@ def _is_dense(rows: Rows, demanded: Sequence[str], members: Numbers) -> bool:
 
 
 def _box_tree(
-    rows: Rows,
+    rows: CompiledRows,
     vocabularies: Vocabularies,
     demanded: Sequence[str],
     ranged: Sequence[str],

@@ -1,10 +1,9 @@
-"""What compiled parts are made of: filters, arrays of ranges, tables of conjunctions.
+"""Sources of compiled parts: filters, arrays of ranges, tables of conjunctions.
 
-Each becomes `Rows`, with the values that equalities demand numbered by a vocabulary per
-attribute.  A filter's conjunctions become one row each, or one
-for each value of a list; what a row cannot say exactly (negations,
-lists, patterns, order of strings, huge integers, infinities) stays beside it as a test that runs
-on the few publications that the row lets through.
+Each becomes `CompiledRows`, with the values that equalities demand numbered by a vocabulary per
+attribute. A filter's conjunctions become one row each, or one for each value of a list; conditions
+that a row cannot express exactly (negations, lists, patterns, order of strings, huge integers,
+infinities) stay beside it as a test that runs on the few publications that the row lets through.
 
 >>> from shoal.language import parse
 >>> rows, tests, _ = rows_of_filters([parse("symbol = 'A' AND price > 3 AND name LIKE 'x%'")], {})
@@ -24,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.matching.compiled.columns import EXACT_INTEGERS, Doubles
-from shoal.matching.compiled.part import Rows
+from shoal.matching.compiled.part import CompiledRows
 from shoal.matching.predicates import Test, alternatives, compile_conjunction
 from shoal.model import INTEGER_MAX, Filter, Kind, Operator, Predicate, Value
 
-# What a growing set of parts knows: attribute -> value -> code.
+# Values of a growing set of parts: attribute -> value -> code.
 Vocabularies = dict[str, dict[Value, int]]
 
 _Ranges = dict[str, tuple[float, float]]
@@ -36,8 +35,10 @@ _Ranges = dict[str, tuple[float, float]]
 
 def rows_of_filters(
     filters: Sequence[Filter], vocabularies: Vocabularies
-) -> tuple[Rows, list[Test | None], npt.NDArray[np.int64]]:
-    """Rows in the order of the filters, what remains to be tested behind each, and whose it is."""
+) -> tuple[CompiledRows, list[Test | None], npt.NDArray[np.int64]]:
+    """Return rows in the order of the filters, the remaining tests of each, and the filter of
+    each.
+    """
     conjunctions = [
         (number, each)
         for number, filter in enumerate(filters)
@@ -62,7 +63,7 @@ def rows_of_filters(
             ranges[name][0][row], ranges[name][1][row] = low, high
         tests.append(compile_conjunction(tuple(rest)) if rest else None)
     numbers = np.array([number for number, _ in conjunctions], np.int64)
-    return Rows(size, equalities, ranges), tests, numbers
+    return CompiledRows(size, equalities, ranges), tests, numbers
 
 
 def ids_of(given: Any) -> npt.NDArray[np.int64]:
@@ -74,7 +75,7 @@ def ids_of(given: Any) -> npt.NDArray[np.int64]:
     return np.ascontiguousarray(ids, dtype=np.int64)
 
 
-def rows_of_ranges(attributes: Sequence[str], low: Any, high: Any) -> Rows:
+def rows_of_ranges(attributes: Sequence[str], low: Any, high: Any) -> CompiledRows:
     """Rows of closed ranges; ValueError when the arrays do not fit each other."""
     below, above = (np.asarray(each, dtype=np.float64) for each in (low, high))
     if below.ndim != 2 or below.shape != above.shape or below.shape[1] != len(attributes):
@@ -90,10 +91,12 @@ def rows_of_ranges(attributes: Sequence[str], low: Any, high: Any) -> Rows:
         name: (np.ascontiguousarray(below[:, at]), np.ascontiguousarray(above[:, at]))
         for at, name in enumerate(attributes)
     }
-    return Rows(len(below), {}, ranges)
+    return CompiledRows(len(below), {}, ranges)
 
 
-def rows_of_table(table: Any, vocabularies: Vocabularies) -> tuple[npt.NDArray[np.int64], Rows]:
+def rows_of_table(
+    table: Any, vocabularies: Vocabularies
+) -> tuple[npt.NDArray[np.int64], CompiledRows]:
     """Ids and rows of an Arrow table: columns `id`, `<attribute>` and `<attribute>.low`, `.high`.
 
     A null asks for nothing.  Strings and booleans in `<attribute>` are demanded; numbers there
@@ -137,7 +140,7 @@ def rows_of_table(table: Any, vocabularies: Vocabularies) -> tuple[npt.NDArray[n
             )
             np.maximum(sides[0], _bounds(column, values, -np.inf), out=sides[0])
             np.minimum(sides[1], _bounds(column, values, np.inf), out=sides[1])
-    return ids, Rows(len(ids), equalities, ranges)
+    return ids, CompiledRows(len(ids), equalities, ranges)
 
 
 def code_of(vocabulary: dict[Value, int], value: Value) -> int:
@@ -146,7 +149,7 @@ def code_of(vocabulary: dict[Value, int], value: Value) -> int:
 
 
 def _is_demanded(values: Any) -> bool:
-    """Whether an Arrow array has strings or booleans, plain or by dictionary."""
+    """Return whether an Arrow array has strings or booleans, plain or by dictionary."""
     kind = values.dictionary.type if hasattr(values, "indices") else values.type
     return str(kind) in ("string", "large_string", "string_view", "bool")
 
@@ -173,7 +176,7 @@ def _bounds(column: str, values: Any, open_side: float) -> Doubles:
 
 
 def _take(tested: Predicate, demanded: dict[str, Value], asked: _Ranges) -> bool:
-    """Whether a predicate could be added to the row exactly."""
+    """Return whether a predicate could be added to the row exactly."""
     operand = tested.operand
     if tested.operator is Operator.EQ and tested.kind is not Kind.NUMBER:
         assert isinstance(operand, str | bool)

@@ -1,11 +1,12 @@
 """Tables: conjunctions under the values they demand, with their ranges beside them, compiled.
 
 >>> import numpy as np
->>> from shoal.matching.compiled.columns import Batch
+>>> from shoal.matching.compiled.columns import ColumnBatch
 >>> vocabularies = {"symbol": {"A": 0, "B": 1}}
->>> part = table_part(Rows(1, {"symbol": np.array([1], np.int32)}, {}), vocabularies, ["symbol"], 0,
+>>> part = table_part(CompiledRows(1, {"symbol": np.array([1], np.int32)}, {}), vocabularies,
+...     ["symbol"], 0,
 ...                   np.array([0]))
->>> part.search(Batch.of_columns({"symbol": ["A", "B"]}))(0, 2, {}).counts.tolist()
+>>> part.search(ColumnBatch.of_columns({"symbol": ["A", "B"]}))(0, 2, {}).counts.tolist()
 [0, 1]
 """
 
@@ -17,16 +18,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.columns import Batch, Doubles, code_in, doubles_around
+from shoal.matching.compiled.columns import ColumnBatch, Doubles, code_in, doubles_around
 from shoal.matching.compiled.kernels.tables import hash_keys, match_key, match_table
 from shoal.matching.compiled.part import (
     NOTHING_FOUND,
-    Found,
+    CompiledMatches,
+    CompiledPart,
+    CompiledRows,
     Members,
     Numbers,
-    Part,
     Rooms,
-    Rows,
     Search,
     Vocabularies,
     run_kernel,
@@ -67,7 +68,7 @@ class EqualityTable:
         self._codes = codes[order]
         self.rows = rows[order]
 
-    def search(self, batch: Batch) -> Search:
+    def search(self, batch: ColumnBatch) -> Search:
         codes = np.empty((batch.size, len(self._attributes)), np.int32)
         for at, attribute in enumerate(self._attributes):
             codes[:, at] = batch.codes(attribute, self._vocabularies[attribute])
@@ -77,7 +78,7 @@ class EqualityTable:
         if any(low is not high for low, high in pairs):
             up = np.column_stack([nothing, *(high for _, high in pairs)])
 
-        def find(begin: int, end: int, rooms: Rooms) -> Found:
+        def find(begin: int, end: int, rooms: Rooms) -> CompiledMatches:
             points = (codes[begin:end], down[begin:end], up[begin:end])
             order = np.arange(end - begin)
             return run_kernel(self, rooms, order, match_table, (*points, self._sizes, *self._table))
@@ -100,13 +101,13 @@ class EqualityTable:
         found = np.empty(self._room, np.uint32)
         return found[: match_key(key, point, *self._table, found)]
 
-    def _numbers(self, batch: Batch, attribute: str, coded: bool) -> tuple[Doubles, Doubles]:
+    def _numbers(self, batch: ColumnBatch, attribute: str, coded: bool) -> tuple[Doubles, Doubles]:
         if not coded:
             return batch.numbers(attribute)
         codes = batch.codes(attribute, self._vocabularies[attribute]).astype(np.float64)
         return codes, codes
 
-    def as_rows(self) -> Rows:
+    def as_rows(self) -> CompiledRows:
         size = len(self.rows)
         equalities = {name: self._codes[:, at] for at, name in enumerate(self._attributes)}
         ranges: dict[str, tuple[Doubles, Doubles]] = {}
@@ -118,7 +119,7 @@ class EqualityTable:
                 equalities[name] = np.where(np.isinf(low), -1, low).astype(np.int32)
             else:
                 ranges[name] = low, high
-        return Rows(size, equalities, ranges)
+        return CompiledRows(size, equalities, ranges)
 
 
 class _Slots(NamedTuple):
@@ -134,8 +135,12 @@ class _Slots(NamedTuple):
 
 
 def table_part(
-    rows: Rows, vocabularies: Vocabularies, attributes: list[str], width: int, members: Numbers
-) -> Part:
+    rows: CompiledRows,
+    vocabularies: Vocabularies,
+    attributes: list[str],
+    width: int,
+    members: Numbers,
+) -> CompiledPart:
     keyed: list[str] = []
     product = 1
     for name in attributes:

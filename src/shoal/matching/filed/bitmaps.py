@@ -1,16 +1,17 @@
-"""Conjunctions of ranges, found by bitmaps: which of them match, without a test of each.
+"""Conjunctions of ranges, matched by bitmaps without a test of each.
 
-A member is a bit.  Bounds of the ranges on an attribute cut its values into steps, and each step
-has a bitmap of the members whose range holds all of it, and one of those whose range holds any of
-it; a bisection and two ANDs for each attribute leave those that match, and few that have to be
-tested because a bound of theirs lies within a step.  (Range-encoded bitmap indexes are O'Neil and
-Quass', 1997, with values and queries in each other's place.)
+A member is a bit. Bounds of the ranges on an attribute cut its values into steps, and each step has
+a bitmap of the members with ranges that hold all of it, and one of those with ranges that hold any
+of it; a bisection and two ANDs for each attribute leave the matches, and a few members to test
+because a bound of theirs lies within a step. (Range-encoded bitmap indexes are O'Neil and Quass',
+1997, with values and queries in each other's place.)
 
 New members are tested one by one until that has cost as much as a block with them does; then they
 enter one.  Members are named in the order in which they came.
 
 >>> bitmaps = Bitmaps()
->>> bitmaps.add(("s1", 0), (Interval("a", (int, float), 1, 5), Interval("b", (str,), "x", None)))
+>>> bitmaps.add(("s1", 0), (PlaceInterval("a", (int, float), 1, 5),
+...     PlaceInterval("b", (str,), "x", None)))
 >>> bitmaps.search({"a": 4.5, "b": "y"}), bitmaps.search({"a": 5, "b": "y"})
 (['s1'], [])
 """
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.matching.domains import double_at_least, integer_at_least
-from shoal.matching.filed.places import Interval
+from shoal.matching.filed.places import PlaceInterval
 from shoal.matching.predicates import NUMBERS
 from shoal.model import Attributes
 
@@ -38,7 +39,8 @@ STEPS = 512
 RANGES = 4 * BLOCK
 # A range's share of that takes as long as so many tests of members.
 TESTS_PER_RANGE = 6
-# A block counts as so many where it is asked what is faster: compiled parts are, beyond 20 blocks.
+# A block counts as so many tests when the index chooses the faster way: compiled parts, beyond 20
+# blocks.
 TESTS_PER_BLOCK = 50
 
 # To look which of a block may match takes as long as so many tests of members.
@@ -47,7 +49,7 @@ TESTS_PER_LOOK = 3
 # With no more bits than these, they are taken one by one.
 FEW_BITS = 30
 
-# Whose conjunction, and its number in that filter.
+# Id of a filter, and number of the conjunction in it.
 Key = tuple[Hashable, int]
 _Get = Callable[[str], Any]
 
@@ -57,14 +59,14 @@ class _Member(NamedTuple):
 
     number: int
     id: Hashable
-    ranges: tuple[Interval, ...]
+    ranges: tuple[PlaceInterval, ...]
 
 
-class _Column(NamedTuple):
+class _BitmapColumn(NamedTuple):
     """An attribute: bounds of its steps by the type of values, and each step's bitmaps.
 
-    `some` are the members whose range holds some values of the step, `all` those of which it holds
-    all; the same list if no bound lies within a step.
+    `some` are the members with ranges that hold some values of the step, `all` those that hold all
+    of it; the same list if no bound lies within a step.
     """
 
     name: str
@@ -93,7 +95,7 @@ class _Block:
         return [self.members[bit] for bit in _bits(self.live)]
 
     def remove(self, number: int) -> None:
-        """No longer name this member."""
+        """Remove this member from results."""
         self.live ^= 1 << bisect_left(self.members, number, key=_number)
 
     def found(self, get: _Get) -> int:
@@ -114,7 +116,7 @@ class _Block:
         return sure
 
     def most(self, get: _Get) -> int:
-        """How many members match at most; none is tested."""
+        """Return how many members match at most; none is tested."""
         some = self.live
         for name, bounds, some_of, _ in self.columns:
             value = get(name)
@@ -138,7 +140,7 @@ class _Members(NamedTuple):
 
 
 class _Entering(NamedTuple):
-    """What is compiled next: a block that is not full, if there is one, and so many young members.
+    """The next compilation: a block that is not full, if there is one, and so many young members.
 
     `tests` is as how many that counts.
     """
@@ -172,11 +174,11 @@ class Bitmaps:
 
     @property
     def tests(self) -> int:
-        """What a search counts as, in tests one by one, when all members are in blocks."""
+        """Return the cost of a search, in tests one by one, when all members are in blocks."""
         members = len(self._numbers)
         return min(members, TESTS_PER_BLOCK * ceil(members / self._size))
 
-    def add(self, key: Key, ranges: tuple[Interval, ...]) -> None:
+    def add(self, key: Key, ranges: tuple[PlaceInterval, ...]) -> None:
         """A conjunction that is not a member yet."""
         self._made += 1
         self._width = len(ranges)
@@ -220,7 +222,7 @@ class Bitmaps:
         return found
 
     def weigh(self, get: _Get) -> tuple[int, int]:
-        """How many tests a search is as much work as now, and how many it finds at most."""
+        """Return how many tests a search is as much work as now, and how many it finds at most."""
         blocks, young = self._members
         entering = self._entering()
         tests = len(young) + TESTS_PER_LOOK * len(blocks)
@@ -229,7 +231,7 @@ class Bitmaps:
         return tests, len(young) + sum(block.most(get) for block in blocks)
 
     def steps(self, get: _Get) -> list[int] | None:
-        """What says which members match: equal for publications that the same ones match.
+        """Return a key of the matching members: equal for publications with the same matches.
 
         None while some are tested one by one.  Steps mean the same until a member comes or goes.
         """
@@ -237,7 +239,7 @@ class Bitmaps:
         return None if young else [block.found(get) for block in blocks]
 
     def _entering(self) -> _Entering:
-        """What is compiled when tests of young members have cost as much."""
+        """Return the members to compile once tests of young members have cost as much."""
         blocks, young = self._members
         begun = blocks[-1:] if blocks and len(blocks[-1]) < self._size else ()
         size = sum(map(len, begun))
@@ -271,8 +273,8 @@ def _first(block: _Block) -> int:
     return block.members[0].number
 
 
-def _holds(ranges: tuple[Interval, ...], get: _Get) -> bool:
-    """Whether a publication's values lie in all ranges."""
+def _holds(ranges: tuple[PlaceInterval, ...], get: _Get) -> bool:
+    """Return whether a publication's values lie in all ranges."""
     for name, types, low, high in ranges:
         value = get(name)
         if type(value) not in types:
@@ -283,7 +285,7 @@ def _holds(ranges: tuple[Interval, ...], get: _Get) -> bool:
     return True
 
 
-def _column(ranges: Sequence[Interval]) -> _Column:
+def _column(ranges: Sequence[PlaceInterval]) -> _BitmapColumn:
     """Of the ranges on one attribute, bit by bit."""
     held = [
         (1 << bit, range.low, range.high)
@@ -314,7 +316,7 @@ def _column(ranges: Sequence[Interval]) -> _Column:
             float: [double_at_least(bound) for bound in bounds],
         }
     some_of, all_of = list(accumulate(some, xor)), list(accumulate(all, xor))
-    return _Column(name, by_type, some_of, some_of if some_of == all_of else all_of)
+    return _BitmapColumn(name, by_type, some_of, some_of if some_of == all_of else all_of)
 
 
 def _bits(bits: int) -> list[int]:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from shoal.matching.domains import double_at_least, integer_at_least
 from shoal.matching.filed.bitmaps import Bitmaps
-from shoal.matching.filed.places import Place, Step
+from shoal.matching.filed.places import FilterPlace, PlaceStep
 from shoal.matching.predicates import TYPES, Test
 from shoal.model import Attributes, Kind
 
-# So many of a kind are gone through one by one; of more, those whose attributes are there.
+# Up to so many of a kind are tested one by one; of more, those with attributes that are there.
 FEW = 32
 
 
@@ -62,13 +62,13 @@ _Asked = TypeVar("_Asked")
 def present(
     by_attribute: dict[str, _Asked], attributes: Attributes
 ) -> Iterable[tuple[str, _Asked]]:
-    """What may ask for something that a publication has, in an order that is always the same."""
+    """Return the entries for attributes of a publication, in a fixed order."""
     if len(by_attribute) <= FEW:
         return by_attribute.items()
     return [(name, by_attribute[name]) for name in sorted(attributes) if name in by_attribute]
 
 
-class Bucket:
+class FilterBucket:
     """All conjunctions with the same equalities."""
 
     __slots__ = (
@@ -88,16 +88,16 @@ class Bucket:
         "ways",
     )
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FilterPlace) -> None:
         # A dictionary finds the bucket of 1 under TRUE too; such a find is checked by type.
         self.types: tuple[tuple[type, ...], ...] | None = None
         together = place.values if len(place.signature) > 1 else (place.values,)
         if any(value in (0, 1) for value in together):
             self.types = tuple(TYPES[kind] for _, kind in place.signature)
-        # How many conjunctions it has.
+        # number of conjunctions
         self.size = 0
         self.always: dict[Hashable, None] = {}
-        self.ladders: dict[Step, _Ladder] = {}
+        self.ladders: dict[PlaceStep, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
         self.bitmaps: dict[Hashable, Bitmaps] = {}
         # As matching walks through them, by an attribute: bitmaps by the first they ask for, and
@@ -105,18 +105,18 @@ class Bucket:
         self.ranged: dict[str, Sequence[Bitmaps]] = {}
         self.rising: dict[str, Ladders] = {}
         self.falling: dict[str, Ladders] = {}
-        # Those whose conjunctions are to be tested too, rising or not; and how many these are.
+        # Ladders with conjunctions that have further tests, rising or not; and their number.
         self.tested: dict[bool, dict[str, Ladders]] = {True: {}, False: {}}
         self.tests = 0
         # Rising and falling ladders in one, None if there are many.
         self.plain: tuple[tuple[str, Ladders], ...] | None = ()
-        # Whether neither kinds nor tests are to be looked at.
+        # True if neither kinds nor tests are to be looked at.
         self.is_plain = self.types is None
-        # What somebody knows of the bucket as it is (see `outcomes`).
+        # a user's cache for the bucket as it is (see `outcomes`)
         self.ways: Any = None
 
     def suits(self, values: Any) -> bool:
-        """Whether the values a look-up was made with are of the bucket's own kinds."""
+        """Return whether the values a look-up was made with are of the bucket's own kinds."""
         assert self.types is not None
         together = values if len(self.types) > 1 else (values,)
         return all(type(value) in types for value, types in zip(together, self.types, strict=True))
@@ -124,7 +124,7 @@ class Bucket:
     def is_empty(self) -> bool:
         return not self.size
 
-    def add(self, id: Hashable, number: int, place: Place, test: Test | None) -> int:
+    def add(self, id: Hashable, number: int, place: FilterPlace, test: Test | None) -> int:
         """File a conjunction; how many tests more a search counts as."""
         self.size += 1
         self._count(test is not None)
@@ -153,7 +153,7 @@ class Bucket:
             self.always[id] = None
         return int(test is not None)
 
-    def remove(self, id: Hashable, number: int, place: Place) -> int:
+    def remove(self, id: Hashable, number: int, place: FilterPlace) -> int:
         """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
         self.size -= 1
         self._count(-bool(place.rest))
@@ -199,13 +199,13 @@ class Bucket:
         is_few = len(self.rising) + len(self.falling) <= FEW
         self.plain = (*self.rising.items(), *self.falling.items()) if is_few else None
 
-    def _beside(self, step: Step) -> dict[str, Ladders]:
+    def _beside(self, step: PlaceStep) -> dict[str, Ladders]:
         """The ladders that are walked through together with that of a step."""
         if step.tested:
             return self.tested[step.rising]
         return self.rising if step.rising else self.falling
 
 
-def _asked(place: Place) -> Hashable:
-    """What ranges are on; members of the same bitmaps have it in common."""
+def _asked(place: FilterPlace) -> Hashable:
+    """Return the attributes of ranges; members of the same bitmaps share them."""
     return tuple((range.attribute, range.types) for range in place.ranges)

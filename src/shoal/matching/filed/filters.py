@@ -1,11 +1,11 @@
 """Filters filed for one publication at a time: which of them match, without testing each.
 
-Each conjunction of a filter's normal form is filed under the equalities it demands (one
-dictionary look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those
-under one order comparison (a bisection finds all thresholds that a value passes) or among others
-with ranges on the same attributes (`bitmaps.py`), and only what is left is tested one by one.
-Adding and removing touch one place per conjunction.  Where filters name many attributes, only those
-are looked at that name one of the publication's.
+Each conjunction of a filter's normal form is filed under the equalities it demands (one dictionary
+look-up finds all filters that want `carrier = 'UA' AND origin = 'EWR'`), within those under one
+order comparison (a bisection finds all thresholds that a value passes) or among others with ranges
+on the same attributes (`bitmaps.py`), and only what is left is tested one by one. Adding and
+removing touch one place per conjunction. If filters name many attributes, only those filters are
+tested that name one of the publication's.
 
 >>> from shoal.language import parse
 >>> index = FiledFilters()
@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shoal.matching.filed.bitmaps import BLOCK
-from shoal.matching.filed.buckets import FEW, Bucket, Ladders, present
+from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
 from shoal.matching.filed.largest import Largest
 from shoal.matching.filed.places import Signature, Values, places_of
 from shoal.matching.given import checked
@@ -39,7 +39,7 @@ from shoal.model import Attributes, Conjunction, Filter
 SHORT = 1_024
 
 
-class Table(NamedTuple):
+class FilterTable(NamedTuple):
     """The buckets of one signature, and how a publication's is found.
 
     `first` is the attribute that is looked for first, the rarest; `values_of` brings the values if
@@ -49,14 +49,14 @@ class Table(NamedTuple):
     number: int
     first: str | None
     values_of: Callable[[Any], Values] | None
-    buckets: dict[Values, Bucket]
+    buckets: dict[Values, FilterBucket]
 
 
 class FiledFilters:
     """Filters by id, and the question which of them match one publication.
 
-    Ids are any hashable values; adding an id again replaces its filter.  The order of the ids
-    in an answer depends only on what was added and removed, and in which order.
+    Ids are any hashable values; adding an id again replaces its filter. The order of the ids in an
+    answer depends only on the sequence of additions and removals.
     """
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ class FiledFilters:
         self._ranged = 0
         # No search counts as more tests.
         self._work = 0
-        # How often filters name each attribute.
+        # Number of filters that name each attribute.
         self._named: Counter[str] = Counter()
-        self._tables: dict[Signature, Table] = {}
+        self._tables: dict[Signature, FilterTable] = {}
         self._tables_made = 0
         # The largest bucket of each table, by the table's number, and of all tables together.
         self._largest: dict[int, Largest] = {}
         self._most_candidates = 0
-        self._by_first: dict[str | None, dict[Signature, Table]] = {}
+        self._by_first: dict[str | None, dict[Signature, FilterTable]] = {}
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -89,9 +89,9 @@ class FiledFilters:
     def add(self, id: Hashable, filter: Filter, destination: Hashable = None) -> None:
         """File a filter under an id, in place of the one that was there.
 
-        A filter without a destination is one of its own, named by its id.  Whatever raises
-        (FilterError for too large a normal form, TypeError for what is no filter, or for an id or
-        destination that cannot be hashed) changes nothing.
+        A filter without a destination is one of its own, named by its id. An error (FilterError for
+        too large a normal form, TypeError for an object that is no filter, or for an unhashable id
+        or destination) changes nothing.
         """
         if not isinstance(filter, Filter):
             raise TypeError(
@@ -120,7 +120,7 @@ class FiledFilters:
                 table = self._open(place.signature)
             bucket = table.buckets.get(place.values)
             if bucket is None:
-                bucket = table.buckets[place.values] = Bucket(place)
+                bucket = table.buckets[place.values] = FilterBucket(place)
             self._work += bucket.add(id, number, place, test)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(bucket.size - 1, bucket.size)
@@ -156,7 +156,7 @@ class FiledFilters:
 
     @property
     def most_candidates(self) -> int:
-        """How many conjunctions may have to be looked at, whatever a publication says.
+        """Return how many conjunctions may have to be looked at, whatever a publication says.
 
         Of those that demand values of the same attributes it has to do with one bucket only.
         """
@@ -170,31 +170,33 @@ class FiledFilters:
         return self.match_checked(checked(attributes))
 
     def match_checked(self, attributes: Attributes) -> list[Any]:
-        """As `match`; nobody looks whether the values are of our own types."""
+        """As `match`, without a check of the values' types."""
         found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def matches_any(self, attributes: Attributes) -> bool:
-        """Whether any filter matches; the first found ends the search."""
+        """Return whether any filter matches; the first found ends the search."""
         return self.matches_any_checked(checked(attributes))
 
     def matches_any_checked(self, attributes: Attributes) -> bool:
-        """As `matches_any`; nobody looks whether the values are of our own types."""
+        """As `matches_any`, without a check of the values' types."""
         return bool(self._walk(attributes, bool))
 
     @property
     def is_searched(self) -> bool:
-        """Whether filters are tested one by one, or so many have ranges that a batch is due."""
+        """Return whether filters are tested one by one, or so many have ranges that a batch is
+        due.
+        """
         return self._tested > 0 or self._ranged > BLOCK
 
     @property
     def matches_everything(self) -> bool:
-        """Whether some filter asks for nothing, so that no publication need be looked at."""
+        """Return whether some filter asks for nothing, so that no publication need be looked at."""
         table = self._tables.get(())
         bucket = table.buckets.get(()) if table is not None else None
         return bucket is not None and bool(bucket.always)
 
-    def tables_for(self, attributes: Attributes) -> Collection[Table]:
+    def tables_for(self, attributes: Attributes) -> Collection[FilterTable]:
         """Those in which filters may be filed that match, in the order in which they were made."""
         if len(self._tables) <= FEW:
             return self._tables.values()
@@ -225,12 +227,15 @@ class FiledFilters:
         return list(known)
 
     def work_of(self, attributes: Attributes) -> int:
-        """How many tests and ids it takes to match these attributes, at most (see `weigh`)."""
+        """Return how many tests and ids it takes to match these attributes, at most (see
+        `weigh`).
+        """
         tests, found = self.weigh(attributes)
         return tests + found
 
     def weigh(self, attributes: Attributes) -> tuple[int, int]:
-        """How many tests a match with these takes, and how many ids it finds without, at most.
+        """Return how many tests a match with these takes, and how many ids it finds without, at
+        most.
 
         No test is made.  One of a text may have to look through it, which is as much as one for
         each SHORT characters.
@@ -259,10 +264,10 @@ class FiledFilters:
         return search_within(work_us, lambda: self._walk(attributes, None))
 
     def _tests_for(self, attributes: Attributes) -> int:
-        """What a search counts as, in tests of conjunctions one by one; none is made."""
+        """Return the cost of a search, in tests of conjunctions one by one; none is made."""
         return sum(_tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
 
-    def _buckets_for(self, attributes: Attributes) -> Iterator[Bucket]:
+    def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
         """The buckets in which a search looks."""
         get = attributes.get
         for _, first, values_of, table in self.tables_for(attributes):
@@ -346,14 +351,17 @@ class FiledFilters:
                             return found
         return found
 
-    def _open(self, signature: Signature) -> Table:
-        """A table for what demands these equalities, found by the attribute of fewest tables."""
+    def _open(self, signature: Signature) -> FilterTable:
+        """Return a table for conjunctions that demand these equalities, found by the attribute of
+        fewest tables.
+        """
         by_first = self._by_first
         names = [name for name, _ in signature]
-        # Between equals not by what every publication of a kind has, as those of MQTT a topic.
+        # Ties are not broken by attributes that every publication of a kind has, as those of MQTT a
+        # topic.
         first = min(names, key=lambda n: (len(by_first.get(n, ())), n[:1] == "$"), default=None)
         values_of = itemgetter(*names) if len(names) > 1 else None
-        table = Table(self._tables_made, first, values_of, {})
+        table = FilterTable(self._tables_made, first, values_of, {})
         self._largest[table.number] = Largest()
         self._tables_made += 1
         self._tables[signature] = by_first.setdefault(first, {})[signature] = table
@@ -371,20 +379,20 @@ class FiledFilters:
 
 
 def longest_text(attributes: Attributes) -> int:
-    """How many characters the longest text has."""
+    """Return how many characters the longest text has."""
     return max((len(each) for each in attributes.values() if type(each) is str), default=0)
 
 
-def _tests_in(bucket: Bucket, attributes: Attributes) -> int:
-    """What a search of a bucket counts as, in tests."""
+def _tests_in(bucket: FilterBucket, attributes: Attributes) -> int:
+    """Return the cost of a search of a bucket, in tests."""
     tests = _tested_in(bucket, attributes)
     for _, ranged in present(bucket.ranged, attributes):
         tests += sum(bitmaps.tests for bitmaps in ranged)
     return tests
 
 
-def _tested_in(bucket: Bucket, attributes: Attributes) -> int:
-    """How many of its conjunctions are tested one by one, but for those of ranges."""
+def _tested_in(bucket: FilterBucket, attributes: Attributes) -> int:
+    """Return how many of its conjunctions are tested one by one, but for those of ranges."""
     tests = len(bucket.others)
     for rising, ladders in bucket.tested.items():
         tests += _passed(ladders, rising, attributes)
@@ -392,7 +400,7 @@ def _tested_in(bucket: Bucket, attributes: Attributes) -> int:
 
 
 def _passed(by_attribute: dict[str, Ladders], rising: bool, attributes: Attributes) -> int:
-    """How many thresholds of these ladders a publication passes."""
+    """Return how many thresholds of these ladders a publication passes."""
     count = 0
     for name, by_type in present(by_attribute, attributes) if by_attribute else ():
         value: Any = attributes.get(name)

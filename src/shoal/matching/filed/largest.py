@@ -1,4 +1,4 @@
-"""How large the largest of many is, which come, grow, shrink and go.
+"""Size of the largest of many objects, which come, grow, shrink and go.
 
 >>> largest = Largest()
 >>> largest.changed(0, 3), largest.changed(0, 1), largest.changed(3, 2), largest.value
@@ -16,7 +16,7 @@ class Largest:
     def __init__(self) -> None:
         self.value = 0
         self._members = 0
-        # How many have each size above 1; None until one has.
+        # number of objects of each size above 1; None until there is one
         self._sizes: dict[int, int] | None = None
 
     def changed(self, before: int, after: int) -> int:

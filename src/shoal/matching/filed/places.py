@@ -1,4 +1,4 @@
-"""Where conjunctions are filed: by the equalities they demand, and then by what they compare.
+"""Place of a conjunction in the index: by the equalities it demands, then by its comparisons.
 
 >>> from shoal.language import parse
 >>> [(number, place)] = places_of(parse("carrier = 'UA' AND delay >= 30"))
@@ -30,8 +30,8 @@ Signature = tuple[tuple[str, Kind], ...]
 Values = Any
 
 
-class Step(NamedTuple):
-    """Names a ladder within a bucket: what is compared, how, and whether tests remain."""
+class PlaceStep(NamedTuple):
+    """Names a ladder within a bucket: attribute, comparison, and whether tests remain."""
 
     attribute: str
     kind: Kind
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     tested: bool
 
 
-class Interval(NamedTuple):
+class PlaceInterval(NamedTuple):
     """Values of some types, at least `low` and below `high`; None where it is open."""
 
     attribute: str
@@ -48,21 +48,21 @@ class Interval(NamedTuple):
     high: Any
 
 
-class Place(NamedTuple):
-    """Where a conjunction is filed: a function of the conjunction alone.
+class FilterPlace(NamedTuple):
+    """Place of a conjunction in the index: a function of the conjunction alone.
 
     One comparison is a step of a ladder, with a threshold; several, and nothing else, are ranges.
     """
 
     signature: Signature
     values: Values
-    step: Step | None
+    step: PlaceStep | None
     threshold: Any
-    ranges: tuple[Interval, ...]
+    ranges: tuple[PlaceInterval, ...]
     rest: tuple[Predicate, ...]
 
 
-def places_of(filter: Filter) -> tuple[tuple[int, Place], ...]:
+def places_of(filter: Filter) -> tuple[tuple[int, FilterPlace], ...]:
     """The places where a filter is filed, each once, and the conjunction it is of."""
     if filter.size <= REMEMBERED_SIZE:
         return _remembered_places(filter)
@@ -72,8 +72,8 @@ def places_of(filter: Filter) -> tuple[tuple[int, Place], ...]:
     return made
 
 
-def _places(filter: Filter) -> tuple[tuple[int, Place], ...]:
-    numbers: dict[Place, int] = {}
+def _places(filter: Filter) -> tuple[tuple[int, FilterPlace], ...]:
+    numbers: dict[FilterPlace, int] = {}
     for number, conjunction in enumerate(filter.normal_form):
         for each in alternatives(conjunction):
             numbers.setdefault(_place(each), number)
@@ -81,10 +81,10 @@ def _places(filter: Filter) -> tuple[tuple[int, Place], ...]:
 
 
 _remembered_places = remembered("places of filters", most=REMEMBERED, bytes_each=1_000)(_places)
-_large_places: WeakKeyDictionary[Filter, tuple[tuple[int, Place], ...]] = WeakKeyDictionary()
+_large_places: WeakKeyDictionary[Filter, tuple[tuple[int, FilterPlace], ...]] = WeakKeyDictionary()
 
 
-def _place(conjunction: Conjunction) -> Place:
+def _place(conjunction: Conjunction) -> FilterPlace:
     equalities: dict[str, Predicate] = {}
     comparisons: list[Predicate] = []
     others: list[Predicate] = []
@@ -100,22 +100,22 @@ def _place(conjunction: Conjunction) -> Place:
     operands = [equalities[name].operand for name in names]
     values: Values = operands[0] if len(operands) == 1 else tuple(operands)
     if not comparisons:
-        return Place(signature, values, None, None, (), tuple(others))
+        return FilterPlace(signature, values, None, None, (), tuple(others))
     if len(comparisons) > 1 and not others:
-        return Place(signature, values, None, None, _ranges(comparisons), ())
+        return FilterPlace(signature, values, None, None, _ranges(comparisons), ())
     first, *more = comparisons
     rest = (*more, *others)
-    step = Step(first.attribute, _kind(first), RISING[first.operator], bool(rest))
-    return Place(signature, values, step, threshold(first), (), rest)
+    step = PlaceStep(first.attribute, _kind(first), RISING[first.operator], bool(rest))
+    return FilterPlace(signature, values, step, threshold(first), (), rest)
 
 
-def _ranges(comparisons: Sequence[Predicate]) -> tuple[Interval, ...]:
+def _ranges(comparisons: Sequence[Predicate]) -> tuple[PlaceInterval, ...]:
     """One for each attribute and kind, in the order of their names."""
-    ranges: dict[tuple[str, str], Interval] = {}
+    ranges: dict[tuple[str, str], PlaceInterval] = {}
     for tested in comparisons:
         kind, bound = _kind(tested), threshold(tested)
         key = (tested.attribute, kind.value)
-        range = ranges.get(key) or Interval(tested.attribute, TYPES[kind], None, None)
+        range = ranges.get(key) or PlaceInterval(tested.attribute, TYPES[kind], None, None)
         if RISING[tested.operator]:
             if range.low is None or range.low < bound:
                 range = range._replace(low=bound)

@@ -6,20 +6,20 @@ covers it; when that one goes, those directly under it look for another place, a
 none are kept again.  Candidates come from a table of outlines (see `covering_candidates`), and
 `relations.covers` has the last word.
 
-Filters may come from strangers.  With a bound on how many hang directly under one, what its removal
-brings up is bounded, too; with bounded work, a filter that cannot be placed any more is kept, and
-placed when there is work to spare.
+Filters may come from strangers. With a bound on the number of filters directly under one, the
+effect of its removal is bounded, too; with bounded work, a filter that cannot be placed any more is
+kept, and placed when there is work to spare.
 
 >>> from shoal.language import parse
 >>> table = CoveringSet()
 >>> table.add("s1", parse("symbol = 'A' AND price > 5"))
-Change(kept=('s1',), dropped=())
+CoveringChange(kept=('s1',), dropped=())
 >>> table.add("s2", parse("symbol = 'A'"))
-Change(kept=('s2',), dropped=('s1',))
+CoveringChange(kept=('s2',), dropped=('s1',))
 >>> table.coverer("s1"), len(table), list(table.kept)
 ('s2', 2, ['s2'])
 >>> table.remove("s2")
-Change(kept=('s1',), dropped=('s2',))
+CoveringChange(kept=('s1',), dropped=('s2',))
 >>> covering_set([parse("price > 5"), parse("price > 6"), parse("price > 5.0")]) == [
 ...     parse("price > 5")]
 True
@@ -39,20 +39,20 @@ from shoal.matching.relations.outlines import outline
 from shoal.matching.relations.string_search import MAX_WORK, Work
 from shoal.model import Filter
 
-# What it takes to look for a place, and to ask about a pair, beside what is searched.
+# Work of finding a place, and of asking about a pair, beside the search.
 _STEPS_A_REGION = 15
 _STEPS_AN_ATTRIBUTE = 15
 _STEPS_A_PAIR = 15
-# Filters whose place was not looked for yet: so many are with each change, if there is work left.
+# Filters without a place yet: each change places up to so many, if work is left.
 _PLACED_LATER = 32
 
 Id = TypeVar("Id", bound=Hashable)
 
 
-class Change(NamedTuple, Generic[Id]):
-    """What one call changed: ids that are kept now, and ids that were kept and no longer are.
+class CoveringChange(NamedTuple, Generic[Id]):
+    """Change by one call: ids that are newly kept, and ids that are not kept any more.
 
-    An id whose filter was replaced by another one may be among both.
+    An id with a replaced filter may be among both.
     """
 
     kept: tuple[Id, ...]
@@ -68,8 +68,8 @@ def covering_set(filters: Iterable[Filter]) -> list[Filter]:
     return [given[number] for number in sorted(table.kept)]
 
 
-class _Entry(Generic[Id]):
-    """One filter, whoever asks for it, and what hangs under it."""
+class _CoveringEntry(Generic[Id]):
+    """One filter with all its ids, and the filters under it."""
 
     __slots__ = ("age", "covered", "coverer", "filter", "ids", "is_filed", "regions", "shown")
 
@@ -77,44 +77,44 @@ class _Entry(Generic[Id]):
         self.age = age
         self.filter = filter
         self.regions: tuple[Region, ...] = remembered_regions(filter)
-        # Those who ask for just this filter; one of them is shown for all.
+        # the ids of this very filter; one of them is shown for all
         self.ids: dict[Id, None] = {id: None}
         self.shown = id
-        self.coverer: _Entry[Id] | None = None
-        self.covered: dict[_Entry[Id], None] = {}
+        self.coverer: _CoveringEntry[Id] | None = None
+        self.covered: dict[_CoveringEntry[Id], None] = {}
         self.is_filed = False
 
     @property
     def steps(self) -> int:
-        """What it takes to look for its place."""
+        """Return the work of finding its place."""
         return sum(_STEPS_A_REGION + _STEPS_AN_ATTRIBUTE * len(each) for each in self.regions)
 
 
 class CoveringSet(Generic[Id]):
     """Filters by id, of which those are kept that no other one covers.
 
-    Of filters that cover each other exactly one is kept.  Which one, and every order, depends
-    only on what was added and removed, and in which order.  Adding takes about as long however
-    many filters are covered; removing a kept one takes time for each filter directly under it.
+    Of filters that cover each other exactly one is kept. The choice, and every order, depends only
+    on the sequence of additions and removals. Adding takes about as long however many filters are
+    covered; removing a kept one takes time for each filter directly under it.
 
-    At most `most` filters hang directly under one, if it is given.  Then, and where `work` is
-    spent, one that another covers may be kept nevertheless.
+    At most `most` filters hang directly under one, if it is given. Then, and if `work` is spent,
+    one that another covers may be kept nevertheless.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self._by_id: dict[Id, _Entry[Id]] = {}
-        self._by_filter: dict[Filter, _Entry[Id]] = {}
+        self._by_id: dict[Id, _CoveringEntry[Id]] = {}
+        self._by_filter: dict[Filter, _CoveringEntry[Id]] = {}
         self._kept: dict[Id, Filter] = {}
-        self._candidates: CoveringCandidates[_Entry[Id]] = CoveringCandidates()
+        self._candidates: CoveringCandidates[_CoveringEntry[Id]] = CoveringCandidates()
         # A filter that nothing can match is kept only while there is no other.
-        self._nothing: _Entry[Id] | None = None
-        # Kept ones whose place was not looked for yet.
-        self._unplaced: OrderedDict[_Entry[Id], None] = OrderedDict()
+        self._nothing: _CoveringEntry[Id] | None = None
+        # Kept filters without a place yet.
+        self._unplaced: OrderedDict[_CoveringEntry[Id], None] = OrderedDict()
         self._ages = 0
 
     def __len__(self) -> int:
-        """How many filters there are, kept or not."""
+        """Return how many filters there are, kept or not."""
         return len(self._by_id)
 
     def __contains__(self, id: object) -> bool:
@@ -129,13 +129,13 @@ class CoveringSet(Generic[Id]):
         return MappingProxyType(self._kept)
 
     def coverer(self, id: Id) -> Id:
-        """The kept id whose filter covers this one's: itself, if it is kept."""
+        """Return the kept id with a filter that covers this one's: itself, if it is kept."""
         entry = self._by_id[id]
         while entry.coverer is not None:
             entry = entry.coverer
         return entry.shown
 
-    def add(self, id: Id, filter: Filter, work: Work | None = None) -> Change[Id]:
+    def add(self, id: Id, filter: Filter, work: Work | None = None) -> CoveringChange[Id]:
         """Take in a filter, in place of the one under this id.
 
         FilterError for a filter with too large a normal form; nothing is changed then.
@@ -148,7 +148,7 @@ class CoveringSet(Generic[Id]):
         if entry is not None:
             entry.ids[id] = None
         else:
-            entry = _Entry(self._ages, id, filter)
+            entry = _CoveringEntry(self._ages, id, filter)
             self._ages += 1
             self._by_filter[filter] = entry
             self._place(entry, changes, work)
@@ -156,7 +156,7 @@ class CoveringSet(Generic[Id]):
         self._place_later(changes, work)
         return changes.net()
 
-    def remove(self, id: Id, work: Work | None = None) -> Change[Id]:
+    def remove(self, id: Id, work: Work | None = None) -> CoveringChange[Id]:
         """Forget a filter; KeyError if there is none under this id."""
         if id not in self._by_id:
             raise KeyError(id)
@@ -186,10 +186,10 @@ class CoveringSet(Generic[Id]):
             else:
                 self._place(each, changes, work)
 
-    def _has_room(self, entry: _Entry[Id]) -> bool:
+    def _has_room(self, entry: _CoveringEntry[Id]) -> bool:
         return self._most is None or len(entry.covered) < self._most
 
-    def _show_another(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+    def _show_another(self, entry: _CoveringEntry[Id], changes: _Changes[Id]) -> None:
         # Taken from the end: a dictionary finds its first key slowly after many removals there.
         successor, _ = entry.ids.popitem()
         entry.ids[successor] = None
@@ -198,8 +198,10 @@ class CoveringSet(Generic[Id]):
             changes.keep(successor, entry.filter)
         entry.shown = successor
 
-    def _place(self, entry: _Entry[Id], changes: _Changes[Id], work: Work | None) -> None:
-        """Hang an entry under a kept one that covers it, or keep it and hang what it covers."""
+    def _place(self, entry: _CoveringEntry[Id], changes: _Changes[Id], work: Work | None) -> None:
+        """Hang an entry under a kept one that covers it, or keep it and hang those under it that it
+        covers.
+        """
         if not entry.regions:
             self._place_nothing(entry, changes)
             return
@@ -212,7 +214,7 @@ class CoveringSet(Generic[Id]):
             if self._has_room(each) and _covers(each, entry, work):
                 _hang(entry, each)
                 return
-        covered: list[_Entry[Id]] = []
+        covered: list[_CoveringEntry[Id]] = []
         for each in dict.fromkeys(self._candidates.within(outlines, work)):
             if self._most is not None and len(covered) + len(entry.covered) >= self._most:
                 break
@@ -235,7 +237,7 @@ class CoveringSet(Generic[Id]):
             self._drop(each, changes)
             self._place(each, changes, work)
 
-    def _place_nothing(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+    def _place_nothing(self, entry: _CoveringEntry[Id], changes: _Changes[Id]) -> None:
         """Hang an entry that nothing matches under whatever is kept."""
         if self._kept:
             _hang(entry, self._by_id[next(iter(self._kept))])
@@ -243,7 +245,7 @@ class CoveringSet(Generic[Id]):
             self._nothing = entry
             changes.keep(entry.shown, entry.filter)
 
-    def _drop(self, entry: _Entry[Id], changes: _Changes[Id]) -> None:
+    def _drop(self, entry: _CoveringEntry[Id], changes: _Changes[Id]) -> None:
         """Take an entry out of those that are kept."""
         if entry is self._nothing:
             self._nothing = None
@@ -256,7 +258,7 @@ class CoveringSet(Generic[Id]):
 
 
 class _Changes(Generic[Id]):
-    """Carries changes of the kept filters out, and says what is left of them in the end."""
+    """Applies changes of the kept filters, and returns their net effect."""
 
     def __init__(self, kept: dict[Id, Filter]) -> None:
         self._kept = kept
@@ -277,16 +279,16 @@ class _Changes(Generic[Id]):
         else:
             self._old[id] = filter
 
-    def net(self) -> Change[Id]:
-        return Change(tuple(self._new), tuple(self._old))
+    def net(self) -> CoveringChange[Id]:
+        return CoveringChange(tuple(self._new), tuple(self._old))
 
 
-def _hang(entry: _Entry[Id], coverer: _Entry[Id]) -> None:
+def _hang(entry: _CoveringEntry[Id], coverer: _CoveringEntry[Id]) -> None:
     entry.coverer = coverer
     coverer.covered[entry] = None
 
 
-def _covers(one: _Entry[Id], other: _Entry[Id], work: Work | None) -> bool:
+def _covers(one: _CoveringEntry[Id], other: _CoveringEntry[Id], work: Work | None) -> bool:
     if work is None:
         return regions_cover(one.regions, other.regions)
     if work.is_spent:

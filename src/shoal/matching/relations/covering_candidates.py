@@ -1,13 +1,13 @@
-"""Which regions may contain a region, or lie within it, without asking each of them.
+"""Candidates of regions that may contain a region, or lie within it, without asking each.
 
 A region that contains another fixes no attribute that the other does not fix to the same value,
-asks for no attribute that the other leaves open, and has the wider bounds on every other one.  So
+asks for no attribute that the other leaves open, and has the wider bounds on every other one. So
 regions are filed by the attributes they fix (`symbol = 'YHOO'`), then by those they bound, and
-within those a table of bounds is compared at once.  Every answer is a superset of the truth in a
-definite order; what a candidate really covers is for `relations.regions_cover` to say.
+within those a table of bounds is compared at once. Every answer is a superset of the truth in a
+definite order; `relations.regions_cover` decides about a candidate.
 
-Looking for them takes work, too: filters of strangers may fix something else each.  Where the work
-that is given is spent, no more are found.
+Finding candidates takes work, too: filters of strangers may each fix different attributes. Once the
+given work is spent, no more are found.
 
 >>> from shoal.language import parse
 >>> from shoal.matching.relations.outlines import outline
@@ -53,19 +53,19 @@ Member = TypeVar("Member")
 
 
 class _TableKey(NamedTuple):
-    """What the rows of a table have in common: attributes and the kinds they are bounded in.
+    """The common part of a table's rows: attributes, and kinds of their bounds.
 
-    One region of each entry is representative: it stands for the entry as what is covered.
+    One region of each entry is representative: it stands for the entry as the covered side.
     """
 
     is_representative: bool
     kinds: tuple[tuple[str, str], ...]
 
 
-# Tables of fewer rows are not compared: asking about each of them takes no longer.
+# Tables of fewer rows are not compared: asking about each row takes no longer.
 COMPARED_ROWS = 16
 
-# What it takes to look at a bucket, and at a table of it; bounds that are compared in one step.
+# Work of inspecting a bucket, and a table of it; number of bounds compared in one step.
 _STEPS_A_BUCKET = 6
 _STEPS_A_TABLE = 12
 _BOUNDS_A_STEP = 250
@@ -94,7 +94,7 @@ class _Table(Generic[Entry]):
 
     @property
     def steps(self) -> int:
-        """What it takes to compare all rows at once."""
+        """Return the work of comparing all rows at once."""
         return (
             _STEPS_A_TABLE + len(self.kinds) + len(self._keys) * len(self.kinds) // _BOUNDS_A_STEP
         )
@@ -229,7 +229,7 @@ class _Bucket(Generic[Entry]):
 
 
 def _spend(work: Work | None, steps: int) -> bool:
-    """Whether there was enough left, if there is a bound."""
+    """Return whether there was enough left, if there is a bound."""
     return work is None or work.spend(steps)
 
 
@@ -314,7 +314,9 @@ class CoveringCandidates(Generic[Entry]):
                 _discard(self._anchored_strings, bucket.anchor.attribute, bucket)
 
     def _wide_buckets(self, inner: Outline) -> Iterator[Iterable[_Bucket[Entry]]]:
-        """All buckets whose regions may contain a region, by anchors; each bucket once."""
+        """Yield all buckets with regions that may contain a region, by anchors; each bucket
+        once.
+        """
         nothing_fixed = self._buckets.get(())
         if nothing_fixed is not None:
             yield (nothing_fixed,)
@@ -333,7 +335,9 @@ class CoveringCandidates(Generic[Entry]):
                 yield self._anchored.get(Fixed(name, SHAPE, None), ())
 
     def _narrowest(self, outlines: Sequence[Outline], work: Work | None) -> Outline:
-        """Whatever covers all of them contains any one: the one that asks the fewest."""
+        """Return the outline with the fewest conditions: a cover of all of them contains any
+        one.
+        """
         best, fewest = outlines[0], -1
         for each in outlines:
             sizes = [bucket.size for buckets in self._wide_buckets(each) for bucket in buckets]
@@ -344,7 +348,7 @@ class CoveringCandidates(Generic[Entry]):
         return best
 
     def _narrow_buckets(self, outer: Outline) -> Iterable[_Bucket[Entry]]:
-        """Buckets among which are all whose regions may lie within a region."""
+        """Return buckets that include all regions that may lie within a region."""
         fewest: Iterable[_Bucket[Entry]] = self._buckets.values()
         size = len(self._buckets)
         for fixed in outer.fixed.values():

@@ -7,8 +7,8 @@ disjoint.  Filters with OR are compared conjunction by conjunction: `overlaps` s
 `covers` stays sound but may miss that several conjunctions cover one only together.
 
 Filters come from strangers, so the work of one question is bounded (`string_search.MAX_WORK`, some
-25 ms): what is not decided by then may overlap, and is not covered.  So is, for who asks about many
-filters at once, that of all of them (`Work`).
+25 ms): an undecided pair may overlap, and is not covered. For questions about many filters at once,
+their total work is bounded, too (`Work`).
 
 >>> from shoal.language import parse
 >>> covers(parse("price > 5"), parse("price >= 6 AND symbol LIKE 'Y%'"))
@@ -60,12 +60,12 @@ CACHED_PREDICATES = 8_192
 # Pairs of filters larger than this together are asked about anew each time, so that strangers
 # cannot fill the memory with them.
 CACHED_SIZE = 32
-# What a question takes where nothing is searched.
+# Work of a question without a search.
 _STEPS_A_PAIR = 15
 
 
 def covers(f: Filter, g: Filter) -> bool:
-    """Whether every publication that matches `g` matches `f`.
+    """Return whether every publication that matches `g` matches `f`.
 
     True is always right.  False is exact when `f` is one conjunction, except where the answer
     needs more than MAX_WORK.
@@ -74,7 +74,7 @@ def covers(f: Filter, g: Filter) -> bool:
 
 
 def overlaps(f: Filter, g: Filter, work: Work | None = None) -> bool:
-    """Whether some publication matches both.
+    """Return whether some publication matches both.
 
     False is always right.  True is exact, except where the answer needs more than MAX_WORK, or
     `work`, of which each question takes some, was spent before.
@@ -89,7 +89,9 @@ def overlaps(f: Filter, g: Filter, work: Work | None = None) -> bool:
 
 
 def prepare(f: Filter) -> None:
-    """Do what questions about a filter need to know of it alone, before there are many."""
+    """Compute the parts of an answer that depend on one filter alone, before there are many
+    questions.
+    """
     remembered_regions(f)
 
 
@@ -100,7 +102,7 @@ def _covers(f: Filter, g: Filter) -> bool:
 def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
     """The answer, and the steps of work that it took."""
     work = Work()
-    # Where the other asks for nothing of an attribute, the two cannot differ in it.
+    # If one filter has no condition on an attribute, the two cannot differ in it.
     found = _partners(
         remembered_regions(f),
         remembered_regions(g),
@@ -111,13 +113,13 @@ def _overlaps(f: Filter, g: Filter) -> tuple[bool, int]:
     return any(each is not False for each in found), work.spent
 
 
-# A pair keeps its filters, of which one may be nobody's any more.
+# A pair keeps its filters alive, one of which may have no other user.
 _cached_covers = remembered("pairs that cover", most=CACHED_PAIRS, bytes_each=1_500)(_covers)
 _cached_overlaps = remembered("pairs that overlap", most=CACHED_PAIRS, bytes_each=1_500)(_overlaps)
 
 
 class Values(NamedTuple):
-    """What an attribute may be: absent, or a value of the three kinds."""
+    """Possible values of an attribute: absent, or a value of the three kinds."""
 
     absent: bool
     booleans: frozenset[bool]
@@ -148,7 +150,7 @@ def regions(filter: Filter) -> tuple[Region, ...]:
     searched = {
         key for each in asked for key, tests in each.values() if any(map(_is_pattern, tests))
     }
-    # The same for each, so that what is remembered of predicates depends on nothing else.
+    # The same for each, so that remembered answers about predicates depend on nothing else.
     steps = MAX_WORK >> max(0, len(searched) - 1).bit_length()
     made: dict[_Key, Values | None] = {}
     found = []
@@ -184,7 +186,7 @@ def remembered_regions(filter: Filter) -> tuple[Region, ...]:
 def regions_cover(
     outers: Sequence[Region], inners: Sequence[Region], work: Work | None = None
 ) -> bool:
-    """`covers`, for filters whose regions are at hand, with this much work."""
+    """`covers`, for filters with regions at hand, with this much work."""
     work = Work() if work is None else work
     if len(outers) == 1 and len(inners) == 1:  # most filters, so this is quick
         [outer], [inner] = outers, inners
@@ -204,11 +206,11 @@ def _partners(
     suits: Callable[[Values, Values], bool],
     work: Work,
 ) -> Iterator[bool | None]:
-    """Whether there is a right region, for each left one, that suits it in every attribute.
+    """Return whether there is a right region, for each left one, that suits it in every attribute.
 
-    `missing` stands for what a left region leaves open; None there suits everything.  The same two
-    sets of values are compared once, however many regions have them.  None, and no more, when the
-    work is spent.
+    `missing` stands for attributes that a left region leaves open; None there suits everything. The
+    same two sets of values are compared once, however many regions have them. None, and no more,
+    when the work is spent.
     """
     known: dict[tuple[str, int], int] = {}
     everyone = (1 << len(rights)) - 1
@@ -264,7 +266,7 @@ def _is_pattern(tested: Predicate) -> bool:
 def _values(predicates: tuple[Predicate, ...], steps: int) -> Values | None:
     """The values of one attribute for which all these predicates are TRUE; None for none.
 
-    Whether strings of several patterns exist is looked for with so many steps of work.
+    The search for strings of several patterns has so many steps of work.
     """
     work = Work(steps)
     values = _unchecked_values(predicates, work)
@@ -351,7 +353,7 @@ def _is_nothing(values: Values, work: Work) -> bool:
 
 
 def _is_within(inner: Values, outer: Values, work: Work) -> bool:
-    """Whether the second set surely contains the first, which is not empty."""
+    """Return whether the second set surely contains the first, which is not empty."""
     # Values are remembered per predicate, so the same test in both is the same object.
     return inner is outer or (
         inner.absent <= outer.absent
@@ -371,7 +373,7 @@ def _size_of(values: Values) -> int:
 
 
 def _share(left: Values, right: Values, work: Work) -> bool:
-    """Whether two sets, neither of which is empty, may have a value in common."""
+    """Return whether two sets, neither of which is empty, may have a value in common."""
     return (
         left is right
         or (left.absent and right.absent)

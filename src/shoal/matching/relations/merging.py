@@ -1,12 +1,12 @@
-"""Merging: of many filters, those unions of several that one filter says exactly.
+"""Merging: those unions of several filters that one filter expresses exactly.
 
 Filters are merged that are one conjunction each and differ in the bounds on one attribute only, the
-last by name that they bound: where their intervals meet, one filter with the wider bounds matches
-what they match together, and nothing else (PADRES' perfect merging).  What cannot be said by one
-conjunction is not merged: intervals that leave nothing out, lists of values, patterns.
+last by name that they bound: if their intervals meet, one filter with the wider bounds matches the
+union, and nothing else (PADRES' perfect merging). Unions that are no single conjunction are not
+made: intervals that leave nothing out, lists of values, patterns.
 
-A union is a filter beside its parts, and covers them; who keeps a covering set adds it there.  So
-nobody must know which parts are in which union.
+A union is a filter beside its parts, and covers them; the owner of a covering set adds the union
+there. So no component must know the parts of a union.
 
 >>> from shoal.language import parse
 >>> merging = Merging()
@@ -42,21 +42,21 @@ Id = TypeVar("Id", bound=Hashable)
 
 
 class Merged(NamedTuple):
-    """What one call changed: unions that there are now, and unions that there are no more."""
+    """Change by one call: new unions, and unions that are gone."""
 
     new: tuple[Filter, ...]
     gone: tuple[Filter, ...]
 
 
-class _Group(NamedTuple):
-    """What filters have in common that may be merged: the attribute, and all other tests."""
+class _MergeGroup(NamedTuple):
+    """The common part of filters that may be merged: the attribute, and all other tests."""
 
     attribute: str
     kind: Kind
     others: tuple[Predicate, ...]
 
 
-class _Part(NamedTuple):
+class _MergedPart(NamedTuple):
     """An interval, `low <= x < high`, and the tests that say its two ends, if it has them."""
 
     low: Any
@@ -68,14 +68,14 @@ class _Part(NamedTuple):
 class Merging(Generic[Id]):
     """Filters by id, and the unions of them.
 
-    Which unions there are depends only on the filters, and on their order where more of a kind are
-    there than are merged.
+    The unions depend only on the filters, and on their order if a kind has more filters than are
+    merged.
     """
 
     def __init__(self) -> None:
-        self._places: dict[Id, tuple[_Group, _Part]] = {}
-        self._groups: dict[_Group, dict[Id, _Part]] = {}
-        self._unions: dict[_Group, tuple[Filter, ...]] = {}
+        self._places: dict[Id, tuple[_MergeGroup, _MergedPart]] = {}
+        self._groups: dict[_MergeGroup, dict[Id, _MergedPart]] = {}
+        self._unions: dict[_MergeGroup, tuple[Filter, ...]] = {}
 
     def add(self, id: Id, filter: Filter) -> Merged:
         """Take in a filter, in place of the one under this id.
@@ -94,9 +94,9 @@ class Merging(Generic[Id]):
         """Forget filters, as far as they are there."""
         return self._look_at(self._forget(ids))
 
-    def _forget(self, ids: Iterable[Id]) -> dict[_Group, None]:
-        """Where there is one less now."""
-        touched: dict[_Group, None] = {}
+    def _forget(self, ids: Iterable[Id]) -> dict[_MergeGroup, None]:
+        """Remove filters; return the groups that have lost one."""
+        touched: dict[_MergeGroup, None] = {}
         for id in ids:
             place = self._places.pop(id, None)
             if place is not None:
@@ -105,7 +105,7 @@ class Merging(Generic[Id]):
                 touched[group] = None
         return touched
 
-    def _look_at(self, groups: Iterable[_Group]) -> Merged:
+    def _look_at(self, groups: Iterable[_MergeGroup]) -> Merged:
         before: dict[Filter, None] = {}
         after: dict[Filter, None] = {}
         for group in groups:
@@ -124,7 +124,7 @@ class Merging(Generic[Id]):
         )
 
 
-def _read(filter: Filter) -> tuple[_Group, _Part] | None:
+def _read(filter: Filter) -> tuple[_MergeGroup, _MergedPart] | None:
     """Among which others a filter may be merged, and its interval; None for one that may not."""
     if len(filter.normal_form) != 1 or filter.size > MOST_TESTS:
         return None
@@ -141,11 +141,11 @@ def _read(filter: Filter) -> tuple[_Group, _Part] | None:
         assert kind is not None
         part = _part(kind, by_attribute[name])
         others = sorted((test for test in tests if test.attribute != name), key=repr)
-        return (_Group(name, kind, tuple(others)), part) if part.low < part.high else None
+        return (_MergeGroup(name, kind, tuple(others)), part) if part.low < part.high else None
     return None
 
 
-def _part(kind: Kind, tests: Iterable[Predicate]) -> _Part:
+def _part(kind: Kind, tests: Iterable[Predicate]) -> _MergedPart:
     low, high, lower, upper = _DOMAINS[kind].lowest, END, None, None
     for test in tests:
         end = threshold(test)
@@ -153,12 +153,12 @@ def _part(kind: Kind, tests: Iterable[Predicate]) -> _Part:
             low, lower = end, test
         elif not RISING[test.operator] and (upper is None or end < high):
             high, upper = end, test
-    return _Part(low, high, lower, upper)
+    return _MergedPart(low, high, lower, upper)
 
 
-def _unions(group: _Group, parts: Iterable[_Part]) -> tuple[Filter, ...]:
+def _unions(group: _MergeGroup, parts: Iterable[_MergedPart]) -> tuple[Filter, ...]:
     """The unions of those that meet, and are not one of them."""
-    found: list[tuple[_Part, _Part]] = []
+    found: list[tuple[_MergedPart, _MergedPart]] = []
     # Of those with the same low end the widest first: by high end, and then, stably, by low end.
     ordered = sorted(parts, key=lambda each: each.high, reverse=True)
     for part in sorted(ordered, key=lambda each: each.low):
@@ -173,7 +173,7 @@ def _unions(group: _Group, parts: Iterable[_Part]) -> tuple[Filter, ...]:
     return tuple(_filter(group, *each) for each in found if each[0] is not each[1])
 
 
-def _filter(group: _Group, first: _Part, last: _Part) -> Filter:
+def _filter(group: _MergeGroup, first: _MergedPart, last: _MergedPart) -> Filter:
     tests: list[Expression] = [*group.others]
     tests += [test for test in (first.lower, last.upper) if test is not None]
     return Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))

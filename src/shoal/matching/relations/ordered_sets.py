@@ -27,7 +27,7 @@ from shoal.matching.domains import (
 
 
 class Domain(NamedTuple):
-    """What a domain's order is made of; `predecessor` is None where there is none."""
+    """The order of a domain; `predecessor` is None if there is none."""
 
     lowest: Any
     successor: Callable[[Any], Any]
@@ -81,7 +81,7 @@ def ordered_set(
 
 
 def is_empty(values: OrderedSet) -> bool:
-    """Whether there is no value in the set."""
+    """Return whether there is no value in the set."""
     return values.points is not None and not values.points
 
 
@@ -97,7 +97,7 @@ def intersection(left: OrderedSet, right: OrderedSet) -> OrderedSet:
 
 
 def is_subset(inner: OrderedSet, outer: OrderedSet) -> bool:
-    """Whether every value of `inner` is in `outer`."""
+    """Return whether every value of `inner` is in `outer`."""
     if inner.points is not None:
         return all(point in outer for point in inner.points)
     if outer.points is None:

@@ -1,9 +1,10 @@
-"""Outlines: what a region fixes and bounds, coarse enough to be compared by the thousand.
+"""Outlines: the attributes that a region fixes and bounds, coarse enough to be compared by the
+thousand.
 
-Where one region contains another, its outline may hold the other's (`may_fix`, `may_hold`), but
-not always the other way round.  An attribute is fixed when a region leaves it one value, else it
-has the least interval around its values.  Strings have a place on the line of doubles by their
-first bytes, so that tables of bounds are tables of doubles.
+If one region contains another, its outline may hold the other's (`may_fix`, `may_hold`), but not
+always the other way round. An attribute is fixed when a region leaves it one value, else it has the
+least interval around its values. Strings have a place on the line of doubles by their first bytes,
+so that tables of bounds are tables of doubles.
 
 >>> from shoal.language import parse
 >>> from shoal.matching.relations.decisions import regions
@@ -26,7 +27,7 @@ from shoal.matching.relations.string_sets import witness
 _ORDERING_BYTES = 6
 INFINITY = float("inf")
 
-# Kinds of what is fixed or bounded.
+# Kinds of fixed or bounded values.
 NUMBER = "number"
 STRING = "string"
 BOOLEAN = "boolean"
@@ -56,9 +57,9 @@ class Bounds(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What is filed of a region, by attribute in order of the names.
+    """A region's index entry, by attribute in order of the names.
 
-    A witness is one of the strings of a shape: only what holds it can contain the shape.
+    A witness is one of the strings of a shape: only a set with the witness can contain the shape.
     """
 
     fixed: dict[str, Fixed]
@@ -113,7 +114,7 @@ def _kind(values: Values) -> str:
 
 
 def hull(values: Values) -> Bounds:
-    """The least interval around what an attribute may be, whether that is fixed or not."""
+    """Return the least interval around an attribute's possible values, fixed or not."""
     return Bounds(ABSENT, -INFINITY, INFINITY) if values.absent else _bounds(values)
 
 
@@ -134,7 +135,7 @@ def _hull(kind: str, ordered: OrderedSet) -> Bounds:
 
 
 def _place_on_line(bound: Any) -> float:
-    """A double that is never the greater of two whose bound is the lesser."""
+    """Return a double that keeps the order of bounds, up to ties."""
     if isinstance(bound, Beyond):
         return INFINITY
     if isinstance(bound, str):
@@ -155,7 +156,7 @@ def bounds_of(fixed: Fixed) -> Bounds:
 
 
 def may_hold(outer: Bounds, inner: Bounds) -> bool:
-    """Whether one attribute's values may contain others."""
+    """Return whether one attribute's values may contain others."""
     return suits(outer.kind, inner.kind) and outer.low <= inner.low and inner.high <= outer.high
 
 
@@ -164,13 +165,15 @@ def suits(outer_kind: str, inner_kind: str) -> bool:
 
 
 def inner_bounds(inner: Outline, name: str) -> Bounds | None:
-    """What is known of an attribute as it lies within others; None if it is open."""
+    """Return bounds of an attribute of a region that may lie within others; None if it is open."""
     fixed = inner.fixed.get(name)
     return inner.bounds.get(name) if fixed is None else bounds_of(fixed)
 
 
 def may_fix(outer: Fixed, inner: Outline) -> bool:
-    """Whether what a region fixes may hold for another, all of whose attributes are given."""
+    """Return whether the fixed values of a region may hold for another, all of whose attributes are
+    given.
+    """
     fixed = inner.fixed.get(outer.attribute)
     if outer.kind == SHAPE:
         bounds = inner_bounds(inner, outer.attribute)

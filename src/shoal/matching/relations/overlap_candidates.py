@@ -1,10 +1,10 @@
-"""Which filters of a table may overlap a filter, without asking about each of them.
+"""Candidates of a table's filters that may overlap a filter, without asking about each.
 
-Two filters are apart where they are so in one attribute: it is bounded in both, and the bounds do
-not meet, are of two kinds, or are two texts.  Bounds of one attribute are a table, compared at
-once, some 0.1 ms for 20,000 filters.  Where all fix one attribute (each advertisement says
-`symbol = ...`), those with the same value are looked up.  Every answer is a superset of the truth,
-oldest first; what a candidate really overlaps is for `relations.decisions.overlaps` to say.
+Two filters are apart if they are apart in one attribute: it is bounded in both, and the bounds do
+not meet, are of two kinds, or are two texts. Bounds of one attribute are a table, compared at once,
+some 0.1 ms for 20,000 filters. If all fix one attribute (each advertisement says `symbol = ...`),
+those with the same value are looked up. Every answer is a superset of the truth, oldest first;
+`relations.decisions.overlaps` decides about a candidate.
 
 >>> from shoal.language import parse
 >>> table = OverlapCandidates()
@@ -56,7 +56,7 @@ _NO_TEXT = -1.0
 _Bound = tuple[float, float, float, float]
 
 
-class _Column:
+class _CandidateColumn:
     """The bounds of one attribute, in those entries that bound it."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Column:
         self.count += 1
 
     def apart(self, bound: _Bound) -> npt.NDArray[np.intp]:
-        """The places of entries whose bounds do not meet these."""
+        """Return the positions of entries with bounds that do not meet these."""
         rows = self.rows
         kind, low, high, text = bound
         apart = (rows[_LOW] > high) | (rows[_HIGH] < low)
@@ -101,7 +101,7 @@ class OverlapCandidates(Generic[Entry]):
         # By place, and where each is; None where one is gone.
         self._entries: list[Entry | None] = []
         self._places: dict[Entry, int] = {}
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, _CandidateColumn] = {}
         # By attribute, how many entries fix it; and by equality, which do.
         self._fixing: Counter[str] = Counter()
         self._equal: defaultdict[Predicate, dict[Entry, None]] = defaultdict(dict)
@@ -112,7 +112,7 @@ class OverlapCandidates(Generic[Entry]):
         self._entries.append(entry)
         for name, bound in _bounds_of(filter):
             if name not in self._columns:
-                self._columns[name] = _Column()
+                self._columns[name] = _CandidateColumn()
             self._columns[name].add(place, bound)
         for test in filter.equalities:
             self._fixing[test.attribute] += 1
@@ -149,7 +149,7 @@ class OverlapCandidates(Generic[Entry]):
         return [entry for entry in found if entry is not None]
 
     def _close_up(self) -> None:
-        """Those who are left get the first places."""
+        """Move the remaining entries to the first positions."""
         is_kept = np.array([entry is not None for entry in self._entries], np.bool_)
         places = np.cumsum(is_kept) - 1
         self._entries = list(self._places)

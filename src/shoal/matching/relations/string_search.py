@@ -1,9 +1,9 @@
 """Is there a string that meets these constraints and breaks one of those?
 
 LIKE patterns mixed with comparisons are decided by walking the product of small automata, one per
-constraint, over an alphabet of the characters that the constraints mention and one stand-in for
-each gap between them: within a gap all characters are treated alike.  The walk is exact; it gives
-up when it has spent the `Work` it is given, because patterns can be made whose product is huge.
+constraint, over an alphabet of the characters that the constraints mention and one placeholder for
+each gap between them: within a gap all characters are treated alike. The walk is exact; it gives up
+when it has spent the `Work` it is given, because the product for some patterns is huge.
 
 >>> meet = [(Like("%abc%"), True), (AtLeast("b"), True)]
 >>> exists(meet), exists(meet, breaking=[(Like("b%"), True)]), exists(meet, breaking=meet)
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from shoal.matching.domains import next_character
 from shoal.model.like import Wildcard, elements
 
-# What a question about two filters, or one, may spend before it is left open: some 25 ms.
+# Work of a question about two filters, or one, before it is left open: some 25 ms.
 MAX_WORK = 30_000
 
 # Constraints of more characters are not walked: making their automata is too long already.
@@ -27,7 +27,7 @@ MAX_CHARACTERS = 2_000
 
 
 class Work:
-    """What may still be spent on a question, in steps of about half a microsecond.
+    """Remaining work of a question, in steps of about half a microsecond.
 
     Counted, not timed, so that all brokers give the same answer to the same question.
     """
@@ -39,14 +39,14 @@ class Work:
         self.spent = 0
 
     def spend(self, steps: int) -> bool:
-        """Whether there was enough left."""
+        """Return whether there was enough left."""
         self._left -= steps
         self.spent += steps
         return self._left >= 0
 
     @property
     def left(self) -> int:
-        """How many steps; below 0 when more was spent than there was."""
+        """Return how many steps; below 0 when more was spent than there was."""
         return self._left
 
     @property
@@ -66,13 +66,13 @@ class Constraint(Protocol):
         """The state after one more character."""
 
     def accepts(self, state: State) -> bool:
-        """Whether the string may end here."""
+        """Return whether the string may end here."""
 
     def is_dead(self, state: State) -> bool:
-        """Whether no continuation can be accepted."""
+        """Return whether no continuation can be accepted."""
 
     def is_sure(self, state: State) -> bool:
-        """Whether every continuation is accepted."""
+        """Return whether every continuation is accepted."""
 
     def characters(self) -> Iterable[str]:
         """The characters it tells apart from others."""
@@ -145,7 +145,7 @@ class Below(_Ordered):
 
 
 class OneOf:
-    """A few strings; a state holds what may still follow."""
+    """A few strings; a state holds the possible rests."""
 
     def __init__(self, strings: Iterable[str]) -> None:
         self.start = frozenset(strings)
@@ -220,7 +220,7 @@ def exists(
     breaking: Sequence[Wanted] | None = None,
     work: Work | None = None,
 ) -> bool | None:
-    """Whether some string meets all of the first and breaks at least one of the second.
+    """Return whether some string meets all of the first and breaks at least one of the second.
 
     A constraint wanted False must be rejected.  Without `breaking` the first alone count.  None
     when the answer was not found with the work there is (MAX_WORK if none is given).
@@ -266,7 +266,7 @@ def _holds(constraints: Sequence[Wanted], states: Sequence[State]) -> bool:
 def _is_hopeful(
     states: Sequence[State], meeting: Sequence[Wanted], breaking: Sequence[Wanted] | None
 ) -> bool:
-    """Whether a continuation could still be the string we look for."""
+    """Return whether a continuation could still be the string we look for."""
     split = len(meeting)
     for (constraint, wanted), state in zip(meeting, states[:split], strict=True):
         if constraint.is_dead(state) if wanted else constraint.is_sure(state):

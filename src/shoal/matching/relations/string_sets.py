@@ -1,9 +1,9 @@
 """Sets of strings as comparisons and LIKE patterns make them: is one empty, within another, apart?
 
-A set is an ordered set of strings, less those without the shape of some patterns.  Where the points
-of the one decide, they are tried; where a string that is easily found decides, that one is; all
-else is for `string_search`.  Each answer spends `Work`, and is the cautious one when there is too
-little: a set may have a string, and is not within another.
+A set is an ordered set of strings, less those without the shape of some patterns. If the points of
+one set decide, they are tried; if a string that is easily found decides, that one is; other
+questions go to `string_search`. Each answer spends `Work`, and is the cautious one when there is
+too little: a set may have a string, and is not within another.
 
 >>> prefix = Strings(ordered_set(STRINGS, "a", "b"), frozenset({("%x%", True)}))
 >>> some_string(prefix, Work()), strings_within(prefix, ALL_STRINGS, Work()), witness(prefix)
@@ -51,13 +51,13 @@ class Strings(NamedTuple):
     shapes: frozenset[tuple[str, bool]] = frozenset()
 
 
-# What one step of work is worth: so many characters searched, or read of a pattern.
+# Characters per step of work: searched, or read of a pattern.
 _CHARACTERS_A_STEP = 500
 _READ_A_STEP = 8
-# A witness is remembered, so it is looked for with the same work whoever asks.
+# A witness is remembered, so its search always has the same work.
 _WITNESS_WORK = 2_000
 
-# What a witness has in the place of each wildcard.
+# A witness has this in place of each wildcard.
 _FILLED = {Wildcard.ANY_RUN: "", Wildcard.ANY_ONE: "a"}
 
 ALL_STRINGS = Strings(ordered_set(STRINGS))
@@ -115,7 +115,7 @@ def _judge(shapes: Iterable[tuple[str, bool]], work: Work) -> Callable[[str], bo
 
 
 def some_string(strings: Strings, work: Work) -> bool:
-    """Whether there may be a string in the set."""
+    """Return whether there may be a string in the set."""
     if not strings.shapes or is_empty(strings.ordered):
         return not is_empty(strings.ordered)
     if witness(strings) is not None:
@@ -124,7 +124,9 @@ def some_string(strings: Strings, work: Work) -> bool:
 
 
 def _exists(inner: Strings, outer: Strings | None, work: Work) -> bool | None:
-    """Whether a string is in the first set (and not in the second); None for too much work."""
+    """Return whether a string is in the first set (and not in the second); None for too much
+    work.
+    """
     together = (inner,) if outer is None else (inner, outer)
     if sum(map(_characters, together)) > MAX_CHARACTERS:
         return None
@@ -171,12 +173,14 @@ def strings_within(inner: Strings, outer: Strings, work: Work) -> bool:
 
 
 def _holds(strings: Strings, text: str, work: Work) -> bool:
-    """Whether a text is surely in the set."""
+    """Return whether a text is surely in the set."""
     return text in strings.ordered and _judge(strings.shapes, work)(text) is True
 
 
 def witness(strings: Strings) -> str | None:
-    """A string of the set, if one is easily found: what lacks it does not contain the set."""
+    """Return a string of the set, if one is easily found: a set without it does not contain this
+    set.
+    """
     return _witness(strings) if _characters(strings) <= MAX_CHARACTERS else None
 
 

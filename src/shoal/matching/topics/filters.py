@@ -1,4 +1,4 @@
-"""MQTT topic names and topic filters: what is allowed, and which filter matches which topic.
+"""MQTT topic names and topic filters: their syntax, and matching.
 
 A topic is levels between slashes, which may be empty.  In a filter `+` stands for one level and a
 last `#` for all that follow, none included; neither stands for a first level that begins with `$`.
@@ -23,7 +23,7 @@ ONE_LEVEL = "+"
 ALL_LEVELS = "#"
 _SHARED = "$share/"
 
-# What MQTT's two-byte length of a string can say.
+# Largest length that MQTT's two-byte length of a string can express.
 MAX_TOPIC_BYTES = 65_535
 # Every level of a stored filter or topic is a node of a trie: without a limit, one packet of
 # slashes would cost 65,536 of them.  More than 200 slashes are refused.
@@ -31,7 +31,7 @@ MAX_TOPIC_LEVELS = 201
 
 
 class TopicError(ValueError):
-    """A topic name or topic filter that MQTT does not allow; says what, where and what to do."""
+    """An invalid topic name or topic filter; the text has the fault, its place and the remedy."""
 
 
 class TopicDepthError(TopicError):
@@ -82,7 +82,9 @@ def check_topic(topic: str) -> None:
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:
-    """Whether a topic filter, shared or not, matches a topic, straight from the definition."""
+    """Return whether a topic filter, shared or not, matches a topic, straight from the
+    definition.
+    """
     levels, _ = read_topic_filter(topic_filter)
     parts = topic.split("/")
     if topic.startswith("$") and levels[0] in (ONE_LEVEL, ALL_LEVELS):

@@ -36,7 +36,7 @@ from shoal.matching.topics.memory import TopicMemory
 from shoal.matching.topics.trie import Trie
 from shoal.model import EVERYTHING, Attributes, Filter
 
-# Leaves that are looked at in one step; and what asks for content counts as so many places more.
+# Leaves that are visited in one step; a leaf with a content filter counts as so many places more.
 STEP = 1_000
 CONTENT_PLACES = 4
 # Of no more filters it is looked for one in their middle.
@@ -46,7 +46,7 @@ MOST_BEGUN = 10
 
 
 class TopicSubscription(NamedTuple):
-    """What was added under an id: topic filter, content filter, and whatever goes with them."""
+    """Entry of an id: topic filter, content filter, and the user's data."""
 
     topic_filter: str
     filter: Filter
@@ -54,15 +54,15 @@ class TopicSubscription(NamedTuple):
 
 
 class Overview:
-    """What there is to do for a publication to a topic.
+    """Work for a publication to a topic.
 
     places    the nodes of the trie that are looked at and the subscriptions that get all of it
     leaves    the topic filters that match
-    filters   how many filters may have to be asked about its attributes
+    filters   most filters to evaluate on its attributes
     ids       the subscriptions that get all of it, in the order of `TopicIndex.match`
-    is_open   whether who gets it is not said by the topic alone: where content is asked for, and
-              where members take turns
-    asks      whether it depends on attributes: else they need not be read
+    is_open   true if the topic alone does not decide: some filters test content, or group members
+              take turns
+    asks      true if the result depends on attributes: else they need not be read
     """
 
     __slots__ = ("asks", "filters", "ids", "is_open", "leaves", "places")
@@ -92,9 +92,9 @@ class Overview:
 class TopicIndex:
     """Subscriptions by id, and the question which of them match a topic and its attributes.
 
-    Ids are any hashable values; adding an id again replaces its subscription.  The order of the
-    ids in an answer, and whose turn it is in a group, depend only on what was added, removed and
-    matched, and in which order.
+    Ids are any hashable values; adding an id again replaces its subscription. The order of the ids
+    in an answer, and turns in a group, depend only on the sequence of additions, removals and
+    matches.
     """
 
     def __init__(self) -> None:
@@ -104,11 +104,11 @@ class TopicIndex:
         # Until the set of topic filters changes: most publishers send to the same few topics again
         # and again.
         self._cache: TopicMemory[_Found] = TopicMemory()
-        # How often topic filters came or went.
+        # number of additions and removals of topic filters
         self._changes = 0
         # Of leaves with wildcards, any of which may match; of the others only one does.
         self._wild_weight = 0
-        # How many were named by `asked`.
+        # number of ids that `asked` has returned
         self._asked = 0
         self._exact_weights = Largest()
 
@@ -125,7 +125,7 @@ class TopicIndex:
         return iter(self._subscriptions)
 
     def __getitem__(self, id: Hashable) -> TopicSubscription:
-        """What was added under this id."""
+        """Return the entry of this id."""
         return self._subscriptions[id]
 
     def add(
@@ -170,7 +170,7 @@ class TopicIndex:
             self._changed()
 
     def _weighs(self, parts: TopicFilter, before: int, after: int) -> None:
-        """A leaf does, not what it did before."""
+        """Update the weight of a leaf."""
         if parts.has_wildcards:
             self._wild_weight += after - before
         else:
@@ -178,7 +178,9 @@ class TopicIndex:
 
     @property
     def most_candidates(self) -> int:
-        """How many subscriptions may have to be looked at, whatever the topic and attributes."""
+        """Return how many subscriptions may have to be looked at, whatever the topic and
+        attributes.
+        """
         return self._wild_weight + self._exact_weights.value
 
     def weigh(self, topic: str, attributes: Attributes) -> tuple[int, int]:
@@ -216,7 +218,7 @@ class TopicIndex:
         return self.match_each_checked(topic, [checked(each) for each in publications])
 
     def match_each_checked(self, topic: str, publications: Sequence[Attributes]) -> list[list[Any]]:
-        """As `match_each`; nobody looks whether the values are of our own types."""
+        """As `match_each`, without a check of the values' types."""
         leaves = self._leaves(topic)
         only = leaves[0] if len(leaves) == 1 else None
         if only is not None and only.content is not None and not (only.plain or only.groups):
@@ -254,8 +256,8 @@ class TopicIndex:
         """Of each topic filter that matches: an id of those that ask for no content, and how many
         there are; then None, so many of those that do, and how many there are.
 
-        Members of groups are left out.  Which filters are named changes from one call to the next.
-        Of a topic that was not asked about lately nothing is said: to walk there may take long.
+        Members of groups are left out. The ids differ from one call to the next. A topic without a
+        recent match gets no answer: the walk may take long.
         """
         found = self._cache.get(topic)
         for leaf in () if found is None else found.leaves:
@@ -270,7 +272,7 @@ class TopicIndex:
                     yield None, some, count
 
     def prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
-        """As `MatchIndex.prepare`; nobody is chosen."""
+        """As `MatchIndex.prepare`; no group member is chosen."""
         for leaf in self._leaves(topic):
             for content in (leaf.content, *(group.content for group in leaf.groups.values())):
                 if content is not None and not content.prepare(attributes, work_us):
@@ -300,7 +302,7 @@ class TopicIndex:
                 self._cache.keep(topic, _Found(tuple(found), places), len(found))
 
     def survey(self, topic: str, overview: Overview) -> Iterator[int]:
-        """Find what there is to do for a publication to a topic, a bit at each step.
+        """Estimate the work for a publication to a topic, a bit at each step.
 
         Yields how many places were looked at.  Subscriptions of topic filters that are there must
         not change until it ends.
@@ -317,7 +319,9 @@ class TopicIndex:
             yield STEP + len(overview.ids) - before
 
     def asks_for_content(self, topic: str) -> bool:
-        """Whether an answer for this topic depends on attributes: else they need not be read."""
+        """Return whether an answer for this topic depends on attributes: else they need not be
+        read.
+        """
         return self._overview(topic).asks
 
     def match_topic(self, topic: str) -> list[Any] | None:
@@ -353,7 +357,7 @@ class TopicIndex:
 
 
 class _Found(NamedTuple):
-    """What a walk for one topic led to, over how many nodes."""
+    """Result of a walk for one topic, and its number of nodes."""
 
     leaves: tuple[_Leaf, ...]
     nodes: int
@@ -371,13 +375,13 @@ class _Leaf:
     def __init__(self) -> None:
         self.plain: dict[Hashable, None] = {}
         self.content: MatchIndex | None = None
-        self.groups: dict[str, _Group] = _NO_GROUPS
+        self.groups: dict[str, _TopicGroup] = _NO_GROUPS
         # The candidates of all groups.
         self._asked = 0
 
     @property
     def weight(self) -> int:
-        """How many of its subscriptions may have to be looked at, and groups."""
+        """Return how many of its subscriptions may have to be looked at, and groups."""
         asked = 0 if self.content is None else self.content.most_candidates
         return len(self.plain) + asked + len(self.groups) + self._asked
 
@@ -388,7 +392,7 @@ class _Leaf:
         if group is not None:
             if self.groups is _NO_GROUPS:
                 self.groups = {}
-            members = self.groups.setdefault(group, _Group())
+            members = self.groups.setdefault(group, _TopicGroup())
             before = members.most_candidates
             members.add(id, filter)
             self._asked += members.most_candidates - before
@@ -416,11 +420,11 @@ class _Leaf:
                 self.content = None
 
 
-class _Group:
-    """The members of a shared subscription, and whose turn it is.
+class _TopicGroup:
+    """The members of a shared subscription, with their turns.
 
-    A turn is a number that grows: a member gets one when it joins and a new one when it is
-    chosen, so that the lowest belongs to whoever has waited longest.
+    A turn is a number that grows: a member gets one when it joins and a new one when it is chosen,
+    so that the member with the lowest turn has waited longest.
     """
 
     __slots__ = ("content", "plain", "turns", "waiting")
@@ -460,7 +464,7 @@ class _Group:
             self.content = None
 
     def choose(self, attributes: Attributes) -> list[Hashable]:
-        """The member whose turn it is among those that match, who then goes to the end."""
+        """Return the member with the lowest turn among those that match, and move it to the end."""
         waiting = self.waiting
         matching = [] if self.content is None else self.content.match_checked(attributes)
         first = min(matching, key=waiting.__getitem__) if matching else None

@@ -1,6 +1,6 @@
-"""What was found out about topics, until too much of it is remembered: then all is forgotten.
+"""Cache of facts about topics, up to a size: then it is emptied.
 
-Topics may be long, and what matches them may be much; both count.
+Topics may be long, and may have many matches; both count.
 
 >>> memory: TopicMemory[str] = TopicMemory(most=2)
 >>> for topic in ("a", "b", "c"):
@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from shoal.ledger import Ledger, Measure
+from shoal.ledger import Ledger, LedgerMeasure
 
 MOST_TOPICS = 65_536
 MOST_BYTES = 64 * 2**20
-# What a topic and what is known of it take beside their characters, and what each place does that
-# matches.
+# Memory of a topic and its facts beside the characters, and of each place that matches.
 TOPIC_BYTES, PLACE_BYTES = 250, 8
 
 Known = TypeVar("Known")
@@ -34,7 +33,9 @@ class TopicMemory(dict[str, Known]):
         self._bytes = 0
 
     def register(self, ledger: Ledger, name: str) -> None:
-        ledger.register(name, lambda: Measure(len(self), self._bytes, self._most, self._most_bytes))
+        ledger.register(
+            name, lambda: LedgerMeasure(len(self), self._bytes, self._most, self._most_bytes)
+        )
 
     def keep(self, topic: str, known: Known, places: int) -> None:
         """Remember this of a topic, which has so many places in it."""

@@ -29,7 +29,7 @@ Stored = TypeVar("Stored")
 ROW = 128
 
 
-class _Node:
+class _StoreNode:
     """One level of stored topics; `topic` is set where one ends.
 
     Of many children each is in a `row` of the `rows` as well.
@@ -38,14 +38,14 @@ class _Node:
     __slots__ = ("children", "row", "rows", "topic")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
+        self.children: dict[str, _StoreNode] = {}
         self.topic: str | None = None
-        self.row: list[_Node] = _NO_ROW
+        self.row: list[_StoreNode] = _NO_ROW
         self.rows: _Rows | None = None
 
-    def add(self, level: str) -> _Node:
+    def add(self, level: str) -> _StoreNode:
         """A new child."""
-        child = self.children[level] = _Node()
+        child = self.children[level] = _StoreNode()
         if self.rows is not None:
             self.rows.add(child)
         elif len(self.children) > ROW:
@@ -59,7 +59,7 @@ class _Node:
         if self.rows is not None:
             self.rows.remove(child)
 
-    def walk(self) -> Iterator[_Node]:
+    def walk(self) -> Iterator[_StoreNode]:
         """The children that there are now, oldest first; some that go meanwhile are left out."""
         return iter(tuple(self.children.values())) if self.rows is None else self.rows.walk()
 
@@ -74,30 +74,30 @@ class _Rows:
 
     def __init__(self) -> None:
         # By their identities: one that is empty goes.
-        self._rows: dict[int, list[_Node]] = {}
+        self._rows: dict[int, list[_StoreNode]] = {}
         # The only one that grows.
-        self._last: list[_Node] = []
+        self._last: list[_StoreNode] = []
 
-    def add(self, node: _Node) -> None:
+    def add(self, node: _StoreNode) -> None:
         if not 0 < len(self._last) < ROW:
             self._last = []
             self._rows[id(self._last)] = self._last
         self._last.append(node)
         node.row = self._last
 
-    def remove(self, node: _Node) -> None:
+    def remove(self, node: _StoreNode) -> None:
         row = node.row
         row.remove(node)
         if not row:
             del self._rows[id(row)]
 
-    def walk(self) -> Iterator[_Node]:
-        rows: list[Iterable[_Node]] = list(self._rows.values())
+    def walk(self) -> Iterator[_StoreNode]:
+        rows: list[Iterable[_StoreNode]] = list(self._rows.values())
         rows[-1:] = map(tuple, rows[-1:])
         return chain.from_iterable(map(tuple, rows))
 
 
-_NO_ROW: list[_Node] = []
+_NO_ROW: list[_StoreNode] = []
 
 
 class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
@@ -108,10 +108,10 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
 
     def __init__(self, values: Mapping[str, Stored] | None = None) -> None:
         self._values: dict[str, Stored] = {}
-        self._root = _Node()
+        self._root = _StoreNode()
         # Those that begin with `$`, which wildcards at the beginning do not match.
-        self._reserved = _Node()
-        # How many there are of all topics; those that begin alike share them.
+        self._reserved = _StoreNode()
+        # number of levels of all topics; topics with a common beginning share them
         self.levels = 0
         self.update(values or {})
 
@@ -150,7 +150,7 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
             self.levels -= 1
 
     def lacking(self, topic: str) -> int:
-        """How many levels there would be more with a topic."""
+        """Return how many levels there would be more with a topic."""
         node, levels = self._reserved if topic[:1] == "$" else self._root, topic.split("/")
         for depth, level in enumerate(levels):
             child = node.children.get(level)
@@ -160,7 +160,8 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
         return 0
 
     def matching(self, topic_filter: str) -> Iterator[str]:
-        """The stored topics that a filter matches; of a shared filter, what its members ask for.
+        """Yield the stored topics that a filter matches; of a shared filter, those that its members
+        subscribe to.
 
         TopicError for a filter that is not allowed.  The store must not change while this is read;
         make a list of it first.
@@ -177,9 +178,11 @@ class TopicStore(MutableMapping[str, Stored], Generic[Stored]):
         root = self._reserved if levels[0][:1] == "$" else self._root
         return self._search(root, levels, nodes)
 
-    def _search(self, root: _Node, levels: tuple[str, ...], nodes: int) -> Iterator[str | None]:
-        # What is still to be visited, next one last: nodes and how many levels have led to them.
-        waiting: list[tuple[Iterator[_Node], int]] = [(iter((root,)), 0)]
+    def _search(
+        self, root: _StoreNode, levels: tuple[str, ...], nodes: int
+    ) -> Iterator[str | None]:
+        # Nodes to visit, next one last, with their depth.
+        waiting: list[tuple[Iterator[_StoreNode], int]] = [(iter((root,)), 0)]
         left = nodes
         while waiting:
             walk, depth = waiting[-1]

@@ -32,9 +32,9 @@ _CHILDLESS: dict[str, Any] = {}
 STEP = 1_000
 
 
-class _Node(Generic[Leaf]):
-    """A place behind a level and the `run` of levels that follow it, some of which may be any; what
-    ends here, or goes on, by the next level.
+class _TrieNode(Generic[Leaf]):
+    """A place behind a level and the `run` of levels that follow it, some of which may be any; with
+    the filters that end here, and the next places by level.
     """
 
     __slots__ = ("all_below", "any_level", "children", "has_wild", "here", "run")
@@ -42,8 +42,8 @@ class _Node(Generic[Leaf]):
     def __init__(self, run: Levels = ()) -> None:
         self.run = run
         self.has_wild = ONE_LEVEL in run
-        self.children: dict[str, _Node[Leaf]] = _CHILDLESS
-        self.any_level: _Node[Leaf] | None = None
+        self.children: dict[str, _TrieNode[Leaf]] = _CHILDLESS
+        self.any_level: _TrieNode[Leaf] | None = None
         self.all_below: Leaf | None = None
         self.here: Leaf | None = None
 
@@ -51,11 +51,11 @@ class _Node(Generic[Leaf]):
     def is_empty(self) -> bool:
         return not (self.children or self.any_level or self.all_below or self.here)
 
-    def below(self, level: str) -> _Node[Leaf] | None:
+    def below(self, level: str) -> _TrieNode[Leaf] | None:
         return self.any_level if level == ONE_LEVEL else self.children.get(level)
 
-    def put(self, level: str, node: _Node[Leaf] | None) -> None:
-        """What is below a level from now on; None: nothing."""
+    def put(self, level: str, node: _TrieNode[Leaf] | None) -> None:
+        """Replace the node below a level; None: remove it."""
         if level == ONE_LEVEL:
             self.any_level = node
         elif node is not None:
@@ -65,17 +65,17 @@ class _Node(Generic[Leaf]):
         else:
             del self.children[level]
 
-    def split(self, at: int) -> _Node[Leaf]:
+    def split(self, at: int) -> _TrieNode[Leaf]:
         """A node in place of this one, which ends before that level of the run."""
-        first: _Node[Leaf] = _Node(self.run[:at])
+        first: _TrieNode[Leaf] = _TrieNode(self.run[:at])
         first.put(self.run[at], self)
         self.run = self.run[at + 1 :]
         self.has_wild = ONE_LEVEL in self.run
         return first
 
     @property
-    def joined(self) -> _Node[Leaf]:
-        """This one; or if all that it has is one level below, what is there, in its place."""
+    def joined(self) -> _TrieNode[Leaf]:
+        """Return this node; or its only child in its place, if it has nothing else."""
         if self.all_below or self.here or len(self.children) + (self.any_level is not None) != 1:
             return self
         level = next(iter(self.children), ONE_LEVEL)
@@ -86,7 +86,7 @@ class _Node(Generic[Leaf]):
         return child
 
     def follows(self, levels: Levels, at: int) -> bool:
-        """Whether those from there on begin with the run."""
+        """Return whether those from there on begin with the run."""
         run = self.run
         following = levels[at : at + len(run)]
         if not self.has_wild:
@@ -105,7 +105,7 @@ class Trie(Generic[Leaf]):
     """
 
     def __init__(self) -> None:
-        self._root: _Node[Leaf] = _Node()
+        self._root: _TrieNode[Leaf] = _TrieNode()
 
     @property
     def is_empty(self) -> bool:
@@ -125,7 +125,7 @@ class Trie(Generic[Leaf]):
         return node.here
 
     def hang(self, levels: Levels, leaf: Leaf) -> None:
-        """Put a leaf at the end of these levels, growing what is missing of the way."""
+        """Put a leaf at the end of these levels, adding missing nodes on the way."""
         node, at = self._root, 0
         while at < len(levels):
             level = levels[at]
@@ -136,7 +136,7 @@ class Trie(Generic[Leaf]):
             following = node.below(level)
             if following is None:
                 end = len(levels) - (levels[-1] == ALL_LEVELS)
-                following = _Node(levels[at:end])
+                following = _TrieNode(levels[at:end])
                 node.put(level, following)
             else:
                 same = _length_of_same(following.run, levels[at:])
@@ -148,7 +148,7 @@ class Trie(Generic[Leaf]):
 
     def take_down(self, levels: Levels) -> None:
         """Take the leaf at the end of these levels away, and the nodes that only led to it."""
-        way: list[tuple[_Node[Leaf], str]] = []
+        way: list[tuple[_TrieNode[Leaf], str]] = []
         node, at = self._root, 0
         while at < len(levels) and levels[at] != ALL_LEVELS:
             way.append((node, levels[at]))
@@ -173,21 +173,21 @@ class Trie(Generic[Leaf]):
     def walk(self, topic: str) -> tuple[list[Leaf], int]:
         """The leaves of all filters that match a topic, and how many places were looked at.
 
-        What begins with a wildcard does not match a topic that begins with `$`.
+        A filter that begins with a wildcard does not match a topic that begins with `$`.
         """
         found: list[Leaf] = []
         return found, sum(self.search(topic, found))
 
     def search(self, topic: str, found: list[Leaf]) -> Iterator[int]:
-        """Walk bit by bit: what is found comes to `found`; yields how many places were looked at.
+        """Walk bit by bit: appends leaves to `found`; yields the number of visited places.
 
         Until it ends the trie must not change.
         """
         levels = tuple(topic.split("/"))
         most, seen = len(levels), 0
         # By how many levels were matched: those behind a name, and those behind a wildcard.
-        named: list[list[_Node[Leaf]]] = [[] for _ in range(most + 1)]
-        wild: list[list[_Node[Leaf]]] = [[] for _ in range(most + 1)]
+        named: list[list[_TrieNode[Leaf]]] = [[] for _ in range(most + 1)]
+        wild: list[list[_TrieNode[Leaf]]] = [[] for _ in range(most + 1)]
         if topic[:1] != "$":
             named[0].append(self._root)
         elif (first := self._root.children.get(levels[0])) and first.follows(levels, 1):
@@ -241,7 +241,7 @@ class Trie(Generic[Leaf]):
             seen = 0
 
 
-def _cut(nodes: list[_Node[Leaf]]) -> Iterator[list[_Node[Leaf]]]:
+def _cut(nodes: list[_TrieNode[Leaf]]) -> Iterator[list[_TrieNode[Leaf]]]:
     """The same, some at a time."""
     for start in range(0, len(nodes), STEP):
         yield nodes[start : start + STEP]

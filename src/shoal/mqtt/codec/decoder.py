@@ -1,9 +1,9 @@
-"""Bytes to MQTT packets, in whatever pieces they come, for both versions by one code.
+"""Decodes MQTT packets from a stream of bytes, with one code for both versions.
 
-A decoder without a version waits for a CONNECT and learns it there.  The first thing the standard
-does not allow ends the decoding: `feed` returns the packets before it, and `failure` says what it
-was.  PUBLISH, which is nearly all traffic, is read straight from the bytes, and the topics seen
-last are known by their bytes, so that they are not checked again and again.
+A decoder without a version waits for a CONNECT and takes the version from it. The first violation
+of the standard ends the decoding: `feed` returns the packets before it, and `failure` describes it.
+PUBLISH, which is nearly all traffic, is read straight from the bytes; the topics seen last are
+cached by their bytes, so that they are not checked again.
 
 >>> decoder = Decoder()
 >>> hello = bytes.fromhex("100e 0004 4d515454 05 02 003c 00 0001 61")
@@ -26,7 +26,7 @@ from shoal.mqtt.codec.fields import (
     MAX_VARIABLE,
     REMEMBERED_TOPIC_BYTES,
     REMEMBERED_TOPICS,
-    Reader,
+    FieldReader,
     read_name,
 )
 from shoal.mqtt.codec.packet_readers import (
@@ -41,23 +41,23 @@ from shoal.mqtt.codec.packets import Packet, Puback, Publish
 from shoal.mqtt.codec.properties import NO_PROPERTIES, read_publish_properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 
-# The largest that the remaining length can say, with its four bytes and the first.
+# The largest packet that a remaining length of four bytes can state, with its fixed header.
 MAX_PACKET_BYTES = MAX_VARIABLE + 5
 
-# So much of a payload takes no time of those who count bytes; more of it does when it is written to
-# hundreds.
+# The bytes of a payload that do not count towards `most`: copying them takes no time. A larger
+# payload counts, since it is written to hundreds of subscribers.
 FREE_BYTES = 256
-# What handling one packet costs beside its bytes: a PINGREQ has two, and thousands come at once.
+# The cost of one packet beside its bytes: a PINGREQ has two bytes, and thousands come at once.
 SMALL_BYTES = 14
 
-# Of larger publications the bytes that they came in are not kept beside what they say.
+# The bytes of a larger PUBLISH are not kept beside its fields.
 MAX_WRITTEN_BYTES = 4_096
 
 _PUBLISH = int(PacketType.PUBLISH) << 4
 _PUBACK = int(PacketType.PUBACK) << 4
-# The QoS, whether to retain, and whether it is a duplicate, by the flags of a PUBLISH.
+# QoS, retain and DUP, by the flags of a PUBLISH.
 _FLAGS = tuple((flags >> 1 & 3, flags & 1 == 1, flags & 8 == 8) for flags in range(16))
-# What a client may send; AUTH only where extended authentication is offered, which is nowhere.
+# The packets of clients; without AUTH, as the broker offers no extended authentication.
 _FROM_CLIENTS = frozenset(
     (
         PacketType.CONNECT, PacketType.PUBLISH, PacketType.PUBACK, PacketType.PUBREC,
@@ -68,12 +68,12 @@ _FROM_CLIENTS = frozenset(
 
 
 class Decoder:
-    """One direction of one connection.
+    """Decodes one direction of one connection.
 
-    `version` is None until a CONNECT has said it; whoever reads a server's packets gives it.
-    A packet that is larger than `maximum_packet_size` fails as soon as its length is known, one
-    that only a server sends, to a server, as soon as it begins.  Of the topic filters of a
-    request only the first are read (see `requests`).
+    `version` is None until a CONNECT states it; a reader of a server's packets passes it. A packet
+    larger than `maximum_packet_size` fails as soon as its length is known, a packet that only a
+    server sends as soon as it begins. Of the topic filters of a request only the first are read
+    (see `requests`).
     """
 
     __slots__ = (
@@ -96,24 +96,24 @@ class Decoder:
         self.maximum_packet_size = maximum_packet_size
         self.failure: MqttError | None = None
         self.unread = 0
-        # The beginning of a packet whose end has not come yet, and how long it will be.
+        # The beginning of an incomplete packet, and its full length.
         self._begun: bytes | bytearray = b""
         self._needed = 0
 
     @property
     def unfinished(self) -> int:
-        """How many bytes have come of a packet whose end has not."""
+        """The number of bytes of an incomplete packet."""
         return len(self._begun)
 
-    def let_go(self) -> None:
-        """Nobody waits for its end any more, nor for what is unread."""
+    def drop_unfinished(self) -> None:
+        """Drop the incomplete packet and the unread bytes."""
         self._begun, self.unread = b"", 0
 
     def feed(self, data: bytes, most: int = MAX_PACKET_BYTES) -> list[Packet]:
-        """The packets that are complete now.
+        """The packets that are complete.
 
-        Behind `most` bytes of these no packet is begun, FREE_BYTES of each payload not counted, and
-        SMALL_BYTES more of what is often small: `unread` of the last are to be fed again.
+        No packet begins behind `most` bytes of them; FREE_BYTES of each payload do not count, and
+        each other packet counts SMALL_BYTES more. The caller feeds the last `unread` bytes again.
         """
         packets: list[Packet] = []
         self.unread = 0
@@ -140,7 +140,7 @@ class Decoder:
                 return
             first, length = data[position], data[position + 1]
             if length > 127:
-                if body < end and 0 < data[body] < 128:  # two bytes, as most that are not one
+                if body < end and 0 < data[body] < 128:  # two bytes: most that are not one
                     length = length & 127 | data[body] << 7
                     body += 1
                 else:
@@ -178,7 +178,7 @@ class Decoder:
             self._keep(data[position:], 0)
 
     def _check_kind(self, first: int) -> PacketType:
-        """The type of a packet by its first byte, if such a packet may come."""
+        """The type of a packet by its first byte; MqttError if such a packet is not allowed."""
         kind = first >> 4
         if kind == 0:
             raise protocol_error("packet type 0 is forbidden")
@@ -199,13 +199,13 @@ class Decoder:
         self._needed = needed
 
     def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
-        """Any packet but those of the fast path, which PUBLISH is when the version is known."""
+        """Read any packet outside the fast path, also a PUBLISH before the version is known."""
         packet_type = self._check_kind(first)
-        # 3.1 gives these flags of a CONNECT no meaning, and clients of its time set them.
+        # 3.1 gives these flags of a CONNECT no meaning, and its clients set them.
         is_old = packet_type is PacketType.CONNECT and is_3_1(data, body)
         if first & 15 != RESERVED_FLAGS[packet_type] and not is_old:
             raise malformed(f"{packet_type.name}: the reserved flags are wrong [MQTT-2.1.3-1]")
-        reader = Reader(data, packet_type.name, body, stop)
+        reader = FieldReader(data, packet_type.name, body, stop)
         if packet_type is PacketType.CONNECT:
             if self.version is not None:
                 raise protocol_error("a second CONNECT [MQTT-3.1.0-2]")
@@ -226,7 +226,7 @@ class Decoder:
 
 
 def decode_publish(data: bytes, position: int, version: int) -> Publish:
-    """The one PUBLISH that stands at the end of these bytes; MqttError for anything else."""
+    """The one PUBLISH from `position` to the end of these bytes; MqttError for anything else."""
     end = len(data)
     if position + 2 > end or data[position] & 0xF0 != _PUBLISH:
         raise malformed("no PUBLISH")
@@ -243,7 +243,7 @@ def decode_publish(data: bytes, position: int, version: int) -> Publish:
 
 
 def _long_length(data: bytes, position: int, end: int, version: int | None) -> tuple[int, int]:
-    """A remaining length of more than one byte, and where the body begins; 0 if not yet known."""
+    """A remaining length of several bytes, and the start of the body; 0 if bytes are missing."""
     value = 0
     for shift in (0, 7, 14, 21):
         if position >= end:
@@ -259,7 +259,7 @@ def _long_length(data: bytes, position: int, end: int, version: int | None) -> t
 
 
 def _check_shortest(last: int) -> None:
-    """5.0 demands the shortest form; 3.1.1 does not, and small devices reserve all four bytes."""
+    """Refuse a longer form than needed in 5.0; 3.1.1 allows it, and small devices use it."""
     if not last:
         raise malformed("the remaining length is written longer than needed [MQTT-1.5.5-1]")
 
@@ -301,13 +301,13 @@ def _read_publish(flags: int, data: bytes, position: int, stop: int, version: in
 
 
 def _read_topic(data: bytes) -> str:
-    """The topic, from its length on; the empty one too, which a topic alias may stand for."""
+    """Read a topic with its length; an empty one is allowed, as a topic alias may replace it."""
     topic, _ = read_name(data, 0, len(data), "topic")
     if topic:
         try:
             check_topic(topic)
         except TopicDepthError:
-            pass  # a bound of the broker: `Incoming` refuses the publication by itself
+            pass  # a limit of the broker: `Incoming` refuses the publication alone
         except TopicError as error:
             raise malformed(f"PUBLISH: {error}") from None
     return topic

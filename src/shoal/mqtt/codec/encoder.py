@@ -1,12 +1,13 @@
-"""MQTT packets to bytes, for both versions by one code.
+"""Encodes MQTT packets, with one code for both versions.
 
-`encode` writes any packet.  A publication that goes to many is written in two halves, once for all
-who get it alike: between them stands the packet identifier, which is everyone's own.
+`encode` writes any packet. A publication with many receivers is written in two halves, once for all
+receivers with the same form; the packet identifier of each receiver stands between them.
 
 >>> encode(Publish("a/b", b"hi"), MQTT_3_1_1).hex(" ")
 '30 07 00 03 61 2f 62 68 69'
 >>> before, after = encode_publish_halves("a/b", b"hi", MQTT_5, qos=1)
->>> before + (7).to_bytes(2, "big") + after == encode(Publish("a/b", b"hi", 1, packet_id=7), MQTT_5)
+>>> packet = Publish("a/b", b"hi", 1, packet_id=7)
+>>> before + (7).to_bytes(2, "big") + after == encode(packet, MQTT_5)
 True
 
 Source: MQTT Version 5.0 and 3.1.1, section 3.
@@ -55,10 +56,10 @@ _DUPLICATE = 8
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The packet's bytes.  Of properties, 3.1.1 has none: they are left out.
+    """The packet's bytes; properties are left out in 3.1.1, which has none.
 
-    ValueError for what cannot be written: strings above 65,535 bytes or with U+0000, a packet
-    above 256 MB, a packet or code that 3.1.1 does not have.
+    ValueError for a packet that cannot be written: strings above 65,535 bytes or with U+0000, a
+    packet above 256 MB, a packet or code that 3.1.1 does not have.
     """
     if type(packet) is Publish:
         before, after = encode_publish_halves(
@@ -90,11 +91,11 @@ def encode_publish_halves(
     properties: Properties = NO_PROPERTIES,
     written: bytes | None = None,
 ) -> tuple[bytes, bytes]:
-    """What stands before and after the packet identifier, which is there above QoS 0.
+    """The bytes before and after the packet identifier, which exists above QoS 0.
 
-    `written` are properties and payload as MQTT 5 writes them, where they need not be written.
+    `written` are properties and payload as MQTT 5 writes them, if they are encoded already.
     """
-    # The same few topics are written again and again; the longest are not worth the memory.
+    # The same few topics are written again and again; caching the longest takes too much memory.
     short = len(topic) <= REMEMBERED_TOPIC_BYTES
     name = _short_topic_bytes(topic) if short else write_string(topic)
     rest = payload
@@ -124,7 +125,7 @@ def encode_publish_at_0(
     return b"".join((_head(_PUBLISH, len(name) + len(said) + len(payload)), name, said, payload))
 
 
-# Most publications of a time are of few lengths.
+# Most publications have one of few lengths.
 @lru_cache(1_024)
 def _head(first: int, length: int) -> bytes:
     """The fixed header."""
@@ -137,12 +138,12 @@ def _short_topic_bytes(topic: str) -> bytes:
 
 
 def with_duplicate_flag(before: bytes) -> bytes:
-    """The first half of a publication that is sent again."""
+    """The first half of a retransmitted publication."""
     return bytes((before[0] | _DUPLICATE,)) + before[1:]
 
 
 def encode_acknowledgement(first: int, packet_id: int) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP that says success; `first` is its first byte."""
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP of success; `first` is its first byte."""
     return bytes((first, 2, packet_id >> 8, packet_id & 255))
 
 
@@ -214,7 +215,7 @@ def _options(request: SubscriptionRequest, version: int) -> int:
 def _suback(packet: Suback, version: int) -> bytes:
     codes = packet.reason_codes
     if version == MQTT_3_1_1:
-        # There, every failure is the same [MQTT-3.9.3-2 of 3.1.1].
+        # 3.1.1 has one code for every failure [MQTT-3.9.3-2 of 3.1.1].
         codes = tuple(
             ReasonCode.UNSPECIFIED_ERROR if code >= FIRST_ERROR else code for code in codes
         )

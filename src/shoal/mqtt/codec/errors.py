@@ -1,4 +1,4 @@
-"""What a peer did wrong, as a reason code and in words."""
+"""Protocol errors of a peer: a reason code and a text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 
 
 class MqttError(ValueError):
-    """A peer broke a rule of the standard; the connection ends with this reason code."""
+    """A peer violated the standard; the connection ends with this reason code."""
 
     def __init__(self, reason_code: ReasonCode, message: str) -> None:
         super().__init__(message)
@@ -14,10 +14,10 @@ class MqttError(ValueError):
 
 
 def malformed(message: str) -> MqttError:
-    """Bytes that cannot be read as the standard says."""
+    """Bytes that are not an MQTT packet."""
     return MqttError(ReasonCode.MALFORMED_PACKET, message)
 
 
 def protocol_error(message: str) -> MqttError:
-    """Readable, but not allowed, or not allowed now."""
+    """A packet that is readable, but not allowed, or not in this state."""
     return MqttError(ReasonCode.PROTOCOL_ERROR, message)

@@ -1,9 +1,9 @@
 """The data types of MQTT packets: integers, variable byte integers, strings, binary data.
 
-A `Reader` reads one packet's bytes from front to end and raises MqttError where they are not
-what the standard says, naming what it was reading; the `write_...` functions are its reverse.
+A `FieldReader` reads one packet's bytes from front to end and raises MqttError, with the name of
+the field, where they violate the standard; the `write_...` functions are its reverse.
 
->>> reader = Reader(write_string("a/b") + write_variable(321), "PUBLISH")
+>>> reader = FieldReader(write_string("a/b") + write_variable(321), "PUBLISH")
 >>> reader.string("topic"), reader.variable("length"), reader.at_end
 ('a/b', 321, True)
 
@@ -18,16 +18,16 @@ from shoal.mqtt.codec.errors import malformed
 
 MAX_STRING_BYTES = 65_535
 MAX_VARIABLE = 268_435_455
-# Topics remembered by their bytes, and bytes by their topics, for all connections, and how long
-# one of them may be: 1 MB of each.
+# The number of topics cached by their bytes, and of bytes cached by their topics, for all
+# connections, and the largest topic that is cached: 1 MB of each.
 REMEMBERED_TOPICS = 4_096
 REMEMBERED_TOPIC_BYTES = 256
-# What the standard advises against in any string; here no topic, topic filter or name of a user
-# may have it: it is written to logs and terminals, and meant by nobody.
+# The standard advises against control characters in any string; the broker refuses them in topics,
+# topic filters and user names, which it writes to logs and terminals.
 CONTROL_CHARACTERS = re.compile("[\x01-\x1f\x7f-\x9f]")
 
 
-class Reader:
+class FieldReader:
     """Reads `data[position:end]`; `packet` names it in errors."""
 
     __slots__ = ("_data", "_packet", "end", "position")
@@ -91,9 +91,9 @@ class Reader:
         return text
 
     def part(self, what: str) -> tuple[bytes, int, int]:
-        """The bytes that stand next, as many as the variable byte integer before them says.
+        """The field behind the variable byte integer that states its length.
 
-        All bytes there are, and where these begin and end among them.
+        Returns all bytes, and the start and the end of the field in them.
         """
         size = self.variable(f"{what}' length")
         start = self.position
@@ -112,7 +112,7 @@ class Reader:
 
 
 def read_string(data: bytes, position: int, end: int, what: str) -> tuple[str, int]:
-    """A string, and where it ends; UTF-8 without surrogates and U+0000.
+    """A string and the position behind it; UTF-8 without surrogates and U+0000.
 
     [MQTT-1.5.4-1, MQTT-1.5.4-2]
     """
@@ -132,7 +132,7 @@ def read_string(data: bytes, position: int, end: int, what: str) -> tuple[str, i
 
 
 def read_name(data: bytes, position: int, end: int, what: str) -> tuple[str, int]:
-    """As `read_string`, without control characters [MQTT-1.5.4]."""
+    """Like `read_string`, without control characters [MQTT-1.5.4]."""
     text, stop = read_string(data, position, end, what)
     if not text.isprintable():
         found = CONTROL_CHARACTERS.search(text)
@@ -142,14 +142,14 @@ def read_name(data: bytes, position: int, end: int, what: str) -> tuple[str, int
 
 
 def write_string(text: str) -> bytes:
-    """ValueError for text that MQTT cannot carry."""
+    """Encode a string; ValueError for text that MQTT cannot carry."""
     if "\0" in text:
         raise ValueError("MQTT strings cannot contain U+0000")
     return write_binary(text.encode("utf-8"))
 
 
 def write_binary(data: bytes) -> bytes:
-    """ValueError above MAX_STRING_BYTES."""
+    """Encode binary data; ValueError above MAX_STRING_BYTES."""
     if len(data) > MAX_STRING_BYTES:
         raise ValueError(f"{len(data)} bytes; MQTT strings and binary data have at most 65535")
     return len(data).to_bytes(2, "big") + data

@@ -1,7 +1,7 @@
 """Reads the body of each kind of packet except PUBLISH, strictly, for both versions.
 
-Every function takes a `Reader` that holds exactly the body, and the version; what the standard
-does not allow raises MqttError with the reason code that it demands.
+Every function takes a `FieldReader` that holds exactly the body, and the version; a violation of
+the standard raises MqttError with the reason code that the standard demands.
 
 Source: MQTT Version 5.0 and 3.1.1, section 3; the identifiers of broken rules are those of 5.0.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
-from shoal.mqtt.codec.fields import Reader
+from shoal.mqtt.codec.fields import FieldReader
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5, WILL, PacketType
 from shoal.mqtt.codec.packets import (
     Acknowledgement,
@@ -30,7 +30,7 @@ from shoal.mqtt.codec.packets import (
     Subscribe,
     Unsuback,
     Unsubscribe,
-    Will,
+    WillFields,
 )
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties, read_properties
 from shoal.mqtt.codec.reason_codes import (
@@ -43,16 +43,16 @@ from shoal.mqtt.codec.requests import read_requests, read_topic_filters
 _RESERVED, _CLEAN, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = (
     0x01, 0x02, 0x04, 0x18, 0x20, 0x40, 0x80,
 )  # fmt: skip
-# Served as 3.1.1, which is the same but for these and what it leaves open.
+# 3.1 is served as 3.1.1: only the protocol name and rules that 3.1 leaves open differ.
 _MQTT_3_1 = ("MQIsdp", 3)
 _MQTT_3_1_1 = ("MQTT", MQTT_3_1_1)
-# The bit of the protocol level by which mosquitto's bridges say that they are brokers.
+# The bit of the protocol level that mosquitto's bridges set.
 _BRIDGE = 0x80
 _MQTT_3_1_NAME = b"\0\6MQIsdp"
 
 
 class UnsupportedVersionError(MqttError):
-    """A CONNECT of another protocol version; `version` is the one an answer can be written in."""
+    """A CONNECT of another protocol version; `version` is one in which an answer can be written."""
 
     def __init__(self, version: int, message: str) -> None:
         super().__init__(ReasonCode.UNSUPPORTED_PROTOCOL_VERSION, message)
@@ -60,15 +60,15 @@ class UnsupportedVersionError(MqttError):
 
 
 def is_3_1(data: bytes, body: int) -> bool:
-    """Whether a CONNECT, whose body begins there, is of MQTT 3.1, which calls itself otherwise."""
+    """Whether the CONNECT with its body at this position is of MQTT 3.1, by its protocol name."""
     return data.startswith(_MQTT_3_1_NAME, body)
 
 
-def read_connect_version(reader: Reader) -> tuple[int, bool]:
-    """The version that a CONNECT begins with, and whether its client is a bridge.
+def read_connect_version(reader: FieldReader) -> tuple[int, bool]:
+    """The version at the start of a CONNECT, and whether its client is a bridge.
 
     Protocol name and level [MQTT-3.1.2-1, MQTT-3.1.2-2]; bridges of 3.1 and 3.1.1 set the level's
-    highest bit, and take the answer of 3.1.1 for a no to it.
+    highest bit, and read a 3.1.1 answer without that bit as a refusal of bridge mode.
     """
     name = reader.string("protocol name")
     level = reader.byte("protocol version")
@@ -83,9 +83,9 @@ def read_connect_version(reader: Reader) -> tuple[int, bool]:
 
 
 def read_connect(
-    reader: Reader, version: int, *, is_lenient: bool = False, is_bridge: bool = False
+    reader: FieldReader, version: int, *, is_lenient: bool = False, is_bridge: bool = False
 ) -> Connect:
-    """What follows the protocol version; `is_lenient`: flags that mean nothing are ignored."""
+    """Read a CONNECT behind its protocol version; `is_lenient` ignores flags without a meaning."""
     flags = reader.byte("connect flags")
     if is_lenient:
         flags = _meaningful(flags)
@@ -113,7 +113,7 @@ def read_connect(
 
 
 def _meaningful(flags: int) -> int:
-    """Without what 3.1 forbids nobody to set, as other brokers take it."""
+    """Clear the flags that 3.1 does not forbid, as other brokers do."""
     flags &= ~_RESERVED
     if not flags & _WILL:
         flags &= ~(_WILL_QOS | _WILL_RETAIN)
@@ -131,14 +131,16 @@ def _check_connect_flags(flags: int, version: int) -> None:
         raise malformed("CONNECT: a password without a user name")
 
 
-def _read_will(reader: Reader, version: int, flags: int) -> Will:
+def _read_will(reader: FieldReader, version: int, flags: int) -> WillFields:
     properties = read_properties(reader, WILL) if version == MQTT_5 else NO_PROPERTIES
     topic = reader.name("will topic")
     payload = reader.binary("will payload")
-    return Will(topic, payload, (flags & _WILL_QOS) >> 3, bool(flags & _WILL_RETAIN), properties)
+    return WillFields(
+        topic, payload, (flags & _WILL_QOS) >> 3, bool(flags & _WILL_RETAIN), properties
+    )
 
 
-def _read_connack(reader: Reader, version: int) -> Connack:
+def _read_connack(reader: FieldReader, version: int) -> Connack:
     flags = reader.byte("flags")
     if flags > 1:
         raise malformed("CONNACK: a reserved flag is set [MQTT-3.2.2-1]")
@@ -156,8 +158,8 @@ def _read_connack(reader: Reader, version: int) -> Connack:
 
 def _reads_acknowledgement(
     kind: type[Acknowledgement], packet_type: PacketType
-) -> Callable[[Reader, int], Packet]:
-    def read(reader: Reader, version: int) -> Acknowledgement:
+) -> Callable[[FieldReader, int], Packet]:
+    def read(reader: FieldReader, version: int) -> Acknowledgement:
         packet_id = _packet_id(reader)
         if version == MQTT_3_1_1:
             reader.expect_end()
@@ -173,7 +175,7 @@ def _reads_acknowledgement(
     return read
 
 
-def _read_subscribe(reader: Reader, version: int) -> Subscribe:
+def _read_subscribe(reader: FieldReader, version: int) -> Subscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.SUBSCRIBE)
     if len(properties.subscription_identifiers) > 1:
@@ -184,14 +186,14 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
     return Subscribe(packet_id, tuple(requests), properties, reader.rest())
 
 
-def _read_suback(reader: Reader, version: int) -> Suback:
+def _read_suback(reader: FieldReader, version: int) -> Suback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, version, PacketType.SUBACK)
     codes = tuple(_code(number, PacketType.SUBACK) for number in reader.rest())
     return Suback(packet_id, codes, properties)
 
 
-def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def _read_unsubscribe(reader: FieldReader, version: int) -> Unsubscribe:
     packet_id = _request_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBSCRIBE)
     if reader.at_end:
@@ -200,7 +202,7 @@ def _read_unsubscribe(reader: Reader, version: int) -> Unsubscribe:
     return Unsubscribe(packet_id, tuple(topic_filters), properties, reader.rest())
 
 
-def _read_unsuback(reader: Reader, version: int) -> Unsuback:
+def _read_unsuback(reader: FieldReader, version: int) -> Unsuback:
     packet_id = _packet_id(reader)
     properties = _properties(reader, version, PacketType.UNSUBACK)
     if version == MQTT_3_1_1:
@@ -209,32 +211,34 @@ def _read_unsuback(reader: Reader, version: int) -> Unsuback:
     return Unsuback(packet_id, codes, properties)
 
 
-def _read_pingreq(reader: Reader, version: int) -> Pingreq:
+def _read_pingreq(reader: FieldReader, version: int) -> Pingreq:
     reader.expect_end()
     return Pingreq()
 
 
-def _read_pingresp(reader: Reader, version: int) -> Pingresp:
+def _read_pingresp(reader: FieldReader, version: int) -> Pingresp:
     reader.expect_end()
     return Pingresp()
 
 
-def _read_disconnect(reader: Reader, version: int) -> Disconnect:
+def _read_disconnect(reader: FieldReader, version: int) -> Disconnect:
     if version == MQTT_3_1_1:
         reader.expect_end()
     code, properties = _code_and_properties(reader, PacketType.DISCONNECT)
     return Disconnect(code, properties)
 
 
-def _read_auth(reader: Reader, version: int) -> Auth:
+def _read_auth(reader: FieldReader, version: int) -> Auth:
     if version == MQTT_3_1_1:
         raise malformed("packet type 15 is reserved in MQTT 3.1.1")
     code, properties = _code_and_properties(reader, PacketType.AUTH)
     return Auth(code, properties)
 
 
-def _code_and_properties(reader: Reader, packet_type: PacketType) -> tuple[ReasonCode, Properties]:
-    """A reason code, and properties, that may both be left out."""
+def _code_and_properties(
+    reader: FieldReader, packet_type: PacketType
+) -> tuple[ReasonCode, Properties]:
+    """A reason code and properties; both may be left out."""
     if reader.at_end:
         return ReasonCode.SUCCESS, NO_PROPERTIES
     code = _code(reader.byte("reason code"), packet_type)
@@ -245,18 +249,18 @@ def _code_and_properties(reader: Reader, packet_type: PacketType) -> tuple[Reaso
     return code, properties
 
 
-def _properties(reader: Reader, version: int, packet_type: PacketType) -> Properties:
+def _properties(reader: FieldReader, version: int, packet_type: PacketType) -> Properties:
     return read_properties(reader, packet_type) if version == MQTT_5 else NO_PROPERTIES
 
 
-def _packet_id(reader: Reader) -> int:
+def _packet_id(reader: FieldReader) -> int:
     packet_id = reader.two_bytes("packet identifier")
     if not packet_id:
         raise protocol_error("the packet identifier is 0 [MQTT-2.2.1-3]")
     return packet_id
 
 
-def _request_id(reader: Reader) -> int:
+def _request_id(reader: FieldReader) -> int:
     packet_id = reader.two_bytes("packet identifier")
     if not packet_id:
         raise malformed("the packet identifier is 0 [MQTT-2.2.1-3]")
@@ -270,7 +274,7 @@ def _code(number: int, packet_type: PacketType) -> ReasonCode:
     return code
 
 
-READERS: dict[int, Callable[[Reader, int], Packet]] = {
+READERS: dict[int, Callable[[FieldReader, int], Packet]] = {
     PacketType.CONNACK: _read_connack,
     PacketType.PUBACK: _reads_acknowledgement(Puback, PacketType.PUBACK),
     PacketType.PUBREC: _reads_acknowledgement(Pubrec, PacketType.PUBREC),

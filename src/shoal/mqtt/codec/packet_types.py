@@ -15,7 +15,7 @@ MQTT_5 = 5
 
 
 class PacketType(enum.IntEnum):
-    """What the upper half of a packet's first byte says."""
+    """The packet type, in the upper half of a packet's first byte."""
 
     CONNECT = 1
     CONNACK = 2

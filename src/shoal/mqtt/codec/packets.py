@@ -1,6 +1,6 @@
-"""MQTT packets as values, the same for both versions; what 3.1.1 lacks keeps its default.
+"""MQTT packets as values, the same for both versions; fields that 3.1.1 lacks keep their defaults.
 
-A packet identifier of 0 means that there is none.
+A packet identifier of 0 means that the packet has none.
 
 >>> Publish("flights/UA", b"late").qos, Suback(7, (ReasonCode.GRANTED_QOS_1,)).properties
 (0, Properties())
@@ -22,12 +22,12 @@ class Packet(msgspec.Struct, frozen=True, gc=False):
     """Base of all packets."""
 
 
-# What a will takes by itself, and each of its user properties, about.
+# The approximate memory of a will by itself, and of each of its user properties.
 _WILL_BYTES, _PAIR_BYTES = 500, 150
 
 
-class Will(msgspec.Struct, frozen=True, gc=False):
-    """What to publish when a client goes away without saying so."""
+class WillFields(msgspec.Struct, frozen=True, gc=False):
+    """The will: published if the client's connection ends without a DISCONNECT."""
 
     topic: str
     payload: bytes
@@ -37,7 +37,7 @@ class Will(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """What it costs to keep, about, in bytes."""
+        """Its approximate memory in bytes."""
         properties = self.properties
         size = _WILL_BYTES + len(self.topic) + len(self.payload)
         size += len(properties.response_topic or "") + len(properties.correlation_data or b"")
@@ -56,7 +56,7 @@ class Connect(Packet, frozen=True, gc=False):
     version: int = MQTT_5
     username: str | None = None
     password: bytes | None = None
-    will: Will | None = None
+    will: WillFields | None = None
     properties: Properties = NO_PROPERTIES
     is_bridge: bool = False
 
@@ -68,10 +68,10 @@ class Connack(Packet, frozen=True, gc=False):
 
 
 class Publish(Packet, frozen=True, gc=False):
-    """`written` are properties and payload as MQTT 5 writes them, where they came in these bytes.
+    """`written` are properties and payload as MQTT 5 writes them, if the packet was read so.
 
-    What goes on as it came need not be written anew.  `size` are the bytes behind the fixed header
-    where it was read, so that no text in it is longer.  A packet's value depends on neither.
+    The broker can then forward them without encoding. `size` is the number of bytes behind the
+    fixed header of a packet that was read: a bound for all texts in it. Equality ignores both.
     """
 
     topic: str
@@ -120,11 +120,11 @@ class Pubrec(Acknowledgement, frozen=True, gc=False):
 
 
 class Pubrel(Acknowledgement, frozen=True, gc=False):
-    """QoS 2: I know that you received it."""
+    """QoS 2: the sender releases the packet identifier."""
 
 
 class Pubcomp(Acknowledgement, frozen=True, gc=False):
-    """QoS 2: done."""
+    """QoS 2: complete."""
 
 
 class SubscriptionRequest(msgspec.Struct, frozen=True, gc=False):
@@ -168,11 +168,11 @@ class Unsuback(Packet, frozen=True, gc=False):
 
 
 class Pingreq(Packet, frozen=True, gc=False):
-    """Are you there?"""
+    """The client asks for a sign of life."""
 
 
 class Pingresp(Packet, frozen=True, gc=False):
-    """Yes."""
+    """The answer to a PINGREQ."""
 
 
 class Disconnect(Packet, frozen=True, gc=False):

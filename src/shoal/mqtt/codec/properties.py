@@ -1,9 +1,9 @@
-"""The properties of MQTT 5 packets: one table says what each is called, holds and belongs to.
+"""The properties of MQTT 5 packets: one table of their names, types and packets.
 
->>> from shoal.mqtt.codec.fields import Reader
+>>> from shoal.mqtt.codec.fields import FieldReader
 >>> sent = Properties(content_type="application/json", user_properties=(("carrier", "UA"),))
 >>> data = write_properties(sent, PacketType.PUBLISH)
->>> read_properties(Reader(data, "PUBLISH"), PacketType.PUBLISH) == sent
+>>> read_properties(FieldReader(data, "PUBLISH"), PacketType.PUBLISH) == sent
 True
 
 Source: MQTT Version 5.0, section 2.2.2 and the section of each packet.
@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shoal.mqtt.codec.errors import MqttError, malformed, protocol_error
-from shoal.mqtt.codec.fields import Reader, read_string, write_binary, write_string, write_variable
+from shoal.mqtt.codec.fields import (
+    FieldReader,
+    read_string,
+    write_binary,
+    write_string,
+    write_variable,
+)
 from shoal.mqtt.codec.packet_types import WILL, PacketType
 from shoal.mqtt.codec.reason_codes import ReasonCode
 
@@ -28,7 +34,7 @@ UserProperties = tuple[tuple[str, str], ...]
 class Properties(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True, gc=False
 ):
-    """The properties of one packet; None and () where absent.  Which belong to which: `TABLE`."""
+    """The properties of one packet; None and () where absent. `TABLE` has the packets of each."""
 
     payload_format_indicator: int | None = None
     message_expiry_interval_s: int | None = None
@@ -60,12 +66,12 @@ class Properties(
 
 
 NO_PROPERTIES = Properties()
-# User properties of one packet; a broker that reads hundreds of thousands does nothing else.
+# User properties of one packet; hundreds of thousands of them would block the broker.
 MAX_USER_PROPERTIES = 10_000
 
 
 class _Type(enum.Enum):
-    """How a property's value is written."""
+    """The encoding of a property's value."""
 
     BYTE = "byte"
     TWO_BYTES = "two bytes"
@@ -77,10 +83,10 @@ class _Type(enum.Enum):
 
 
 def _reads(
-    method: Callable[[Reader, str], Any],
+    method: Callable[[FieldReader, str], Any],
 ) -> Callable[[bytes, int, int, str], tuple[Any, int]]:
     def read(data: bytes, position: int, end: int, what: str) -> tuple[Any, int]:
-        reader = Reader(data, "the packet", position, end)
+        reader = FieldReader(data, "the packet", position, end)
         return method(reader, what), reader.position
 
     return read
@@ -101,11 +107,11 @@ def _read_four_bytes(data: bytes, position: int, end: int, what: str) -> tuple[i
 
 _READERS: dict[_Type, Callable[[bytes, int, int, str], tuple[Any, int]]] = {
     _Type.BYTE: _read_byte,
-    _Type.TWO_BYTES: _reads(Reader.two_bytes),
+    _Type.TWO_BYTES: _reads(FieldReader.two_bytes),
     _Type.FOUR_BYTES: _read_four_bytes,
-    _Type.VARIABLE: _reads(Reader.variable),
+    _Type.VARIABLE: _reads(FieldReader.variable),
     _Type.STRING: read_string,
-    _Type.BINARY: _reads(Reader.binary),
+    _Type.BINARY: _reads(FieldReader.binary),
     _Type.PAIR: read_string,
 }
 _WRITERS: dict[_Type, Callable[[Any], bytes]] = {
@@ -132,7 +138,7 @@ def _topic(value: str) -> bool:
 
 
 class Property(NamedTuple):
-    """One row of the table.  `repeats`: may stand in a packet more than once."""
+    """One row of the table. `repeats`: a packet may have the property more than once."""
 
     identifier: int
     field: str
@@ -205,7 +211,7 @@ _BY_PLACE: dict[int, tuple[Property, ...]] = {
     place: tuple(row for row in TABLE if place in row.places) for place in (WILL, *PacketType)
 }
 
-# What reading needs of a row, by identifier.
+# The columns that reading needs, by identifier.
 _READABLE = {
     place: {row.identifier: (row.field, _READERS[row.type], row.allows, row.error) for row in rows}
     for place, rows in _BY_PLACE.items()
@@ -215,22 +221,22 @@ _UNKNOWN = ("", read_string, None, ReasonCode.MALFORMED_PACKET)
 
 
 def place_name(place: int) -> str:
-    """A packet's type as errors call it."""
+    """The name of a packet's type in errors."""
     return "will" if place == WILL else PacketType(place).name
 
 
-def read_properties(reader: Reader, place: int) -> Properties:
-    """The properties that stand next in a packet of this type, or in its will."""
+def read_properties(reader: FieldReader, place: int) -> Properties:
+    """Read the properties of a packet of this type, or of its will."""
     data, position, end = reader.part("properties")
     return _read(data, position, end, place)
 
 
 def read_publish_properties(data: bytes, position: int, stop: int) -> tuple[Properties, int]:
-    """The properties of a PUBLISH that ends at `stop`, and where its payload begins."""
+    """The properties of a PUBLISH that ends at `stop`, and the start of its payload."""
     end = position + 1 + data[position] if position < stop else stop
     if end < stop and data[position] < 128:
         return _read(data, position + 1, end, PacketType.PUBLISH), end
-    reader = Reader(data, "PUBLISH", position, stop)
+    reader = FieldReader(data, "PUBLISH", position, stop)
     return read_properties(reader, PacketType.PUBLISH), reader.position
 
 
@@ -242,7 +248,7 @@ def _read(data: bytes, position: int, end: int, place: int) -> Properties:
     user_properties: list[tuple[str, str]] = []
     identifiers: list[int] = []
     while position < end:
-        # All identifiers are below 128, so that one byte says them.
+        # All identifiers are below 128: one byte each.
         if data[position] == _USER_PROPERTY:
             pair, position = _read_pair(data, position + 1, end)
             user_properties.append(pair)
@@ -270,7 +276,7 @@ def _read(data: bytes, position: int, end: int, place: int) -> Properties:
 
 
 def _read_pair(data: bytes, position: int, end: int) -> tuple[tuple[str, str], int]:
-    """A user property; most packets that have properties have several of them."""
+    """Read a user property; most packets with properties have several of them."""
     try:
         start = position + 2
         stop = start + (data[position] << 8 | data[position + 1])
@@ -282,14 +288,14 @@ def _read_pair(data: bytes, position: int, end: int) -> tuple[tuple[str, str], i
                 return (name, text), text_stop
     except (IndexError, UnicodeDecodeError):
         pass
-    # Something is wrong: these say what.
+    # The fast path failed: these readers raise the error.
     name, position = read_string(data, position, end, "user_properties")
     text, position = read_string(data, position, end, "user_properties")
     return (name, text), position
 
 
 def write_properties(properties: Properties, place: int) -> bytes:
-    """The properties with their length, as they stand in a packet of this type."""
+    """The properties with their length, as a packet of this type has them."""
     if properties is NO_PROPERTIES:
         return b"\x00"
     body = property_bytes(properties, place)
@@ -297,7 +303,7 @@ def write_properties(properties: Properties, place: int) -> bytes:
 
 
 def property_bytes(properties: Properties, place: int) -> bytes:
-    """The properties without their length; those that do not belong there are left out."""
+    """The properties without their length; those that the packet cannot have are left out."""
     written: list[bytes] = []
     for row in _BY_PLACE[place]:
         value = getattr(properties, row.field)

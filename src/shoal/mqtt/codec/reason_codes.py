@@ -1,4 +1,4 @@
-"""Reason codes of MQTT 5, which packet may carry which, and what 3.1.1 says instead.
+"""Reason codes of MQTT 5, the packets that may carry each, and the return codes of 3.1.1.
 
 >>> ReasonCode.TOPIC_FILTER_INVALID, CONNECT_RETURN_CODES[ReasonCode.NOT_AUTHORIZED]
 (<ReasonCode.TOPIC_FILTER_INVALID: 143>, 5)
@@ -12,12 +12,12 @@ import enum
 
 from shoal.mqtt.codec.packet_types import PacketType
 
-# From here on a reason code says that something failed.
+# The first reason code of failures.
 FIRST_ERROR = 0x80
 
 
 class ReasonCode(enum.IntEnum):
-    """What became of a request, or why a connection ends."""
+    """The result of a request, or the reason for the end of a connection."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -91,10 +91,10 @@ ALLOWED_REASON_CODES: dict[int, dict[int, ReasonCode]] = {
     PacketType.AUTH: _codes(0x00, 0x18, 0x19),
 }  # fmt: skip
 
-# With these a client is told to go to another server.
+# The reason codes that redirect a client to another server.
 ELSEWHERE = frozenset((ReasonCode.USE_ANOTHER_SERVER, ReasonCode.SERVER_MOVED))
 
-# Return codes of CONNACK in 3.1.1.  What is not here ends the connection without an answer.
+# Return codes of CONNACK in 3.1.1. Other reason codes end the connection without an answer.
 CONNECT_RETURN_CODES: dict[ReasonCode, int] = {
     ReasonCode.SUCCESS: 0,
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: 1,
@@ -109,7 +109,7 @@ CONNECT_RETURN_CODES: dict[ReasonCode, int] = {
     ReasonCode.NOT_AUTHORIZED: 5,
     ReasonCode.BANNED: 5,
 }
-# What a 3.1.1 return code means; the first reason code that stands for it.
+# The first reason code for each 3.1.1 return code.
 REASON_CODES_BY_RETURN_CODE: dict[int, ReasonCode] = {
     number: code for code, number in reversed(CONNECT_RETURN_CODES.items())
 }

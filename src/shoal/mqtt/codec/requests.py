@@ -1,10 +1,10 @@
-"""The topic filters of a SUBSCRIBE or UNSUBSCRIBE, which may have 100,000: read some at a time.
+"""The topic filters of a SUBSCRIBE or UNSUBSCRIBE, read in parts: a packet may have 100,000.
 
-A decoder reads the first; `sessions/asked.py` reads those behind, `unread` in the packet, when it
-is their turn.
+A decoder reads the first part; `sessions/request_slices.py` reads the others, `unread` in the
+packet, in later time slices.
 
 >>> from shoal.mqtt.codec.fields import write_string
->>> reader = Reader(write_string("a/b") + write_string("c"), "UNSUBSCRIBE")
+>>> reader = FieldReader(write_string("a/b") + write_string("c"), "UNSUBSCRIBE")
 >>> read_topic_filters(reader), reader.at_end
 (['a/b', 'c'], True)
 
@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from shoal.matching.topics.filters import TopicDepthError, TopicError, read_topic_filter
 from shoal.mqtt.codec.errors import malformed, protocol_error
-from shoal.mqtt.codec.fields import Reader
+from shoal.mqtt.codec.fields import FieldReader
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1
 from shoal.mqtt.codec.packets import SubscriptionRequest
 
-# So many are read in one go, and no more behind so many bytes: some 2 ms.
+# The most topic filters that one call reads, and the bytes after which it stops: some 2 ms.
 MOST_AT_ONCE, MOST_BYTES = 500, 16_384
 _SHARED = "$share/"
 _NO_LOCAL, _RETAIN_AS_PUBLISHED, _OPTIONS_RESERVED = 0x04, 0x08, 0xC0
 
 
-def read_requests(reader: Reader, version: int) -> list[SubscriptionRequest]:
-    """The next topic filters of a SUBSCRIBE, with their options; MqttError for the first wrong."""
+def read_requests(reader: FieldReader, version: int) -> list[SubscriptionRequest]:
+    """The next topic filters of a SUBSCRIBE, with their options; MqttError for the first
+    invalid."""
     requests: list[SubscriptionRequest] = []
     end = reader.position + MOST_BYTES
     while not reader.at_end and len(requests) < MOST_AT_ONCE and reader.position < end:
@@ -41,8 +42,8 @@ def read_requests(reader: Reader, version: int) -> list[SubscriptionRequest]:
     return requests
 
 
-def read_topic_filters(reader: Reader) -> list[str]:
-    """As `read_requests`, of an UNSUBSCRIBE."""
+def read_topic_filters(reader: FieldReader) -> list[str]:
+    """Like `read_requests`, of an UNSUBSCRIBE."""
     topic_filters: list[str] = []
     end = reader.position + MOST_BYTES
     while not reader.at_end and len(topic_filters) < MOST_AT_ONCE and reader.position < end:
@@ -67,7 +68,7 @@ def _subscription_request(topic_filter: str, options: int) -> SubscriptionReques
 
 
 def check_topic_filter(text: str) -> None:
-    """TopicError unless MQTT allows what stands before a query (sections 4.7 and 4.8.2)."""
+    """Raise TopicError unless the text before a query is valid (sections 4.7 and 4.8.2)."""
     if "?" in text:
         read_topic_filter(_without_queries(text) or text)
     else:
@@ -75,19 +76,19 @@ def check_topic_filter(text: str) -> None:
 
 
 def _without_queries(text: str) -> str:
-    """What stands before a query; the name of a group may have one, too."""
+    """The text before a query; the name of a group may have a query, too."""
     if text.startswith(_SHARED):
         group, slash, rest = text.removeprefix(_SHARED).partition("/")
         return f"{_SHARED}{group.partition('?')[0]}{slash}{rest.partition('?')[0]}"
     return text.partition("?")[0]
 
 
-def _topic_filter(reader: Reader, packet: str) -> str:
+def _topic_filter(reader: FieldReader, packet: str) -> str:
     text = reader.name("topic filter")
     try:
         check_topic_filter(text)
     except TopicDepthError:
-        pass  # a bound of the broker: `Subscribing` refuses the topic filter by itself
+        pass  # a limit of the broker: `Subscribing` refuses the topic filter alone
     except TopicError as error:
         front = _without_queries(text)
         is_shared = front.startswith(_SHARED) and "#" not in front[:-1]

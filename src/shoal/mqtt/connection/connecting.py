@@ -1,4 +1,4 @@
-"""What client and broker agree on when a CONNECT is accepted, and the CONNACK that says so.
+"""The terms of an accepted CONNECT, and the CONNACK that states them.
 
 >>> from shoal.mqtt.limits import DEFAULT_LIMITS
 >>> connect = Connect(client_id="c", keep_alive_s=30, properties=Properties(receive_maximum=5))
@@ -8,7 +8,7 @@
 >>> connack_properties(connect, "c", terms, DEFAULT_LIMITS).receive_maximum
 1024
 
-Source: MQTT Version 5.0, sections 3.1 and 3.2; for 3.1.1, what it says in its own words there.
+Source: MQTT Version 5.0, sections 3.1 and 3.2; the same sections of 3.1.1.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES
 from shoal.mqtt.codec.errors import MqttError, malformed
 from shoal.mqtt.codec.fields import CONTROL_CHARACTERS
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.codec.packets import Connect, Will
+from shoal.mqtt.codec.packets import Connect, WillFields
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.content import ContentFilterError, FilterQuotaError, read_advertisements
-from shoal.mqtt.door.network import RESERVED_CLIENT_IDS
-from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
+from shoal.mqtt.front_end.network import RESERVED_CLIENT_IDS
+from shoal.mqtt.limits import MICROSECONDS, NEVER_S, MqttLimits
 from shoal.mqtt.sessions.delivering.delivery import MAX_PACKET_ID
 
-# The user property of a CONNECT that says that the client goes where it is sent (0x9C).
+# The user property of a CONNECT by which a client accepts redirects (0x9C).
 FOLLOW = "$follow"
 # Limits that a CONNACK has no property for.
 _SAID = ("maximum_topic_filters", "maximum_filter_bytes", "maximum_filter_tests")
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds on one connection."""
+class ConnectionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The agreed terms of one connection."""
 
-    # Publications above QoS 0 that may be on their way to the client at once.
+    # The in-flight window: publications above QoS 0 in flight to the client.
     window: int
-    # The largest packet the client takes, and how many topics it lets us shorten.
+    # The largest packet that the client accepts, and the number of topic aliases it allows.
     maximum_packet_size: int
     topic_aliases: int
-    # How long it may be silent, 0 for ever; one and a half times its keep alive [MQTT-3.1.2-22].
+    # The timeout of a silent client, 0 for none; 1.5 times its keep alive [MQTT-3.1.2-22].
     keep_alive_us: int
     keep_alive_s: int
     session_expiry_s: int
-    # Whether it wants reasons in words with packets other than CONNACK and DISCONNECT.
+    # Whether packets other than CONNACK and DISCONNECT carry reason strings.
     with_reasons: bool
-    # Whether it may be sent to another broker.
+    # Whether the broker may redirect the client.
     follows: bool = False
-    # Whether it is another broker that cannot say so of each subscription: it gets nothing of its
-    # own, and what is retained as such.
+    # Whether the client is a broker of 3.1.1, which has no subscription options: no-local and
+    # retain-as-published hold for all its subscriptions.
     is_bridge: bool = False
 
 
-def agree(connect: Connect, limits: Limits) -> Terms:
+def agree(connect: Connect, limits: MqttLimits) -> ConnectionTerms:
     """The terms of a connection."""
     properties = connect.properties
     keep_alive_s = connect.keep_alive_s
@@ -68,9 +68,9 @@ def agree(connect: Connect, limits: Limits) -> Terms:
         if longest_s and (keep_alive_s == 0 or keep_alive_s > longest_s):
             keep_alive_s = longest_s
     else:
-        # A 3.1.1 session without clean start is kept until it is thrown away.
+        # A 3.1.1 session without clean start is kept until its client discards it.
         expiry_s = 0 if connect.clean_start else NEVER_S
-    return Terms(
+    return ConnectionTerms(
         window=min(properties.receive_maximum or MAX_PACKET_ID, limits.maximum_inflight),
         maximum_packet_size=properties.maximum_packet_size or MAX_PACKET_BYTES,
         topic_aliases=min(properties.topic_alias_maximum or 0, limits.outgoing_topic_aliases),
@@ -84,15 +84,15 @@ def agree(connect: Connect, limits: Limits) -> Terms:
 
 
 def _is_bridge(connect: Connect) -> bool:
-    """Whether a client of 3.1.1 says that it is a bridge, by its bridge bit or by its will."""
+    """Whether a client of 3.1.1 is a bridge, by the bridge bit or by the topic of its will."""
     will = connect.will
     return connect.is_bridge or (will is not None and is_bridge_state(will.topic))
 
 
 def connack_properties(
-    connect: Connect, client_id: str, terms: Terms, limits: Limits
+    connect: Connect, client_id: str, terms: ConnectionTerms, limits: MqttLimits
 ) -> Properties:
-    """What a successful CONNACK tells a client of MQTT 5; what is as it asked is not said."""
+    """The properties of a CONNACK of MQTT 5; values that the client asked for are left out."""
     asked_s = connect.properties.session_expiry_interval_s or 0
     return Properties(
         session_expiry_interval_s=None
@@ -111,20 +111,20 @@ def connack_properties(
 
 
 def _response_information(connect: Connect, client_id: str) -> str | None:
-    """A place for answers that is this client's alone, as long as all keep to it (4.10.1)."""
+    """A response topic prefix that only this client should subscribe to (4.10.1)."""
     if connect.properties.request_response_information != 1:
         return None
     topic = f"responses/{client_id}/"
     try:
-        # Below it there must be room for at least one level more.
+        # The client needs at least one more level below it.
         check_topic(topic + "x")
     except TopicError:
         return None
     return topic
 
 
-def check_connect(connect: Connect, limits: Limits) -> None:
-    """MqttError with a code of CONNACK for what is readable, but cannot be granted."""
+def check_connect(connect: Connect, limits: MqttLimits) -> None:
+    """Raise MqttError, with a code of CONNACK, for a CONNECT that cannot be granted."""
     if connect.properties.authentication_method is not None:
         raise MqttError(
             ReasonCode.BAD_AUTHENTICATION_METHOD,
@@ -155,8 +155,8 @@ def check_connect(connect: Connect, limits: Limits) -> None:
         _check_will(connect.will, limits)
 
 
-def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
-    """What a client that may connect advertises; MqttError if that cannot be granted."""
+def read_promises(connect: Connect, limits: MqttLimits) -> tuple[Filter, ...]:
+    """The advertisements of an admitted client; MqttError if they cannot be granted."""
     try:
         return read_advertisements(connect.properties.user_properties, limits)
     except FilterQuotaError as error:
@@ -165,7 +165,7 @@ def read_promises(connect: Connect, limits: Limits) -> tuple[Filter, ...]:
         raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
-def _check_will(will: Will, limits: Limits) -> None:
+def _check_will(will: WillFields, limits: MqttLimits) -> None:
     levels, most = will.topic.count("/") + 1, limits.maximum_topic_levels
     try:
         check_topic(will.topic)

@@ -1,4 +1,4 @@
-"""What a driver has to do for the MQTT side: write, close, hand requests to the broker machine."""
+"""Effects of the MQTT side for a driver: write, close, pass requests to the broker machine."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Write these bytes to the client, behind all written before."""
+    """Write these bytes to the client, after all earlier ones."""
 
     connection: ClientConnection
     data: bytes
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close the network connection once all is written; it is forgotten here already."""
+    """Close the network connection after all writes; the MQTT side has forgotten it already."""
 
     connection: ClientConnection
 
 
 class HalfClose(msgspec.Struct, frozen=True):
-    """Close this side of it once all is written, and go on reading until `Close`, or its end."""
+    """Close the write side after all writes; read until `Close` or the end of the connection."""
 
     connection: ClientConnection
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Hand this to the broker machine, before what follows is written."""
+    """Pass this to the broker machine, before later writes."""
 
     input: Requested
 

@@ -1,6 +1,6 @@
-"""What a client that was let in says, packet by packet, and what it is answered.
+"""Handles the packets of an admitted client, and answers them.
 
-Source: MQTT Version 5.0, sections 3 and 4; what 3.1.1 does differently is said where it is done.
+Source: MQTT Version 5.0, sections 3 and 4; differences of 3.1.1 are noted in place.
 """
 
 from __future__ import annotations
@@ -26,77 +26,85 @@ from shoal.mqtt.codec.packets import (
     Unsubscribe,
 )
 from shoal.mqtt.codec.reason_codes import FIRST_ERROR
+from shoal.mqtt.connection.broker_api import BrokerApi
 from shoal.mqtt.connection.holding import PASSING
-from shoal.mqtt.connection.house import House
 from shoal.mqtt.connection.incoming import Incoming
-from shoal.mqtt.connection.outlet import Outlet
-from shoal.mqtt.sessions.asked import Granting, TakingBack
+from shoal.mqtt.connection.session_writer import SessionWriter
+from shoal.mqtt.sessions.request_slices import SubscribeGranting, UnsubscribeHandling
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 
-# What one client has handled before others have their turn, in publications: some 30 ms.  What a
-# SUBSCRIBE asks for may be done in several turns.
+# The work of one client in one time slice, in publications: some 30 ms. A SUBSCRIBE may take
+# several time slices.
 TURN = 2_000
-# A SUBSCRIBE or UNSUBSCRIBE is as much work as so many publications; what it asks for comes to it.
+# The work of a SUBSCRIBE or UNSUBSCRIBE, in publications, without the work of its topic filters.
 REQUEST_WORK = 20
-# And one that goes through a network, as so many more: others may be told of it, and it comes back.
+# The additional work of a publication that travels the network and comes back.
 TRAVELLING = 2
 
 _PINGRESP = bytes((0xD0, 0))
 
 
 class Serving:
-    """One client's; `incoming` takes what it publishes, `is_bridge` as in `Terms`."""
+    """The packets of one client; `incoming` handles its publications."""
 
-    __slots__ = ("_asked", "_house", "_is_bridge", "_outlet", "_permissions", "incoming", "session")
+    __slots__ = (
+        "_asked",
+        "_broker_api",
+        "_is_bridge",
+        "_permissions",
+        "_session_writer",
+        "incoming",
+        "session",
+    )
 
     def __init__(
         self,
-        house: House,
+        broker_api: BrokerApi,
         session: Session,
         permissions: Permissions,
-        outlet: Outlet,
+        session_writer: SessionWriter,
         *,
         is_bridge: bool = False,
     ) -> None:
         self.session = session
-        self.incoming = Incoming(house, session, permissions, outlet)
-        self._house = house
+        self.incoming = Incoming(broker_api, session, permissions, session_writer)
+        self._broker_api = broker_api
         self._permissions = permissions
-        self._outlet = outlet
+        self._session_writer = session_writer
         self._is_bridge = is_bridge
         # A request that is answered in part.
-        self._asked: Granting | TakingBack | None = None
+        self._asked: SubscribeGranting | UnsubscribeHandling | None = None
 
     def grant(self, permissions: Permissions) -> None:
-        """From now on the client may do this; so for the rest of a SUBSCRIBE."""
+        """Install new permissions, also for the rest of a SUBSCRIBE."""
         self._permissions = permissions
-        if isinstance(self._asked, Granting):
+        if isinstance(self._asked, SubscribeGranting):
             self._asked.permissions = permissions
         self.incoming.grant(permissions)
 
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
-        """As `_take`; what its answers have made room for is sent behind them, together."""
+        """Like `_take`; then send the publications for which acknowledgements have made room."""
         place = self._take(packets, first, now_us)
         if self.session.has_room:
             self.session.pump(now_us)
         return place
 
     def _take(self, packets: list[Packet], first: int, now_us: int) -> int:
-        """Handle packets, from this one on, in their order; before which it stopped.
+        """Handle packets from `first` on, in order; returns the position at which it stopped.
 
-        It stops behind what ended the connection, as a DISCONNECT does, or when it is others' turn,
-        as while a message is handed to many, or looked through by many: then it is to be handed the
-        rest again.  MqttError for what breaks the standard.
+        It stops behind a packet that ended the connection, such as DISCONNECT; at the end of the
+        time slice; and while a sliced fan-out runs. The caller then passes the rest again.
+        MqttError for a violation of the standard.
         """
         has_gathered = False
         session, incoming = self.session, self.incoming
         holds_publications = session.holds_publications
-        work, spreading = 0, self._house.spreading
-        is_networked = self._house.door is not None
+        work, spreading = 0, self._broker_api.spreading
+        is_networked = self._broker_api.front_end is not None
         travelling = TRAVELLING if is_networked else 0
-        rates = self._house.rates
+        rates = self._broker_api.rates
         purse = rates.purse(session, now_us) if rates.is_on else None
-        # What comes alone need not wait for what comes with it.
+        # A single packet need not wait for a batch.
         is_alone = len(packets) == 1
         for place, packet in enumerate(packets[first:] if first else packets, first):
             if (work >= TURN or spreading.is_on) and type(packet) not in PASSING:
@@ -105,16 +113,17 @@ class Serving:
                 if holds_publications:
                     return place
                 if purse is not None and (debt_us := purse.debt_us(now_us)):
-                    rates.let_wait(session, self._outlet.connection, debt_us, now_us)
+                    rates.let_wait(session, self._session_writer.connection, debt_us, now_us)
                     return place
                 if not packet.qos:
                     has_gathered = True
                 elif has_gathered:
-                    self._house.settle()
+                    self._broker_api.settle()
                     has_gathered = False
                     if spreading.is_on:
                         return place
-                # Where there is a network its broker looks through texts; here long ones only.
+                # In a network its broker matches texts; without one, long texts are matched here in
+                # slices.
                 if not (
                     is_networked
                     or (packet.size < LONG and packet.topic)
@@ -124,12 +133,12 @@ class Serving:
                 if purse is not None:
                     purse.pay(0 if incoming.is_beyond_rate(packet) else packet.size, now_us)
                 work += travelling + incoming.on_publish(packet, now_us, is_alone)
-                if is_networked and self._house.is_sharing:
+                if is_networked and self._broker_api.is_sharing:
                     return place + 1
                 continue
             work += 1
             if has_gathered:
-                self._house.settle()
+                self._broker_api.settle()
                 has_gathered = False
                 if spreading.is_on and type(packet) not in PASSING:
                     return place
@@ -139,14 +148,14 @@ class Serving:
             work += self._handle(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
                 return place
-            if type(packet) is Disconnect or self._outlet.connection.is_closed:
+            if type(packet) is Disconnect or self._session_writer.connection.is_closed:
                 return place + 1
         return len(packets)
 
     def _handle(self, packet: Packet, most: int, now_us: int) -> int:
-        """Handle a packet that is no publication; how much work it was beyond one packet's.
+        """Handle a packet that is no publication; returns its work beyond that of one packet.
 
-        Of a SUBSCRIBE or UNSUBSCRIBE no more than about `most` is done at once.
+        Of a SUBSCRIBE or UNSUBSCRIBE about `most` work is done at once.
         """
         if type(packet) is Subscribe or type(packet) is Unsubscribe:
             return REQUEST_WORK + self._ask(packet, most, now_us)
@@ -156,44 +165,44 @@ class Serving:
         handler(self, packet, now_us)
         return 0
 
-    def take_last_words(self, packets: list[Packet], now_us: int) -> None:
-        """Take what the client says about publications that it got, and what it says but once."""
+    def take_last_packets(self, packets: list[Packet], now_us: int) -> None:
+        """Handle the acknowledgements and QoS 0 publications of a redirected client."""
         for packet in packets:
             if isinstance(packet, Puback | Pubrec | Pubcomp):
                 _HANDLERS[type(packet)](self, packet, now_us)
             elif isinstance(packet, Publish) and not packet.qos:
                 self.incoming.on_publish(packet, now_us)
-        self._house.settle()
+        self._broker_api.settle()
 
     def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
-        """Do what it asks for, until it is answered or that was `most` work; how much it was."""
-        subscribing = self._house.subscribing
+        """Handle a request until it is complete or `most` work is done; returns the work."""
+        subscribing = self._broker_api.subscribing
         asked = self._asked
         if asked is None:
             if isinstance(packet, Subscribe):
-                asked = Granting(
+                asked = SubscribeGranting(
                     subscribing,
                     self.session,
                     self._permissions,
                     packet,
-                    self._outlet.version,
+                    self._session_writer.version,
                     is_bridge=self._is_bridge,
                 )
             else:
-                asked = TakingBack(subscribing, self.session, packet)
-        work = asked.go_on(most)
+                asked = UnsubscribeHandling(subscribing, self.session, packet)
+        work = asked.run_slice(most)
         self._asked = None if asked.is_done else asked
         if not asked.is_done:
             return work
-        if isinstance(asked, TakingBack):
-            self._outlet.send_answer(asked.answer())
+        if isinstance(asked, UnsubscribeHandling):
+            self._session_writer.send_answer(asked.answer())
         else:
             self._notice_refusals(asked)
             self._answer_subscribe(asked.answer(), asked.wanting, now_us)
         return work
 
-    def _notice_refusals(self, asked: Granting) -> None:
-        notices, party = self._house.statistics.notices, self._outlet.connection.party
+    def _notice_refusals(self, asked: SubscribeGranting) -> None:
+        notices, party = self._broker_api.statistics.notices, self._session_writer.connection.party
         for code, refusal in asked.refusals.items():
             notices.refuse(
                 "subscribe refused",
@@ -208,14 +217,14 @@ class Serving:
         self, suback: Suback, wanting: list[ClientSubscription], now_us: int
     ) -> None:
         def answer(now_us: int) -> None:
-            if self._outlet.connection.is_closed:
+            if self._session_writer.connection.is_closed:
                 return
-            self._outlet.send_answer(suback)
+            self._session_writer.send_answer(suback)
             if wanting:
-                self._house.subscribing.send_retained(self.session, wanting, now_us)
+                self._broker_api.subscribing.send_retained(self.session, wanting, now_us)
 
         if any(code < FIRST_ERROR for code in suback.reason_codes):
-            self._house.when_known(answer, now_us)
+            self._broker_api.when_known(answer, now_us)
         else:
             answer(now_us)
 
@@ -232,7 +241,7 @@ class Serving:
         self.session.on_pubcomp(packet.packet_id)
 
     def _on_pingreq(self, packet: Pingreq, now_us: int) -> None:
-        self._outlet.send(_PINGRESP)
+        self._session_writer.send(_PINGRESP)
 
     def _on_disconnect(self, packet: Disconnect, now_us: int) -> None:
         session = self.session
@@ -240,7 +249,7 @@ class Serving:
         if expiry_s is not None:
             if expiry_s and not session.expiry_interval_s:
                 raise protocol_error("a session that ends here cannot be kept [MQTT-3.14.2-2]")
-            longest_s = self._house.limits.maximum_session_expiry_s
+            longest_s = self._broker_api.limits.maximum_session_expiry_s
             session.expiry_interval_s = min(expiry_s, longest_s)
 
     def _on_auth(self, packet: Auth, now_us: int) -> None:

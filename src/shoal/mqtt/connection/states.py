@@ -1,12 +1,12 @@
-"""Where a connection stands, and what it is told: the words of its table (`connection.py`)."""
+"""States and inputs of a connection: the labels of its table (`connection.py`)."""
 
 from __future__ import annotations
 
 from shoal.broker.life_cycle import Label
 
 
-class State(Label):
-    """Where a connection stands."""
+class ConnectionState(Label):
+    """A state of a connection."""
 
     WAITING = "waiting"
     ADMISSION = "admission"
@@ -15,12 +15,12 @@ class State(Label):
     CLOSED = "closed"
 
 
-class Word(Label):
-    """What a connection is told."""
+class ConnectionInput(Label):
+    """An input of a connection."""
 
     PACKETS = "packets"
-    ADMITTED = "may it connect"
-    TURN = "others had their turn"
-    REDIRECT = "sent elsewhere"
-    DISCONNECT = "the broker ends it"
-    LOST = "the network is gone"
+    ADMITTED = "admission decided"
+    TURN = "next time slice"
+    REDIRECT = "redirect"
+    DISCONNECT = "disconnect by the broker"
+    LOST = "network connection lost"

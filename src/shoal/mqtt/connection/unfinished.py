@@ -1,9 +1,10 @@
-"""Packets whose end has not come yet, of all connections of a broker, and how much they may be.
+"""Bounds the memory of incomplete packets, of all connections of a broker.
 
-A packet is in memory until it is complete, so whoever opens many connections and ends no packet
-could fill it.  At the bound the packet that began first is given up, and its connection with it:
-what is sent in earnest is through by then, and who has nothing under way is not touched.  Who is
-not let in yet has a bound of its own, so that strangers cost clients nothing.
+A packet is in memory until it is complete: many connections with incomplete packets could fill the
+memory. At the bound the broker drops the packet that began first, with its connection: an honest
+client has finished its packet by then, and a connection without an incomplete packet is not
+touched. Connections that are not admitted yet have a bound of their own, so that they cost clients
+nothing.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-# Of those that are let in, and of those that are not.
+# The bounds of admitted clients, and of other connections.
 MOST_OF_CLIENTS = 256 * 1_048_576
 MOST_OF_STRANGERS = 32 * 1_048_576
 
 
 class Sender(Protocol):
-    """Whose packet it is."""
+    """The connection of an incomplete packet."""
 
     def give_up(self, reason: str, now_us: int) -> None:
-        """End the connection: its packet has to go."""
+        """End the connection, and drop its packet."""
 
 
 class Unfinished:
-    """Bytes of packets that wait for their ends, by connection; the oldest first."""
+    """Bytes of incomplete packets, by connection; the oldest packet first."""
 
     def __init__(self, most: int) -> None:
         self.bytes = 0
@@ -32,7 +33,7 @@ class Unfinished:
         self._of: OrderedDict[Sender, int] = OrderedDict()
 
     def has(self, sender: Sender, size: int, *, is_new: bool, now_us: int) -> None:
-        """So many bytes wait of this connection's packet, which may be another than before."""
+        """Set the bytes of a connection's packet; `is_new` if it may be another than before."""
         if is_new:
             self.forget(sender)
         self.bytes += size - self._of.get(sender, 0)
@@ -44,5 +45,5 @@ class Unfinished:
             oldest.give_up(reason, now_us)
 
     def forget(self, sender: Sender) -> None:
-        """Its packet is complete, or the connection has ended."""
+        """Forget a connection: its packet is complete, or the connection has ended."""
         self.bytes -= self._of.pop(sender, 0)

@@ -1,7 +1,7 @@
-"""What brokers' MQTT sides say to each other: about clients that move between them (see `roaming`),
-about retained messages when one joins (see `joining`), about whose turn it is (see `sharing`),
-about how far what they want has come (see `granting`), about full queues (see `crowding`), and
-about clients that are to move (see `moving`).
+"""Control messages between the MQTT sides of brokers: about sessions that are transferred
+(`session_transfer`), retained messages of a joining broker (`joining`), shared subscriptions
+(`sharing`), the spread of subscriptions (`granting`), full queues (`full_queues`), and clients that
+are redirected (`moving`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -16,44 +16,44 @@ from typing import Annotated
 import msgspec
 
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.codec.packets import Will
-from shoal.mqtt.sessions.had import Gaps
+from shoal.mqtt.codec.packets import WillFields
+from shoal.mqtt.sessions.deduplication_window import Gaps
 from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionState, Where
 
-# The client, and when it entered the broker it goes to, by that broker's stamp.
-Journey = tuple[str, int]
+# A transfer: the client, and the fencing token of its entry at the target.
+Transfer = tuple[str, int]
 # See `session.ClientSubscription.group`.
 GroupName = str
-# What is about several clients is handled in one go: a broker says 256 at once, or 100.
+# The bound of controls in one `Several`; a broker sends 256 or 100.
 MOST_AT_ONCE = 1_024
 
 
 class Entered(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The client has connected at `broker`, at `at_us`; `asked` is to send its session, if any is.
+    """The client has connected at `broker`, at `at_us`; the broker `must_send_session` sends its
+    session, if it has one.
 
-    `is_kept`: its session outlives the connection.  `user` is whose session it is, and `began_us`
-    the stamp at which it began, wherever that was, unless it is asked for.  Of a client that is
-    `registered` only its registrars hear when it leaves.  The question was `passed` on so often by
-    who had nothing.  The broker that it `asks` sees to it that the client is taken over, as if it
-    heard TakeOver.
+    `is_kept`: its session outlives the connection. `user` owns the session, and `began_us` is the
+    fencing token of its begin, unless the session is requested. Only the registrars of a
+    `registered` client hear of its end. Brokers without the session have `passed` the request on so
+    often. The broker `must_take_over` must have the client taken over, as by `SessionTakeOver`.
     """
 
     client_id: str
     broker: BrokerId
     at_us: int
     is_kept: bool
-    asked: BrokerId | None
+    must_send_session: BrokerId | None
     user: str = ""
     began_us: int = 0
     registered: bool = False
     passed: int = 0
-    asks: BrokerId = ""
+    must_take_over: BrokerId = ""
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The client that entered so goes by a name whose session is another user's."""
+class ClientNotOwner(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client of this entry uses an identifier whose session is another user's."""
 
-    journey: Journey
+    transfer: Transfer
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -64,15 +64,15 @@ class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Register(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A client has entered: is said to its registrar, which says so to those whom it concerns."""
+    """A client has connected: sent to its registrar, which informs the brokers concerned."""
 
     entered: Entered
 
 
-class TakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class SessionTakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client has connected at `broker`, at `at_us`: end its connection anywhere else.
 
-    `user` is whose client it is.  The question was `passed` on so often.
+    `user` is the client's user. Brokers have `passed` the request on so often.
     """
 
     client_id: str
@@ -83,23 +83,23 @@ class TakeOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class AskedThere(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A TakeOver was passed on to `broker`, where the client was; that one answers."""
+    """A SessionTakeOver was passed on to `broker`, the client's former one, which will answer."""
 
-    journey: Journey
+    transfer: Transfer
     broker: BrokerId
 
 
 class TakenOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The client that entered so has no other connection, and the will of none is under way."""
+    """The client of this entry has no other connection, and no unsettled will of one."""
 
-    journey: Journey
+    transfer: Transfer
 
 
 class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What would else be said one after the other.
+    """A batch of controls.
 
-    With `parts` it is the part of this `number`, from 0, of all that `broker` has to say to one
-    that has asked who is there.
+    With `parts` it is part `number`, from 0, of the session list of `broker` for a broker that has
+    asked for it.
     """
 
     controls: Annotated[tuple[Entered | Ended, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
@@ -109,26 +109,26 @@ class Several(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Sought(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`broker`, which has started, does not hear of these clients: who knows where they are?"""
+    """`broker`, which has started, asks for the session owners of these clients."""
 
     client_ids: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_AT_ONCE)]
     broker: BrokerId
 
 
-class Known(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """One of them is at a broker that is not the one that says so."""
+class OwnerKnown(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The owner of such a session; another broker answers in its place."""
 
     entered: Entered
 
 
 class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A message on its way to the client; with a packet identifier it was sent to it already.
+    """A message queued for the client; with a packet identifier it was sent to the client already.
 
-    `left_us` is the time until it expires, `key` the publication's; `serial` is the sender's own
+    `left_us` is the time until it expires, `key` is the publication's; `serial` is the sender's own
     number for it, 0 if it has none.
     """
 
-    journey: Journey
+    transfer: Transfer
     body: bytes
     published_us: int
     left_us: int | None
@@ -144,26 +144,27 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class SessionPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A part of a session that would be too long as one control.
 
-    `came` are the keys of messages that it has got already, and that may still be under way to
-    brokers where it was shortly ago.
+    `came` are the keys of messages that the session has got, and that may still be under way to
+    its recent brokers.
     """
 
-    journey: Journey
+    transfer: Transfer
     subscriptions: tuple[SubscriptionState, ...] = ()
     came: tuple[tuple[str, int], ...] = ()
 
 
 class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A session, behind its `items` and `parts`, so many; without `exists` there is none.
+    """The session, after its `items` and `parts`, so many; without `exists` there is none.
 
-    `received` are identifiers of QoS 2 publications from the client; `user` and `began_us` are as
-    in `Entered`.  `arriving_us` is the stamp of a journey that this session is still on.  `had` is
-    what it has had so far: of each stream the last publication.  It lacks `gaps`, and
-    may have had what is `heard` where it was, which may be `all_heard` there (see `Had`).  While
-    something that its client published at QoS 2 is not `is_settled`, what it publishes next waits.
+    `received` are the packet identifiers of QoS 2 publications from the client; `user` and
+    `began_us` are as in `Entered`. `arriving_us` is the fencing token of an unfinished transfer to
+    the sender. `had` is the last publication of each stream that the session got. It lacks `gaps`,
+    and may have got the publications up to `heard` at the source, which has `all_heard` if these
+    are all (see `DeduplicationWindow`). While QoS 2 publications of its client are not
+    `is_settled`, its next publications wait.
     """
 
-    journey: Journey
+    transfer: Transfer
     exists: bool
     items: int = 0
     parts: int = 0
@@ -178,51 +179,51 @@ class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):
     is_settled: bool = True
 
 
-class Settling(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Whether all is settled now that the client published before it left `broker`."""
+class EarlierSettled(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Whether the client's publications at the source `broker` are settled."""
 
-    journey: Journey
+    transfer: Transfer
     broker: BrokerId
     is_settled: bool
 
 
 class Offer(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Has the broker got the session that was sent?  `broker` keeps it until it hears so."""
+    """Has the target got the session? The source `broker` keeps it until the target answers."""
 
-    journey: Journey
+    transfer: Transfer
     broker: BrokerId
 
 
-class Adopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The session that was sent is on the disk, and its subscriptions are known everywhere."""
+class SessionAdopted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The session is on the target's disk, and every broker knows its subscriptions."""
 
-    journey: Journey
+    transfer: Transfer
 
 
-class Declined(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The session that was sent to `broker` is not there, and not wanted any more."""
+class TransferDeclined(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The target `broker` does not have the session, and does not want it any more."""
 
-    journey: Journey
+    transfer: Transfer
     broker: BrokerId
 
 
-class Departed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Nothing more comes for the client from where it was; `broker` forgets it when it is Taken."""
+class SessionDeparted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The source `broker` sends nothing more; it forgets the session at `TransferComplete`."""
 
-    journey: Journey
+    transfer: Transfer
     broker: BrokerId
 
 
-class Taken(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """All that was sent is on the disk, or the client wants it no more: it may be forgotten."""
+class TransferComplete(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The target has recorded all, or the session has ended: the source may forget it."""
 
-    journey: Journey
+    transfer: Transfer
 
 
 class Vacated(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`broker` leaves the network: whoever hears this takes over a session that is there.
+    """`broker` leaves the network: the receiver takes over a session from it.
 
-    Its client entered at `entered_us`, and is away since `away_us` ago.  The rest is as in a
+    Its client entered at `entered_us`, and disconnected `away_us` ago. The other fields are as in a
     session.
     """
 
@@ -232,13 +233,13 @@ class Vacated(msgspec.Struct, frozen=True, tag=True, array_like=True):
     user: str
     expiry_interval_s: int
     away_us: int
-    will: Will | None
+    will: WillFields | None
 
 
 class Coming(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """May a client of `broker`, which entered it at `entered_us`, be sent here?
+    """May a client of `broker`, which entered it at `entered_us`, be redirected here?
 
-    `moved_us`: when it was sent anywhere, as far as that counts.
+    `moved_us`: the times of its redirects within the last hour.
     """
 
     client_id: str
@@ -248,7 +249,7 @@ class Coming(msgspec.Struct, frozen=True, tag=True, array_like=True):
     moved_us: tuple[int, ...] = ()
 
 
-class Welcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class FederationWelcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer of `broker`: it may, or not, and why."""
 
     client_id: str
@@ -256,8 +257,8 @@ class Welcome(msgspec.Struct, frozen=True, tag=True, array_like=True):
     problem: str = ""
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """This broker wants to know who is there and what is retained."""
+class FederationHello(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker asks for the session lists and the digests of retained messages of all."""
 
     broker: BrokerId
 
@@ -269,36 +270,36 @@ class Rejoined(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """This broker is there; the digest is of all that it has retained."""
+    """This broker is present; the digest is of all its retained messages."""
 
     broker: BrokerId
     digest: int
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Tell this broker all that is retained."""
+    """Send all retained messages to this broker."""
 
     broker: BrokerId
 
 
-class Kept(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A retained message, or with an empty payload a removal."""
+class RetainedState(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A retained message; with an empty payload a removal."""
 
     body: bytes
     published_us: int
     left_us: int | None
 
 
-class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """This broker has told all."""
+class AllTold(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """This broker has sent all its retained messages."""
 
     broker: BrokerId
 
 
-class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """How many members of a group this broker has since a time, connected ones and all.
+class FederationMembers(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The number of a broker's members of a group since a time, connected ones and all.
 
-    `where` is what the group asks of content, as in `SubscriptionState`.
+    `where` is the content filter of the group, as in `SubscriptionState`.
     """
 
     broker: BrokerId
@@ -310,23 +311,23 @@ class Members(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Mark(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Whoever hears this has heard all that this broker's door had asked for."""
+    """The receiver has got all earlier requests of this broker's front end."""
 
     broker: BrokerId
 
 
 class Full(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Whether this broker's queues have no room for more that must be kept."""
+    """Whether this broker's queues are full."""
 
     broker: BrokerId
     is_full: bool
 
 
 class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A message for a member of a group, from the broker that it was published at.
+    """A message for a member of a group, from the publisher's broker.
 
-    For `any`, or only for one that is connected.  That broker asks no more about what has a number
-    below `open_from`.
+    For `any` member, or only for a connected one. That broker asks no more about numbers below
+    `open_from`.
     """
 
     group: GroupName
@@ -340,7 +341,7 @@ class Shared(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Closed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """`broker` asks no more about what has a number below `open_from`, as in `Shared`."""
+    """`broker` asks no more about numbers below `open_from`, as in `Shared`."""
 
     broker: BrokerId
     open_from: int
@@ -358,36 +359,36 @@ class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 Control = (
     Entered
-    | Refused
+    | ClientNotOwner
     | Ended
     | Register
-    | TakeOver
+    | SessionTakeOver
     | AskedThere
     | TakenOver
     | Several
     | Sought
-    | Known
+    | OwnerKnown
     | Item
     | SessionPart
     | SessionState
-    | Settling
+    | EarlierSettled
     | Offer
-    | Adopted
-    | Declined
-    | Departed
-    | Taken
+    | SessionAdopted
+    | TransferDeclined
+    | SessionDeparted
+    | TransferComplete
     | Vacated
     | Coming
-    | Welcome
-    | Hello
+    | FederationWelcome
+    | FederationHello
     | Rejoined
     | Here
     | Tell
-    | Kept
-    | Told
+    | RetainedState
+    | AllTold
     | Mark
     | Full
-    | Members
+    | FederationMembers
     | Shared
     | Closed
     | Took
@@ -399,7 +400,7 @@ _decode: Callable[[bytes], Control] = msgspec.msgpack.Decoder(Control).decode
 
 
 def decode_control(body: bytes) -> Control | None:
-    """What was said; None for anything else."""
+    """Decode a control; None for anything else."""
     try:
         return _decode(body)
     except (msgspec.MsgspecError, ValueError):

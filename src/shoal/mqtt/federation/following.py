@@ -1,11 +1,12 @@
-"""What a broker's system asks its door about clients that follow, so as to send them elsewhere.
+"""Answers questions of the broker's system about clients that follow redirects.
 
-It asks who had which traced publications (see `Audience`), what each client wants (see `Wishes`),
-and how far a client is from some brokers.  Nobody can measure that for a client of MQTT but at the
-broker where it is: the door answers with its own round trips, as if all its clients were beside it.
+The system asks which subscribers got traced publications (see `Audience`), for the subscriptions of
+each client (see `SubscriberInterests`), and for a client's distance from some brokers. Only the
+client's own broker can measure that for an MQTT client: the front end answers with its own round
+trips, as if all its clients were beside it.
 
-What clients publish that advertise nothing, the door publishes under its own name.  The door itself
-cannot move, and says so when the system sends it away or asks how far it is from other brokers.
+The front end publishes under its own name for clients without advertisements. The front end itself
+cannot move; it answers so when the system orders it to move, or asks for its distances.
 """
 
 from __future__ import annotations
@@ -13,36 +14,42 @@ from __future__ import annotations
 from collections.abc import Container
 
 from shoal.broker.messages import Message, Ping
-from shoal.clients.doors import WhoHad, WhoWants
+from shoal.clients.front_ends import WhoHad, WhoWants
 from shoal.clients.messages import CannotMove, PingRequest, PingTimes, Relocate
 from shoal.model import BrokerId, MessageId
-from shoal.mqtt.door.network import Door
-from shoal.mqtt.door.publishers import AskBroker
+from shoal.mqtt.front_end.network import FrontEnd
+from shoal.mqtt.front_end.publishers import AskBroker
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.audience import Audience
-from shoal.mqtt.sessions.wishes import Wishes
+from shoal.mqtt.sessions.subscriber_interests import SubscriberInterests
 
-# How long a round trip counts, and how long an answer is waited for.
+# How long a measured round trip is valid, and the timeout of a measurement.
 FRESH_US = 10 * MICROSECONDS
 ANSWER_US = 5 * MICROSECONDS
 
 
 class Following:
-    """One broker's part.  `servers` are the brokers that clients can be sent to."""
+    """One broker's answers. `servers` are the brokers to which clients can be redirected."""
 
-    def __init__(self, broker_id: BrokerId, door: Door, audience: Audience, wishes: Wishes) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        front_end: FrontEnd,
+        audience: Audience,
+        wishes: SubscriberInterests,
+    ) -> None:
         self.servers: Container[BrokerId] = ()
         self._broker_id = broker_id
-        self._door = door
+        self._front_end = front_end
         self._audience = audience
         self._wishes = wishes
-        # Round trips, and when they were measured; who was pinged when and has not answered.
+        # Round trips with the time of their measurement; and pings without an answer.
         self._round_trips: dict[BrokerId, tuple[int, int]] = {}
         self._pinged: dict[BrokerId, int] = {}
         self._questions: list[tuple[PingRequest, int]] = []
 
     def notified(self, message: Message, now_us: int) -> list[AskBroker]:
-        """The broker asks; what it, and others, are asked in turn."""
+        """Handle a question of the broker; returns the resulting requests to it and to others."""
         match message:
             case WhoHad(session):
                 had = self._audience.who_had(session, now_us)
@@ -51,7 +58,7 @@ class Following:
                 self._wishes.begin()
             case Relocate():
                 return [self._to(self._broker_id, CannotMove())]
-            case PingRequest(session) if session.publisher == self._door.client:
+            case PingRequest(session) if session.publisher == self._front_end.client:
                 return [self._to(self._broker_id, CannotMove())]
             case PingRequest():
                 self._questions.append((message, now_us))
@@ -64,7 +71,7 @@ class Following:
         return []
 
     def ponged(self, broker: BrokerId, now_us: int) -> list[AskBroker]:
-        """Another broker has answered."""
+        """Handle another broker's pong."""
         pinged_us = self._pinged.pop(broker, None)
         if pinged_us is None:
             return []
@@ -72,14 +79,14 @@ class Following:
         return self._answers(now_us)
 
     def _to(self, broker: BrokerId, request: Message) -> AskBroker:
-        return AskBroker(broker, self._door.client, request)
+        return AskBroker(broker, self._front_end.client, request)
 
     def _ping(self, broker: BrokerId, now_us: int) -> AskBroker:
         self._pinged[broker] = now_us
-        return self._to(broker, Ping(MessageId(self._broker_id, self._door.client, 0)))
+        return self._to(broker, Ping(MessageId(self._broker_id, self._front_end.client, 0)))
 
     def _missing(self, question: PingRequest, now_us: int) -> list[BrokerId]:
-        """Whose round trip is not known, of those that clients can be sent to."""
+        """The brokers of a question without a valid round trip, among the possible servers."""
         return [
             broker
             for broker in question.brokers
@@ -89,7 +96,7 @@ class Following:
         ]
 
     def _answers(self, now_us: int) -> list[AskBroker]:
-        """To what can be answered by now; who does not answer is left out in the end."""
+        """Answer the questions that can be answered; silent brokers are left out at the timeout."""
         questions, self._questions = self._questions, []
         answers = []
         for question, asked_us in questions:

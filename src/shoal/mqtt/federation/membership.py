@@ -1,7 +1,7 @@
-"""Who is in which group of shared subscriptions: of each, how many members at which broker.
+"""Members of groups of shared subscriptions: how many each broker has of each group.
 
-Each broker tells all others of its own, when a member comes, leaves, connects or is gone; and all
-of them to who joins, a few at a time.
+Each broker announces its own counts to all when a member comes, leaves, connects or disconnects;
+and all its counts to a joining broker, in time slices.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from shoal.matching import TopicError, TopicIndex
 from shoal.model import BrokerId
-from shoal.mqtt.door.network import EVERY_BROKER, Door
-from shoal.mqtt.federation.controls import GroupName, Members, encode_control
-from shoal.mqtt.federation.handing import Handing
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.federation.controls import FederationMembers, GroupName, encode_control
+from shoal.mqtt.federation.time_slices import TimeSlices
+from shoal.mqtt.front_end.network import EVERY_BROKER, FrontEnd
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import GroupPut
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.mqtt.sessions.subscribed.rows import Where, content_of, where_of
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 
 
 class Count(NamedTuple):
@@ -34,7 +34,7 @@ class Count(NamedTuple):
 
 
 class _Turns:
-    """The brokers of a group in their order, and up to which turn it is each one's."""
+    """The brokers of a group in their order, with the running sums of their members."""
 
     __slots__ = ("brokers", "counts", "present", "total")
 
@@ -45,40 +45,40 @@ class _Turns:
         self.total = list(accumulate(count.total for count in self.counts))
 
 
-class Membership:
-    """What one broker knows of all groups.
+class FederationMembership:
+    """All that one broker knows of groups.
 
-    `told` hears under which number members were told, `tell_soon` that `tell_changes` is due.
+    `told` gets the number of each announcement, `announce_soon` schedules `announce_changes`.
     """
 
     def __init__(
         self,
         broker_id: BrokerId,
-        door: Door,
-        subscriptions: Subscriptions,
+        front_end: FrontEnd,
+        subscriptions: SessionSubscriptions,
         told: Callable[[int], None],
-        tell_soon: Callable[[], None],
+        announce_soon: Callable[[], None],
     ) -> None:
-        self.journal: Journal | None = None
+        self.journal: SessionJournal | None = None
         self._broker_id = broker_id
-        self._door = door
+        self._front_end = front_end
         self._subscriptions = subscriptions
         self._told = told
-        self._tell_soon = tell_soon
-        # What each broker has told of each group, and what the group asks for.
+        self._announce_soon = announce_soon
+        # The announced counts of each group by broker, and the filters of the groups.
         self._counts: dict[GroupName, dict[BrokerId, Count]] = {}
-        # Of groups that were chosen of since that changed.
+        # Running sums of groups, cached until a count changes.
         self._turns: dict[GroupName, _Turns] = {}
         self._groups = TopicIndex()
         self._dirty: dict[GroupName, ClientSubscription] = {}
         subscriptions.at_change = self._changed
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self._counts)
 
     def of(self, name: GroupName) -> Mapping[BrokerId, Count]:
-        """The brokers that have members of a group."""
+        """The brokers with members of a group."""
         return self._counts.get(name, {})
 
     def choose(
@@ -89,9 +89,9 @@ class Membership:
         *,
         is_any: bool,
     ) -> BrokerId | None:
-        """The broker whose turn it is with this number, by how many members each has.
+        """Choose a broker for this number, weighted by the brokers' members.
 
-        Connected ones count, or with `is_any` all; not of those that were tried.
+        Connected members count, or with `is_any` all; brokers in `tried` are left out.
         """
         turns = self._turns.get(name)
         if turns is None:
@@ -111,55 +111,57 @@ class Membership:
             return None
         return turns.brokers[bisect_right(up_to, number % up_to[-1])]
 
-    def wanting(self, message: Message, names: list[GroupName]) -> Iterator[int]:
-        """Find the groups that a message is for, bit by bit: they come to these names.
+    def wanting(self, message: PublishedMessage, names: list[GroupName]) -> Iterator[int]:
+        """Find the groups that match a message, a part at each step, and append them to `names`.
 
-        Yields how many places of topic filters were looked at.
+        Yields the number of topic filter nodes visited.
         """
         yield from self._groups.search(message.topic)
-        attributes = self._door.reader.of(message)
+        attributes = self._front_end.reader.of(message)
         yield from self._groups.matching(message.topic, [attributes], [names])
 
-    # --- what happens here --------------------------------------------------------------------
+    # --- local members ------------------------------------------------------------------------
 
     def _changed(self, subscription: ClientSubscription) -> None:
-        """A member came, connected, left or is gone."""
+        """Note that a member came, connected, left or disconnected."""
         self._dirty[subscription.group] = subscription
-        self._tell_soon()
+        self._announce_soon()
 
-    def tell_changes(self, now_us: int) -> None:
-        """Tell all what has changed."""
+    def announce_changes(self, now_us: int) -> None:
+        """Announce the changed counts to all brokers."""
         dirty, self._dirty = self._dirty, {}
         for name, subscription in dirty.items():
             count = self._count(name, now_us)
             known = self.of(name).get(self._broker_id)
             if (known[1:] if known else (0, 0)) == count[1:]:
                 continue
-            members = Members(self._broker_id, name, *count, where_of(subscription.content))
+            members = FederationMembers(
+                self._broker_id, name, *count, where_of(subscription.content)
+            )
             self.learn(members)
-            self._told(self._door.send(EVERY_BROKER, encode_control(members), now_us))
+            self._told(self._front_end.send(EVERY_BROKER, encode_control(members), now_us))
 
-    def tell(self, broker: BrokerId, turns: Handing) -> Iterator[int]:
-        """Tell a broker that has joined what is here, a group at each step of these turns.
+    def tell(self, broker: BrokerId, turns: TimeSlices) -> Iterator[int]:
+        """Send the local counts to a joining broker, a group at each step.
 
-        What changes meanwhile all are told, it among them.
+        Changes made meanwhile are announced to all brokers.
         """
         for name in tuple(self._counts):
             if name in self._counts:
                 count = self._count(name, turns.now_us)
                 if count.total:
                     where = where_of(self._groups[name].filter)
-                    members = Members(self._broker_id, name, *count, where)
-                    self._door.send(broker, encode_control(members), turns.now_us)
+                    members = FederationMembers(self._broker_id, name, *count, where)
+                    self._front_end.send(broker, encode_control(members), turns.now_us)
                 yield 1
 
     def _count(self, name: GroupName, now_us: int) -> Count:
         return Count(now_us, *self._subscriptions.members(name))
 
-    # --- what is known ------------------------------------------------------------------------
+    # --- members at other brokers -------------------------------------------------------------
 
-    def learn(self, members: Members) -> None:
-        """How many members a group has at a broker."""
+    def learn(self, members: FederationMembers) -> None:
+        """Record the members of a group at a broker."""
         name = members.group
         counts = self._counts.get(name, {})
         known = counts.get(members.broker)
@@ -169,7 +171,7 @@ class Membership:
             self.lose(members.broker, name)
             return
         if name not in self._groups:
-            # What another broker says may make no sense.
+            # Another broker's filter may be invalid.
             with suppress(ValueError, TopicError):
                 topics = name.split("/", 2)[-1]
                 self._groups.add(name, topics, content_of(members.where))
@@ -181,7 +183,7 @@ class Membership:
                 self._remember(name, members.broker, count, members.where)
 
     def lose(self, broker: BrokerId, name: GroupName) -> None:
-        """A broker has no members of a group."""
+        """Record that a broker has no members of a group."""
         counts = self._counts.get(name, {})
         if counts.pop(broker, None) is not None:
             self._turns.pop(name, None)
@@ -191,24 +193,24 @@ class Membership:
                 self._groups.remove(name)
 
     def lose_present(self, broker: BrokerId, name: GroupName) -> None:
-        """A broker has none that is connected."""
+        """Record that a broker has no connected members of a group."""
         count = self.of(name).get(broker)
         if count is not None:
             self._counts[name][broker] = count._replace(present=0)
             self._turns.pop(name, None)
 
-    # --- what is written down -----------------------------------------------------------------
+    # --- journal ------------------------------------------------------------------------------
 
     def _remember(self, name: GroupName, broker: BrokerId, count: Count, where: Where) -> None:
         if self.journal is not None and broker != self._broker_id:
             self.journal.group(GroupPut(name, broker, count.present, count.total, where))
 
     def restore(self, put: GroupPut) -> None:
-        """Who was in a group when the broker stopped."""
-        self.learn(Members(put.broker, put.group, 0, put.present, put.total, put.where))
+        """Restore a count after a restart."""
+        self.learn(FederationMembers(put.broker, put.group, 0, put.present, put.total, put.where))
 
     def puts(self) -> list[GroupPut]:
-        """What is known of other brokers' members."""
+        """The counts of other brokers, for the journal."""
         return [
             GroupPut(name, broker, count.present, count.total, where_of(self._groups[name].filter))
             for name, counts in self._counts.items()

@@ -1,24 +1,25 @@
-"""Clients that are sent to other brokers: one by one (`move`), or all of a broker (`drain`).
+"""Redirects clients to other brokers: one by one (`move`), or all of a broker (`drain`).
 
-A client is sent to no broker before that one has said that it may come: it lives, has room and is
-not being emptied itself.  Nor before it has the answers to what it has published; until then no
-more is taken from it.  Its session follows it as ever (see `roaming`): its broker keeps it, and
-collects for it, until the other has all of it.  So nothing is lost, and no will is published.
+The broker redirects a client when the target has answered that it may come: the target is alive,
+has room and is not drained itself; and when the client has the acknowledgements of its
+publications, until which its input is suspended. The session follows as in any transfer (see
+`session_transfer`): the source keeps it, and collects for it, until the target has all of it. So
+nothing is lost, and no will is published.
 
 | state | hears or sees | does → state |
 | --- | --- | --- |
-| coming | it is to move, and its session is here by now | → as one that is here |
-| here | it is to move, and follows | Coming → asked |
-| asked | Welcome | takes no more from the client → leaving |
-| asked | Welcome, with a problem, or nothing | → here |
-| leaving | all is answered | tells the client where to go → told |
+| coming | an order, and the session has come | → as a client that is here |
+| here | an order, for a client that follows | Coming → asked |
+| asked | FederationWelcome | suspends the client's input → leaving |
+| asked | FederationWelcome, with a problem, or nothing | → here |
+| leaving | all is acknowledged | redirects the client → told |
 | leaving | ANSWERS_US over | → here |
-| told | the other broker has asked for its session | → gone |
-| told | the client has come back, or comes nowhere | → here |
+| told | the target has requested the session | → gone |
+| told | the client has come back, or connects nowhere | → here |
 
-Only a client that follows can be moved (`$follow`): another would come back to where it was.  A
-broker that is drained lets those go with a word (0x9C), once they have their answers, takes nobody
-in, and hands over sessions whose clients are away (see `evacuating`).
+Only a client that follows redirects can be moved (`$follow`): another would return to its former
+broker. A broker that is drained disconnects the others (0x9C) after their acknowledgements, admits
+no client, and hands over the sessions of disconnected clients (see `evacuating`).
 """
 
 from __future__ import annotations
@@ -27,30 +28,30 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shoal.model import BrokerId
-from shoal.mqtt.access import Admission
+from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.door.network import Door
-from shoal.mqtt.federation.controls import Coming, Control, Welcome, encode_control
+from shoal.mqtt.federation.controls import Coming, Control, FederationWelcome, encode_control
 from shoal.mqtt.federation.evacuating import Evacuating
-from shoal.mqtt.federation.roaming.roaming import Roaming
+from shoal.mqtt.federation.session_transfer.session_transfer import SessionTransfer
+from shoal.mqtt.front_end.network import FrontEnd
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import MOVING_US, Sessions
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import MqttTimers
 
 HOUR_US = 3_600 * MICROSECONDS
-# A broker that may be sent clients says so at once; what a client has published is settled soon.
+# Timeouts of the target's answer, and of the client's acknowledgements.
 WELCOME_US = 2 * MICROSECONDS
 ANSWERS_US = 5 * MICROSECONDS
-# How often it is seen how far clients are that move; and who is still there when all must go.
+# The interval of checks of moving clients; and of all clients while the broker is drained.
 LOOK_US = MICROSECONDS // 50
 DRAINING_US = MICROSECONDS // 2
-# Clients that are sent away at once: the others go on being served.
+# Clients that are redirected at the same time: the others stay served.
 AT_ONCE = 100
-# Sessions that are looked at for clients that must go, at once: some 2 ms.
+# Sessions that one time slice checks for clients to redirect: some 2 ms.
 MOST_SEEN = 10_000
-# A broker that takes no clients for now is asked again after this.
+# The pause before a target that refused clients is asked again.
 UNWELCOME_US = 5 * MICROSECONDS
 
 MOVING_TIMER = "moving"
@@ -60,12 +61,12 @@ DRAINED = "the broker is being drained"
 Done = Callable[[str], None]
 
 
-# Where clients can be sent: brokers' addresses by the kind of listener that a client came by.
+# Possible targets: brokers' addresses by the kind of listener of the client's connection.
 Servers = Mapping[BrokerId, Mapping[str, str]]
 
 
 class _Order:
-    """A client that is to go to another broker.  `done` hears why it has not, or nothing."""
+    """An order to move a client. `done` gets the reason why it stayed, or an empty text."""
 
     def __init__(
         self, client_id: str, broker: BrokerId, reason: str, until_us: int, done: Done
@@ -79,41 +80,42 @@ class _Order:
 
 
 class Moving:
-    """One broker's part.  `full` says why no client may be sent here; empty if one may.
+    """Moves the clients of one broker. `full` returns the reason to refuse redirected clients.
 
-    `servers` are where clients can be sent, as the driver knows it; each goes to a listener of the
-    kind that it came by.
+    `servers` are the possible targets, set by the driver; each client goes to a listener of the
+    same kind as its own.
     """
 
     def __init__(
         self,
         broker_id: BrokerId,
         sessions: Sessions,
-        door: Door,
-        timers: Timers,
-        roaming: Roaming,
+        front_end: FrontEnd,
+        timers: MqttTimers,
+        session_transfer: SessionTransfer,
         evacuating: Evacuating,
         full: Callable[[int], str],
     ) -> None:
         self.servers: Servers = {}
         self.is_draining = False
-        # Why somebody is still here though all must go; empty if nobody knows of anything.
+        # The reason why clients stay although the broker is drained; empty if none is known.
         self.problem = ""
-        # What became of clients that were to move: "moved", "stayed", "let go".
+        # Outcomes of moved clients: "moved", "stayed", "let go".
         self.counts: Counter[str] = Counter()
         self._broker_id = broker_id
         self._sessions = sessions
-        self._door = door
+        self._front_end = front_end
         self._timers = timers
-        self._roaming = roaming
+        self._session_transfer = session_transfer
         self._evacuating = evacuating
         self._full = full
         self._orders: dict[str, _Order] = {}
-        # Orders for clients whose sessions are still coming here: given again until they are.
+        # Orders for clients whose sessions are still incoming: repeated until they are here.
         self._coming: list[Callable[[int], None]] = []
-        # Who may come here, until when, and when each was moved; in the order of that time.
+        # Clients expected here, with the expiry and their earlier redirects; in the order of
+        # expiry.
         self._promised: OrderedDict[str, tuple[int, tuple[int, ...]]] = OrderedDict()
-        # Whose sessions are still to be looked at, of those that must go.
+        # The client identifiers that this round of the drain has still to check.
         self._left: Iterator[str] | None = None
         self._takers: Callable[[], Sequence[BrokerId]] = tuple
         self._asked = 0
@@ -121,7 +123,7 @@ class Moving:
 
     @property
     def under_way(self) -> int:
-        """How many clients are about to go."""
+        """The number of clients with an open order."""
         return len(self._orders)
 
     # --- one client -----------------------------------------------------------------------------
@@ -134,12 +136,12 @@ class Moving:
         done: Done,
         reason: str,
     ) -> None:
-        """Send a client to a broker; `done` hears why that cannot be, or nothing once it is there.
+        """Move a client to a broker; `done` gets the reason why it cannot, or "" when it is there.
 
-        The `reason` is for the client.  It may be moved `maximum_moves_per_hour` (see `Limits`)
-        times at most, wherever it was then.  One that is just coming here goes once it is here.
+        The `reason` is sent to the client. A client may be moved `maximum_moves_per_hour` times
+        (see `MqttLimits`), over all brokers. A client whose session is incoming moves afterwards.
         """
-        if self._roaming.fetching.journey(client_id) is not None:
+        if self._session_transfer.fetching.transfer(client_id) is not None:
             self._coming.append(lambda at_us: self.move(client_id, broker, at_us, done, reason))
             self._look_soon(now_us)
             return
@@ -161,14 +163,14 @@ class Moving:
         if client_id in self._orders:
             return f"{client_id} is on its way already"
         if broker not in self.servers:
-            return f"no broker {broker} is known that clients can be sent to"
+            return f"no broker {broker} is known to which clients can be redirected"
         if (kind := connection.credentials.listener) not in self.servers[broker]:
-            return f"{client_id} came by {kind}, and {broker} has no such listener to be sent to"
+            return f"{client_id} is connected by {kind}, and {broker} has no such listener"
         if not connection.follows:
             return (
-                f"{client_id} does not go where it is sent, and would come back to "
-                f"{self._broker_id}; shoal.Client goes, and clients of MQTT 5 that say $follow "
-                "when they connect"
+                f"{client_id} does not follow redirects, and would return to "
+                f"{self._broker_id}; shoal.Client does, and clients of MQTT 5 with $follow in "
+                "their CONNECT"
             )
         most = self._sessions.limits.maximum_moves_per_hour
         if len(_recent(session, now_us)) >= most:
@@ -177,23 +179,23 @@ class Moving:
 
     def _here(self, client_id: str) -> tuple[Session | None, ClientConnection | None]:
         session = self._sessions.get(client_id)
-        outlet = session.outlet if session is not None else None
-        return session, outlet.connection if outlet is not None else None
+        session_writer = session.session_writer if session is not None else None
+        return session, session_writer.connection if session_writer is not None else None
 
     def _ask(self, client_id: str, broker: BrokerId, reason: str, now_us: int, done: Done) -> None:
         session = self._sessions[client_id]
         self._orders[client_id] = _Order(client_id, broker, reason, now_us + WELCOME_US, done)
         moved_us = (*_recent(session, now_us), now_us)
         entered_us, user = session.entered_us, session.user
-        self._say(broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us)
+        self._send(broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us)
 
-    def _say(self, to: BrokerId, control: Control, now_us: int) -> None:
-        self._door.send(to, encode_control(control), now_us)
+    def _send(self, to: BrokerId, control: Control, now_us: int) -> None:
+        self._front_end.send(to, encode_control(control), now_us)
 
-    # --- how far they are -----------------------------------------------------------------------
+    # --- progress -------------------------------------------------------------------------------
 
     def due(self, now_us: int) -> None:
-        """Time to look."""
+        """Check all orders, and the drain."""
         coming, self._coming = self._coming, []
         for move_again in coming:
             move_again(now_us)
@@ -223,7 +225,7 @@ class Moving:
             self._tell(order, session, connection, now_us)
         elif now_us >= order.until_us:
             connection.is_moving = False
-            self._end(order, f"what {order.client_id} has published is not settled")
+            self._end(order, f"publications of {order.client_id} are not settled")
 
     def _tell(
         self, order: _Order, session: Session, connection: ClientConnection, now_us: int
@@ -239,7 +241,7 @@ class Moving:
         else:
             session.moved_us = (*_recent(session, now_us), now_us)
             order.is_told, order.until_us = True, now_us + MOVING_US
-            connection.go_elsewhere(server, order.reason, now_us)
+            connection.send_redirect(server, order.reason, now_us)
 
     def _look_for(
         self,
@@ -248,9 +250,9 @@ class Moving:
         connection: ClientConnection | None,
         now_us: int,
     ) -> None:
-        """Where a client is that was told to go."""
+        """Find out where a redirected client is."""
         client_id = order.client_id
-        going = self._roaming.going(client_id)
+        going = self._session_transfer.going(client_id)
         if going is not None:
             problem = "" if going == order.broker else f"{client_id} went to {going} instead"
             self._end(order, problem)
@@ -259,7 +261,7 @@ class Moving:
         elif session is None:
             self._end(order, f"the session of {client_id} has ended")
         elif now_us >= order.until_us:
-            self._end(order, f"{client_id} was told to go, and has not come there")
+            self._end(order, f"{client_id} was redirected, and has not connected there")
 
     def _is_unwelcome(self, order: _Order, problem: str, now_us: int) -> None:
         self._unwelcome[order.broker] = now_us + UNWELCOME_US
@@ -270,20 +272,20 @@ class Moving:
         self.counts[outcome or ("stayed" if problem else "moved")] += 1
         order.done(problem)
 
-    # --- what brokers say -----------------------------------------------------------------------
+    # --- controls -------------------------------------------------------------------------------
 
-    def hear(self, control: Coming | Welcome, now_us: int) -> None:
-        """Another broker asks whether a client may come, or answers."""
+    def on_control(self, control: Coming | FederationWelcome, now_us: int) -> None:
+        """Handle the question whether a client may come, or the answer to one."""
         if isinstance(control, Coming):
             problem = DRAINED if self.is_draining else self._full(now_us)
             if not problem:
                 self._promised.pop(control.client_id, None)
                 self._promised[control.client_id] = (now_us + MOVING_US, control.moved_us)
-                self._roaming.is_at(
+                self._session_transfer.is_at(
                     control.client_id, control.broker, control.entered_us, control.user
                 )
-            welcome = Welcome(control.client_id, self._broker_id, problem)
-            self._say(control.broker, welcome, now_us)
+            welcome = FederationWelcome(control.client_id, self._broker_id, problem)
+            self._send(control.broker, welcome, now_us)
             return
         order = self._orders.get(control.client_id)
         if order is None or order.is_welcome or order.broker != control.broker:
@@ -297,13 +299,13 @@ class Moving:
             self._look_at(order, now_us)
 
     def promised(self, now_us: int) -> int:
-        """How many clients may come that have not."""
+        """The number of clients that are expected and have not come."""
         while self._promised and next(iter(self._promised.values()))[0] <= now_us:
             self._promised.popitem(last=False)
         return len(self._promised)
 
     def entered(self, session: Session) -> None:
-        """A client was let in, perhaps one that was sent here."""
+        """A client was admitted, perhaps an expected one."""
         promise = self._promised.pop(session.client_id, None)
         if promise is not None:
             _, session.moved_us = promise
@@ -311,24 +313,24 @@ class Moving:
     # --- all clients ----------------------------------------------------------------------------
 
     def drain(self, takers: Callable[[], Sequence[BrokerId]], now_us: int) -> None:
-        """Send all clients away and take nobody in; `takers` may be given them, best first."""
+        """Redirect all clients and admit none; `takers` are the targets, the best first."""
         self.is_draining, self._takers, self.problem, self._left = True, takers, "", None
         self._evacuating.begin(takers, now_us)
         self._look_soon(now_us)
 
     def undrain(self) -> None:
-        """Take clients in again; those that are on their way go on."""
+        """Admit clients again; open orders continue."""
         self.is_draining, self.problem = False, ""
         self._evacuating.end()
 
-    def refusal(self, listener: str) -> Admission:
-        """What a client is told that connects to a broker which is drained."""
+    def refusal(self, listener: str) -> ClientAdmission:
+        """The answer to a client that connects while the broker is drained."""
         broker = next(self._next_takers(listener, 0), None)
         server = None if broker is None else self.servers[broker][listener]
-        return Admission(ReasonCode.USE_ANOTHER_SERVER, reason=DRAINED, server=server)
+        return ClientAdmission(ReasonCode.USE_ANOTHER_SERVER, reason=DRAINED, server=server)
 
     def _next_takers(self, listener: str, now_us: int) -> Iterator[BrokerId]:
-        """Brokers that may take a client at such a listener, each time another first."""
+        """Possible targets for a kind of listener, beginning with another one each time."""
         takers = [each for each in self._takers() if listener in self.servers.get(each, {})]
         self._asked += 1
         for number in range(len(takers)):
@@ -337,7 +339,7 @@ class Moving:
                 yield taker
 
     def _send_some_away(self, now_us: int) -> None:
-        """Of all clients in turn, and again until nobody is here."""
+        """Redirect some clients, in rounds over all sessions."""
         if self._left is None:
             self._left = iter(self._sessions.client_ids())
         for _ in range(MOST_SEEN):
@@ -358,7 +360,9 @@ class Moving:
         elif taker is not None:
             self._ask(session.client_id, taker, DRAINED, now_us, self._said)
         elif not self.problem:
-            self.problem = f"no broker is known with a listener {connection.credentials.listener}"
+            self.problem = (
+                f"no broker is known with a listener for {connection.credentials.listener}"
+            )
 
     def _let_go(
         self,
@@ -367,17 +371,17 @@ class Moving:
         taker: BrokerId | None,
         now_us: int,
     ) -> None:
-        """A client that does not follow goes as soon as it has its answers."""
+        """Disconnect a client that does not follow redirects, after its acknowledgements."""
         order = _Order(session.client_id, taker or "", DRAINED, now_us + ANSWERS_US, self._said)
         order.is_welcome = connection.is_moving = True
         self._orders[session.client_id] = order
         self._look_at(order, now_us)
 
     def _said(self, problem: str) -> None:
-        """What became of a client that had to go; if it stays, it is asked to go again."""
+        """Note the outcome of a client of the drain; one that stays is redirected again."""
         self.problem = problem
 
 
 def _recent(session: Session, now_us: int) -> tuple[int, ...]:
-    """When a client was sent to another broker, within the last hour."""
+    """The times of a client's redirects within the last hour."""
     return tuple(at_us for at_us in session.moved_us if now_us - at_us < HOUR_US)

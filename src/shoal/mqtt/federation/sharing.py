@@ -1,28 +1,28 @@
-"""Shared subscriptions over a whole network: of each group one member gets a message, wherever.
+"""Shared subscriptions over the network: one member of each group gets a message.
 
-Every broker knows of each group which brokers have members, and what they ask for.  The broker that
-a message is published at chooses one of them, by a hash of the publication's key, and hands it the
-message for the group; nobody else gets it.  Brokers with connected members go first, as long as
-there are any.  The chosen one answers whether it has taken the message into a member's session; the
-publisher is told when all groups' messages are taken.  Until then the message is kept here: a
-broker that has no member any more says so, and one that is given up says nothing, and then
-another is chosen.  Who is killed and comes back finds in its links what it was handed, and answers;
-so what may come twice, at QoS 1, does not wait for it where somebody else would take it.
+Every broker knows the brokers with members of each group, and the groups' filters. The publisher's
+broker chooses one of them, by a hash of the publication's key, and sends it the message for the
+group; no other broker gets it. Brokers with connected members are chosen first. The chosen broker
+answers whether it has delivered the message to a member's session; the publisher gets its
+acknowledgement when all groups' messages are delivered. Until then the message is kept here: a
+broker without members answers so, a broker that is given up does not answer, and then another one
+is chosen. A restarted broker finds its messages in its links, and answers; so a message that may be
+delivered twice, at QoS 1, does not wait for it if another broker has members.
 
 | broker | hears or sees | does |
 | --- | --- | --- |
-| any | a member comes, leaves, connects or is gone | tells its counts to all (`Members`) |
+| any | a member comes, leaves or connects | sends its counts to all (`FederationMembers`) |
 | publisher's | a message for a group | chooses a broker: delivers it itself, or `Shared` → open |
-| chosen | Shared | delivers it to a member: `Took`; or has none: `Took`, without having done so |
+| chosen | Shared | delivers it to a member: `Took`; or has none: `Took`, with a negative answer |
 | publisher's | Took | done; or chooses another that has not had it |
-| publisher's | Shared was settled, a second over, no word | Shared, again |
-| publisher's | the same, TOOK_US over since it was first handed to that broker | chooses another |
-| publisher's | at QoS 1, each PATIENCE_US without a word | chooses another, if there is one |
+| publisher's | Shared was settled, a second over, no answer | Shared, again |
+| publisher's | the same, TOOK_US over since it was first sent to that broker | chooses another |
+| publisher's | at QoS 1, each PATIENCE_US without an answer | chooses another, if there is one |
 | publisher's | has chosen all | done, there is no subscriber |
-| publisher's | killed and started again | asks the same, for what is published again |
-| publisher's | nothing is open any more | tells those that it has asked: `Closed` |
-| publisher's | a message for many groups | chooses for some of them in each turn (see `handing`) |
-| chosen | Shared, Closed | forgets what it has answered about earlier messages (see `taking`) |
+| publisher's | killed and started again | asks the same, for publications sent again |
+| publisher's | nothing is open any more | informs the brokers that it has asked: `Closed` |
+| publisher's | a message for many groups | chooses for some in each time slice (`time_slices`) |
+| chosen | Shared, Closed | forgets its answers about earlier messages (see `taking`) |
 
 Source: MQTT Version 5.0, section 4.8.2.
 """
@@ -34,131 +34,135 @@ from collections.abc import Callable, Iterator
 from zlib import crc32
 
 from shoal.model import BrokerId
-from shoal.mqtt.door.network import Door
 from shoal.mqtt.federation.controls import (
     Closed,
+    FederationMembers,
     GroupName,
-    Members,
     Shared,
     Took,
     encode_control,
 )
-from shoal.mqtt.federation.handing import Handing, copy_work
-from shoal.mqtt.federation.membership import Membership
-from shoal.mqtt.federation.said import message_of, shared_of
-from shoal.mqtt.federation.shares import PATIENCE_US, Share, Shares, key_of
+from shoal.mqtt.federation.conversions import message_of, shared_of
+from shoal.mqtt.federation.membership import FederationMembership
+from shoal.mqtt.federation.shares import PATIENCE_US, GroupShare, GroupShares, key_of
 from shoal.mqtt.federation.taking import Taking
+from shoal.mqtt.federation.time_slices import TimeSlices, copy_work
+from shoal.mqtt.front_end.network import FrontEnd
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut, GroupPut
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
+from shoal.mqtt.timers import MqttTimers
 
-# An answer may be kept by a neighbour for a broker that is away, as long as that is waited for.
+# A neighbour may spool an answer for a disconnected broker, for as long as that is waited for.
 TOOK_US = 60 * MICROSECONDS
-# A broker that has started does not know yet who is in a group.
+# A broker that has started does not know the groups' members yet.
 START_US = 12 * MICROSECONDS
-# How often what is open is looked at.
+# The interval of checks of open shares.
 CHECK_US = MICROSECONDS
 
 SHARING_TIMER = "sharing"
 _CHECK, _TELL, _NOTE = 1, 0, 2
-# The group of none: open until all groups of a message have been chosen for.
+# The empty group: open until all groups of a message are chosen for.
 _ALL = ""
-# Of more groups it is found out bit by bit which a message is for; so many places of their topic
-# filters are looked at in the time in which it is handed to one.
+# With more groups, the matching ones are found in time slices; so many topic filter nodes are
+# visited in the time of sending one message.
 MANY_GROUPS, PLACES_PER_WORK = 5_000, 20
-# What is open and not late: so many are looked at in that time.
+# Open shares that are not late: so many are checked in that time.
 LOOKED_PER_WORK = 20
-# A message's groups are said as one; of so many they are not said again for each answer.
+# With so many groups per message, their choices are not recorded again for each answer.
 _SEVERAL = 20
 
 
 class Sharing:
-    """One broker's part.
+    """The shared subscriptions of one broker.
 
-    `deliver` gives a message to a member here; `told` hears under which number members were told;
-    `is_held` says whether the driver wants nothing taken from clients.
+    `deliver` gives a message to a local member; `told` gets the number of each announcement of
+    members; `is_held` returns whether input of clients is suspended.
     """
 
     def __init__(
         self,
         broker_id: BrokerId,
-        door: Door,
-        timers: Timers,
-        subscriptions: Subscriptions,
-        deliver: Callable[[Message, ClientSubscription, int], None],
+        front_end: FrontEnd,
+        timers: MqttTimers,
+        subscriptions: SessionSubscriptions,
+        deliver: Callable[[PublishedMessage, ClientSubscription, int], None],
         told: Callable[[int], None],
         is_held: Callable[[], bool],
         now_us: int,
     ) -> None:
         self._broker_id = broker_id
-        self._door = door
+        self._front_end = front_end
         self._timers = timers
         self._subscriptions = subscriptions
         self._deliver = deliver
         self._started_us = now_us
         self._now_us = now_us
-        self.membership = Membership(broker_id, door, subscriptions, told, self._tell_soon)
-        self._open = Shares()
-        # Who was asked since all were told that nothing is open; and above what nothing was.
+        self.membership = FederationMembership(
+            broker_id, front_end, subscriptions, told, self._announce_soon
+        )
+        self._open = GroupShares()
+        # Brokers asked since the last `Closed`; and the highest number used.
         self._asked: set[BrokerId] = set()
         self._last = 0
-        # Numbers of messages whose groups are to be said again.
+        # Numbers of messages with choices to be recorded again.
         self._to_note: dict[int, None] = {}
-        self.handing = Handing(timers, is_held)
+        self.handing = TimeSlices(timers, is_held)
         self.taking = Taking()
         self._is_checking = False
 
     # --- what happens here --------------------------------------------------------------------
 
-    def begin_journal(self, journal: Journal) -> None:
-        """From now on say what changes."""
+    def begin_journal(self, journal: SessionJournal) -> None:
+        """Begin to record changes in this journal."""
         self.membership.journal = self.taking.journal = journal
 
-    def _tell_soon(self) -> None:
+    def _announce_soon(self) -> None:
         self._timers.set((SHARING_TIMER, _TELL), 0)
 
     def due(self, what: int, now_us: int) -> None:
-        """One of this module's timers."""
+        """Handle a timer of this module."""
         if what == _TELL:
-            self.membership.tell_changes(now_us)
+            self.membership.announce_changes(now_us)
         elif what == _CHECK:
             self._check(now_us)
         else:
             self._write_notes()
 
     def hand_on(self, now_us: int) -> None:
-        """Go on with what is for many groups."""
+        """Run the next time slice of messages for many groups."""
         self._now_us = now_us
-        self.handing.go_on(now_us)
+        self.handing.run_slice(now_us)
         self._write_notes()
 
     def finish(self, now_us: int) -> None:
-        """As `hand_on`, with all of it."""
+        """Like `hand_on`, for all of them."""
         self.handing.finish(now_us)
         self._write_notes()
 
     def restore(self, put: GroupPut) -> None:
-        """Who was in a group when the broker stopped."""
+        """Restore the members of a group after a restart."""
         self.membership.restore(put)
 
     def puts(self) -> Iterator[GroupPut | AnswerPut | ClosedPut]:
-        """What is known of other brokers' members, and what they were answered."""
-        # At once: there are few, and what changes later is said later.
+        """The members at other brokers, and the answers to them, for the journal."""
+        # In one step: there are few, and later changes are recorded later.
         yield from self.membership.puts()
         yield from self.taking.puts()
 
-    def _say(self, to: str, control: Members | Shared | Closed | Took, now_us: int) -> int:
-        return self._door.send(to, encode_control(control), now_us)
+    def _send(
+        self, to: str, control: FederationMembers | Shared | Closed | Took, now_us: int
+    ) -> int:
+        return self._front_end.send(to, encode_control(control), now_us)
 
-    # --- messages that are published here -----------------------------------------------------
+    # --- messages published here --------------------------------------------------------------
 
-    def share(self, message: Message, now_us: int) -> None:
-        """A message was published here: give it to a member of each group that wants it."""
-        self.membership.tell_changes(now_us)
+    def share(self, message: PublishedMessage, now_us: int) -> None:
+        """Give a message published here to a member of each matching group."""
+        self.membership.announce_changes(now_us)
         if not self.membership:
             return
         self._begin(message, _ALL)
@@ -172,26 +176,26 @@ class Sharing:
         self.handing.take(steps, now_us)
         self._write_notes()
 
-    def share_again(self, message: Message, now_us: int) -> None:
-        """As `share`, for one that was under way when the broker stopped."""
+    def share_again(self, message: PublishedMessage, now_us: int) -> None:
+        """Like `share`, for a message that was not settled at the stop."""
         self._begin(message, _ALL)
         self.handing.take(self._share(message, dict(message.shares or {})), now_us)
         self._write_notes()
 
-    def _names(self, message: Message) -> dict[GroupName, BrokerId]:
-        """The groups that a message is for, nobody chosen."""
+    def _names(self, message: PublishedMessage) -> dict[GroupName, BrokerId]:
+        """The matching groups of a message, without chosen brokers."""
         names: list[GroupName] = []
         deque(self.membership.wanting(message, names), maxlen=0)
         return _noted(message, names)
 
-    def _share_later(self, message: Message) -> Iterator[int]:
+    def _share_later(self, message: PublishedMessage) -> Iterator[int]:
         names: list[GroupName] = []
         for places in self.membership.wanting(message, names):
             yield 1 + places // PLACES_PER_WORK
         yield from self._share(message, _noted(message, names))
 
-    def _share(self, message: Message, names: dict[GroupName, BrokerId]) -> Iterator[int]:
-        """Choose for each of these groups, or ask again whom was chosen."""
+    def _share(self, message: PublishedMessage, names: dict[GroupName, BrokerId]) -> Iterator[int]:
+        """Choose a broker for each of these groups, or ask the chosen one again."""
         for name, broker in names.items():
             share = self._begin(message, name)
             if broker:
@@ -204,14 +208,14 @@ class Sharing:
         assert chosen is not None
         self._done(chosen)
 
-    def _begin(self, message: Message, name: GroupName) -> Share:
+    def _begin(self, message: PublishedMessage, name: GroupName) -> GroupShare:
         _, number = key_of(message)
         self._last = max(self._last, number)
-        self._door.keep_back(number)
+        self._front_end.defer_ack(number)
         return self._open.begin(message, name)
 
-    def _choose(self, share: Share, now_us: int) -> None:
-        """Hand it to one whose turn it is, of those who have not had it."""
+    def _choose(self, share: GroupShare, now_us: int) -> None:
+        """Send it to the next of the brokers that have not had it."""
         number = crc32(repr(share.message.key).encode())
         for is_any in (False, True):
             broker = self.membership.choose(share.group, number, share.tried, is_any=is_any)
@@ -226,7 +230,9 @@ class Sharing:
         else:
             self._done(share)
 
-    def _hand(self, share: Share, broker: BrokerId, now_us: int, *, is_any: bool = True) -> None:
+    def _hand(
+        self, share: GroupShare, broker: BrokerId, now_us: int, *, is_any: bool = True
+    ) -> None:
         message = share.message
         self._open.handed(share, broker, is_any=is_any, now_us=now_us)
         if broker == self._broker_id:
@@ -237,7 +243,7 @@ class Sharing:
         if not message.qos:
             self._done(share)
 
-    def _take_here(self, share: Share, now_us: int) -> None:
+    def _take_here(self, share: GroupShare, now_us: int) -> None:
         own = self._broker_id
         took = self._take(own, share.group, share.message, now_us, is_any=share.is_any)
         if took is None:
@@ -249,8 +255,8 @@ class Sharing:
         else:
             self._choose(share, now_us)
 
-    def _note(self, message: Message, name: GroupName, broker: BrokerId | None) -> None:
-        """Remember who was chosen, or that it is done."""
+    def _note(self, message: PublishedMessage, name: GroupName, broker: BrokerId | None) -> None:
+        """Record the chosen broker, or that the share is done."""
         shares = message.shares if message.shares is not None else {}
         if shares.get(name) != broker:
             if broker is None:
@@ -260,12 +266,12 @@ class Sharing:
             self._to_note[key_of(message)[1]] = None
 
     def _write_notes(self) -> None:
-        """Say of which messages something was noted."""
+        """Write the recorded choices to the journal."""
         to_note, self._to_note = self._to_note, {}
         for number in to_note:
-            self._door.note(number)
+            self._front_end.note(number)
 
-    def _ask(self, share: Share, broker: BrokerId, now_us: int) -> None:
+    def _ask(self, share: GroupShare, broker: BrokerId, now_us: int) -> None:
         control = shared_of(
             share.group,
             self._broker_id,
@@ -280,16 +286,16 @@ class Sharing:
         def settled(_: int) -> None:
             self._open.settled(share, self._now_us)
 
-        self._door.notice(self._say(broker, control, now_us), settled)
+        self._front_end.notice(self._send(broker, control, now_us), settled)
         self._check_soon(now_us)
 
-    def _done(self, share: Share) -> None:
+    def _done(self, share: GroupShare) -> None:
         self._open.done(share)
         self._note(share.message, share.group, None)
-        self._door.let_go(key_of(share.message)[1])
+        self._front_end.release_ack(key_of(share.message)[1])
 
     def _check(self, now_us: int) -> None:
-        """See to shares that nobody answers for."""
+        """Check the shares without an answer."""
         self._now_us = now_us
         self._is_checking = False
         if not self.handing.is_on:
@@ -300,15 +306,15 @@ class Sharing:
         else:
             asked, self._asked = self._asked, set()
             for broker in sorted(asked):
-                self._say(broker, Closed(self._broker_id, self._last + 1), now_us)
+                self._send(broker, Closed(self._broker_id, self._last + 1), now_us)
 
-    def _is_too_late(self, share: Share, now_us: int) -> bool:
-        """Whether who was chosen is waited for no more, as it may come twice."""
+    def _is_too_late(self, share: GroupShare, now_us: int) -> bool:
+        """Whether the timeout of a message that may be delivered twice is over."""
         is_late = now_us >= share.handed_us + PATIENCE_US
         return is_late and share.message.qos == 1 and self._has_others(share)
 
     def _look_after(self, since_us: int) -> Iterator[int]:
-        """Ask again, or another, where there is no answer yet; of what is late since then."""
+        """Ask again, or another broker, for the shares without an answer since that time."""
         for share in self._open.unanswered(since_us):
             now_us = self.handing.now_us
             if self._is_too_late(share, now_us):
@@ -329,8 +335,8 @@ class Sharing:
             self._is_checking = True
             self._timers.set((SHARING_TIMER, _CHECK), now_us + CHECK_US)
 
-    def _see_to(self, share: Share, now_us: int) -> None:
-        """Who was chosen must have it, and says nothing."""
+    def _see_to(self, share: GroupShare, now_us: int) -> None:
+        """Handle a share whose chosen broker has the message, and does not answer."""
         if share.target is None:
             self._choose(share, now_us)
         elif now_us >= share.handed_us + TOOK_US:
@@ -338,22 +344,22 @@ class Sharing:
             self._choose(share, now_us)
         elif share.target == self._broker_id:
             self._take_here(share, now_us)
-        else:  # it was killed before it answered, or what it said is under way
+        else:  # it was killed before it answered, or its answer is under way
             self._ask(share, share.target, now_us)
 
-    def _has_others(self, share: Share) -> bool:
-        """Whether somebody else might take it."""
+    def _has_others(self, share: GroupShare) -> bool:
+        """Whether another broker might take it."""
         return share.target is not None and any(
             broker != share.target and not share.tried & {(broker, False), (broker, True)}
             for broker in self.membership.of(share.group)
         )
 
-    # --- what other brokers say ---------------------------------------------------------------
+    # --- controls of other brokers ------------------------------------------------------------
 
-    def hear(self, control: Members | Shared | Closed | Took, now_us: int) -> None:
+    def on_control(self, control: FederationMembers | Shared | Closed | Took, now_us: int) -> None:
         self._now_us = now_us
         match control:
-            case Members(broker) if broker != self._broker_id:
+            case FederationMembers(broker) if broker != self._broker_id:
                 self.membership.learn(control)
             case Shared(name, broker, key=key, any=is_any):
                 self.taking.close(broker, control.open_from)
@@ -362,7 +368,7 @@ class Sharing:
                     took = self._take(broker, name, message, now_us, is_any=is_any)
                     if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
-                        self._say(broker, answer, now_us)
+                        self._send(broker, answer, now_us)
             case Closed(broker, open_from):
                 self.taking.close(broker, open_from)
             case Took(broker, name, key, took, is_any):
@@ -371,11 +377,11 @@ class Sharing:
                     if took:
                         self._done(share)
                         if len(share.message.shares or ()) >= _SEVERAL:
-                            # Who asks again after a kill hears the same.
+                            # A repeated question after a kill gets the same answer.
                             self._timers.set((SHARING_TIMER, _NOTE), 0)
                             return
                     elif is_any == share.is_any:
-                        # It was killed, and has not told that they are gone.
+                        # It was killed, and has not announced that its members are gone.
                         if is_any:
                             self.membership.lose(broker, name)
                         else:
@@ -384,9 +390,15 @@ class Sharing:
         self._write_notes()
 
     def _take(
-        self, asking: BrokerId, name: GroupName, message: Message, now_us: int, *, is_any: bool
+        self,
+        asking: BrokerId,
+        name: GroupName,
+        message: PublishedMessage,
+        now_us: int,
+        *,
+        is_any: bool,
     ) -> bool | None:
-        """Give a message to a member here; whether there is one, None if that is not known yet."""
+        """Give a message to a local member; returns whether there is one, None if not known yet."""
         key = key_of(message)
         known = self.taking.answer(asking, key, name, is_any=is_any)
         if known is not None:
@@ -401,7 +413,7 @@ class Sharing:
         return chosen is not None
 
 
-def _noted(message: Message, names: list[GroupName]) -> dict[GroupName, BrokerId]:
-    """The groups that a message is for, nobody chosen."""
+def _noted(message: PublishedMessage, names: list[GroupName]) -> dict[GroupName, BrokerId]:
+    """The groups that a message is for, without chosen brokers."""
     message.shares = dict.fromkeys(names, "") if names else None
     return dict.fromkeys(names, "")

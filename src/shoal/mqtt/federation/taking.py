@@ -1,10 +1,10 @@
-"""What members of groups have at one broker, for who asks again (see `sharing`).
+"""Answers to other brokers about messages for groups, for repeated questions (see `sharing`).
 
-A broker that hands a message on may ask more than once: for an answer that is under way, or when
-one of the two was killed.  What was answered is therefore on the disk, until the broker that asks
-has said that it will not ask about that any more: its publications have ascending numbers, and it
-says from which on some may be `open`.  What waits in a member's session says nothing: it may be for
-another of its groups, or for itself.
+The publisher's broker may ask more than once: because an answer is under way, or because one of the
+two was killed. Answers are therefore on the disk, until the asking broker has announced that it
+will not ask about them any more: its publications have ascending numbers, and it announces from
+which number on questions may be `open`. The queue of a member's session does not answer: a message
+there may be for another of its groups, or for itself.
 """
 
 from __future__ import annotations
@@ -13,42 +13,44 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from shoal.ledger import Ledger, Measure
+from shoal.ledger import Ledger, LedgerMeasure
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import GroupName
-from shoal.mqtt.memory.journal import Journal
+from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import AnswerPut, ClosedPut
 
-# Answers that are remembered, of all brokers together; the oldest go first.
+# Answers kept for all brokers together; the oldest are dropped.
 MAX_REMEMBERED = 65_536
 ANSWER_BYTES = 500
 
 Key = tuple[str, int]
-# Who asks, about which message for which group; whether any member would do.
+# The asking broker, the message, the group, and whether any member would do.
 _Asked = tuple[BrokerId, Key, GroupName, bool]
 
 
 class Taking:
-    """What was taken here, and what was not; `journal` is told if there is one."""
+    """The answers of one broker; `journal` records them if there is one."""
 
     def __init__(self) -> None:
-        self.journal: Journal | None = None
-        # What was answered, oldest first.  Whoever has been told that there is nobody has chosen
-        # somebody else by then: what was not taken is not taken when the question comes again.
+        self.journal: SessionJournal | None = None
+        # Answers, oldest first. After a negative answer the asking broker chooses another: the
+        # answer to a repeated question stays negative.
         self._answers: OrderedDict[_Asked, bool] = OrderedDict()
-        # The same by who asks, lowest numbers first; some may be forgotten.
+        # The same by asking broker, lowest numbers first; some may be dropped already.
         self._by_number: dict[BrokerId, list[tuple[int, _Asked]]] = {}
-        # From which number on each broker may ask.
+        # The lowest number about which each broker may ask.
         self._open_from: dict[BrokerId, int] = {}
 
     def register(self, ledger: Ledger) -> None:
         ledger.register(
             "answers for groups",
-            lambda: Measure(len(self._answers), len(self._answers) * ANSWER_BYTES, MAX_REMEMBERED),
+            lambda: LedgerMeasure(
+                len(self._answers), len(self._answers) * ANSWER_BYTES, MAX_REMEMBERED
+            ),
         )
 
     def answer(self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool) -> bool | None:
-        """Whether a member has it, as was said before; None if nothing was."""
+        """The earlier answer, whether a member has it; None without one."""
         if key[1] < self._open_from.get(asking, 0):
             return True
         answers = self._answers
@@ -59,7 +61,7 @@ class Taking:
     def answered(
         self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool, took: bool
     ) -> None:
-        """A member has it, or nobody has and nobody will."""
+        """Record an answer."""
         self._keep((asking, key, name, is_any), took)
         if self.journal is not None:
             self.journal.group(AnswerPut(asking, key, name, is_any, took))
@@ -75,12 +77,12 @@ class Taking:
             numbers[:] = sorted((each[1][1], each) for each in self._answers if each[0] == asking)
 
     def close(self, asking: BrokerId, open_from: int) -> None:
-        """A broker will not ask about what has a lower number any more."""
+        """Handle an announcement: a broker will not ask about lower numbers any more."""
         if self._close(asking, open_from) and self.journal is not None:
             self.journal.group(ClosedPut(asking, open_from))
 
     def _close(self, asking: BrokerId, open_from: int) -> bool:
-        """Whether something is forgotten by that."""
+        """Drop answers; returns whether there were any."""
         if open_from <= self._open_from.get(asking, 0):
             return False
         self._open_from[asking] = open_from
@@ -91,7 +93,7 @@ class Taking:
         return is_news
 
     def restore(self, put: AnswerPut | ClosedPut) -> None:
-        """What was known when the broker stopped."""
+        """Restore an answer after a restart."""
         match put:
             case AnswerPut(asking, key, group, is_any, took):
                 self._keep((asking, key, group, is_any), took)
@@ -99,7 +101,7 @@ class Taking:
                 self._close(asking, open_from)
 
     def puts(self) -> Iterator[AnswerPut | ClosedPut]:
-        """All that is to be known after the next start; meanwhile more may come."""
+        """All answers, for the journal; they may change between two steps."""
         for asking, open_from in tuple(self._open_from.items()):
             yield ClosedPut(asking, open_from)
         for asked in tuple(self._answers):

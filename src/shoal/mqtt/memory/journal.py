@@ -1,16 +1,16 @@
-"""What a broker must not forget about its MQTT clients, as records of what changed.
+"""The journal of a broker's MQTT clients: the state to restore after a restart, as records.
 
-Each record says what something is from now on (a session, a subscription, a message on its way),
-or that it is gone, so saying it again does no harm.  That is how a journal stays short: `restate`
-says bit by bit all that there is, while more changes; once it is through, all records before it
-began are needed no more.  A message is written once in that time, however many sessions get it.
+Each record states the present value of a thing (a session, a subscription, a queued message), or
+its end, so a repeated record does no harm. That keeps the journal short: `restate` writes all
+values, a part at each step, while changes continue; afterwards all records before its begin are
+obsolete. A message is written once in that time, for all its receivers.
 
-Sessions that end with their connection cost nothing here, nor does QoS 0; of the former only wills
-are kept.  Whoever writes the records calls `take` before any client or neighbour is told.
+Sessions that end with their connection are not recorded, except for their wills, and QoS 0 is not
+recorded. The writer of the records calls `take` before it sends to any client or neighbour.
 
 >>> from shoal.mqtt.memory.journal_records import read_records
->>> journal = Journal()
->>> journal.retained(Message("a", b"on", publisher="p", published_us=7))
+>>> journal = SessionJournal()
+>>> journal.retained(PublishedMessage("a", b"on", publisher="p", published_us=7))
 >>> [type(record).__name__ for record in read_records(journal.take())]
 ['MessagePut', 'RetainedPut']
 >>> journal.take()
@@ -26,8 +26,8 @@ from itertools import islice
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.mqtt.door.network import write_body
-from shoal.mqtt.door.repeats import MAX_STREAMS
+from shoal.mqtt.front_end.deduplication import MAX_STREAMS
+from shoal.mqtt.front_end.network import write_body
 from shoal.mqtt.memory.journal_records import (
     AnswerPut,
     CamePut,
@@ -55,50 +55,56 @@ from shoal.mqtt.memory.journal_records import (
     encode_record,
     encode_records,
 )
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.deduplication_window import (
+    Heard,
+    Last,
+    in_short,
+    is_of_front_end,
+    of_front_ends,
+)
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.had import Heard, Last, in_short, is_of_door, of_doors
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.rows import row_of
 
-# About what a record without a message takes.
+# The approximate size of a record without a message.
 _RECORD_BYTES = 64
-# Of what a session has got while it comes, so much is said again at a step.
+# The number of keys of an imported session that one step writes.
 _CAME_AT_ONCE = 500
 
 
-class Journal:
-    """Gathers records until they are taken.
+class SessionJournal:
+    """Gathers records until the writer takes them.
 
-    `is_failing` is set by whoever cannot write them: what would have to be kept is refused then.
+    The writer sets `is_failing` if it cannot write: the broker then refuses what it must record.
     """
 
     def __init__(self, last_serial: int = 0, last_message: int = 0) -> None:
         self.is_failing = False
-        # The last publication of each stream that was delivered here (see `Repeats`); written with
-        # what came of it, if anything did.
+        # The last publication of each stream that was delivered here (see `OrderedDeduplication`);
+        # written with its effects, if it had any.
         self.heard: OrderedDict[str, int] = OrderedDict()
-        # Of these the doors', which each session that comes or goes needs: all are many.
-        self._heard_of_doors: dict[str, int] = {}
+        # Those of front ends, which each session transfer needs; all together would be many.
+        self._heard_of_front_ends: dict[str, int] = {}
         self._to_hear: dict[str, None] = {}
-        # Whose gaps have become smaller since the last `take`.
+        # Sessions whose gaps have become smaller since the last `take`.
         self._filled: dict[str, Session] = {}
-        # The brokers that this one was ever linked to.
+        # All brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record | msgspec.Raw] = []
-        # Of sessions that are being filled: the records of their subscriptions, already written.
+        # Of sessions that are being filled: the encoded records of their subscriptions.
         self._prepared: dict[Session, list[msgspec.Raw]] = {}
         # And those of their messages.
         self._prepared_items: dict[Session, dict[Outgoing, list[msgspec.Raw]]] = {}
         self._last_serial = last_serial
         self._last_message = last_message
-        # Goes up when all is restated: messages written before must be written again.
+        # Incremented by `restate`: messages written before must be written again.
         self._epoch = 1
 
     def take(self) -> bytes:
-        """What was gathered, to be written as a whole or not at all; empty if there is nothing."""
+        """The gathered records, to be written atomically; empty if there are none."""
         for session in self._filled.values():
             if session.journal is self:
                 self._put_session(session)
@@ -114,7 +120,7 @@ class Journal:
     # --- what changes -------------------------------------------------------------------------
 
     def entered(self, session: Session) -> None:
-        """A client's session begins or goes on, perhaps on other terms."""
+        """A client has connected to its session, perhaps with other terms."""
         session.left_us = None
         if not session.expiry_interval_s:
             self.ended(session)
@@ -122,7 +128,7 @@ class Journal:
                 self._put_session(session)
             return
         if session.journal is None:
-            # Of an earlier session of that client, which is elsewhere, something may be left.
+            # An earlier session of that client, which is at another broker, may have left records.
             self._records.append(SessionEnd(session.client_id))
         self._put_session(session)
         if session.journal is None:
@@ -130,13 +136,14 @@ class Journal:
             self._put_contents(session)
 
     def prepare(self, subscription: ClientSubscription) -> None:
-        """A session that is about to be here has this one: it is written when that `entered`."""
+        """Encode a subscription of an incoming session; it is written when the session
+        `entered`."""
         session = subscription.session
         put = SubscriptionPut(session.client_id, row_of(subscription))
         self._prepared.setdefault(session, []).append(msgspec.Raw(encode_record(put)))
 
     def prepare_item(self, session: Session, outgoing: Outgoing) -> None:
-        """As `prepare`, what will be on its way to the client."""
+        """Encode a queued message of an incoming session, like `prepare`."""
         records, self._records = self._records, []
         self.item(session, outgoing)
         records, self._records = self._records, records
@@ -144,36 +151,37 @@ class Journal:
         prepared[outgoing] = [msgspec.Raw(encode_record(record)) for record in records]
 
     def is_not_coming(self, session: Session) -> None:
-        """It will not be here after all."""
+        """Drop the encoded records: the session does not come."""
         self._prepared.pop(session, None)
         self._prepared_items.pop(session, None)
 
     def left(self, session: Session, now_us: int) -> None:
-        """The session's client is gone, the session stays."""
+        """The client has disconnected; the session stays."""
         session.left_us = now_us
         self._put_session(session)
 
     def moved(self, session: Session) -> None:
-        """The session goes, stays after all, or is all here."""
+        """The session's transfer has begun, was cancelled, or is complete."""
         self._put_session(session)
 
     def filled(self, session: Session) -> None:
-        """The session has got what it lacked; of many, one record is enough."""
+        """The session has received some publications it lacked; `take` writes one record for
+        all."""
         self._filled[session.client_id] = session
 
     def came(self, session: Session, keys: Iterable[tuple[str, int]]) -> None:
-        """The session has got these, and they may come again."""
+        """An incoming session has got these messages, which may arrive a second time."""
         self._records.append(CamePut(session.client_id, tuple(keys)))
 
     def will_is_gone(self, session: Session) -> None:
-        """The session's will is published, or never will be."""
+        """The session's will was published or dropped."""
         if session.journal is not None:
             self._put_session(session)
         else:
             self.ended(session)
 
     def ended(self, session: Session) -> None:
-        """The session is no more, or no longer here."""
+        """The session has ended, or has left this broker."""
         session.journal = None
         self.is_not_coming(session)
         if session.is_remembered:
@@ -188,7 +196,7 @@ class Journal:
         self._records.append(SubscriptionEnd(session.client_id, text))
 
     def item(self, session: Session, outgoing: Outgoing) -> None:
-        """Something is on its way to a client, or has come further."""
+        """A message is queued for a client, or its delivery has advanced."""
         if not outgoing.serial:
             self._last_serial += 1
             outgoing.serial = self._last_serial
@@ -207,7 +215,7 @@ class Journal:
         )
 
     def item_done(self, session: Session, outgoing: Outgoing) -> None:
-        """The client has it, or gets it no more."""
+        """The client has the message, or it was dropped."""
         if outgoing.serial:
             self._records.append(ItemEnd(session.client_id, outgoing.serial))
             outgoing.serial = 0
@@ -215,65 +223,65 @@ class Journal:
     def received(self, session: Session, packet_id: int) -> None:
         self._records.append(ReceivedPut(session.client_id, packet_id))
 
-    def unsettled(self, session: Session, packet_id: int, message: Message) -> None:
+    def unsettled(self, session: Session, packet_id: int, message: PublishedMessage) -> None:
         number = self._number(message)
         shares = tuple((message.shares or {}).items())
         self._records.append(UnsettledPut(session.client_id, packet_id, number, shares))
 
-    def hear(self, stream: str, sequence: int) -> None:
-        """Something was delivered here that may come a second time."""
+    def record_received(self, stream: str, sequence: int) -> None:
+        """A publication was delivered here that may arrive a second time."""
         heard = self.heard
         if sequence > heard.get(stream, -1):
             heard[stream] = sequence
             self._to_hear[stream] = None
-            if is_of_door(stream):
-                self._heard_of_doors[stream] = sequence
+            if is_of_front_end(stream):
+                self._heard_of_front_ends[stream] = sequence
             if len(heard) > MAX_STREAMS:
                 oldest, _ = heard.popitem(last=False)
-                self._heard_of_doors.pop(oldest, None)
+                self._heard_of_front_ends.pop(oldest, None)
                 self._to_hear.pop(oldest, None)
 
     def restore_heard(self, last: Last) -> None:
-        """What had been heard before the broker started, as it is on disk."""
+        """Restore the last publications of all streams."""
         self.heard.update(last)
-        self._heard_of_doors.update(of_doors(last))
+        self._heard_of_front_ends.update(of_front_ends(last))
 
     @property
     def heard_in_short(self) -> Heard:
-        """What a session that comes or goes is told of what was heard."""
-        return in_short(self.heard, self._heard_of_doors)
+        """The summary of delivered publications that goes with a session transfer."""
+        return in_short(self.heard, self._heard_of_front_ends)
 
     def released(self, session: Session, packet_id: int) -> None:
         self._records.append(ReceivedEnd(session.client_id, packet_id))
 
-    def retained(self, message: Message) -> None:
-        """A topic's retained message is another, or none."""
+    def retained(self, message: PublishedMessage) -> None:
+        """A topic's retained message was replaced or removed."""
         self._records.append(RetainedPut(message.topic, self._number(message)))
 
-    def spreads(self, message: Message) -> None:
-        """A message is taken that is for more sessions than get it at once."""
+    def spreads(self, message: PublishedMessage) -> None:
+        """A sliced fan-out begins."""
         self._records.append(SpreadPut(self._number(message)))
 
-    def spread_to(self, message: Message, group: str) -> None:
-        """A member of this group has it, as one."""
+    def spread_to(self, message: PublishedMessage, group: str) -> None:
+        """A member of this group has the message."""
         self._records.append(SpreadTo(self._number(message), group))
 
-    def spread_is_over(self, message: Message) -> None:
-        """All have it."""
+    def spread_is_over(self, message: PublishedMessage) -> None:
+        """A sliced fan-out is complete."""
         self._records.append(SpreadEnd(self._number(message)))
 
     def linked(self, neighbour: BrokerId) -> None:
-        """A link to another broker is up."""
+        """A link to a broker is up."""
         if neighbour not in self.neighbours:
             self.neighbours[neighbour] = None
             self._records.append(NeighbourPut(neighbour))
 
     def home(self, put: HomePut | HomeEnd) -> None:
-        """A client's session is at another broker, or no longer."""
+        """A session directory entry was added or removed."""
         self._records.append(put)
 
     def group(self, put: GroupPut | AnswerPut | ClosedPut) -> None:
-        """Another broker has told of its members, or was told who has a group's message."""
+        """Another broker has announced members, or was told which member has a group's message."""
         self._records.append(put)
 
     def _put_session(self, session: Session) -> None:
@@ -298,7 +306,7 @@ class Journal:
         )
 
     def _put_contents(self, session: Session) -> None:
-        """What a session brought from elsewhere."""
+        """Record the content of a session that came from another broker."""
         if session.arriving_us is not None and session.diversion is not None:
             self.came(session, session.diversion.known)
         for packet_id in sorted(session.received):
@@ -318,7 +326,7 @@ class Journal:
                 self.item(session, outgoing)
 
     def _put_received(self, session: Session, packet_id: int) -> int:
-        """A publication of QoS 2 from the client; about how many bytes that took."""
+        """Record a QoS 2 publication of the client; returns the approximate bytes."""
         owed = session.unsettled.get(packet_id)
         if owed is None:
             self.received(session, packet_id)
@@ -327,8 +335,8 @@ class Journal:
             return _RECORD_BYTES + owed.message.size
         return _RECORD_BYTES
 
-    def _number(self, message: Message) -> int:
-        """The message's number; it is written before, unless it is there already."""
+    def _number(self, message: PublishedMessage) -> int:
+        """The message's number; the message is recorded unless it is already."""
         if message.epoch != self._epoch:
             if not message.number:
                 self._last_message += 1
@@ -345,7 +353,7 @@ class Journal:
             )
         return message.number
 
-    # --- all that there is --------------------------------------------------------------------
+    # --- compaction ---------------------------------------------------------------------------
 
     def restate(
         self,
@@ -354,9 +362,9 @@ class Journal:
         homes: Callable[[], Iterator[HomePut]],
         groups: Callable[[], Iterator[GroupPut | AnswerPut | ClosedPut]],
     ) -> Iterator[int]:
-        """Say all again, a record or two at each step, which yields about how many bytes.
+        """Record the whole state, a record or two at each step, which yields the approximate bytes.
 
-        Between steps anything may change.
+        The state may change between steps.
         """
         self._epoch += 1
         return self._restate(sessions, retained, homes, groups)

@@ -1,7 +1,7 @@
-"""The records of a journal: each says what something is from now on, or that it is gone.
+"""The records of a journal: each states the present value of a thing, or its end.
 
-Saying one again does no harm.  Tags and the order of fields are what a journal on disk is read by:
-a new field comes last and has a default, a tag is never used for something else.
+A repeated record does no harm. Tags and the order of fields are the format on disk: a new field
+comes last and has a default, a tag is never reused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 
 from shoal.model import BrokerId, ClientId
-from shoal.mqtt.codec.packets import Will
-from shoal.mqtt.sessions.had import Gaps
+from shoal.mqtt.codec.packets import WillFields
+from shoal.mqtt.sessions.deduplication_window import Gaps
 from shoal.mqtt.sessions.session import Farewell
 from shoal.mqtt.sessions.subscribed.rows import Qos, SubscriptionState, Where
 
@@ -21,22 +21,22 @@ PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
-    """A client's session, but for what is on its way and what it has subscribed to.
+    """A client's session, without its queue and its subscriptions.
 
-    `left_us` is when its connection ended, None while there is one; `entered_us` the stamp under
-    which the client is known to be here.  An interval of 0 leaves only the will to be remembered.
-    With `arriving_us` the session is on its way here from elsewhere, on the journey of that stamp.
-    With `going` it was sent to that broker, on the journey of that stamp, and is kept until it is
-    there.  `user` is whose it is, `began_us` when it began, `had` and `gaps` what it had where it
-    was before (see `Had`), `farewells` who waits for the last word from here.  With
-    `waits_to_publish` what its client published there is not settled.
+    `left_us` is when its connection ended, None while it has one; `entered_us` is the fencing token
+    of its entry here. An expiry interval of 0 keeps only the will. With `arriving_us` the session
+    is being imported, in the transfer with that fencing token. With `going` it is being exported to
+    that broker, in the transfer with that token. `user` owns the session, `began_us` is when it
+    began, `had` and `gaps` are its deduplication window (see `DeduplicationWindow`), `farewells`
+    are the brokers that wait for the end of an earlier transfer. With `waits_to_publish`
+    publications of its client at the source are not settled.
     """
 
     client_id: str
     expiry_interval_s: int
     left_us: int | None
     entered_us: int
-    will: Will | None
+    will: WillFields | None
     arriving_us: int | None = None
     going: tuple[BrokerId, int] | None = None
     user: str = ""
@@ -48,7 +48,7 @@ class SessionPut(msgspec.Struct, frozen=True, tag=0, array_like=True, gc=False):
 
 
 class SessionEnd(msgspec.Struct, frozen=True, tag=1, array_like=True, gc=False):
-    """The session is gone, with all that belongs to it."""
+    """The session has ended, with all its records."""
 
     client_id: str
 
@@ -61,14 +61,14 @@ class SubscriptionPut(msgspec.Struct, frozen=True, tag=2, array_like=True, gc=Fa
 
 
 class SubscriptionEnd(msgspec.Struct, frozen=True, tag=3, array_like=True, gc=False):
-    """The subscription of that name is gone."""
+    """The subscription with that name has ended."""
 
     client_id: str
     text: str
 
 
 class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
-    """A message, before whatever refers to it by number."""
+    """A message, before the records that refer to its number."""
 
     number: int
     body: bytes
@@ -78,10 +78,10 @@ class MessagePut(msgspec.Struct, frozen=True, tag=4, array_like=True, gc=False):
 
 
 class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
-    """A message on its way to a client; in flight if it has a packet identifier.
+    """A message queued for a client; in flight if it has a packet identifier.
 
-    Items of a session are in the order of their serial numbers.  One that is `held` may still
-    come from where the session was.
+    Items of a session are in the order of their serial numbers. A `held` item may still arrive from
+    the session's source.
     """
 
     client_id: str
@@ -96,31 +96,31 @@ class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
 
 
 class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
-    """The client has it, or it is given up."""
+    """The client has the message, or it was dropped."""
 
     client_id: str
     serial: int
 
 
 class ReceivedPut(msgspec.Struct, frozen=True, tag=7, array_like=True, gc=False):
-    """A QoS 2 publication of the client was taken and is not released yet."""
+    """A QoS 2 publication of the client was received and is not released yet."""
 
     client_id: str
     packet_id: PacketId
 
 
 class ReceivedEnd(msgspec.Struct, frozen=True, tag=8, array_like=True, gc=False):
-    """It is released."""
+    """A QoS 2 publication was released."""
 
     client_id: str
     packet_id: PacketId
 
 
 class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=False):
-    """A QoS 2 publication of the client is under way to other brokers, and not acknowledged.
+    """A QoS 2 publication of the client that is not settled, and so not acknowledged.
 
-    Until a `ReceivedPut` says that it has arrived everywhere.  `shares` are the groups it is for,
-    and the brokers that were chosen.
+    A `ReceivedPut` replaces it when it is settled. `shares` are the groups it is for, and the
+    brokers chosen for them.
     """
 
     client_id: str
@@ -130,9 +130,10 @@ class UnsettledPut(msgspec.Struct, frozen=True, tag=12, array_like=True, gc=Fals
 
 
 class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
-    """Of a publisher's publications, which it numbers, the last that was delivered here.
+    """The last publication of a publisher that was delivered here, by its number.
 
-    Where its order is kept by topic `publisher` has that, too (see `shoal.mqtt.door.repeats`).
+    Where order is kept by topic `publisher` includes the topic (see
+    `shoal.mqtt.front_end.deduplication`).
     """
 
     publisher: ClientId
@@ -140,14 +141,14 @@ class HeardPut(msgspec.Struct, frozen=True, tag=13, array_like=True, gc=False):
 
 
 class RetainedPut(msgspec.Struct, frozen=True, tag=9, array_like=True, gc=False):
-    """The topic's retained message, or with an empty payload its removal."""
+    """The topic's retained message; with an empty payload its removal."""
 
     topic: str
     message: int
 
 
 class HomePut(msgspec.Struct, frozen=True, tag=10, array_like=True, gc=False):
-    """Another broker has a client's session, since the client entered it."""
+    """Another broker owns a client's session, since the client entered it."""
 
     client_id: str
     broker: BrokerId
@@ -157,14 +158,15 @@ class HomePut(msgspec.Struct, frozen=True, tag=10, array_like=True, gc=False):
 
 
 class CamePut(msgspec.Struct, frozen=True, tag=14, array_like=True, gc=False):
-    """Messages that a session has got while it is on its way here; they may come again."""
+    """Messages that a session got during its import; they may arrive a second time."""
 
     client_id: str
     keys: tuple[tuple[str, int], ...]
 
 
 class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
-    """A broker has so many members of a group, connected ones and all; see `controls.Members`."""
+    """The number of a broker's members of a group, connected ones and all; see
+    `controls.Members`."""
 
     group: str
     broker: BrokerId
@@ -174,7 +176,7 @@ class GroupPut(msgspec.Struct, frozen=True, tag=15, array_like=True, gc=False):
 
 
 class AnswerPut(msgspec.Struct, frozen=True, tag=23, array_like=True, gc=False):
-    """What was answered to a broker: whether a member has a group's message (see `taking`)."""
+    """The answer to a broker: whether a member has a group's message (see `taking`)."""
 
     asking: BrokerId
     key: tuple[str, int]
@@ -184,14 +186,14 @@ class AnswerPut(msgspec.Struct, frozen=True, tag=23, array_like=True, gc=False):
 
 
 class ClosedPut(msgspec.Struct, frozen=True, tag=24, array_like=True, gc=False):
-    """A broker asks no more about what has a lower number: what was answered is forgotten."""
+    """A broker asks no more about lower numbers: their answers are obsolete."""
 
     asking: BrokerId
     open_from: int
 
 
 class HomeEnd(msgspec.Struct, frozen=True, tag=11, array_like=True, gc=False):
-    """No other broker has it."""
+    """A session directory entry was removed."""
 
     client_id: str
 
@@ -203,23 +205,23 @@ class NeighbourPut(msgspec.Struct, frozen=True, tag=20, array_like=True, gc=Fals
 
 
 class SpreadPut(msgspec.Struct, frozen=True, tag=25, array_like=True, gc=False):
-    """A message is taken, and handed to the sessions that it is for a few at a time.
+    """A sliced fan-out of a message has begun.
 
-    Those have had it that an `ItemPut` behind this one names.
+    The clients named by later `ItemPut` records have the message.
     """
 
     message: int
 
 
 class SpreadTo(msgspec.Struct, frozen=True, tag=26, array_like=True, gc=False):
-    """A member of this group has it, by its shared subscription."""
+    """A member of this group has the message, by its shared subscription."""
 
     message: int
     group: str
 
 
 class SpreadEnd(msgspec.Struct, frozen=True, tag=27, array_like=True, gc=False):
-    """All have it."""
+    """The sliced fan-out is complete."""
 
     message: int
 
@@ -250,8 +252,8 @@ Record = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
-# Some of them may be written already.
+# Some records are encoded already.
 encode_record: Callable[[Record | msgspec.Raw], bytes] = _encoder.encode
 encode_records: Callable[[list[Record | msgspec.Raw]], bytes] = _encoder.encode
-# ValueError (msgspec's ValidationError or DecodeError) for anything else.
+# Raises ValueError (msgspec's ValidationError or DecodeError) for anything else.
 read_records: Callable[[bytes], list[Record]] = msgspec.msgpack.Decoder(list[Record]).decode

@@ -1,1 +1,1 @@
-"""What a broker keeps about its clients: sessions, subscriptions, retained messages."""
+"""Sessions of a broker's clients, their subscriptions, and retained messages."""

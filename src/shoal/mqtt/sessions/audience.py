@@ -1,10 +1,10 @@
-"""Which clients of this broker got what of publications that its system traces.
+"""The audience of traced publications: the clients of this broker that got them.
 
-The system sees one client, the door.  As publications pass, they are only remembered; who gets them
-is looked up when it asks, or when there are many, for all to one topic together.  What that costs
-is bounded: of each publisher a session per `EACH_US` counts for those between, and no more than
-`MOST_LOOKED_UP` deliveries are looked at in that time.  Beyond `MOST_HAD` what was found of the
-publishers that came first is forgotten.
+The system sees one client, the front end. Traced publications are only noted when they pass; their
+receivers are looked up when the system asks, or when there are many, for all of one topic together.
+The cost is bounded: of each publisher one tracing session per `EACH_US` stands for those between,
+and no more than `MOST_LOOKED_UP` deliveries are looked up in that time. Beyond `MOST_HAD` the
+entries of the oldest publishers are dropped.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator
 
 from shoal.broker.messages import RoutedPublication
-from shoal.clients.doors import MOST_BITS, Had
+from shoal.clients.front_ends import MOST_BITS, DeliveriesReported
 from shoal.model import ClientId, MessageId
-from shoal.mqtt.door.network import Door
+from shoal.mqtt.front_end.network import FrontEnd
 from shoal.mqtt.limits import MICROSECONDS
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 
 EACH_US = MICROSECONDS
 MOST_LOOKED_UP = 50_000
-# What is remembered before it is looked up: publications, and their bytes.
+# The bounds of publications noted before a lookup: their number, and their bytes.
 MOST_NOTED = 512
 MOST_NOTED_BYTES = 1_048_576
-# Publishers that are remembered; and of all of them together, clients that had something of one:
-# each answer looks among these for those of whom nothing is told yet.
+# The bounds of publishers, and of receivers of all publishers: each answer searches these for
+# receivers that are not reported yet.
 MOST_PUBLISHERS = 1_024
 MOST_HAD = 50_000
-# How long a publisher that says nothing counts as not done.
+# The time after which a silent publisher's session is not considered open any more.
 SILENT_US = 60 * MICROSECONDS
 
-_Noted = tuple["_Traced", int, Message]
+_Noted = tuple["_TracedAudience", int, PublishedMessage]
 
 
-class _Traced:
-    """A session of publications; it stands for `times` as many, and nobody asks once it is over."""
+class _TracedAudience:
+    """A tracing session; it stands for `times` as many, and takes nothing once it is over."""
 
     def __init__(self, session: MessageId, times: int) -> None:
         self.is_over = False
@@ -50,39 +50,41 @@ class _Traced:
 
 
 class _Publisher:
-    """One publisher's sessions: the last, and those that are looked at, the newest and the one
+    """The tracing sessions of one publisher: the last, the newest that is traced, and the one
     before it.
     """
 
     def __init__(self) -> None:
         self.last: MessageId | None = None
-        self.current: _Traced | None = None
-        self.before: _Traced | None = None
+        self.current: _TracedAudience | None = None
+        self.before: _TracedAudience | None = None
         self.next_us = 0
         self.skipped = 0
 
 
 class Audience:
-    """Who got what; nothing is noted before it `is_asked`."""
+    """The receivers of traced publications; nothing is noted before it `is_asked`."""
 
-    def __init__(self, sessions: Sessions, subscriptions: Subscriptions, door: Door) -> None:
+    def __init__(
+        self, sessions: Sessions, subscriptions: SessionSubscriptions, front_end: FrontEnd
+    ) -> None:
         self.is_asked = False
         self._sessions = sessions
         self._subscriptions = subscriptions
-        self._door = door
+        self._front_end = front_end
         self._publishers: OrderedDict[ClientId, _Publisher] = OrderedDict()
-        # How many clients had something, a sum over all of them.
+        # The number of receivers of all tracing sessions.
         self._held = 0
         self._noted: list[_Noted] = []
         self._noted_bytes = 0
-        # How much may be looked up until when.
+        # The lookups left, and the end of that period.
         self._left = MOST_LOOKED_UP
         self._until_us = 0
-        # Who was named: when it came, and what it had subscribed to.
+        # Reported clients: the fencing token of their entry, and their subscriptions.
         self._named: dict[ClientId, tuple[int, tuple[str, ...]]] = {}
 
-    def note(self, routed: RoutedPublication, message: Message, now_us: int) -> None:
-        """A traced publication goes to this broker's clients."""
+    def note(self, routed: RoutedPublication, message: PublishedMessage, now_us: int) -> None:
+        """Note a traced publication for this broker's clients."""
         session = routed.mark
         assert session is not None
         publisher = self._publishers.get(session.publisher)
@@ -109,11 +111,11 @@ class Audience:
             return
         self._drop(publisher.before)
         publisher.before = publisher.current
-        publisher.current = _Traced(session, 1 + publisher.skipped)
+        publisher.current = _TracedAudience(session, 1 + publisher.skipped)
         publisher.skipped, publisher.next_us = 0, now_us + EACH_US
 
-    def who_had(self, session: MessageId, now_us: int) -> Had | None:
-        """What a session's audience was, as far as it was looked at; it is forgotten."""
+    def who_had(self, session: MessageId, now_us: int) -> DeliveriesReported | None:
+        """The audience of a tracing session, as far as it was looked up; the session is dropped."""
         publisher = self._publishers.get(session.publisher)
         if publisher is None:
             return None
@@ -130,7 +132,7 @@ class Audience:
             named = self._state(client)
             if named is not None:
                 self._named[client] = named
-        return Had(
+        return DeliveriesReported(
             session, traced.had, traced.others, traced.times, self._untold(traced.had, now_us), gone
         )
 
@@ -144,7 +146,7 @@ class Audience:
         return untold
 
     def _gone(self) -> Iterator[ClientId]:
-        """Those named before that are not here any more, or have subscribed to something else."""
+        """Reported clients that have left, or have changed their subscriptions."""
         for client, state in list(self._named.items()):
             if self._state(client) != state:
                 del self._named[client]
@@ -156,7 +158,7 @@ class Audience:
             return None
         return session.entered_us, tuple(session.subscriptions)
 
-    # --- who gets a publication ---------------------------------------------------------------
+    # --- receivers of a publication -----------------------------------------------------------
 
     def _look_up(self, now_us: int) -> None:
         noted, self._noted, self._noted_bytes = self._noted, [], 0
@@ -169,12 +171,12 @@ class Audience:
             if self._left <= 0:
                 return
             known = self._subscriptions.look(topic)
-            # What has become of much since then is not looked for.
+            # Topics with very many filters by now are skipped.
             if known is None or self._subscriptions.is_long(known):
                 continue
             receivers = known.all
             if receivers is not None:
-                bits: dict[_Traced, int] = defaultdict(int)
+                bits: dict[_TracedAudience, int] = defaultdict(int)
                 for traced, offset, _ in each_noted:
                     bits[traced] |= 1 << offset
                 for traced, all_bits in bits.items():
@@ -186,9 +188,9 @@ class Audience:
                 self._add(traced, 1 << offset, subscriptions)
 
     def _add(
-        self, traced: _Traced, bits: int, subscriptions: Collection[ClientSubscription]
+        self, traced: _TracedAudience, bits: int, subscriptions: Collection[ClientSubscription]
     ) -> None:
-        """All these had it, unless enough was looked at, or nobody asks any more."""
+        """Add these receivers, unless the bound is reached or the session is over."""
         if self._left <= 0 or traced.is_over:
             return
         self._left -= len(subscriptions)
@@ -208,14 +210,14 @@ class Audience:
         self._drop(publisher.current)
         self._drop(publisher.before)
 
-    def _drop(self, traced: _Traced | None) -> None:
+    def _drop(self, traced: _TracedAudience | None) -> None:
         if traced is not None and not traced.is_over:
             traced.is_over = True
             self._held -= len(traced.had)
 
     def _may_move(self, session: Session) -> bool:
-        """Whether its client is here, follows, and is not moved as a publisher."""
-        outlet = session.outlet
-        if outlet is None or not outlet.connection.follows:
+        """Whether its client is connected, follows redirects, and is not a publisher that moves."""
+        session_writer = session.session_writer
+        if session_writer is None or not session_writer.connection.follows:
             return False
-        return not self._door.promising.of(session.client_id)
+        return not self._front_end.promising.of(session.client_id)

@@ -1,7 +1,7 @@
-"""What expires when, so that it is found without looking at what does not.
+"""An index of expiry times, so that expired entries are found without a scan.
 
-Topics are kept by the minute, roughly, in which their messages expire: a topic's message may be
-replaced each second, and nothing of the former ones is left here.
+Topics are filed by the rough minute in which their messages expire: a topic's message may be
+replaced each second, and its former ones leave no entries.
 
 >>> expiring = Expiring()
 >>> expiring.add("a", 5_000_000)
@@ -21,17 +21,17 @@ MINUTE_US = 2**26
 
 
 class Expiring:
-    """Topics by the time when their messages expire."""
+    """Topics by the expiry time of their messages."""
 
     def __init__(self) -> None:
         self._topics: dict[int, OrderedDict[str, None]] = {}
-        # Each minute that has topics, or had some, once.
+        # Each minute with topics, or that had some, once.
         self._minutes: list[int] = []
-        # When the first of them is over; never, if there is none.
+        # The end of the first minute; infinity without any.
         self.due_us: float = inf
 
     def add(self, topic: str, expires_us: int) -> None:
-        """Its message expires then."""
+        """Add a topic with its expiry time."""
         minute = expires_us // MINUTE_US
         topics = self._topics.get(minute)
         if topics is None:
@@ -41,13 +41,13 @@ class Expiring:
         topics[topic] = None
 
     def discard(self, topic: str, expires_us: int) -> None:
-        """Its message, which would expire then, is gone or replaced."""
+        """Remove a topic; its message was dropped or replaced."""
         topics = self._topics.get(expires_us // MINUTE_US)
         if topics is not None:
             topics.pop(topic, None)
 
     def take(self, now_us: int, most: int) -> Iterator[str]:
-        """Some of those whose minute is over, the first to expire first; they are here no more."""
+        """Take out the topics of past minutes, the earliest first."""
         while most and self.due_us <= now_us:
             topics = self._topics[self._minutes[0]]
             if topics:

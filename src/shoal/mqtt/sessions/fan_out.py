@@ -1,14 +1,14 @@
-"""Messages to those who subscribed, at one broker: each alone, or many of QoS 0 together.
+"""Fan-out: delivers messages to the subscribers of one broker, single or in batches of QoS 0.
 
-What one read brought is gathered and then matched in one go, and what a client gets of it is
-handed over in one piece: a delivery costs an entry in a list, not a walk through the session.
-Every client gets the same, in the same order, as if the messages had come one by one.
+The messages of one read are gathered, matched together, and handed to each session in one piece: a
+delivery costs a list entry, not a walk through the session. Every client gets the same messages, in
+the same order, as without batches.
 
-A client whose subscriptions overlap gets one copy, at the highest QoS, with all their identifiers
-[MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own, behind it.
+A client with overlapping subscriptions gets one copy, at the highest QoS, with all their
+identifiers [MQTT-3.3.4-2 to 4]; for each shared one, a copy of its own, after it.
 
-What is for many is handed out in several turns (see `spreading`).  So is, before that, what takes
-more than one to find out for whom it is.
+A fan-out to many sessions takes several time slices (see `sliced_fan_out`). So does the search for
+the receivers of a topic with many filters.
 """
 
 from __future__ import annotations
@@ -17,54 +17,55 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.spreading import Spread, Spreading
+from shoal.mqtt.sessions.sliced_fan_out import PendingFanOut, SlicedFanOut
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.statistics import Statistics
 
-# What is gathered is held in memory in all its forms; more of it is delivered before the rest.  A
-# message counts for so many bytes beside its own.
+# The bound of gathered bytes: all forms of the messages are in memory. Each message counts for
+# ENTRY_BYTES beside its own bytes.
 MAX_GATHERED_BYTES = 1_048_576
 ENTRY_BYTES = 256
-# To look at so many places of topic filters takes as long as to hand to one session.
+# Topic filter nodes that are visited in the time of a delivery to one session.
 _PLACES = 20
-# Subscriptions that are sorted by sessions in one step.
+# Subscriptions that one step groups by session.
 _SORTED = 1_000
 
-_Form = tuple[Message, tuple[int, ...]]
+_Form = tuple[PublishedMessage, tuple[int, ...]]
 _Run = tuple[int, Receivers]
 
 
 class FanOut:
-    """The way from messages to sessions.
+    """Routes messages to sessions.
 
-    Whoever gathers settles before anything else happens to sessions or subscriptions.
+    Flush the batch (`settle`) before you change sessions or subscriptions.
     """
 
     def __init__(
-        self, subscriptions: Subscriptions, statistics: Statistics, spreading: Spreading
+        self, subscriptions: SessionSubscriptions, statistics: Statistics, spreading: SlicedFanOut
     ) -> None:
         self.spreading = spreading
-        self.journal: Spread | None = None
+        self.journal: PendingFanOut | None = None
         self._subscriptions = subscriptions
         self._statistics = statistics
-        self._gathered: list[Message] = []
+        self._gathered: list[PublishedMessage] = []
         self._batches = 0
-        # Where topics change in it, and what is known of each; and the last topic.
+        # The positions at which topics change in the batch, with their receivers; and the last
+        # topic.
         self._runs: list[_Run] = []
         self._topic: str | None = None
-        # How many bytes more may be gathered.
+        # The bytes that may still be gathered.
         self._room = MAX_GATHERED_BYTES
         self._now_us = 0
 
     # --- one message --------------------------------------------------------------------------
 
-    def route(self, message: Message, now_us: int) -> int:
-        """Deliver to the subscribers of this broker; how many subscriptions matched.
+    def route(self, message: PublishedMessage, now_us: int) -> int:
+        """Deliver to the subscribers of this broker; returns the number of matching subscriptions.
 
-        Behind what is still being handed out that is not known, and it counts as wanted.
+        While an earlier sliced fan-out runs, the number is not known yet; 1 is returned.
         """
         if self._gathered:
             self.settle()
@@ -76,13 +77,13 @@ class FanOut:
         self.spreading.then(partial(self._route_later, message))
         return 1
 
-    def _route_later(self, message: Message, now_us: int) -> None:
+    def _route_later(self, message: PublishedMessage, now_us: int) -> None:
         self._route(message, now_us)
         message.attributes = None
         if not self.spreading.is_stepping:
             self._note_end(message)
 
-    def _route(self, message: Message, now_us: int) -> int:
+    def _route(self, message: PublishedMessage, now_us: int) -> int:
         topic = message.topic
         self._statistics.routed = message
         known = self._subscriptions.known.get(topic)
@@ -109,23 +110,25 @@ class FanOut:
                 _deliver(message, subscription, now_us)
         return count
 
-    def _route_found(self, message: Message) -> None:
+    def _route_found(self, message: PublishedMessage) -> None:
         self._route_later(message, self.spreading.now_us)
 
     def _search(self, topic: str) -> Iterator[int]:
-        """The steps in which it is found out who gets what is published to a topic."""
+        """The steps of a search for the receivers of a topic."""
         for places in self._subscriptions.search(topic):
             yield 1 + places // _PLACES
 
     def _when_found(self, topic: str, do: Callable[[int], None], now_us: int) -> None:
-        """Do this once it is known who gets what is published to a topic; nothing may be on."""
+        """Call `do` when the receivers of a topic are known; no fan-out may run."""
         if self._subscriptions.find(topic):
             do(now_us)
         else:
             self.spreading.begin(self._search(topic), lambda: do(self.spreading.now_us))
 
-    def _route_each(self, message: Message, found: list[ClientSubscription], now_us: int) -> int:
-        """Where a client may have more than one subscription, or members of a group."""
+    def _route_each(
+        self, message: PublishedMessage, found: list[ClientSubscription], now_us: int
+    ) -> int:
+        """Deliver where a client may have several subscriptions, or members of a group."""
         self._statistics.deliveries += len(found)
         copies, shared = _copies(message, found)
         if len(found) > self.spreading.most:
@@ -139,19 +142,21 @@ class FanOut:
 
     # --- one message to many ------------------------------------------------------------------
 
-    def _spread(self, message: Message, steps: Iterator[int]) -> None:
+    def _spread(self, message: PublishedMessage, steps: Iterator[int]) -> None:
         self._note_spread(message)
         self.spreading.begin(steps, partial(self._note_end, message))
 
-    def _note_spread(self, message: Message) -> None:
+    def _note_spread(self, message: PublishedMessage) -> None:
         if self.journal is not None and message.qos:
             self.journal.spreads(message)
 
-    def _note_end(self, message: Message) -> None:
+    def _note_end(self, message: PublishedMessage) -> None:
         if self.journal is not None and message.qos:
             self.journal.spread_is_over(message)
 
-    def _steps(self, message: Message, receivers: Sequence[ClientSubscription]) -> Iterator[int]:
+    def _steps(
+        self, message: PublishedMessage, receivers: Sequence[ClientSubscription]
+    ) -> Iterator[int]:
         for subscription in receivers:
             if _is_there(subscription) and not (
                 subscription.no_local and subscription.session.client_id == message.publisher
@@ -159,8 +164,8 @@ class FanOut:
                 _deliver(message, subscription, self.spreading.now_us)
             yield 1
 
-    def _steps_of_match(self, message: Message) -> Iterator[int]:
-        """Of one that very many topic filters are asked about."""
+    def _steps_of_match(self, message: PublishedMessage) -> Iterator[int]:
+        """The steps of a message that very many topic filters match."""
         found: list[ClientSubscription] = []
         for places in self._subscriptions.matching(message, found):
             yield 1 + places // _PLACES
@@ -174,7 +179,7 @@ class FanOut:
 
     def _steps_each(
         self,
-        message: Message,
+        message: PublishedMessage,
         copies: dict[Session, list[ClientSubscription]],
         shared: list[ClientSubscription],
     ) -> Iterator[int]:
@@ -185,7 +190,7 @@ class FanOut:
             yield 1 + len(subscriptions) // _PLACES
         for subscription in shared:
             member: ClientSubscription | None = subscription
-            if not _is_there(subscription):  # the group has others
+            if not _is_there(subscription):  # another member of the group
                 member = self._subscriptions.member(subscription.group)
             if member is not None:
                 _deliver(message, member, self.spreading.now_us)
@@ -193,17 +198,21 @@ class FanOut:
                 self.journal.spread_to(message, subscription.group)
             yield 1
 
-    def resume(self, message: Message, had: set[str], groups: set[str]) -> None:
-        """Hand a message to those who had not had it when the broker was killed.
+    def resume(self, message: PublishedMessage, had: set[str], groups: set[str]) -> None:
+        """Deliver a message to the clients that had not got it when the broker was killed.
 
-        `had` are clients, and `groups` those of shared subscriptions.
+        `had` are the clients that had, and `groups` the shared subscriptions.
         """
         self.spreading.then(partial(self._resume, message, had, groups))
 
-    def _resume(self, message: Message, had: set[str], groups: set[str], now_us: int) -> None:
+    def _resume(
+        self, message: PublishedMessage, had: set[str], groups: set[str], now_us: int
+    ) -> None:
         self._when_found(message.topic, partial(self._resume_found, message, had, groups), now_us)
 
-    def _resume_found(self, message: Message, had: set[str], groups: set[str], now_us: int) -> None:
+    def _resume_found(
+        self, message: PublishedMessage, had: set[str], groups: set[str], now_us: int
+    ) -> None:
         found = self._subscriptions.match(message)
         copies, shared = _copies(message, found)
         copies = {session: own for session, own in copies.items() if session.client_id not in had}
@@ -212,19 +221,21 @@ class FanOut:
         steps = self._steps_each(message, copies, shared)
         self.spreading.begin(steps, partial(self._note_end, message))
 
-    def make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
-        """What has come before comes again: deliver it to sessions that lack it (see `Had`)."""
+    def make_up(self, message: PublishedMessage, stream: str, number: int, now_us: int) -> None:
+        """Deliver a duplicate to the sessions that lack it (see `DeduplicationWindow`)."""
         self.settle()
         if self.spreading.is_on:
             self.spreading.then(partial(self._make_up, message, stream, number))
         else:
             self._make_up(message, stream, number, now_us)
 
-    def _make_up(self, message: Message, stream: str, number: int, now_us: int) -> None:
+    def _make_up(self, message: PublishedMessage, stream: str, number: int, now_us: int) -> None:
         do = partial(self._make_up_found, message, stream, number)
         self._when_found(message.topic, do, now_us)
 
-    def _make_up_found(self, message: Message, stream: str, number: int, now_us: int) -> None:
+    def _make_up_found(
+        self, message: PublishedMessage, stream: str, number: int, now_us: int
+    ) -> None:
         copies, _ = _copies(message, self._subscriptions.match(message))
         for session, subscriptions in copies.items():
             if session.had is not None and session.had.lacks(stream, number):
@@ -232,16 +243,18 @@ class FanOut:
                 _deliver_once(message, session, subscriptions, now_us)
                 session.has_got(message.key)
 
-    def hand(self, message: Message, subscription: ClientSubscription, now_us: int) -> None:
-        """Deliver to this one."""
+    def hand(
+        self, message: PublishedMessage, subscription: ClientSubscription, now_us: int
+    ) -> None:
+        """Deliver to this subscription."""
         self.settle()
         self._statistics.deliveries += 1
         _deliver(message, subscription, now_us)
 
     # --- many messages ------------------------------------------------------------------------
 
-    def gather(self, message: Message, now_us: int) -> None:
-        """Deliver a message together with those that come next, until `settle`."""
+    def gather(self, message: PublishedMessage, now_us: int) -> None:
+        """Add a message to the batch, which is delivered by `settle`."""
         topic = message.topic
         if message.qos or message.retain or (topic != self._topic and not self._begin_run(topic)):
             self.route(message, now_us)
@@ -253,7 +266,7 @@ class FanOut:
             self.settle()
 
     def _begin_run(self, topic: str) -> bool:
-        """What comes next is to this topic; whether it can be gathered."""
+        """Begin a run of messages to one topic; returns whether it can be gathered."""
         if self.spreading.is_on:
             return False
         known = self._subscriptions.look(topic)
@@ -264,7 +277,7 @@ class FanOut:
         return True
 
     def settle(self) -> None:
-        """Deliver what is gathered."""
+        """Flush the batch: deliver the gathered messages."""
         if not self._gathered:
             return
         messages, self._gathered = self._gathered, []
@@ -273,7 +286,7 @@ class FanOut:
         if len(messages) == 1:
             self.route(messages[0], self._now_us)
             return
-        # A prime, so that no rhythm of publishers has always the same one looked at.
+        # A prime, so that a rhythm of publishers does not always sample the same one.
         self._batches += 1
         self._statistics.routed = messages[self._batches * 7_919 % len(messages)]
         forms: list[_Form] = [(message, ()) for message in messages]
@@ -289,27 +302,32 @@ class FanOut:
         written: dict[int, list[bytes]] = {}
         for session, lane in lanes.items():
             yield 1
-            if session.outlet is None and session.diversion is None and not session.is_moving:
-                continue  # what is of QoS 0 is not kept for those who are away
+            if (
+                session.session_writer is None
+                and session.diversion is None
+                and not session.is_moving
+            ):
+                continue  # QoS 0 is not queued for disconnected clients
             now_us = self.spreading.now_us
             if session.takes_at_once:
-                assert session.outlet is not None
-                version = session.outlet.version
+                assert session.session_writer is not None
+                version = session.session_writer.version
                 if version not in written:
                     written[version] = [
                         message.whole(version, identifiers, now_us)
                         for message, identifiers in forms
                     ]
-                if session.outlet.send_many(written[version], lane):
+                if session.session_writer.send_many(written[version], lane):
                     continue
             for number in lane:
                 message, identifiers = forms[number]
                 session.deliver(message, 0, False, identifiers, now_us)
 
     def _lanes(
-        self, messages: list[Message], runs: list[_Run], forms: list[_Form]
+        self, messages: list[PublishedMessage], runs: list[_Run], forms: list[_Form]
     ) -> dict[Session, list[int]]:
-        """What each session gets, in order, as numbers of forms; forms with identifiers join."""
+        """The messages of each session, in order, as positions of forms; adds forms with
+        identifiers."""
         lanes: dict[Session, list[int]] = {}
         deliveries = 0
         ends = [first for first, _ in runs[1:]]
@@ -333,13 +351,13 @@ class FanOut:
 
     def _put(
         self,
-        messages: list[Message],
+        messages: list[PublishedMessage],
         answers: Sequence[Sequence[ClientSubscription]],
         first: int,
         forms: list[_Form],
         lanes: dict[Session, list[int]],
     ) -> None:
-        """Messages, from the first on, to the lanes of those who are to get them."""
+        """Add messages, from position `first` on, to the lanes of their receivers."""
         are_plain = self._subscriptions.are_plain
         for number, found in enumerate(answers, start=first):
             if not (are_plain or all(each.is_plain for each in found)):
@@ -355,13 +373,13 @@ class FanOut:
 
 
 def _put_each(
-    message: Message,
+    message: PublishedMessage,
     found: Sequence[ClientSubscription],
     number: int,
     forms: list[_Form],
     lanes: dict[Session, list[int]],
 ) -> None:
-    """Where subscriptions have identifiers, are shared or not for the publisher's own messages."""
+    """Add a message for subscriptions with identifiers, shared ones or no-local ones."""
     copies, shared = _copies(message, found)
     due = [(session, _identifiers(each)) for session, each in copies.items()]
     due += [(each.session, each.identifiers) for each in shared]
@@ -374,9 +392,9 @@ def _put_each(
 
 
 def _copies(
-    message: Message, found: Sequence[ClientSubscription]
+    message: PublishedMessage, found: Sequence[ClientSubscription]
 ) -> tuple[dict[Session, list[ClientSubscription]], list[ClientSubscription]]:
-    """The subscriptions that a message is for, by session; and those that are shared."""
+    """The matching subscriptions by session; and the shared ones."""
     by_session: dict[Session, list[ClientSubscription]] = {}
     shared: list[ClientSubscription] = []
     _sort(message, found, by_session, shared)
@@ -384,12 +402,12 @@ def _copies(
 
 
 def _sort(
-    message: Message,
+    message: PublishedMessage,
     found: Sequence[ClientSubscription],
     by_session: dict[Session, list[ClientSubscription]],
     shared: list[ClientSubscription],
 ) -> None:
-    """Put some more to the subscriptions that a message is for."""
+    """Group some more of the matching subscriptions."""
     for subscription in found:
         if subscription.no_local and subscription.session.client_id == message.publisher:
             continue
@@ -403,22 +421,25 @@ def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:
     return tuple(identifier for each in subscriptions for identifier in each.identifiers)
 
 
-def _has_had(session: Session, message: Message) -> bool:
-    """Whether a session got a message where it was before.
+def _has_had(session: Session, message: PublishedMessage) -> bool:
+    """Whether a session got a message at its earlier broker.
 
-    It may come to its broker later than the session, which is where a broker was away.
+    The message may come here later than the session, where a broker was disconnected.
     """
     had, key = session.had, message.key
     return had is not None and key is not None and had.has(key)
 
 
 def _is_there(subscription: ClientSubscription) -> bool:
-    """Whether a session still has it, or what it is a part of."""
+    """Whether the session still has the subscription."""
     return subscription.text in subscription.session.subscriptions
 
 
 def _deliver_copy(
-    message: Message, session: Session, subscriptions: list[ClientSubscription], now_us: int
+    message: PublishedMessage,
+    session: Session,
+    subscriptions: list[ClientSubscription],
+    now_us: int,
 ) -> None:
     """Deliver to a session by its only subscription, or by several."""
     if len(subscriptions) == 1:
@@ -428,9 +449,12 @@ def _deliver_copy(
 
 
 def _deliver_once(
-    message: Message, session: Session, subscriptions: list[ClientSubscription], now_us: int
+    message: PublishedMessage,
+    session: Session,
+    subscriptions: list[ClientSubscription],
+    now_us: int,
 ) -> None:
-    """Deliver to a session that has asked for it in several ways, or in one."""
+    """Deliver one copy to a session for one or several subscriptions."""
     session.deliver(
         message,
         min(message.qos, max(each.qos for each in subscriptions)),
@@ -440,9 +464,9 @@ def _deliver_once(
     )
 
 
-def _deliver(message: Message, subscription: ClientSubscription, now_us: int) -> None:
+def _deliver(message: PublishedMessage, subscription: ClientSubscription, now_us: int) -> None:
     session, qos = subscription.session, message.qos
-    # A group's message goes to one member, which others have not had.
+    # The message of a group has only one receiver, so it cannot have got it elsewhere.
     if session.had is not None and not subscription.shared and _has_had(session, message):
         return
     if qos > subscription.qos:

@@ -1,9 +1,9 @@
-"""The retained messages: the last one of each topic, for those who subscribe later.
+"""The retained messages: the last one of each topic, for later subscribers.
 
->>> from shoal.mqtt.messages import Message
+>>> from shoal.mqtt.messages import PublishedMessage
 >>> store = RetainedStore(maximum=10)
 >>> def sent(topic, payload, at_us):
-...     return Message(topic, payload, publisher="p", published_us=at_us, retain=True)
+...     return PublishedMessage(topic, payload, publisher="p", published_us=at_us, retain=True)
 >>> [store.keep(sent(*each)) for each in (("a/b", b"1", 5), ("a/b", b"0", 4), ("a/c", b"2", 6))]
 [True, True, True]
 >>> [message.payload for message in store.matching("a/+", now_us=7)]
@@ -21,88 +21,88 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Protocol
 
-from shoal.ledger import Ledger, Measure
+from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicStore
 from shoal.mqtt.broker_topics import is_brokers_own
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.expiring import Expiring
 
-# Removals remembered, so that a broker which missed one does not bring the message back.
+# The bounds of remembered removals, so that another broker does not bring a message back.
 MAX_REMOVALS = 100_000
 MAX_REMOVAL_BYTES = 32 * 2**20
-# What each level of the topics takes, but for those that several have.
+# The memory of each topic level; common prefixes count once.
 LEVEL_BYTES = 250
-# Levels of topics that are looked at, and expired messages dropped, in the time in which a few
-# messages are sent (see `subscribing`).
+# Topic levels that a slice of a search visits, and expired messages that it drops, in the time in
+# which a few messages are sent (see `subscribing`).
 SLICE_NODES = 200
 SLICE_DROPS = 10
-# Expired messages that are dropped when one is kept; and at most, where it has no room else.
+# Expired messages dropped with each message kept; and at most, if there is no room otherwise.
 DROPPED_EACH, MOST_DROPPED = 8, 2_000
 
 
-class Memory(Protocol):
-    """Who is told what must not be forgotten (see `journal`)."""
+class RetainedMemory(Protocol):
+    """Records retained messages (see `journal`)."""
 
-    def retained(self, message: Message) -> None: ...
+    def retained(self, message: PublishedMessage) -> None: ...
 
 
 class RetainedStore:
-    """At most `maximum` topics, and messages of `maximum_bytes` in all, with the levels of topics.
+    """At most `maximum` topics, and `maximum_bytes` of messages and topic levels.
 
-    Of two messages for one topic the later one stays, in whatever order they come: brokers of one
-    network that have seen the same messages keep the same ones.  At equal times the publisher
-    with the greater name wins.
+    Of two messages for one topic the later one stays, in any order of arrival: brokers that have
+    seen the same messages keep the same ones. At equal times the publisher with the greater name
+    wins.
     """
 
     def __init__(self, maximum: int, maximum_bytes: int = 2**62) -> None:
-        # Is told what changes, if there is one.
-        self.journal: Memory | None = None
+        # Records changes, if there is one.
+        self.journal: RetainedMemory | None = None
         self.maximum = maximum
         self.maximum_bytes = maximum_bytes
         self._bytes = 0
-        # The same by the client that published it.
+        # The bytes by publishing client.
         self._bytes_of: Counter[str] = Counter()
-        self._messages: TopicStore[Message] = TopicStore()
+        self._messages: TopicStore[PublishedMessage] = TopicStore()
         self._expiring = Expiring()
         # The message that removed each topic's, oldest first.
-        self._removals: OrderedDict[str, Message] = OrderedDict()
+        self._removals: OrderedDict[str, PublishedMessage] = OrderedDict()
         self._removal_bytes = 0
-        # A number that is the same where the same messages are kept, in whatever order.
+        # A hash that is equal at brokers with the same messages, in any order.
         self.digest = 0
 
     def __len__(self) -> int:
         return len(self._messages)
 
     def register(self, ledger: Ledger) -> None:
-        def retained() -> Measure:
+        def retained() -> LedgerMeasure:
             size = self._bytes + LEVEL_BYTES * self._messages.levels
-            return Measure(len(self._messages), size, self.maximum, self.maximum_bytes)
+            return LedgerMeasure(len(self._messages), size, self.maximum, self.maximum_bytes)
 
-        def removals() -> Measure:
+        def removals() -> LedgerMeasure:
             count, size = len(self._removals), self._removal_bytes
-            return Measure(count, size, MAX_REMOVALS, MAX_REMOVAL_BYTES)
+            return LedgerMeasure(count, size, MAX_REMOVALS, MAX_REMOVAL_BYTES)
 
         ledger.register("retained messages", retained)
         ledger.register("removals of retained messages", removals)
 
     def heaviest(self, most: int) -> list[tuple[str, int]]:
-        """The clients whose retained messages take the most, by identifier, and the bytes."""
+        """The clients whose retained messages take the most bytes, with the bytes."""
         return self._bytes_of.most_common(most)
 
-    def date(self, message: Message) -> None:
-        """Make a message, published here now, later than the one it replaces.
+    def date(self, message: PublishedMessage) -> None:
+        """Date a message, published here now, after the one that it replaces.
 
-        The clock of the broker where that one was published may be ahead of ours.
+        The clock of that one's broker may be ahead.
         """
         known = self.last(message.topic)
         if known is not None and known.published_us >= message.published_us:
             message.published_us = known.published_us + 1
 
-    def keep(self, message: Message, now_us: int = 0) -> bool:
-        """Take a message in, or with an empty payload the topic's out; False if full.
+    def keep(self, message: PublishedMessage, now_us: int = 0) -> bool:
+        """Keep a message, or with an empty payload remove the topic's; False if full.
 
-        A message that has no room takes the topic's former one with it, which holds no more.  Those
-        that have expired by `now_us` make room.
+        A message that does not fit also removes the topic's former one, which is outdated. Messages
+        that have expired by `now_us` are dropped for room.
         """
         topic = message.topic
         if self._expiring.due_us <= now_us:
@@ -134,8 +134,8 @@ class RetainedStore:
         self._note(message)
         return True
 
-    def _has_room(self, message: Message) -> bool:
-        # Mostly there is, and nobody need look which of its levels there are.
+    def _has_room(self, message: PublishedMessage) -> bool:
+        # The common case: room enough, whichever of its levels are new.
         most = self._messages.levels + message.topic.count("/") + 1
         if (
             len(self._messages) < self.maximum
@@ -156,20 +156,20 @@ class RetainedStore:
         for topic in self._expiring.take(now_us, most):
             self._drop(topic)
 
-    def is_news(self, message: Message) -> bool:
-        """Whether a message is later than what is known of its topic."""
+    def is_news(self, message: PublishedMessage) -> bool:
+        """Whether a message is later than the known state of its topic."""
         known = self.last(message.topic)
         return known is None or _age(known) < _age(message)
 
-    def matching(self, topic_filter: str, now_us: int) -> Iterator[Message]:
-        """The messages of the topics that a filter matches; those that expired are dropped."""
+    def matching(self, topic_filter: str, now_us: int) -> Iterator[PublishedMessage]:
+        """The messages of matching topics; expired ones are dropped."""
         found = self.search(topic_filter, now_us)
         return (message for message in found if message is not None)
 
-    def search(self, topic_filter: str, now_us: int) -> Iterator[Message | None]:
-        """As `matching`; None after each slice of work: few topics of many may match.
+    def search(self, topic_filter: str, now_us: int) -> Iterator[PublishedMessage | None]:
+        """Like `matching`, with None after each slice of work, as few of many topics may match.
 
-        May be read slowly: each is the topic's message at the time when it is read.
+        The caller may read slowly: each result is the topic's message at that time.
         """
         dropped = 0
         for topic in self._messages.search(topic_filter, SLICE_NODES):
@@ -187,10 +187,10 @@ class RetainedStore:
             else:
                 yield message
 
-    def history(self) -> Iterator[Message]:
-        """Every message and every removal that is remembered, to tell another broker.
+    def history(self) -> Iterator[PublishedMessage]:
+        """Every message and every remembered removal, for another broker.
 
-        May be read slowly: of a topic it is what was said last when it is read.
+        The caller may read slowly: each result is the topic's latest state at that time.
         """
         for topics in (self._messages, self._removals):
             for topic in tuple(topics):
@@ -203,8 +203,8 @@ class RetainedStore:
         if message is not None:
             self._leave(message)
 
-    def _leave(self, message: Message) -> None:
-        """A message is dropped, or replaced."""
+    def _leave(self, message: PublishedMessage) -> None:
+        """Uncount a message that is dropped or replaced."""
         size = message.size
         self._bytes -= size
         self._bytes_of[message.publisher] -= size
@@ -214,8 +214,8 @@ class RetainedStore:
             self._expiring.discard(message.topic, message.expires_us)
         self._fold(message)
 
-    def _remember_removal(self, message: Message) -> None:
-        """Its topic and time are all that counts."""
+    def _remember_removal(self, message: PublishedMessage) -> None:
+        """Remember a removal: its topic and its time."""
         topic = message.topic
         self._forget_removal(topic)
         self._removals[topic] = removal = _removal(message)
@@ -229,25 +229,27 @@ class RetainedStore:
         if removal is not None:
             self._removal_bytes -= removal.size
 
-    def _note(self, message: Message) -> None:
+    def _note(self, message: PublishedMessage) -> None:
         if self.journal is not None and not is_brokers_own(message.topic):
             self.journal.retained(message)
 
-    def _fold(self, message: Message) -> None:
-        """Put a message into the digest, or take it out."""
+    def _fold(self, message: PublishedMessage) -> None:
+        """Add a message to the digest, or remove it."""
         if not is_brokers_own(message.topic):
             entry = f"{message.published_us} {message.publisher} {message.topic}".encode()
             self.digest ^= int.from_bytes(blake2b(entry, digest_size=7).digest(), "big")
 
-    def last(self, topic: str) -> Message | None:
-        """What was last said about a topic: its message, or the one that removed it."""
+    def last(self, topic: str) -> PublishedMessage | None:
+        """The latest state of a topic: its message, or the removal."""
         return self._messages.get(topic) or self._removals.get(topic)
 
 
-def _age(message: Message) -> tuple[int, str]:
+def _age(message: PublishedMessage) -> tuple[int, str]:
     return message.published_us, message.publisher
 
 
-def _removal(message: Message) -> Message:
-    """What removes the topic's message at the time of this one."""
-    return Message(message.topic, b"", message.publisher, message.published_us, retain=True)
+def _removal(message: PublishedMessage) -> PublishedMessage:
+    """The removal of a topic's message at the time of this one."""
+    return PublishedMessage(
+        message.topic, b"", message.publisher, message.published_us, retain=True
+    )

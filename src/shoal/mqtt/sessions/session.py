@@ -1,6 +1,6 @@
-"""What is kept about one client while it is away: who it is, and what it has subscribed to.
+"""A client's session: its user, its will, its subscriptions, and its unsettled publications.
 
-What is on its way to it is in `delivery`.
+`delivery` has its in-flight window and its queue.
 
 Source: MQTT Version 5.0, section 4.1.
 """
@@ -14,26 +14,26 @@ from typing import NamedTuple, Protocol
 
 from shoal.language import format_filter
 from shoal.model import EVERYTHING, BrokerId, Filter
-from shoal.mqtt.codec.packets import Will
+from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.content import bytes_of
-from shoal.mqtt.door.owed import Owed
-from shoal.mqtt.limits import Limits
-from shoal.mqtt.messages import Message
+from shoal.mqtt.front_end.pending_acks import OwedAck
+from shoal.mqtt.limits import MqttLimits
+from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.deduplication_window import DeduplicationWindow
 from shoal.mqtt.sessions.delivering.backlog import Backlog
-from shoal.mqtt.sessions.delivering.delivery import Delivery
+from shoal.mqtt.sessions.delivering.delivery import SessionDelivery
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.delivering.patience import Patience
-from shoal.mqtt.sessions.had import Had
+from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
 
-# Why something is refused while nothing can be written.
+# The reason to refuse publications while the journal cannot write.
 CANNOT_WRITE = "the broker cannot write to its disk"
 
 
 class Farewell(NamedTuple):
-    """The broker that a session came back from is owed the word that nothing more comes to it.
+    """The end of an export that is owed to the broker from which the session came back.
 
-    `at_us`: on the journey of that stamp; `after_us`: once all has come here on the journey of
-    that stamp, unless all has come.
+    `at_us`: the fencing token of that transfer; `after_us`: that of a transfer to here that must
+    be complete before, None if it is.
     """
 
     broker: BrokerId
@@ -42,11 +42,11 @@ class Farewell(NamedTuple):
 
 
 class Diversion(Protocol):
-    """Takes a session's messages in its place.
+    """Takes a session's messages in its place, while it is transferred.
 
-    `known` are the keys of those that came before, `held` those that are held back.  With
-    `is_departed` the session is elsewhere, and takes nothing more here; with `may_have_departed`
-    that is not known yet.
+    `known` are the keys of earlier messages, `held` the held messages. With `is_departed` the
+    session is elsewhere, and takes nothing more here; with `may_have_departed` that is not known
+    yet.
     """
 
     is_departed: bool
@@ -58,16 +58,21 @@ class Diversion(Protocol):
     def held(self) -> Collection[Outgoing]: ...
 
     def deliver(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+        self,
+        message: PublishedMessage,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now_us: int,
     ) -> None: ...
 
 
 class ClientSubscription:
     """One subscription of one client; equal only to itself, so that it can be its own key.
 
-    `text` is the topic filter as the client wrote it, which names the subscription;
-    `topic_filter` and `content` are what that means.  `group` names the shared subscription it is
-    a member of, by all of these: members that ask for other content share with their like.
+    `text` is the topic filter of the SUBSCRIBE, which names the subscription; `topic_filter` and
+    `content` are parsed from it. `group` names its shared subscription, and includes the content
+    filter: members with another content filter form another group.
     """
 
     __slots__ = (
@@ -107,19 +112,19 @@ class ClientSubscription:
         self.identifiers = identifiers
         self.shared = topic_filter.startswith("$share/")
         self.group = _group(topic_filter, content) if self.shared else topic_filter
-        # What it takes in memory, about.
+        # Its approximate memory.
         self.size = bytes_of(topic_filter, content)
-        # Whether a message of QoS 0 that matches goes to the client, as it is.
+        # Whether the client gets a matching message of QoS 0 unchanged.
         self.is_plain = not (self.shared or no_local or identifiers)
 
     @property
     def wanted_topics(self) -> str:
-        """The topic filter without the group that shares it."""
+        """The topic filter without `$share/group/`."""
         return self.topic_filter.split("/", 2)[-1] if self.shared else self.topic_filter
 
 
 def _group(topic_filter: str, content: Filter) -> str:
-    """A topic filter of the same form, whose group tells what is asked of content."""
+    """A topic filter of the same form, with a hash of the content filter in the group name."""
     if content == EVERYTHING:
         return topic_filter
     group, _, topics = topic_filter.removeprefix("$share/").partition("/")
@@ -127,10 +132,10 @@ def _group(topic_filter: str, content: Filter) -> str:
     return f"$share/{group}?{digest}/{topics}"
 
 
-class Memory(Protocol):
-    """Who is told what of a session must not be forgotten (see `journal`)."""
+class SessionMemory(Protocol):
+    """Records changes of sessions (see `journal`)."""
 
-    # Whether it cannot be written: what would have to be kept is refused then.
+    # Whether it cannot write: the broker refuses what it must record.
     is_failing: bool
 
     def prepare(self, subscription: ClientSubscription) -> None: ...
@@ -161,19 +166,19 @@ class Memory(Protocol):
 
     def received(self, session: Session, packet_id: int) -> None: ...
 
-    def unsettled(self, session: Session, packet_id: int, message: Message) -> None: ...
+    def unsettled(self, session: Session, packet_id: int, message: PublishedMessage) -> None: ...
 
     def released(self, session: Session, packet_id: int) -> None: ...
 
 
 _NONE_RECEIVED: frozenset[int] = frozenset()
-_NONE_OWED: Mapping[int, Owed] = MappingProxyType({})
+_NONE_OWED: Mapping[int, OwedAck] = MappingProxyType({})
 
 
-class Session(Delivery):
-    """One client's session.  `outlet` is its connection's way out, None while it is away.
+class Session(SessionDelivery):
+    """One client's session. `session_writer` is its connection's, None while it is disconnected.
 
-    A session that outlives its connection tells the `journal`, if there is one, what changes.
+    The `journal`, if there is one, records changes of a session that outlives its connection.
     """
 
     __slots__ = (
@@ -199,149 +204,154 @@ class Session(Delivery):
         "waits_to_publish",
     )
 
-    journal: Memory | None
+    journal: SessionMemory | None
 
     def __init__(
         self,
         client_id: str,
-        limits: Limits,
+        limits: MqttLimits,
         backlog: Backlog | None = None,
-        patience: Patience | None = None,
+        patience: SlowConsumerPolicy | None = None,
     ) -> None:
         super().__init__(client_id, limits, backlog, patience)
         self.expiry_interval_s = 0
-        # When it began, at whichever broker, by that broker's stamp: no other session has it.
+        # The fencing token at its begin, at whichever broker: unique to this session.
         self.began_us = 0
-        # When its client came to this broker, as others know it, and when it went, if it did.
+        # The fencing token of its client's entry here, and the time of its disconnect, if any.
         self.entered_us = 0
         self.left_us: int | None = None
-        # When it was sent to another broker, as far as that counts (see `moving`).
+        # The times of its client's redirects within the last hour (see `moving`).
         self.moved_us: tuple[int, ...] = ()
-        # The stamp of its journey, while something may still come from where it was.
+        # The fencing token of its import, while it is incomplete.
         self.arriving_us: int | None = None
-        # Where it was sent, and the stamp of that journey; it is kept until it is there.
+        # The target and the fencing token of its export; it is kept until the target has it.
         self.going: tuple[BrokerId, int] | None = None
-        # Who waits for the last word of this broker, where it was when it came here.
+        # Brokers that wait for the end of an earlier export from here.
         self.farewells: tuple[Farewell, ...] = ()
-        # What it had where it was before, if anywhere.
-        self.had: Had | None = None
+        # The deduplication window of its earlier broker, if any.
+        self.had: DeduplicationWindow | None = None
         self.is_remembered = False
-        self._will: Will | None = None
-        # How many publications were taken from its client here.
+        self._will: WillFields | None = None
+        # The number of publications accepted from its client here.
         self.published = 0
         self.subscriptions: dict[str, ClientSubscription] = {}
-        # Of its client's QoS 2 publications, None until there is one: see `received`, `unsettled`.
+        # The client's QoS 2 publications, None until the first: see `received`, `unsettled`.
         self._received: set[int] | None = None
-        self._unsettled: dict[int, Owed] | None = None
-        # How many wills of it are under way.
+        self._unsettled: dict[int, OwedAck] | None = None
+        # The number of unsettled wills.
         self._unsettled_wills = 0
-        # Whether it has such where it was: what its client publishes here would overtake them.
+        # Whether unsettled ones are at its earlier broker: later publications would overtake them.
         self.waits_to_publish = False
         # Whether its client may still be connected at another broker (see `takeovers`).
         self.is_taking_over = False
-        # Who wants to know that there are none of both any more.
+        # Called when there are no unsettled publications or wills any more.
         self.at_settled: Callable[[], None] | None = None
-        # Where messages go while the session moves between brokers (see `roaming`).
+        # Takes its messages while it is transferred (see `session_transfer`).
         self.diversion: Diversion | None = None
 
     @property
-    def will(self) -> Will | None:
-        """What is still to be published for its client, unless that says goodbye."""
+    def will(self) -> WillFields | None:
+        """The will, unless it was published or discarded."""
         return self._will
 
     @will.setter
-    def will(self, will: Will | None) -> None:
+    def will(self, will: WillFields | None) -> None:
         if will is not self._will:
             self._will = will
             self.count_will(will.size if will is not None else 0)
 
     @property
     def is_only_a_will(self) -> bool:
-        """Whether it ended with the broker's last run, and its will is still to be published."""
+        """Whether it ended with the broker's last run, and only its will is left."""
         return self.is_remembered and not self.expiry_interval_s
 
     @property
     def is_departed(self) -> bool:
-        """Whether it takes nothing more here: it is elsewhere, or at its end."""
+        """Whether it takes nothing more here: it is elsewhere, or has ended."""
         return self.diversion is not None and self.diversion.is_departed
 
     @property
     def takes_at_once(self) -> bool:
-        """Whether a message of QoS 0 would be written now."""
-        outlet = self.outlet
+        """Whether a message of QoS 0 would be written at once."""
+        session_writer = self.session_writer
         return (
-            outlet is not None
-            and outlet.writable
+            session_writer is not None
+            and session_writer.writable
             and not self._waiting_at_0
             and self.diversion is None
         )
 
     def deliver(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+        self,
+        message: PublishedMessage,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now_us: int,
     ) -> None:
-        """As `accept`, or where messages go while the session moves."""
+        """Accept a message, or pass it to the diversion while the session is transferred."""
         if self.diversion is None:
             self.accept(message, qos, retain, identifiers, now_us)
         else:
             self.diversion.deliver(message, qos, retain, identifiers, now_us)
 
     def has_got(self, key: tuple[str, int] | None) -> None:
-        """If it lacked this of what had come before it, it does so no more."""
+        """Close the gap of the deduplication window for this key, if there is one."""
         had, journal = self.had, self.journal
         if key is not None and had is not None and had.fill(key) and journal is not None:
             journal.filled(self)
 
-    # --- what comes from the client -----------------------------------------------------------
+    # --- publications of the client -----------------------------------------------------------
 
     @property
     def received(self) -> Set[int]:
-        """Identifiers of QoS 2 publications that came from the client and are not released yet."""
+        """Packet identifiers of the client's QoS 2 publications that are not released yet."""
         return self._received if self._received is not None else _NONE_RECEIVED
 
     def remember(self, packet_ids: Iterable[int]) -> None:
-        """These came from the client and are not released yet."""
+        """Add packet identifiers of QoS 2 publications that are not released yet."""
         if self._received is None:
             self._received = set()
         self._received.update(packet_ids)
 
     @property
-    def unsettled(self) -> Mapping[int, Owed]:
-        """Those among the received whose PUBREC is still owed, since they are not settled."""
+    def unsettled(self) -> Mapping[int, OwedAck]:
+        """The received ones that are not settled, so that their PUBREC is owed."""
         return self._unsettled if self._unsettled is not None else _NONE_OWED
 
-    def owe(self, packet_id: int, owed: Owed) -> None:
-        """The client's PUBREC is owed until that is settled."""
+    def owe(self, packet_id: int, owed: OwedAck) -> None:
+        """Owe the client a PUBREC until the publication is settled."""
         if self._unsettled is None:
             self._unsettled = {}
         self._unsettled[packet_id] = owed
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing that its client published, here or where it was, is under way."""
+        """Whether all publications of its client, here and at its earlier broker, are settled."""
         return not (self._unsettled or self._unsettled_wills or self.waits_to_publish)
 
     @property
     def holds_publications(self) -> bool:
-        """Whether what its client publishes must wait for what it left elsewhere."""
+        """Whether the client's publications must wait for those at its earlier broker."""
         return self.waits_to_publish or self.is_taking_over
 
     def owe_will(self) -> None:
-        """A will of its client was published, and is not settled."""
+        """Note a published will that is not settled."""
         self._unsettled_wills += 1
 
     def will_is_settled(self) -> None:
-        """A will of its client is settled."""
+        """Note that a will is settled."""
         self._unsettled_wills -= 1
         self._look_whether_settled()
 
     def settled(self, packet_id: int) -> None:
-        """What its client published under that identifier is settled."""
+        """Note that a QoS 2 publication is settled."""
         if self._unsettled is not None:
             self._unsettled.pop(packet_id, None)
         self._look_whether_settled()
 
     def may_publish(self) -> None:
-        """What its client published where it was is settled, or is not waited for any more."""
+        """Accept publications: the earlier ones elsewhere are settled, or the wait is over."""
         if self.waits_to_publish:
             self.waits_to_publish = False
             if self.journal is not None:
@@ -353,12 +363,12 @@ class Session(Delivery):
             self.at_settled()
 
     def has_received(self, packet_id: int) -> None:
-        """A QoS 2 publication is settled: it is not taken again, whatever happens to the broker."""
+        """Record a settled QoS 2 publication, so that it is not accepted twice after a restart."""
         if self.journal is not None:
             self.journal.received(self, packet_id)
 
     def release(self, packet_id: int) -> bool:
-        """Forget it; whether it was there."""
+        """Forget a packet identifier; returns whether it was known."""
         if self._received is None or packet_id not in self._received:
             return False
         self._received.discard(packet_id)
@@ -366,15 +376,15 @@ class Session(Delivery):
             self.journal.released(self, packet_id)
         return True
 
-    def note_unsettled(self, owed: Owed) -> None:
-        """What is known of a publication that is under way is written again."""
+    def note_unsettled(self, owed: OwedAck) -> None:
+        """Record an unsettled publication again."""
         if self.journal is not None and owed.message is not None:
             self.journal.unsettled(self, owed.packet_id, owed.message)
 
-    # --- what is on its way -------------------------------------------------------------------
+    # --- deliveries ---------------------------------------------------------------------------
 
     def forget_all(self) -> None:
-        """The session is over, or elsewhere: nothing is on its way here."""
+        """Drop all messages: the session has ended, or is elsewhere."""
         if self.diversion is not None:
             for outgoing in self.diversion.held:
                 self.count_out(outgoing.message)

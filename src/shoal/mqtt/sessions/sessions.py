@@ -1,16 +1,16 @@
-"""All sessions of a broker: who comes back to which, when one ends, and when a will is published.
+"""All sessions of a broker: when they begin, are resumed, and end, and when wills are published.
 
 | event | session | will |
 | --- | --- | --- |
-| connect, no session | made | |
-| connect, session there | resumed | one that still waited is forgotten |
-| connect, clean start | ended and made anew | one that still waited is published |
+| connect, no session | created | |
+| connect, session present | resumed | a pending one is discarded |
+| connect, clean start | ended, a new one created | a pending one is published |
 | connect, client still connected | old connection closed (0x8E), then as above | as on a loss |
-| DISCONNECT | kept for its expiry interval | forgotten, unless the client wants it published |
+| DISCONNECT | kept for its expiry interval | discarded, unless the client wants it published |
 | connection lost | kept for its expiry interval | published after its delay |
-| sent to another broker | kept for a while at least | as on a loss, if it does not come there |
-| expiry interval over | ended | one that still waited is published |
-| the broker starts again | kept, its clients are away | published after its delay, and a pause |
+| redirected elsewhere | kept for a minimum time | as on a loss, if the client does not come there |
+| expiry interval over | ended | a pending one is published |
+| broker restarted | kept, its client is disconnected | published after its delay, and a pause |
 
 Source: MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.3.2.2, 3.1.4 and 4.1.
 """
@@ -19,69 +19,69 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shoal.ledger import Ledger, Measure
-from shoal.mqtt.codec.packets import Connect, Will
+from shoal.ledger import Ledger, LedgerMeasure
+from shoal.mqtt.codec.packets import Connect, WillFields
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.limits import MICROSECONDS, NEVER_S, Limits
-from shoal.mqtt.messages import Message, message_of_will
+from shoal.mqtt.limits import MICROSECONDS, NEVER_S, MqttLimits
+from shoal.mqtt.messages import PublishedMessage, message_of_will
+from shoal.mqtt.sessions.deduplication_window import Lacking
 from shoal.mqtt.sessions.delivering.backlog import Backlog
-from shoal.mqtt.sessions.delivering.patience import Patience
-from shoal.mqtt.sessions.had import Lacking
-from shoal.mqtt.sessions.session import Memory, Session
-from shoal.mqtt.sessions.subscribed.leaving import Leaving
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
+from shoal.mqtt.sessions.session import Session, SessionMemory
+from shoal.mqtt.sessions.subscribed.leaving import GroupLeaving
+from shoal.mqtt.timers import MqttTimers
 
 SESSION_TIMER = "session"
 WILL_TIMER = "will"
-# Until then a broker that starts has its links and its neighbours' subscriptions back, and
-# clients that only lost their connection to it have had time to come back.
+# The pause in which a starting broker gets its links and its neighbours' subscriptions back, and in
+# which clients that only lost their connection reconnect.
 PAUSE_US = 5 * MICROSECONDS
-# A client that was sent to another broker is on its way there for so long: its session is kept, and
-# its will is not published.
+# The time for a redirected client to connect elsewhere: its session is kept, and its will is not
+# published.
 MOVING_US = 15 * MICROSECONDS
-# What a session takes, about (docs/how-to/sizing.md).
+# The approximate memory of a session (docs/operations.md, Sizing).
 SESSION_BYTES = 4_000
-# Why nobody is let in who has no session yet.
+# The reasons to refuse a client without a session.
 TOO_MANY_SESSIONS = "too many sessions"
 TOO_MANY_OF_USER = "too many sessions of one user"
-# And nobody with a will.
+# The reasons to refuse a client with a will.
 TOO_LARGE_WILLS = "wills take too much memory"
 TOO_LARGE_OF_USER = "wills of one user take too much memory"
-# Why a connection is closed whose client has another.
+# The reason to close a connection whose client has another.
 ELSEWHERE = "the client connected again elsewhere"
 
 
 class Sessions:
     """Sessions by client identifier.
 
-    `publish` takes a will whose time has come; `leaving` the subscriptions of sessions that have
-    ended.  Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
+    `publish` publishes a will that is due; `leaving` removes the subscriptions of ended sessions.
+    Timers carry (SESSION_TIMER or WILL_TIMER, client identifier).
     """
 
     def __init__(
         self,
-        limits: Limits,
+        limits: MqttLimits,
         backlog: Backlog,
-        timers: Timers,
-        publish: Callable[[Message, int], object],
-        leaving: Leaving,
+        timers: MqttTimers,
+        publish: Callable[[PublishedMessage, int], object],
+        leaving: GroupLeaving,
     ) -> None:
         self.limits = limits
         self.backlog = backlog
         self._timers = timers
-        self.patience = Patience(timers, self.get)
+        self.patience = SlowConsumerPolicy(timers, self.get)
         self._publish = publish
         self._leaving = leaving
-        # Whether today's rules allow a will.
-        self.may_leave: Callable[[Session, Will], bool] = lambda session, will: True
-        # Hears that a session ends, in a network.
+        # Whether the present rules allow a will.
+        self.may_leave: Callable[[Session, WillFields], bool] = lambda session, will: True
+        # Called when a session ends, in a network.
         self.at_end: Callable[[Session, int], None] | None = None
-        # Hears of each will that is published, in a network.
-        self.at_will: Callable[[Session, Message], None] | None = None
+        # Called for each published will, in a network.
+        self.at_will: Callable[[Session, PublishedMessage], None] | None = None
         self._sessions: dict[str, Session] = {}
         self.lacking = Lacking()
-        # Is told what outlives its connection, if there is one.
-        self.journal: Memory | None = None
+        # Records sessions that outlive their connection, if there is one.
+        self.journal: SessionMemory | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -90,10 +90,10 @@ class Sessions:
         return iter(self._sessions.values())
 
     def register(self, ledger: Ledger) -> None:
-        """Without what their subscriptions and messages take, which have rows of their own."""
+        """Register the table; subscriptions and messages have rows of their own."""
         ledger.register(
             "sessions",
-            lambda: Measure(
+            lambda: LedgerMeasure(
                 len(self._sessions),
                 len(self._sessions) * SESSION_BYTES,
                 self.limits.maximum_sessions,
@@ -101,7 +101,7 @@ class Sessions:
         )
 
     def client_ids(self) -> list[str]:
-        """Whose they are now, whether they are connected or away."""
+        """The client identifiers of all sessions, connected or not."""
         return list(self._sessions)
 
     def __contains__(self, client_id: str) -> bool:
@@ -118,26 +118,27 @@ class Sessions:
         session = self._sessions.get(client_id)
         return session is not None and session.expiry_interval_s > 0
 
-    def is_anothers(self, client_id: str, user: str) -> bool:
-        """Whether a session here goes by that name, and is another user's."""
+    def belongs_to_another_user(self, client_id: str, user: str) -> bool:
+        """Whether the session with that identifier belongs to another user."""
         session = self._sessions.get(client_id)
         return session is not None and not session.is_only_a_will and session.user != user
 
     @property
     def dropped(self) -> int:
-        """Publications that could not be kept."""
+        """The number of dropped publications."""
         return self.backlog.dropped
 
     def full(self, user: str) -> str:
-        """Why there can be no more sessions, of anybody or of this user; empty if there can."""
+        """The reason why there can be no more sessions, of this user or at all; empty if there
+        can."""
         if len(self._sessions) >= self.limits.maximum_sessions:
             return TOO_MANY_SESSIONS
         if self.backlog.sessions_of(user) >= self.limits.maximum_user_sessions:
             return TOO_MANY_OF_USER
         return ""
 
-    def full_of_wills(self, client_id: str, user: str, will: Will) -> str:
-        """Why there is no room for the will of a client; empty if there is."""
+    def full_of_wills(self, client_id: str, user: str, will: WillFields) -> str:
+        """The reason why there is no room for the will of a client; empty if there is."""
         session = self._sessions.get(client_id)
         more = will.size - (session.will_bytes if session is not None else 0)
         if self.backlog.will_bytes + more > self.limits.maximum_all_queued_bytes:
@@ -147,33 +148,33 @@ class Sessions:
         return ""
 
     def add(self, client_id: str) -> Session:
-        """A new session; its client comes to it next."""
+        """Create a session."""
         session = self.make(client_id)
         self.put(session)
         return session
 
     def make(self, client_id: str) -> Session:
-        """A session that is not here yet."""
+        """Create a session without installing it."""
         return Session(client_id, self.limits, self.backlog, self.patience)
 
     def put(self, session: Session) -> None:
-        """It is here."""
+        """Install a session."""
         session.limits = self.limits
         self._sessions[session.client_id] = session
 
     def give_up(self, session: Session) -> None:
-        """Forget a session that will not be here after all."""
+        """Drop a session that was not installed."""
         session.will = None
         self._forget(session)
         self._leaving.add(session)
 
     def suspend(self, session: Session) -> None:
-        """Let nothing of a session be due: its client is at another broker."""
+        """Cancel the timers of a session: its client is at another broker."""
         self._timers.cancel((SESSION_TIMER, session.client_id))
         self._timers.cancel((WILL_TIMER, session.client_id))
 
     def drop(self, session: Session) -> None:
-        """Take a session out without ending it: another broker has it now."""
+        """Remove a session without ending it: another broker has it."""
         self._forget(session)
         self._leaving.add(session)
         self.suspend(session)
@@ -187,25 +188,25 @@ class Sessions:
         session.forget_all()
         session.is_over()
 
-    def let_go(
+    def close_connection(
         self,
         client_id: str,
         now_us: int,
         code: ReasonCode = ReasonCode.SESSION_TAKEN_OVER,
         reason: str = ELSEWHERE,
     ) -> Session | None:
-        """Close a client's connection, if there is one; its session, if that outlives it."""
+        """Close a client's connection, if any; returns its session, if that outlives it."""
         session = self._sessions.get(client_id)
-        if session is not None and session.outlet is not None:
-            session.outlet.connection.disconnect(code, reason, now_us)
+        if session is not None and session.session_writer is not None:
+            session.session_writer.connection.disconnect(code, reason, now_us)
             session = self._sessions.get(client_id)
         return session
 
     def enter(
         self, connect: Connect, client_id: str, expiry_interval_s: int, now_us: int
     ) -> tuple[Session, bool]:
-        """The session of a client that connects, and whether it was there before."""
-        session = self.let_go(client_id, now_us)
+        """The session of a client that connects, and whether it was present."""
+        session = self.close_connection(client_id, now_us)
         if session is not None and (connect.clean_start or session.is_only_a_will):
             self.replace(session, now_us)
             session = None
@@ -223,7 +224,7 @@ class Sessions:
     def left(
         self, session: Session, now_us: int, *, with_will: bool, is_moving: bool = False
     ) -> None:
-        """The session's client is gone, perhaps as it was sent to another broker."""
+        """Handle the end of a session's connection, perhaps by a redirect."""
         session.is_moving = is_moving
         session.detach(now_us)
         session.left_us = now_us
@@ -247,9 +248,9 @@ class Sessions:
             self.journal.left(session, now_us)
 
     def restored(self, session: Session, now_us: int) -> None:
-        """The broker has started again; a client that was there until then has left now.
+        """Schedule the expiry and the will of a session after a restart; its client has left now.
 
-        Or a session stays here after all that was to go to another broker.
+        Also of a session whose transfer to another broker was cancelled.
         """
         left_us = now_us if session.left_us is None else session.left_us
         end_us = left_us + session.expiry_interval_s * MICROSECONDS
@@ -266,7 +267,7 @@ class Sessions:
             self.journal.left(session, left_us)
 
     def end(self, session: Session, now_us: int) -> None:
-        """Forget all about a client; its will is published if that was still to come."""
+        """End a session; a pending will is published."""
         client_id = session.client_id
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
@@ -280,13 +281,14 @@ class Sessions:
         self.publish_will(session, now_us)
 
     def replace(self, session: Session, now_us: int) -> None:
-        """End a session whose client begins another; who was sent there is not gone."""
+        """End a session whose client begins another; the will of a redirected client is
+        discarded."""
         if session.is_moving:
             session.will = None
         self.end(session, now_us)
 
     def will_is_due(self, session: Session, now_us: int) -> None:
-        """The delay of its will is over, and the client has not come where it was sent."""
+        """Publish a will after its delay, also if the client did not follow its redirect."""
         if session.is_moving:
             session.is_moving = False
             session.forget_at_0()

@@ -1,6 +1,6 @@
-"""What a client asks for in SUBSCRIBE: granted or refused, and what is retained for it.
+"""Grants or refuses subscriptions, and sends retained messages to new ones.
 
-Whole packets, some topic filters at a time, are `asked.py`'s.
+`request_slices.py` handles whole packets, some topic filters at a time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from shoal.mqtt.content import (
     attributes_of,
     work_on,
 )
-from shoal.mqtt.limits import Limits
-from shoal.mqtt.messages import Message
+from shoal.mqtt.limits import MqttLimits
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 
 _RETAIN_IF_NEW = 1
-# A slice of the search for retained messages is as much work as so many that are sent.
+# The work of a slice of the search for retained messages, in messages sent.
 SLICE_WORK = 20
-# And one test of a message as much as one, in which time so many bytes are read for attributes.
+# One test of a message is as much work as sending one; so many bytes are parsed in that time.
 BYTES_PER_TEST = 256
 
 
@@ -51,12 +51,12 @@ class Grant(NamedTuple):
 
 
 class Subscribing:
-    """Takes clients' subscriptions in, as far as `limits` and permissions allow."""
+    """Installs clients' subscriptions, as far as `limits` and permissions allow."""
 
     def __init__(
         self,
-        limits: Limits,
-        subscriptions: Subscriptions,
+        limits: MqttLimits,
+        subscriptions: SessionSubscriptions,
         retained: RetainedStore,
         json: Json = "auto",
     ) -> None:
@@ -65,23 +65,25 @@ class Subscribing:
         self.known = subscriptions.known
         self._retained = retained
         self._json = json
-        # How much more of what is retained may be looked for and sent at this time.
+        # The retained messages that may still be searched and sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
     def look(self, topic: str) -> Receivers | None:
-        """What is known of a topic; None while it is not (see `Subscriptions`)."""
+        """The receivers of a topic; None if they are not known yet (see `SessionSubscriptions`)."""
         return self._subscriptions.look(topic)
 
     def work_of(self, topic: str) -> tuple[int, int]:
-        """How much work a publication to a topic is, and how many filters (see `Subscriptions`)."""
+        """The work of a publication to a topic, and its content filters (see
+        `SessionSubscriptions`).
+        """
         return self._subscriptions.work_of(topic)
 
-    def work_of_content(self, message: Message, filters: int) -> int:
-        """How much more it is where so many filters are asked at most (see `Subscriptions`)."""
+    def work_of_content(self, message: PublishedMessage, filters: int) -> int:
+        """The additional work of the content filters (see `SessionSubscriptions`)."""
         return self._subscriptions.work_of_content(message, filters)
 
-    def prepare(self, message: Message, work_us: float) -> bool:
-        """Look through a message's texts for so long; whether that is all."""
+    def prepare(self, message: PublishedMessage, work_us: float) -> bool:
+        """Search a message's texts in advance for this time; returns whether it is complete."""
         return self._subscriptions.prepare_message(message, work_us)
 
     def grant(
@@ -139,7 +141,7 @@ class Subscribing:
         return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
 
     def _too_much(self, subscription: ClientSubscription) -> str:
-        """Whose subscriptions would take too much memory with this one; empty if nobody's."""
+        """The reason why the subscription takes too much memory; empty if it does not."""
         session, limits = subscription.session, self.limits
         known = session.subscriptions.get(subscription.text)
         more = subscription.size - (0 if known is None else known.size)
@@ -155,7 +157,7 @@ class Subscribing:
         return ""
 
     def take_back(self, session: Session, text: str) -> tuple[ReasonCode, int]:
-        """Take a subscription back; the answer, and how much work it was."""
+        """Remove a subscription; returns the reason code, and the work."""
         known = self._subscriptions.remove(session, text)
         if known is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED, FILTER_WORK
@@ -166,7 +168,7 @@ class Subscribing:
     def send_retained(
         self, session: Session, wanting: Iterable[ClientSubscription], now_us: int
     ) -> None:
-        """Send new subscriptions what they match of what is retained [MQTT-3.3.1-9 and others]."""
+        """Send matching retained messages to new subscriptions [MQTT-3.3.1-9 and others]."""
         if now_us != self._sent_us:
             self._sent_us, self._to_send = now_us, MOST_AT_ONCE
         found = ((each.text, self._retained_for(each, now_us)) for each in wanting)
@@ -175,9 +177,9 @@ class Subscribing:
     def _retained_for(
         self, subscription: ClientSubscription, now_us: int
     ) -> Iterator[Outgoing | int]:
-        """What is retained for a subscription; ends when it is taken back or replaced.
+        """Retained messages for a subscription, until it is removed or replaced.
 
-        And how much work it was to look for it: few messages may match of many that are tested.
+        Also yields the work of the search as numbers: few of many tested messages may match.
         """
         session, content = subscription.session, subscription.content
         tests = 1 + sum(map(len, content.normal_form))

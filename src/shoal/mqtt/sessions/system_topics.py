@@ -1,31 +1,31 @@
-"""A broker's numbers as retained messages under `$SYS`, published again and again."""
+"""Publishes a broker's counters as retained messages under `$SYS`, at an interval."""
 
 from __future__ import annotations
 
-from shoal.mqtt.limits import MICROSECONDS, Limits
-from shoal.mqtt.messages import Message
+from shoal.mqtt.limits import MICROSECONDS, MqttLimits
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.fan_out import FanOut
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.sessions import Sessions
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.statistics import Statistics
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.timers import MqttTimers
 
 STATISTICS_TIMER = "statistics"
 
 
 class SystemTopics:
-    """Those of one broker, which stay on it: every `limits.statistics_interval_s`, at 0 never."""
+    """The `$SYS` topics of one broker, local to it; never published at an interval of 0."""
 
     def __init__(
         self,
-        limits: Limits,
+        limits: MqttLimits,
         statistics: Statistics,
         sessions: Sessions,
-        subscriptions: Subscriptions,
+        subscriptions: SessionSubscriptions,
         retained: RetainedStore,
         fan_out: FanOut,
-        timers: Timers,
+        timers: MqttTimers,
         now_us: int,
     ) -> None:
         self._statistics = statistics
@@ -36,8 +36,8 @@ class SystemTopics:
         self._timers = timers
         self.renew(limits, now_us)
 
-    def renew(self, limits: Limits, now_us: int) -> None:
-        """From now on these limits hold."""
+    def renew(self, limits: MqttLimits, now_us: int) -> None:
+        """Install new limits."""
         self._interval_us = limits.statistics_interval_s * MICROSECONDS
         if self._interval_us:
             self._timers.set((STATISTICS_TIMER,), now_us)
@@ -45,14 +45,16 @@ class SystemTopics:
             self._timers.cancel((STATISTICS_TIMER,))
 
     def due(self, now_us: int) -> None:
-        """Publish them all."""
+        """Publish all of them."""
         statistics = self._statistics
         statistics.sessions = len(self._sessions)
         statistics.publications_dropped = self._sessions.dropped
         statistics.subscriptions = self._subscriptions.count
         statistics.retained = len(self._retained)
         for topic, text in statistics.texts(now_us).items():
-            message = Message(topic, text.encode(), publisher="", published_us=now_us, retain=True)
+            message = PublishedMessage(
+                topic, text.encode(), publisher="", published_us=now_us, retain=True
+            )
             self._retained.keep(message, now_us)
             self._fan_out.route(message, now_us)
         self._timers.set((STATISTICS_TIMER,), now_us + self._interval_us)

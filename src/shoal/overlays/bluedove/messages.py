@@ -1,8 +1,7 @@
-"""What dispatchers and matchers say to each other, and what clients of a cluster may ask besides.
+"""Messages between dispatchers and matchers, and additional requests of a cluster's clients.
 
-Publications and subscriptions come from clients as everywhere (`shoal.broker.messages`).  A
-dispatcher is the home of its clients' subscriptions: it numbers their versions, and what comes for
-them comes through it.
+Publications and subscriptions come from clients as everywhere (`shoal.broker.messages`). The
+dispatcher of a subscription's client numbers its versions, and its deliveries go through it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class SubscriptionStored(Message, frozen=True):
 
 
 class OpenMailbox(Message, frozen=True):
-    """From a subscriber that cannot listen: keep what comes for me."""
+    """From a subscriber that polls: keep my publications."""
 
 
 class MailboxOpened(Message, frozen=True):
@@ -40,14 +39,14 @@ class MailboxOpened(Message, frozen=True):
 
 
 class Poll(Message, frozen=True):
-    """From a subscriber: deliver what waits in my mailbox, so many publications at most."""
+    """From a subscriber: deliver at most this many publications from its mailbox."""
 
     mailbox: str
     most: int
 
 
-class Leave(Message, frozen=True):
-    """To a matcher, from its operator or from a dispatcher: hand over, then serve no more.
+class LeaveCluster(Message, frozen=True):
+    """To a matcher, from its operator or from a dispatcher: hand over, then end the service.
 
     One that stays ready joins again when it is needed.
     """
@@ -58,8 +57,8 @@ class Leave(Message, frozen=True):
 # --- subscriptions ----------------------------------------------------------------------------
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A subscription in a cluster: its home dispatcher, and its home's version of it."""
+class MatcherRow(msgspec.Struct, frozen=True):
+    """A subscription in a cluster: its dispatcher, and that one's version of it."""
 
     subscription: Subscription
     home: BrokerId
@@ -67,15 +66,17 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Store(Message, frozen=True):
-    """Home to matcher: keep a subscription in the sets of these dimensions, or as a replica."""
+    """Dispatcher to matcher: store a subscription in the sets of these dimensions, or as a
+    replica.
+    """
 
-    row: Row
+    row: MatcherRow
     dimensions: tuple[int, ...]
     replicas: tuple[int, ...]
 
 
 class Stored(Message, frozen=True):
-    """Matcher to home: kept; and what the matcher serves on those dimensions, as it kept it."""
+    """Matcher to dispatcher: stored, with the segments served on those dimensions at that time."""
 
     subscription_id: SubscriptionId
     version: int
@@ -83,7 +84,7 @@ class Stored(Message, frozen=True):
 
 
 class Remove(Message, frozen=True):
-    """Home to matcher: forget this subscription, unless you have a later version."""
+    """Dispatcher to matcher: remove this subscription, unless there is a later version."""
 
     subscription_id: SubscriptionId
     version: int
@@ -92,15 +93,15 @@ class Remove(Message, frozen=True):
 # --- publications -----------------------------------------------------------------------------
 
 
-class Match(Message, frozen=True):
+class MatchRequest(Message, frozen=True):
     """Dispatcher to matcher: match these against the set of one dimension."""
 
     dimension: int
     publications: tuple[RoutedPublication, ...]
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A publication, a home's subscriptions that match it, by version, and who found them."""
+class FoundMatches(msgspec.Struct, frozen=True):
+    """A publication, a dispatcher's subscriptions that match it, by version, and the matcher."""
 
     routed: RoutedPublication
     subscriptions: Mapping[SubscriptionId, int]
@@ -108,33 +109,39 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Matched(Message, frozen=True):
-    """To a home, from the matcher or, where order is kept, from the dispatcher: deliver these."""
+    """To a subscriber's dispatcher, from the matcher or, with order, from the publisher's:
+    deliver.
+    """
 
-    found: tuple[Found, ...]
+    found: tuple[FoundMatches, ...]
 
 
-class Result(msgspec.Struct, frozen=True):
-    """Of a publication: the subscriptions that match it, with their versions, by their homes."""
+class MatchResult(msgspec.Struct, frozen=True):
+    """Of a publication: the subscriptions that match it, with their versions, by their
+    dispatchers.
+    """
 
     message_id: MessageId
     homes: Mapping[BrokerId, Mapping[SubscriptionId, int]]
 
 
-class Results(Message, frozen=True):
+class MatchResults(Message, frozen=True):
     """Matcher to dispatcher, which passes them on in their order: these are matched."""
 
-    results: tuple[Result, ...]
+    results: tuple[MatchResult, ...]
 
 
-class Answer(Message, frozen=True):
-    """Matcher to dispatcher: these are matched, and which other homes have to confirm them."""
+class MatchAnswer(Message, frozen=True):
+    """Matcher to dispatcher: these are matched, and which other dispatchers have to confirm
+    them.
+    """
 
     homes: Mapping[BrokerId, tuple[MessageId, ...]]
     message_ids: tuple[MessageId, ...]
 
 
 class Receipt(Message, frozen=True):
-    """Home to the dispatcher a publication came from: what was matched has come to me."""
+    """Confirmation of results, to the dispatcher that a publication came from."""
 
     confirms = True
 
@@ -142,7 +149,7 @@ class Receipt(Message, frozen=True):
 
 
 class NotServed(Message, frozen=True):
-    """Matcher to dispatcher: these do not lie in what I serve; this is what I do serve."""
+    """Matcher to dispatcher: these do not lie in the sender's segments, which are attached."""
 
     message_ids: tuple[MessageId, ...]
     member: Member
@@ -159,12 +166,12 @@ class LoadReport(Message, frozen=True):
 
 
 class Digest(Message, frozen=True):
-    """How new the sender's entries are."""
+    """The ages of the sender's entries."""
 
     ages: Mapping[BrokerId, Age]
 
 
-class News(Message, frozen=True):
+class GossipNews(Message, frozen=True):
     """Entries the other lacks, those wanted from it, and signs of life."""
 
     members: tuple[Member, ...]
@@ -173,56 +180,56 @@ class News(Message, frozen=True):
 
 
 class Pull(Message, frozen=True):
-    """Dispatcher to matcher: your table, please; answered by `News`."""
+    """Dispatcher to matcher: your table, please; answered by `GossipNews`."""
 
 
-# --- starting, joining, leaving, taking over --------------------------------------------------
+# --- starting, joining, leaving, taking over ----------------------------------------------------
 
 
-class Hello(Message, frozen=True):
+class MemberHello(Message, frozen=True):
     """A matcher that starts, to a dispatcher: am I expected, or known from an earlier life?"""
 
 
-class Welcome(Message, frozen=True):
+class JoinAnswer(Message, frozen=True):
     """A dispatcher's answer: whether the matcher may take its first segments, and the table."""
 
     is_first: bool
     members: tuple[Member, ...]
 
 
-class Join(Message, frozen=True):
-    """Matcher to dispatcher: I serve nothing on these dimensions, who gives me some?"""
+class JoinCluster(Message, frozen=True):
+    """Matcher to dispatcher: request for donors on these dimensions."""
 
     dimensions: tuple[int, ...]
 
 
 class Donors(Message, frozen=True):
-    """Dispatcher to joiner: ask these, one for each dimension."""
+    """Dispatcher to joiner: the donors, one for each dimension."""
 
     matchers: Mapping[int, BrokerId]
     members: tuple[Member, ...]
 
 
 class Split(Message, frozen=True):
-    """To a donor: give me of your segment, half of it or, when you are leaving, all."""
+    """To a donor: request for half of its segment or, when it is leaving, all."""
 
     dimension: int
 
 
-class TakeOver(Message, frozen=True):
-    """Leaver to an heir: ask me for my segment on this dimension."""
+class SegmentTakeOver(Message, frozen=True):
+    """Leaving matcher to an heir: request to take over its segment on this dimension."""
 
     dimension: int
 
 
-class Refused(Message, frozen=True):
-    """To a joiner or leaver: not now."""
+class MembershipRefused(Message, frozen=True):
+    """To a joiner or leaving broker: not now."""
 
     dimension: int
 
 
 class Fetch(Message, frozen=True):
-    """To a dispatcher or a matcher: what do you know of the subscriptions that meet this?
+    """To a dispatcher or a matcher: request for subscriptions that meet this segment.
 
     A dispatcher sends all of its own, a matcher all that it has; each under this number.
     """
@@ -233,7 +240,7 @@ class Fetch(Message, frozen=True):
     is_for_home: bool
 
 
-class Rows(Message, frozen=True):
+class SubscriptionRows(Message, frozen=True):
     """Subscriptions for the set of one dimension; `is_last`: all that meet the segment are sent.
 
     `number` is that of the question, 0 of a segment that moves.
@@ -241,16 +248,18 @@ class Rows(Message, frozen=True):
 
     dimension: int
     segment: Segment
-    rows: tuple[Row, ...]
+    rows: tuple[MatcherRow, ...]
     is_last: bool
     number: int = 0
 
 
-def in_messages(dimension: int, segment: Segment, rows: list[Row], number: int = 0) -> list[Rows]:
+def in_messages(
+    dimension: int, segment: Segment, rows: list[MatcherRow], number: int = 0
+) -> list[SubscriptionRows]:
     """Rows in messages of bounded size, the last one marked; one at least."""
     starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
     return [
-        Rows(
+        SubscriptionRows(
             dimension,
             segment,
             tuple(rows[start : start + ROWS_PER_MESSAGE]),
@@ -268,7 +277,7 @@ class TakerReady(Message, frozen=True):
 
 
 class Yours(Message, frozen=True):
-    """Donor to receiver: I no longer serve this; you do."""
+    """Source to target: the source does not serve this segment any more; the target does."""
 
     dimension: int
     segment: Segment
@@ -281,7 +290,7 @@ def _itself(message: msgspec.Struct) -> msgspec.Struct:
     return message
 
 
-def _checked_match(message: Match) -> Match:
+def _checked_match(message: MatchRequest) -> MatchRequest:
     for routed in message.publications:
         check_attributes(routed.publication.attributes)
     return message
@@ -298,29 +307,29 @@ MESSAGES: Vocabulary = (
     OpenMailbox,
     MailboxOpened,
     Poll,
-    Leave,
+    LeaveCluster,
     Store,
     Stored,
     Remove,
-    Form(Match, Match, _itself, _checked_match),
+    Form(MatchRequest, MatchRequest, _itself, _checked_match),
     Form(Matched, Matched, _itself, _checked_matched),
-    Answer,
-    Results,
+    MatchAnswer,
+    MatchResults,
     Receipt,
     NotServed,
     LoadReport,
     Digest,
-    News,
+    GossipNews,
     Pull,
-    Hello,
-    Welcome,
-    Join,
+    MemberHello,
+    JoinAnswer,
+    JoinCluster,
     Donors,
     Split,
-    TakeOver,
-    Refused,
+    SegmentTakeOver,
+    MembershipRefused,
     Fetch,
-    Rows,
+    SubscriptionRows,
     TakerReady,
     Yours,
 )

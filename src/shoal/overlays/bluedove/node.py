@@ -1,8 +1,7 @@
-"""What the parts of one broker share: its links, the member table, the known dispatchers.
+"""State shared by the parts of one broker: its links, the member table, the known dispatchers.
 
-Any node of a cluster talks to any other: a link is asked for when it is first needed, and what is
-to go over it waits until it is up.  What a broker that is both dispatcher and matcher says to
-itself goes through `inbox`.
+Any node of a cluster may send to any other: the first message opens a link, and waits until it is
+up. Messages of a broker that is both dispatcher and matcher to itself go through `inbox`.
 """
 
 from __future__ import annotations
@@ -19,28 +18,29 @@ from shoal.model import BrokerId
 from shoal.overlays.bluedove.absences import Absences
 from shoal.overlays.bluedove.cluster.members import Member, MemberTable, Status
 from shoal.overlays.bluedove.cluster.planner import initial_segments
-from shoal.overlays.bluedove.messages import News
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.messages import GossipNews
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 
-# Messages that wait for a link; a publication among them is sent elsewhere when it takes too long.
+# The most messages that wait for a link; a publication that waits too long is sent elsewhere.
 MAX_WAITING = 100_000
-# A link that was asked for and is neither up nor refused by then is asked for again.
+# A link that is neither up nor refused after this time is opened again.
 OPENING_US = 3_000_000
-# The fact that a broker must not forget where all are dispatchers: who is one.
+# Key of the fact on disk, if all brokers are dispatchers: their names.
 DISPATCHERS = "dispatchers"
 
 
-class Node:
+class BlueDoveNode:
     """One broker of a cluster."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(self, context: BrokerContext, parameters: BlueDoveParameters) -> None:
         self.broker = context.broker
         self.random = context.random
         self.parameters = parameters
         self.dimensions = parameters.dimensions
         self.inbox: deque[Message] = deque()
         self.linked = dict.fromkeys(sorted(context.neighbours))
-        self.lost: set[BrokerId] = set()  # whose link was refused or broke, and is not back
+        # brokers whose link was refused or broke, and is not up again
+        self.lost: set[BrokerId] = set()
         self._waiting: dict[BrokerId, tuple[int, list[Message]]] = {}
         around = sorted({*context.neighbours, *context.expected, context.broker})
         self.expected = parameters.matchers or tuple(around)
@@ -89,17 +89,20 @@ class Node:
         return "" if member is None else member.address
 
     def learn(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
-        """Take in what is newer; who lives anew is told of its earlier life, it may not know."""
+        """Merge newer entries.
+
+        Restarted matchers get their earlier entry, which they may not know.
+        """
         members = tuple(members)
         earlier = self.table.replaced(members)
         changed = self.table.merge(members, now_us)
         for member in earlier:
-            self.send(member.broker, News((member,)), now_us, out)
+            self.send(member.broker, GossipNews((member,)), now_us, out)
         if self.parameters.all_do_both and changed:
             self._meet(map(self.table.members.__getitem__, changed), now_us, out)
 
     def _meet(self, members: Iterable[Member], now_us: int, out: list[Effect]) -> None:
-        """Matchers that are dispatchers, too: what they store is asked of them from now on."""
+        """Matchers that are dispatchers, too: fetch their subscriptions from now on."""
         before = set(self.dispatchers)
         for member in members:
             if member.status is not Status.LEFT and member.broker not in self.dispatchers:
@@ -121,16 +124,16 @@ class Node:
         if up:
             self.linked[neighbour] = None
             self.lost.discard(neighbour)
-            self.absences.came(neighbour)
+            self.absences.connected(neighbour)
             out.append(LinkReady(neighbour))
             out.extend(Send(neighbour, message) for message in waiting)
         else:
             self.lost.add(neighbour)
             if neighbour in self.dispatchers:
-                self.absences.went(neighbour, now_us)
+                self.absences.disconnected(neighbour, now_us)
 
     def tick(self, now_us: int, out: list[Effect]) -> None:
-        """Ask again for links that were neither opened nor refused."""
+        """Open links again that were neither opened nor refused."""
         for broker, (since_us, waiting) in list(self._waiting.items()):
             if now_us - since_us > OPENING_US:
                 self._waiting[broker] = now_us, waiting

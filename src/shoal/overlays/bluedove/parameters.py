@@ -5,15 +5,15 @@ that are expected at first; a broker that is neither is a matcher that joins lat
 named, or the same brokers as both, every broker is both, also one that joins later; scenarios then
 name all of theirs.
 
->>> Parameters(dispatchers=("D1",), matchers=("M1", "M2")).role("M3")
+>>> BlueDoveParameters(dispatchers=("D1",), matchers=("M1", "M2")).role("M3")
 Role(dispatches=False, matches=True)
->>> Parameters().role("B1")
+>>> BlueDoveParameters().role("B1")
 Role(dispatches=True, matches=True)
->>> Parameters(dispatchers=("B1", "B2"), matchers=("B1", "B2")).role("B3")
+>>> BlueDoveParameters(dispatchers=("B1", "B2"), matchers=("B1", "B2")).role("B3")
 Role(dispatches=True, matches=True)
 >>> peer_to_peer(Dimension(attribute="x"), dispatchers=("D1",), matchers=("M1",)).policy
 <Policy.RANDOM: 'random'>
->>> Parameters(rate_window_us=0)
+>>> BlueDoveParameters(rate_window_us=0)
 Traceback (most recent call last):
 ValueError: rate_window_us: 0 is not at least 1
 
@@ -39,7 +39,7 @@ _AT_LEAST_ONE = (
 )  # fmt: skip
 
 
-class Order(enum.Enum):
+class DeliveryOrder(enum.Enum):
     """Whether a publisher's publications reach each subscriber in their order."""
 
     PUBLISHER = "publisher"
@@ -47,13 +47,13 @@ class Order(enum.Enum):
 
 
 class Role(NamedTuple):
-    """What a broker does; it may do both."""
+    """A broker's role; it may have both."""
 
     dispatches: bool
     matches: bool
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BlueDoveParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of a cluster; ValueError names the one that is out of bounds.
 
     dimensions             the searchable dimensions (III-A), k of them; the paper's have a
@@ -61,26 +61,26 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     dispatchers            brokers that clients connect to (II-B)
     matchers               brokers that match, in the order of their first segments (III-A)
     replicated             every matcher has everything: the baseline of IV-B
-    policy                 how a candidate is chosen (III-B): adaptive
-    order                  publisher: what matchers find goes to the homes by the publisher's
-                           dispatcher, which keeps its publications in their order (ours); free: it
-                           goes there at once, as in the paper (II-B)
+    policy                 choice of a candidate (III-B): adaptive
+    order                  publisher: results go to subscribers' dispatchers by the publisher's
+                           dispatcher, which keeps its publications in their order (ours); free:
+                           they go there at once, as in the paper (II-B)
     cores                  publications matched at a time, as many as the server has cores (IV-B): 4
-    publications_per_job   so many of one queue are matched in one piece of work (ours): 8
+    publications_per_job   batch of one queue that is matched in one piece of work (ours): 8
     rate_window_us         w, over which rates are averaged (III-B; the paper has no figure): 5 s
     load_interval_us       load is looked at, and reported if it changed (IV-C): 1 s
     load_change_percent    by more than this (IV-C): 10 %
     gossip_interval_us     a matcher exchanges tables (IV-C): 1 s
     pull_interval_us       a dispatcher pulls one (IV-C): 10 s
-    answer_timeout_us      a matcher that says nothing for so long is passed over (ours): 3 s
-    failure_us             one of whom no news comes for so long is declared dead (ours; the paper
-                           measured 17.5 s until loss ended), and a home whose link is down for so
-                           long is waited for no more: 10 s
-    tick_us                how often overdue things are looked for (ours): 0.5 s
+    answer_timeout_us      a matcher without an answer for this time is skipped (ours): 3 s
+    failure_us             a matcher without news for this time is declared dead (ours; the paper
+                           measured 17.5 s until loss ended), and so is a dispatcher whose link is
+                           down for this time: 10 s
+    tick_us                interval of checks for timeouts (ours): 0.5 s
     search_prior_ns        assumed per subscription searched, until a rate is measured (ours)
     elastic                matchers are added and taken away as load asks for it (IV-E); if not,
-                           joiners are let in as they come
-    elasticity             when
+                           joiners are admitted as they come
+    elasticity             conditions for that
     """
 
     dimensions: tuple[Dimension, ...] = (Dimension(attribute="x"),)
@@ -88,7 +88,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     matchers: tuple[BrokerId, ...] = ()
     replicated: bool = False
     policy: Policy = Policy.ADAPTIVE
-    order: Order = Order.PUBLISHER
+    order: DeliveryOrder = DeliveryOrder.PUBLISHER
     cores: int = 4
     publications_per_job: int = 8
     rate_window_us: int = 5_000_000
@@ -123,7 +123,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             for dimension in self.dimensions:
                 dimension.cuts(len(self.matchers))  # ValueError if its boundaries do not fit
 
-    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> BlueDoveParameters:
         """These, with all brokers as dispatchers and matchers if none are named."""
         if self.dispatchers:
             return self
@@ -136,18 +136,20 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return set(self.dispatchers) == set(self.matchers)
 
     def role(self, broker: BrokerId) -> Role:
-        """What this broker does."""
+        """The role of this broker."""
         if self.all_do_both:
             return Role(dispatches=True, matches=True)
         dispatches = broker in self.dispatchers
         return Role(dispatches, not dispatches or broker in self.matchers)
 
 
-def peer_to_peer(dimension: Dimension, **options: Any) -> Parameters:
+def peer_to_peer(dimension: Dimension, **options: Any) -> BlueDoveParameters:
     """The first baseline (IV-B): one dimension, hence one matcher for each publication."""
-    return Parameters(dimensions=(dimension,), policy=Policy.RANDOM, **options)
+    return BlueDoveParameters(dimensions=(dimension,), policy=Policy.RANDOM, **options)
 
 
-def full_replication(dimension: Dimension, **options: Any) -> Parameters:
+def full_replication(dimension: Dimension, **options: Any) -> BlueDoveParameters:
     """The second (IV-B): everything everywhere, and any matcher at random."""
-    return Parameters(dimensions=(dimension,), policy=Policy.RANDOM, replicated=True, **options)
+    return BlueDoveParameters(
+        dimensions=(dimension,), policy=Policy.RANDOM, replicated=True, **options
+    )

@@ -1,18 +1,18 @@
-"""BlueDove at one broker: a dispatcher, a matcher, or both, behind the broker machine's door.
+"""BlueDove at one broker: a dispatcher, a matcher, or both, behind the broker machine's front end.
 
     publisher -> dispatcher -> matcher -> dispatcher -> the subscriber's dispatcher -> subscriber
 
 A publication makes one hop from its dispatcher to one of its candidate matchers, which finds all
-that match; they are delivered by their home dispatchers, directly or into mailboxes.  Where order
-is free, as in the paper, a matcher sends what it found to the homes itself; else it answers, and
-the dispatcher passes on in the publisher's order.  What each part does is in its own module; here
-inputs find their part.
+matching subscriptions; their dispatchers deliver it, directly or into mailboxes. If order is free,
+as in the paper, a matcher sends its results to the subscribers' dispatchers itself; otherwise it
+answers, and the publisher's dispatcher forwards them in order. Each part has its own module; this
+one dispatches inputs.
 
-Beyond the paper: a dispatcher keeps every publication until it is matched and every home has it, so
-none that it accepted is lost when matchers die; subscriptions lost with a matcher are rebuilt, and
-nothing is matched before they are; a subscription is called stored only when no publication can
-miss it.  Deviations: deliveries pass the
-subscriber's dispatcher, which knows where its clients are; order, as above.
+Beyond the paper: a dispatcher keeps every publication until it is matched and every receiver has
+it, so no accepted one is lost when matchers die; subscriptions lost with a matcher are rebuilt
+before anything is matched; a subscription is acknowledged only when no publication can miss it.
+Deviations: deliveries pass the subscriber's dispatcher, which knows the places of its clients;
+order, as above.
 
 Source: Li et al., A Scalable and Elastic Publish/Subscribe Service.
 """
@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 
 from shoal.broker.effects import Effect, EndLink, Left, LinkState, Started, TimerKey
 from shoal.broker.messages import Message
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId
@@ -32,25 +32,25 @@ from shoal.overlays.bluedove.messages import (
     Digest,
     Donors,
     Fetch,
-    Leave,
-    Match,
-    News,
+    GossipNews,
+    JoinAnswer,
+    LeaveCluster,
+    MatchRequest,
+    MembershipRefused,
     Pull,
-    Refused,
     Remove,
-    Rows,
+    SegmentTakeOver,
     Split,
     Store,
-    TakeOver,
+    SubscriptionRows,
     TakerReady,
-    Welcome,
     Yours,
 )
-from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.onward import onward
-from shoal.overlays.bluedove.parameters import Order, Parameters
+from shoal.overlays.bluedove.node import BlueDoveNode
+from shoal.overlays.bluedove.parameters import BlueDoveParameters, DeliveryOrder
+from shoal.overlays.bluedove.routing_decision import routing_decision
 from shoal.overlays.bluedove.serving.matcher import Matcher
-from shoal.overlays.bluedove.serving.membership import Membership
+from shoal.overlays.bluedove.serving.membership import ClusterMembership
 from shoal.overlays.bluedove.serving.queues import Index
 
 
@@ -60,14 +60,14 @@ class Bluedove(BaseStrategy):
     def __init__(
         self,
         context: BrokerContext,
-        parameters: Parameters,
+        parameters: BlueDoveParameters,
         make_index: Callable[[], Index] = MatchIndex,
     ) -> None:
-        self.node = node = Node(context, parameters)
+        self.node = node = BlueDoveNode(context, parameters)
         role = parameters.role(context.broker)
         self.dispatcher = Dispatcher(node) if role.dispatches else None
         self.matcher = Matcher(node, make_index) if role.matches else None
-        self.membership = None if self.matcher is None else Membership(node, self.matcher)
+        self.membership = None if self.matcher is None else ClusterMembership(node, self.matcher)
         self._revision = 0
         self._is_leaving = self._is_ending = False
 
@@ -82,28 +82,28 @@ class Bluedove(BaseStrategy):
 
     @property
     def searched(self) -> Sized:
-        """Nothing: a matcher asks for `Work`."""
+        """0: a matcher's work is in `Work` effects."""
         return ()
 
-    def onward(self, asked: Asked) -> Onward:
-        return onward(asked, self.node, self.dispatcher, self.matcher)
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
+        return routing_decision(asked, self.node, self.dispatcher, self.matcher)
 
     # --- inputs -------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
-        """Always: what comes before there are matchers, or before they know all, waits for them."""
+        """Always: inputs before there are matchers, or before these are complete, wait."""
         return True
 
     @property
     def awaited(self) -> Collection[BrokerId]:
-        """Those who know subscriptions that are to be matched here."""
+        """The brokers with subscriptions that are to be matched here."""
         return () if self.membership is None else self.membership.awaited
 
     @property
     def keeps_order(self) -> bool:
         """Unless order is free: then matchers, which are not equally fast, deliver at once."""
-        return self.node.parameters.order is Order.PUBLISHER
+        return self.node.parameters.order is DeliveryOrder.PUBLISHER
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.node.start(started, now_us)
@@ -122,7 +122,7 @@ class Bluedove(BaseStrategy):
         self._listen_to_self(now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        if type(request) is Leave and self.membership is not None:
+        if type(request) is LeaveCluster and self.membership is not None:
             self.membership.leave(stay_ready=request.stay_ready, now_us=now_us, out=out)
         elif self.dispatcher is not None:
             self.dispatcher.request(client, request, now_us, out)
@@ -147,7 +147,7 @@ class Bluedove(BaseStrategy):
         self._listen_to_self(now_us, out)
 
     def _tick(self, now_us: int, out: list[Effect]) -> None:
-        """Whichever of the two timers there is: links and absences are of the whole broker."""
+        """For both kinds of timers: links and absences are of the whole broker."""
         self.node.tick(now_us, out)
         for broker in self.node.absences.give_up(now_us):
             self._give_up(broker, now_us, out)
@@ -161,7 +161,7 @@ class Bluedove(BaseStrategy):
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         up = state is LinkState.UP
         if up and neighbour in self.node.linked:
-            # It has come back so soon that nobody missed it; what it was sent is lost all the same.
+            # It has reconnected before its loss was noticed; messages to it are lost all the same.
             self._link_changed(neighbour, False, now_us, out)
         self._link_changed(neighbour, up, now_us, out)
         if state is LinkState.ENDED and neighbour in self.node.dispatchers:
@@ -185,9 +185,9 @@ class Bluedove(BaseStrategy):
     # --- leaving ------------------------------------------------------------------------------
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        """A matcher hands its segments over, a dispatcher waits for what it has under way.
+        """A matcher hands its segments over, a dispatcher waits for its publications in transit.
 
-        Then it ends its links, and so tells all that it is gone.
+        Then it ends its links, by which all others learn of the leave.
         """
         if self._is_leaving:
             return
@@ -251,7 +251,7 @@ class Bluedove(BaseStrategy):
     def _hand(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
         """To whichever part it is for."""
         if self.dispatcher is not None:
-            if type(message) is News:
+            if type(message) is GossipNews:
                 self.dispatcher.news(sender, message, now_us, out)
                 if self.membership is None:
                     return
@@ -263,13 +263,13 @@ class Bluedove(BaseStrategy):
     def _take_as_matcher(
         self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> bool:
-        """Whether the message is one for matchers."""
+        """Handle a message; False if it is none for matchers."""
         assert self.matcher is not None
         assert self.membership is not None
         matcher, membership = self.matcher, self.membership
         handover = membership.handover
         match message:
-            case Match():
+            case MatchRequest():
                 matcher.match(sender, message, now_us, out)
             case Store(row, dimensions):
                 matcher.store(message, now_us, out)
@@ -278,17 +278,17 @@ class Bluedove(BaseStrategy):
                 matcher.remove(message)
             case Digest():
                 membership.digest(sender, message, now_us, out)
-            case News():
+            case GossipNews():
                 membership.news(sender, message, now_us, out)
             case Pull():
                 members = tuple(self.node.table.members.values())
                 self.node.dispatchers.setdefault(sender)
-                self.node.send(sender, News(members), now_us, out)
-            case Welcome():
+                self.node.send(sender, GossipNews(members), now_us, out)
+            case JoinAnswer():
                 membership.welcome(sender, message, now_us, out)
             case Donors():
                 membership.donors(message, now_us, out)
-            case Leave(stay_ready):
+            case LeaveCluster(stay_ready):
                 membership.leave(stay_ready=stay_ready, now_us=now_us, out=out)
             case _:
                 return self._take_in_handover(sender, message, now_us, out)
@@ -302,15 +302,15 @@ class Bluedove(BaseStrategy):
         match message:
             case Split(dimension):
                 handover.split(sender, dimension, membership.is_leaving, now_us, out)
-            case Rows():
+            case SubscriptionRows():
                 handover.rows(sender, message, now_us, out)
             case TakerReady(dimension):
                 handover.ready(sender, dimension, now_us, out)
             case Yours():
                 handover.yours(sender, message, now_us, out)
-            case Refused(dimension):
+            case MembershipRefused(dimension):
                 handover.refused(sender, dimension, now_us, out)
-            case TakeOver():
+            case SegmentTakeOver():
                 membership.take_over(sender, message, now_us, out)
             case Fetch(_, _, _, False):
                 handover.fetch(sender, message, now_us, out)

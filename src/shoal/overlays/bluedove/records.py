@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from shoal.model import BrokerId
-from shoal.overlays.trace_rows import Told
+from shoal.overlays.trace_rows import EventRow
 
 
-class ServedRecord(Told, frozen=True, kw_only=True):
+class ServedRecord(EventRow, frozen=True, kw_only=True):
     """A matcher serves something else on a dimension from now on.
 
     Places from `low` up to, but not including, `high` on the dimension of this number, from 0;
@@ -31,7 +31,7 @@ class ServedRecord(Told, frozen=True, kw_only=True):
         return f"{self.matcher} serves, of dimension {self.dimension + 1}, {what}"
 
 
-class DeathRecord(Told, frozen=True, kw_only=True):
+class DeathRecord(EventRow, frozen=True, kw_only=True):
     """A matcher took another for dead."""
 
     matcher: BrokerId
@@ -41,7 +41,7 @@ class DeathRecord(Told, frozen=True, kw_only=True):
         return f"{self.matcher} took {self.dead} for dead"
 
 
-class ScaleRecord(Told, frozen=True, kw_only=True):
+class ScaleRecord(EventRow, frozen=True, kw_only=True):
     """The controller adds or removes a matcher, or would if one were ready.
 
     `matcher` is None then.
@@ -57,8 +57,8 @@ class ScaleRecord(Told, frozen=True, kw_only=True):
         return f"{self.dispatcher} {self.action}s {self.matcher}"
 
 
-class OverflowRecord(Told, frozen=True, kw_only=True):
-    """A buffer was full, and lost its oldest entry: which one, and whose."""
+class OverflowRecord(EventRow, frozen=True, kw_only=True):
+    """A full buffer has lost its oldest entry: the buffer, and its owner."""
 
     broker: BrokerId
     buffer: str

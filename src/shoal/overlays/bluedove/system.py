@@ -1,4 +1,6 @@
-"""BlueDove: a cluster of dispatchers, which take clients, and matchers, which share the filters."""
+"""BlueDove: a cluster of dispatchers, which serve clients, and matchers, which share the
+filters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from msgspec import Meta
 from shoal.matching.segments import Dimension
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.messages import MESSAGES
-from shoal.overlays.bluedove.parameters import Parameters
+from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.bluedove.records import (
     DeathRecord,
     OverflowRecord,
@@ -17,13 +19,13 @@ from shoal.overlays.bluedove.records import (
     ServedRecord,
 )
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import MAX_BROKERS, Layout, Size, System
+from shoal.overlays.system import MAX_BROKERS, System, SystemLayout, SystemSize
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
 
 
-class Cluster(Size, frozen=True, kw_only=True):
+class Cluster(SystemSize, frozen=True, kw_only=True):
     """Dispatchers D1, ..., that clients connect to, and matchers M1, ..."""
 
     dispatchers: Annotated[int, Meta(ge=1, le=MAX_BROKERS, description="Brokers for clients.")] = 2
@@ -33,14 +35,14 @@ class Cluster(Size, frozen=True, kw_only=True):
         Meta(title="NAME=LOW:HIGH", description="What to divide by; repeatable."),
     ] = ("x=0:1000",)
 
-    def layout(self) -> Layout:
+    def layout(self) -> SystemLayout:
         front = [f"D{number}" for number in range(1, self.dispatchers + 1)]
         back = [f"M{number}" for number in range(1, self.matchers + 1)]
         dimensions = tuple(_dimension(text) for text in self.dimension)
-        parameters = Parameters(
+        parameters = BlueDoveParameters(
             dispatchers=tuple(front), matchers=tuple(back), dimensions=dimensions
         )
-        return Layout(front, back, parameters)
+        return SystemLayout(front, back, parameters)
 
 
 def _dimension(text: str) -> Dimension:
@@ -53,11 +55,11 @@ def _dimension(text: str) -> Dimension:
         raise ValueError(problem) from error
 
 
-def _dispatches(parameters: Parameters, broker: BrokerId) -> bool:
+def _dispatches(parameters: BlueDoveParameters, broker: BrokerId) -> bool:
     return parameters.role(broker).dispatches
 
 
-def _bluedove(context: BrokerContext, parameters: Parameters) -> Strategy:
+def _bluedove(context: BrokerContext, parameters: BlueDoveParameters) -> Strategy:
     from shoal.overlays.bluedove.protocol import Bluedove
 
     return Bluedove(context, parameters)
@@ -67,7 +69,7 @@ SYSTEM = System(
     name="bluedove",
     strategy=_bluedove,
     shape=SELF_LINKED,
-    parameters=Parameters,
+    parameters=BlueDoveParameters,
     messages=MESSAGES,
     records={
         "deaths": DeathRecord,
@@ -77,7 +79,7 @@ SYSTEM = System(
     },
     shown=("deaths", "scalings", "overflows"),
     size=Cluster,
-    complete=Parameters.for_brokers,
+    complete=BlueDoveParameters.for_brokers,
     takes_clients=_dispatches,
     is_quiet=False,
 )

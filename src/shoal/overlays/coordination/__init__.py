@@ -1,97 +1,110 @@
-"""How the neighbours of a broker that leaves, or is dead, agree to link to one of them instead.
+"""Link changes: a leaving or dead broker is replaced by one of its neighbours, by two-phase commit.
 
 One idea: **a leave is a contraction.** The leaving broker is merged into one of its neighbours, the
-*successor*: each of its other neighbours hangs its own part of the tree on the successor. A
-contraction keeps a tree a tree, whichever neighbour follows first and whichever follows late. A
-death that an operator declares (`shoal forget`) is the same, without the dead broker.
+*successor*: each of its other neighbours links to the successor instead. A contraction keeps a tree
+a tree, in whatever order the neighbours install it. A death that an operator declares (`shoal
+forget`) is the same contraction without the dead broker.
 
-The successor is the *decider*: it asks all the others, and its own installation of the change is
-the decision (two-phase commit with a durable decision). A broker that has voted is *in doubt* until
-it knows the decision. A broker that has installed a change keeps the decision on disk until others
-have confirmed that they have installed it, too: the decider and the leaving broker wait for all,
-any other broker for these two, as it is not linked to its like. Before that it takes part in no
-other change, but for one that does without a dead broker that it waits for.
+The successor is the *decider*, the coordinator of the two-phase commit. It asks all participants,
+and its own durable installation of the change is the decision. A broker that has voted is *in
+doubt* until it knows the decision. A broker that has installed a change keeps the decision on disk
+until others have confirmed that they have installed it, too: the decider and the leaving broker
+wait for all participants; each of the others waits for these two, as it has no link to the rest.
+Until then a broker takes part in no other change, except one that removes a dead broker from which
+a confirmation is missing.
 
 | step | message | written to disk first |
 | --- | --- | --- |
 | the leaving broker asks a neighbour to decide | `LeaveWanted` | |
-| the decider opens links to the others, which do not last, and asks them | `Prepare` | |
-| each of the others stops, and votes | `Ready` | its vote |
-| the decider stops, and asks the leaving broker | `Prepare` | |
-| the leaving broker stops, votes, and says which rows lie behind whom | `Ready` | its vote |
+| the decider opens temporary links to the others, and asks them | `Prepare` | |
+| each of the others quiesces, and votes | `Ready` | its vote |
+| the decider quiesces, and asks the leaving broker | `Prepare` | |
+| the leaving broker quiesces, votes, and sends each neighbour's rows | `Ready` | its vote |
 | the decider installs: this is the decision | `Decide` | decision, links |
-| each of the others installs, and tells these two | `Decide` | decision, links |
-| the leaving broker installs, tells all, and passes on what was under way | `Decide` | decision |
-| all have confirmed: nothing more comes from the leaving broker | `Flushed` | |
+| each of the others installs, and informs decider and leaving broker | `Decide` | decision, links |
+| the leaving broker installs, informs all, and forwards what it holds | `Decide` | decision |
+| all have confirmed: the leaving broker sends nothing more | `Flushed` | |
 | its links end, and it has left | | |
 
-Where the broker is dead, the others say themselves which rows lie behind them.
+If the broker is dead, the others send the rows that lie behind them.
 
-`coordinator.py` takes what a broker hears, and has the table of what it does in which stage;
-`deciding.py` is the decider, `taking_part.py` who votes, `part.py` what both know, and `host.py`
-what the system of the broker must give; `strategy.py` is the base of such a system.
+| module | contents |
+| --- | --- |
+| `coordinator.py` | the inputs of a broker, and the state machine |
+| `deciding.py`, `taking_part.py` | the decider; a participant |
+| `part.py` | state that both roles share |
+| `host.py` | the interface that a routing system provides |
+| `strategy.py` | base class of such a system |
 
 Why nothing is lost
 -------------------
 
-- *Tables.* The leaving broker takes in nothing between its vote and the decision, so its rows are
-  exactly those that the decider has from it, and say which neighbour each of them belongs to. Each
-  of the others only renames the leaving broker. Then the two ends of each new link say their tables
-  as over any link that has come up: rows stay until the other end has said all. So what was under
-  way, and is dropped, is said again, and no row goes that still counts. So a decision may also come
-  late, to a broker that has gone on meanwhile: what changed after its vote is said then.
-- *Publications.* What a participant has sent to the leaving broker, and what is not settled there,
-  it sends again over the new link (`Recall`), before anything newer. What the leaving broker has
-  taken in, it passes on over its old links. A participant takes nothing else in before the leaving
-  broker has said `Flushed`, or its link is lost: so no publication is overtaken.
+- *Tables.* The leaving broker accepts nothing between its vote and the decision. So its rows are
+  exactly those that the decider has from it, and it names the neighbour of each. Each of the others
+  only renames the leaving broker in its tables. Then the two ends of each new link synchronise
+  their tables as over any link that has come up: a row stays until the other end has sent all its
+  rows. So a dropped update is sent again, and no valid row is removed. A late decision is harmless
+  for the same reason: changes after the vote are sent in the synchronisation.
+- *Publications.* A participant retransmits over the new link, before anything newer, the
+  publications that it sent to the leaving broker and that are not settled there. The leaving broker
+  forwards what it has accepted over its old links. A participant accepts nothing else until the
+  leaving broker has sent `Flushed`, or the link to it is lost: so no publication is overtaken.
 
-What happens when a broker dies meanwhile
------------------------------------------
+Crashes during a change
+-----------------------
 
-| broker | dies | then |
+| broker | crashes | then |
 | --- | --- | --- |
-| decider | before its decision is on disk | when it is back, it answers `Query` with `Abort` |
-| | after | it finds its decision on disk, and says it first of all |
+| decider | before its decision is on disk | after its restart it answers `Query` with `Abort` |
+| | after | it finds its decision on disk, and sends it before anything else |
 | one of the others | before its vote | the decider aborts |
-| | after | it finds its vote on disk, and asks (`Query`) |
+| | after | it finds its vote on disk, and sends `Query` |
 | leaving broker | before its vote | the decider aborts |
-| | after | it finds its vote on disk, and asks; or the decision, and goes on |
+| | after | it finds its vote on disk, and sends `Query`; or the decision, and resumes |
 
-A broker in doubt asks the decider and the leaving broker, whichever it is connected to. If the
-decider is down and has told one of the others, that one tells the leaving broker, which tells the
-rest; if it has told nobody, the doubt lasts until it is back, or is declared dead. Only the leaving
-broker's vote makes a decision possible, and it is asked last: so a leaving broker that has not
-voted knows that nothing was decided, and says so (`Abort`).
+A broker in doubt sends `Query` to the decider and the leaving broker, if it is connected to them.
+If the decider is down but one of the others has the decision, that participant informs the leaving
+broker, which informs the rest. If no other broker has the decision, the doubt lasts until the
+decider is back, or is declared dead. A decision needs the leaving broker's vote, and the decider
+asks for it last: so a leaving broker that has not voted knows that there is no decision, and
+answers `Abort`.
 
-A broker in doubt that loses the decider goes on over its old links, so that none of its clients
-waits for a broker that is down. It keeps its vote, and asks again whenever it is connected to the
-decider or the leaving broker. If the decision comes, it installs. The leave waits until then, and
-says for which broker (`Coordinator.problem`). If the decider is dead for good, an operator declares
-that: those in doubt forget their votes and vote on the change that does without it; those that have
-installed wait for it no more.
+A broker in doubt that loses the decider resumes over its old links, so that its clients do not wait
+for a broker that is down. It keeps its vote, and sends `Query` when it is connected to the decider
+or the leaving broker again. If the decision comes, it installs. The leave waits until then, and
+`Coordinator.problem` names the missing broker. If the decider is dead for good, an operator
+declares it dead: brokers in doubt drop their votes and vote on the change that removes the decider;
+brokers that have installed stop waiting for its confirmation.
 
-A broker that links to the leaving broker when that one is out of the tree is sent to its successor
-(`Elsewhere`).
+If a broker links to the leaving broker after that one is out of the tree, it is redirected to the
+successor (`GoElsewhere`).
 
-Where links may make cycles
----------------------------
+Overlays with cycles
+--------------------
 
-Nothing turns, so less is to be done (`overlays/graph.py`): others that are linked to the decider
-already keep that link (`Change.linked`); a system that keeps publishers' order itself does not stop
-(`Host.stops`); and the leaving broker goes on until nothing needs it any more (`Host.is_drained`).
+Tables do not turn there (`overlays/graph.py`). Others that are linked to the decider keep that link
+(`LinkChange.linked`). A system that orders publications itself does not quiesce (`Host.stops`). The
+leaving broker routes until it is drained (`Host.is_drained`).
 
 Decisions
 ---------
 
 - **The successor decides, not the leaving broker**, as a leaving broker takes its disk with it.
-- **Tables are said again over the new links.** The other design hands over what lies behind each
-  neighbour, flushes every link until nothing is under way, and turns all tables without a word: no
-  table is said twice, but each participant waits until tables that answer each other are said, and
-  every fault in the middle needs a way back. A leave is rare; its price here is what a link costs
-  that comes up anew.
-- **A participant in doubt goes on when the decider is lost.** Else a broker that is killed in the
-  wrong millisecond would stop publishers at all neighbours of the leaving broker.
+- **The ends of new links synchronise their tables.** The alternative hands over the rows behind
+  each neighbour, flushes every link, and turns all tables without messages: no table is sent twice,
+  but each participant waits until the flush is complete, and every fault in the middle needs a way
+  back. A leave is rare, and its price here is that of a link that comes up.
+- **A participant in doubt resumes when the decider is lost.** Otherwise one crash in the wrong
+  millisecond would stop publishers at all neighbours of the leaving broker.
+- **Four kinds of change keep a protocol of their own**, as the coordinator would cost more there:
 
-Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); changes of
-configurations in Raft (Ongaro, 2014, chapter 4) and in viewstamped replication.
+| change | protocol | reason |
+| --- | --- | --- |
+| link exchange | `self_organising/link_reconfiguration` | frequent: tables turn silently |
+| leave from OctopiA's clusters | `octopia/links` | probes keep order between clusters |
+| members of a ring, `tco` | `dynatops/members` | all members take part: n² decisions |
+| matchers of BlueDove | `bluedove/serving` | segments move; no table belongs to a link |
+
+Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); membership
+changes in Raft (Ongaro, 2014, chapter 4) and in viewstamped replication.
 """

@@ -1,15 +1,17 @@
-"""One broker's part in changes of links, one at a time; why it holds, the package's docstring says.
+"""State machine of one broker in link changes, one change at a time.
+
+The package's docstring explains the protocol and its safety.
 
 | input | free | gathering | closing | in doubt | draining | out |
 | --- | --- | --- | --- | --- | --- | --- |
-| LeaveWanted | opens links → gathering; or no | says no | says no | says no | says no | says no |
+| LeaveWanted | opens links → gathering | declines | declines | declines | declines | declines |
 | Prepare | votes → in doubt; or refuses | refuses | refuses | votes anew | refuses | refuses |
-| Ready | | counts; asks the leaver last → closing | decides → draining | | | |
+| Ready | | counts; asks the leaving broker last → closing | decides → draining | | | |
 | Refuse | | aborts → free | aborts → free | | | |
-| Abort | | | | goes on → free | | |
+| Abort | | | | resumes → free | | |
 | Decide | | | | installs → draining, out | | |
 | a participant's link is lost | | aborts → free | aborts → free | | | |
-| time is up | asks again | aborts → free | aborts → free | asks | | |
+| timeout | asks again | aborts → free | aborts → free | sends a query | | |
 """
 
 from __future__ import annotations
@@ -36,26 +38,26 @@ from shoal.overlays.coordination.deciding import Decider
 from shoal.overlays.coordination.host import TIMER
 from shoal.overlays.coordination.messages import (
     Abort,
-    Change,
     ChangeMessage,
     Decide,
-    Elsewhere,
     Flushed,
+    GoElsewhere,
     Installed,
     LeaveWanted,
+    LinkChange,
     NotNow,
     Prepare,
     Query,
     Ready,
-    Refuse,
+    RefuseChange,
 )
 from shoal.overlays.coordination.part import (
-    ASK_US,
     DECISIONS,
-    PATIENCE_US,
+    QUERY_US,
+    TIMEOUT_US,
     VOTE,
-    Decision,
-    Event,
+    ChangeDecision,
+    ChangeEvent,
     Stage,
     why_away,
 )
@@ -63,38 +65,38 @@ from shoal.overlays.coordination.taking_part import Participant
 
 
 class Coordinator(Decider, Participant):
-    """One broker's part."""
+    """The coordinator of one broker: inputs, and the state machine over both roles."""
 
     def _awaits(self, broker: BrokerId) -> bool:
-        """Whether this broker has yet to confirm a change."""
+        """Whether a change still lacks this broker's confirmation."""
         return any(broker in each.missing for each in self._decisions.values())
 
     # --- inputs -----------------------------------------------------------------------------------
 
     def start(self, facts: Mapping[str, Any], now_us: int, out: list[Effect]) -> None:
-        """The broker starts; `facts` are what it has said last that must outlast it."""
+        """Restore the votes and decisions in `facts`, which the driver kept on disk."""
         self._attempt = now_us
-        decisions = msgspec.convert(facts.get(DECISIONS, []), list[Decision])
+        decisions = msgspec.convert(facts.get(DECISIONS, []), list[ChangeDecision])
         self._decisions = {each.change.key: each for each in decisions}
-        self._change = msgspec.convert(facts.get(VOTE), Change | None)
+        self._change = msgspec.convert(facts.get(VOTE), LinkChange | None)
         if self._change is not None:
             self.stage = Stage.IN_DOUBT
-            out.append(SetTimer(TIMER, now_us + ASK_US))
-        if self._change is not None and self._change.leaver == self._broker:
+            out.append(SetTimer(TIMER, now_us + QUERY_US))
+        if self._change is not None and self._change.leaving_broker == self._broker:
             self._is_leaving = True
         for each in decisions:
             each.told.clear()
-            if each.change.leaver == self._broker:
+            if each.change.leaving_broker == self._broker:
                 self._change, self.stage = each.change, Stage.OUT
                 self._links = {*each.change.participants} - {self._broker}
                 self.drain(out)
             else:
                 self._host.restore(each.change, each.at_us, now_us, out)
-                if each.change.leaver in each.missing:
-                    out.append(OpenLink(each.change.leaver, is_lasting=True))
+                if each.change.leaving_broker in each.missing:
+                    out.append(OpenLink(each.change.leaving_broker, is_lasting=True))
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        """Leave the overlay; `Left` says when it has."""
+        """Leave the overlay; `Left` follows once the broker is out and its links have ended."""
         if self.is_out:
             self.drain(out)
         elif not self._is_leaving:
@@ -102,19 +104,19 @@ class Coordinator(Decider, Participant):
             self._ask_to_leave(now_us, out)
 
     def stay(self, now_us: int, out: list[Effect]) -> None:
-        """Take the leave back.  ProtocolError when that is too late, or not known yet."""
+        """Cancel the leave.  ProtocolError once a decider is at work, or has decided."""
         if self.is_out:
-            raise ProtocolError("its neighbours have its place")
+            raise ProtocolError("its neighbours have already taken its place")
         change = self._change
-        if change is not None and change.leaver == self._broker:
-            raise ProtocolError(f"{change.decider} decides on it now; ask again in a moment")
+        if change is not None and change.leaving_broker == self._broker:
+            raise ProtocolError(f"{change.decider} is deciding on the leave; try again in a moment")
         self._is_leaving, self.problem = False, ""
         if self.stage is Stage.FREE:
             out.append(CancelTimer(TIMER))
 
     @property
     def successor(self) -> BrokerId | None:
-        """The neighbour that is asked first to take this broker's place."""
+        """The neighbour that this broker asks first to take its place."""
         neighbours = list(self._host.neighbours)
         return neighbours[self._turn % len(neighbours)] if neighbours else None
 
@@ -123,42 +125,43 @@ class Coordinator(Decider, Participant):
     ) -> None:
         match message:
             case LeaveWanted():
-                self._step(Event.WANTED, neighbour, message, now_us, out)
+                self._step(ChangeEvent.WANTED, neighbour, message, now_us, out)
             case NotNow(attempt, reason) if attempt == self._attempt and self._is_leaving:
                 self._wait(f"{neighbour}: {reason}", now_us, out)
             case Prepare():
-                self._step(Event.PREPARE, neighbour, message, now_us, out)
+                self._step(ChangeEvent.PREPARE, neighbour, message, now_us, out)
             case Ready(key):
                 if self._is_deciding(key):
-                    self._step(Event.READY, neighbour, message, now_us, out)
+                    self._step(ChangeEvent.READY, neighbour, message, now_us, out)
                 elif key[0] == self._broker:
-                    self._answer(neighbour, key, out)
-            case Refuse(key) if self._is_deciding(key):
-                self._step(Event.REFUSE, neighbour, message, now_us, out)
+                    self._answer_query(neighbour, key, out)
+            case RefuseChange(key) if self._is_deciding(key):
+                self._step(ChangeEvent.REFUSE, neighbour, message, now_us, out)
             case Abort(key) if self._is_in_doubt(key):
-                self._step(Event.ABORT, neighbour, message, now_us, out)
+                self._step(ChangeEvent.ABORT, neighbour, message, now_us, out)
             case Decide(change):
                 if self._is_in_doubt(change.key):
-                    self._step(Event.DECIDE, neighbour, message, now_us, out)
+                    self._step(ChangeEvent.DECIDE, neighbour, message, now_us, out)
                 if change.key not in self._decisions:
                     out.append(Send(neighbour, Installed(change.key)))
-                if neighbour != change.leaver:  # that one has yet to pass on what it has
+                # The leaving broker confirms with Flushed, after it has forwarded what it holds.
+                if neighbour != change.leaving_broker:
                     self._confirm(neighbour, change.key, out)
             case Installed(key):
                 self._confirm(neighbour, key, out)
             case Query(change) if self._broker in change.participants[:2]:
-                self._answer(neighbour, change.key, out)
+                self._answer_query(neighbour, change.key, out)
             case Flushed(key):
-                self._end_link_to_leaver(neighbour, key, now_us, out)
-            case Elsewhere(successor) if neighbour in self._host.neighbours:
+                self._end_link_to_leaving_broker(neighbour, key, now_us, out)
+            case GoElsewhere(successor) if neighbour in self._host.neighbours:
                 self._host.go_elsewhere(neighbour, successor, now_us, out)
 
     def timer(self, now_us: int, out: list[Effect]) -> None:
         """`TIMER` has fired."""
-        self._step(Event.LATE, "", None, now_us, out)
+        self._step(ChangeEvent.LATE, "", None, now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> bool:
-        """A link changed; whether that is no affair of the overlay's, or waits."""
+        """A link changed.  True if the overlay must not see the event now, or at all."""
         if state is LinkState.UP:
             is_taken = self._link_up(neighbour, now_us, out)
         else:
@@ -166,21 +169,21 @@ class Coordinator(Decider, Participant):
         return is_taken or self.defers(LinkChanged(neighbour, state))
 
     def opened(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
-        """A link is up that does not last; whether a change has opened it."""
+        """A temporary link came up; True if a change has opened it."""
         self._passing[neighbour] = now_us
         return self._link_up(neighbour, now_us, out)
 
     def failed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A link that does not last has failed, or did not come up."""
+        """A temporary link failed, or did not come up."""
         self._link_down(neighbour, LinkState.FAILED, now_us, out)
 
     def declare_dead(
         self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour is dead, as an operator says: take its place among these others.
+        """Take the place of a neighbour that an operator declares dead, and link to these others.
 
-        Whether it is connected the driver knows better: it may wait for it to come back.
-        ProtocolError when that cannot begin; `problem` says why it has not been done.
+        The driver has already decided that the neighbour is not waited for. ProtocolError when the
+        change cannot begin; `problem` has the reason if it was not made.
         """
         host = self._host
         if broker not in host.neighbours and broker not in host.away:
@@ -191,14 +194,14 @@ class Coordinator(Decider, Participant):
         self._begin(broker, missing, now_us, out, is_dead=True)
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
-        """This broker is gone for good: no change waits for it."""
+        """This broker has left for good: no change waits for its confirmation."""
         for key in list(self._decisions):
             self._confirm(broker, key, out)
         self._links.discard(broker)
         self.drain(out)
 
     def _step(
-        self, event: Event, neighbour: BrokerId, message: Any, now_us: int, out: list[Effect]
+        self, event: ChangeEvent, neighbour: BrokerId, message: Any, now_us: int, out: list[Effect]
     ) -> None:
         do = LIFE[self.stage, event].do
         if do is not None:
@@ -219,7 +222,7 @@ class Coordinator(Decider, Participant):
             others = tuple(each for each in neighbours if each != decider)
             self.problem = f"{decider} has yet to answer"
             out.append(Send(decider, LeaveWanted(self._attempt, others)))
-            out.append(SetTimer(TIMER, now_us + PATIENCE_US))
+            out.append(SetTimer(TIMER, now_us + TIMEOUT_US))
 
     def _ask_again(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
         """Asks again."""
@@ -240,7 +243,7 @@ class Coordinator(Decider, Participant):
             assert change is not None
             if neighbour not in change.participants:
                 self._links.add(neighbour)
-                out.append(Send(neighbour, Elsewhere(change.decider)))
+                out.append(Send(neighbour, GoElsewhere(change.decider)))
             return True
         is_taken = self.has_left(neighbour) or self.opens(neighbour)
         if change is None or neighbour not in change.participants:
@@ -251,7 +254,10 @@ class Coordinator(Decider, Participant):
             out.append(Send(neighbour, Prepare(change)))
         else:
             self._lose_link(neighbour, now_us, out)  # it is up anew, with nothing in it
-            if self.stage is Stage.IN_DOUBT and neighbour in (change.decider, change.leaver):
+            if self.stage is Stage.IN_DOUBT and neighbour in (
+                change.decider,
+                change.leaving_broker,
+            ):
                 out.append(Send(neighbour, Query(change)))
         return is_taken
 
@@ -271,34 +277,38 @@ class Coordinator(Decider, Participant):
             return True
         if state is LinkState.ENDED:
             for key, decision in list(self._decisions.items()):
-                if decision.change.leaver == neighbour:
+                if decision.change.leaving_broker == neighbour:
                     self._confirm(neighbour, key, out)
         elif self.has_left(neighbour) and self._awaits(neighbour):
-            # It has yet to confirm, or has left: that the driver says (`Departed`).
+            # A Departed event of the driver confirms in its stead if it has left.
             out.append(OpenLink(neighbour, is_lasting=True))
         if change is not None and neighbour in change.participants:
             self._lose_link(neighbour, now_us, out)
         return is_taken
 
     def _lose_link(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """What was under way to or from a participant may be lost."""
+        """Messages to or from a participant may be lost: resume, quiesce anew, or abort."""
         change = self._change
         assert change is not None
         if self.stage is Stage.IN_DOUBT and neighbour == change.decider:
-            self._release(now_us, out)
-        elif self.stage is Stage.IN_DOUBT and self._is_holding and neighbour == change.leaver:
-            self._hold((change.decider,), out)
-        elif self.stage is Stage.DRAINING and neighbour == change.leaver:
-            self._be_free(now_us, out)
+            self._resume(now_us, out)
+        elif (
+            self.stage is Stage.IN_DOUBT
+            and self._is_quiesced
+            and neighbour == change.leaving_broker
+        ):
+            self._quiesce((change.decider,), out)
+        elif self.stage is Stage.DRAINING and neighbour == change.leaving_broker:
+            self._end_change(now_us, out)
         else:
-            self._step(Event.LOST, neighbour, None, now_us, out)
+            self._step(ChangeEvent.LOST, neighbour, None, now_us, out)
 
 
 LIFE = LifeCycle(
     Stage,
-    Event,
+    ChangeEvent,
     {
-        Event.WANTED: (
+        ChangeEvent.WANTED: (
             does(Coordinator._gather),
             does(Coordinator._decline),
             does(Coordinator._decline),
@@ -306,7 +316,7 @@ LIFE = LifeCycle(
             does(Coordinator._decline),
             does(Coordinator._decline),
         ),
-        Event.PREPARE: (
+        ChangeEvent.PREPARE: (
             does(Coordinator._vote),
             does(Coordinator._refuse),
             does(Coordinator._refuse),
@@ -314,7 +324,7 @@ LIFE = LifeCycle(
             does(Coordinator._refuse),
             does(Coordinator._refuse),
         ),
-        Event.READY: (
+        ChangeEvent.READY: (
             IGNORED,
             does(Coordinator._count),
             does(Coordinator._decide),
@@ -322,7 +332,7 @@ LIFE = LifeCycle(
             IGNORED,
             IGNORED,
         ),
-        Event.REFUSE: (
+        ChangeEvent.REFUSE: (
             IGNORED,
             does(Coordinator._give_up),
             does(Coordinator._give_up),
@@ -330,9 +340,23 @@ LIFE = LifeCycle(
             IGNORED,
             IGNORED,
         ),
-        Event.ABORT: (IGNORED, IGNORED, IGNORED, does(Coordinator._retract), IGNORED, IGNORED),
-        Event.DECIDE: (IGNORED, IGNORED, IGNORED, does(Coordinator._follow), IGNORED, IGNORED),
-        Event.LOST: (
+        ChangeEvent.ABORT: (
+            IGNORED,
+            IGNORED,
+            IGNORED,
+            does(Coordinator._retract),
+            IGNORED,
+            IGNORED,
+        ),
+        ChangeEvent.DECIDE: (
+            IGNORED,
+            IGNORED,
+            IGNORED,
+            does(Coordinator._follow),
+            IGNORED,
+            IGNORED,
+        ),
+        ChangeEvent.LOST: (
             IGNORED,
             does(Coordinator._lose),
             does(Coordinator._lose),
@@ -340,11 +364,11 @@ LIFE = LifeCycle(
             IGNORED,
             IGNORED,
         ),
-        Event.LATE: (
+        ChangeEvent.LATE: (
             does(Coordinator._ask_again),
-            does(Coordinator._tire),
-            does(Coordinator._tire),
-            does(Coordinator._wonder),
+            does(Coordinator._time_out),
+            does(Coordinator._time_out),
+            does(Coordinator._query),
             IGNORED,
             IGNORED,
         ),

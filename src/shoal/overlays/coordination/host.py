@@ -1,4 +1,4 @@
-"""What a coordinator needs to know of its broker, and has it do."""
+"""Interface between a coordinator and the routing system of its broker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Protocol
 
 from shoal.broker.effects import Effect, LinkChanged, TimerFired, TimerKey
 from shoal.model import BrokerId
-from shoal.overlays.coordination.messages import Change, Facts
+from shoal.overlays.coordination.messages import Facts, LinkChange
 
-# What is remembered of changes of links goes by this name.
+# Key of the facts about link changes that the driver keeps on disk.
 CHANGES = "changes"
 
 TIMER: TimerKey = ("change",)
@@ -18,65 +18,68 @@ Deferred = LinkChanged | TimerFired
 
 
 class Host(Protocol):
-    """The broker whose links change, as far as its system knows them."""
+    """The routing system that owns the links."""
 
     @property
     def neighbours(self) -> Collection[BrokerId]:
-        """Those that it is linked to, in the order of their names."""
+        """The brokers that it is linked to, in the order of their names."""
 
     @property
     def away(self) -> Collection[BrokerId]:
-        """Its neighbours whose links are down."""
+        """Its disconnected neighbours."""
 
     def is_connected(self, broker: BrokerId) -> bool:
         """Whether there is a link to this broker, of the overlay or not, that is up."""
 
-    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
-        """Why it cannot take part now in the leave of a neighbour, or in its own; "" if it can."""
+    def obstacle_to(self, leaving_broker: BrokerId, *, is_dead: bool = False) -> str:
+        """Why this broker cannot take part now in a leave, its own or a neighbour's.
+
+        Returns "" if it can.
+        """
 
     def obstacle_to_link(self, broker: BrokerId) -> str:
         """Why no change can link it to this broker; "" if one can, or if the link is there."""
 
     @property
     def stops(self) -> bool:
-        """Whether it takes in nothing while links change, so that no publication is overtaken.
+        """Whether it quiesces while links change, so that no publication is overtaken.
 
-        A system that keeps the order of publications itself, whatever links come and go, need not.
+        False in systems that order publications independently of the links.
         """
 
     def is_drained(self, out: list[Effect]) -> bool:
-        """At the leaving broker, when the others have installed the change: whether it may go.
+        """At the leaving broker, when the others have installed the change: whether it may leave.
 
-        `Coordinator.drain` asks again.
+        If not, the host calls `Coordinator.drain` later.
         """
 
     def since_us(self, neighbour: BrokerId) -> int:
-        """When it was last settled whether the link belongs to the overlay."""
+        """When it was last decided whether the link belongs to the overlay."""
 
-    def facts(self, change: Change) -> Facts:
-        """At the leaving broker, or a neighbour of a dead one: what the decider must know."""
+    def facts(self, change: LinkChange) -> Facts:
+        """At the leaving broker, or a neighbour of a dead one: the rows that the decider needs."""
 
     def succeed(
-        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+        self, change: LinkChange, facts: Facts, at_us: int, now_us: int, out: list[Effect]
     ) -> None:
         """At the decider: link to the others in the place of the leaving broker."""
 
-    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+    def follow(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
         """At one of the others: link to the decider in the place of the leaving broker."""
 
-    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """At the leaving broker: its links do not belong to the overlay any more."""
+    def part(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """At the leaving broker: its links leave the overlay."""
 
-    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """The broker starts, and has installed this: its links are as the change has it."""
+    def restore(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
+        """The broker restarts after it has installed this change: adopt the change's links."""
 
     def go_elsewhere(
-        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+        self, leaving_broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
         """The broker that this one has linked to is out of the overlay: link to its successor."""
 
     def record(self, out: list[Effect]) -> None:
-        """Ask the driver to remember `Coordinator.facts`."""
+        """Have the driver write `Coordinator.facts` to disk."""
 
     def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
-        """This has waited for the end of a change."""
+        """Handle an event that was deferred until the end of a change."""

@@ -1,4 +1,4 @@
-"""What brokers say to each other to take the place of one that leaves (`coordinator.py`)."""
+"""Messages of the two-phase commit by which a broker takes a leaving broker's place."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shoal.model import AdvertisementId, BrokerId, Subscription
 ChangeKey = tuple[BrokerId, int]
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
-    """A broker that leaves, or is dead, is contracted into one of its neighbours.
+class LinkChange(msgspec.Struct, frozen=True, array_like=True):
+    """The contraction of a leaving or dead broker into one of its neighbours.
 
     decider  the neighbour that decides, and takes the place: the successor
-    number   greater than of any change that the decider has begun before
-    leaver   the broker that leaves
+    number   greater than that of any earlier change of this decider
+    leaving broker   the broker that leaves
     others   its other neighbours, each of which is linked to the decider instead
     is_dead  whether an operator has declared it dead: then it takes no part
     linked   those of the others that are linked to the decider already; on a tree, none
@@ -25,7 +25,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
     decider: BrokerId
     number: int
-    leaver: BrokerId
+    leaving_broker: BrokerId
     others: tuple[BrokerId, ...]
     is_dead: bool = False
     linked: tuple[BrokerId, ...] = ()
@@ -37,8 +37,8 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     @property
     def participants(self) -> tuple[BrokerId, ...]:
         """The decider first, then the leaving broker, if it is not dead."""
-        leaver = () if self.is_dead else (self.leaver,)
-        return self.decider, *leaver, *self.others
+        leaving_broker = () if self.is_dead else (self.leaving_broker,)
+        return self.decider, *leaving_broker, *self.others
 
     @property
     def opens(self) -> tuple[BrokerId, ...]:
@@ -53,10 +53,10 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Side(msgspec.Struct, frozen=True, array_like=True):
-    """The rows that lie behind one neighbour of the broker that leaves.
+    """The rows that lie behind one neighbour of the leaving broker.
 
-    The leaving broker says which these are, or that neighbour itself, if the broker is dead.
-    The decider may lack a subscription that nothing on its own side asked for.
+    The leaving broker sends them, or that neighbour itself, if the broker is dead. The decider may
+    lack a subscription that no advertisement on its own side overlaps.
     """
 
     neighbour: BrokerId
@@ -65,9 +65,9 @@ class Side(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """What the decider must know to turn its tables.
+    """Facts that the decider needs to turn its tables.
 
-    moves  how often publishers have moved, by advertisement, as far as the leaving broker knows
+    moves  number of moves of each publisher, by advertisement, as the leaving broker knows them
     """
 
     sides: tuple[Side, ...] = ()
@@ -75,7 +75,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChangeMessage(Message, frozen=True):
-    """Base of what is said about changes of links; it waits for no tables."""
+    """Base of the messages about link changes; they may precede the synchronisation of tables."""
 
     introduces = True
 
@@ -88,22 +88,22 @@ class LeaveWanted(ChangeMessage, frozen=True):
 
 
 class NotNow(ChangeMessage, frozen=True):
-    """To a broker that wants to leave: why its change is not made now."""
+    """To a broker that wants to leave: the reason why the decider has not made the change."""
 
     attempt: int
     reason: str
 
 
 class Prepare(ChangeMessage, frozen=True):
-    """From the decider: can this broker take part?"""
+    """From the decider: a request for this broker's vote."""
 
-    change: Change
+    change: LinkChange
 
 
 class Ready(ChangeMessage, frozen=True):
     """To the decider: this broker has voted, and is in doubt until it knows the decision.
 
-    since_us  when it was last settled whether its link to the decider belongs to the overlay
+    since_us  when it was last decided whether its link to the decider belongs to the overlay
     """
 
     key: ChangeKey
@@ -111,7 +111,7 @@ class Ready(ChangeMessage, frozen=True):
     facts: Facts = Facts()
 
 
-class Refuse(ChangeMessage, frozen=True):
+class RefuseChange(ChangeMessage, frozen=True):
     """To the decider: this broker cannot take part now, or is not linked to the dead broker."""
 
     key: ChangeKey
@@ -131,35 +131,35 @@ class Decide(ChangeMessage, frozen=True):
     at_us  since when the new links belong to the overlay
     """
 
-    change: Change
+    change: LinkChange
     at_us: int
 
 
 class Installed(ChangeMessage, frozen=True):
-    """Answer to a Decide of a change that the sender has installed, and forgotten since."""
+    """Answer to a Decide about a change that the sender has installed and forgotten."""
 
     key: ChangeKey
 
 
 class Query(ChangeMessage, frozen=True):
-    """From a broker in doubt, to the decider or the leaving broker: what became of the change?"""
+    """From a broker in doubt, to the decider or the leaving broker: a request for the decision."""
 
-    change: Change
+    change: LinkChange
 
 
 class Flushed(ChangeMessage, frozen=True):
-    """From the leaving broker: nothing more comes from here."""
+    """From the leaving broker: it sends nothing more."""
 
     key: ChangeKey
 
 
-class Elsewhere(ChangeMessage, frozen=True):
+class GoElsewhere(ChangeMessage, frozen=True):
     """From a broker that is out of the overlay: link to its successor instead."""
 
     successor: BrokerId
 
 
 MESSAGES: Vocabulary = (
-    *(LeaveWanted, NotNow, Prepare, Ready, Refuse, Abort),
-    *(Decide, Installed, Query, Flushed, Elsewhere),
+    *(LeaveWanted, NotNow, Prepare, Ready, RefuseChange, Abort),
+    *(Decide, Installed, Query, Flushed, GoElsewhere),
 )

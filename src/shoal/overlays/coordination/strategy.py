@@ -1,4 +1,4 @@
-"""What every system whose brokers leave by the coordinator does about orders to leave."""
+"""Base of the systems whose brokers leave by the coordinator."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from shoal.overlays.coordination.coordinator import Coordinator
 
 
 class CoordinatedStrategy(BaseStrategy):
-    """One broker of such a system; it sets `changes`."""
+    """A strategy that passes leave, stay and declare_dead to its coordinator, `changes`."""
 
     changes: Coordinator
 
     def declare_dead(
         self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
     ) -> None:
-        """This broker takes its place."""
+        """Take the place of a dead neighbour."""
         self.changes.declare_dead(broker, others, now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        """One of its neighbours takes its place."""
+        """Leave; one of the neighbours takes this broker's place."""
         self.changes.leave(now_us, out)
 
     def stay(self, now_us: int, out: list[Effect]) -> None:

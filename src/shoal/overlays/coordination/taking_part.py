@@ -1,4 +1,4 @@
-"""A participant of a change, which somebody else decides."""
+"""A participant of a link change: it votes, and follows the decider's decision."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from shoal.model import BrokerId
 from shoal.overlays.coordination.host import TIMER
 from shoal.overlays.coordination.messages import (
     Abort,
-    Change,
     Decide,
     Facts,
+    LinkChange,
     Prepare,
     Query,
     Ready,
-    Refuse,
+    RefuseChange,
 )
-from shoal.overlays.coordination.part import ASK_US, Part, Stage, why_away
+from shoal.overlays.coordination.part import QUERY_US, ChangePart, Stage, why_away
 
 
-class Participant(Part):
-    """It votes, and does as is decided."""
+class Participant(ChangePart):
+    """Votes on a change, and installs or aborts it."""
 
     def _vote(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
         """Votes → in doubt; or refuses."""
         change = message.change
         linked = (*self._host.neighbours, *self._host.away)
-        if change.leaver not in (self._broker, *linked):
-            reason = f"it is not linked to {change.leaver}"
-            out.append(Send(decider, Refuse(change.key, reason, is_linked=False)))
+        if change.leaving_broker not in (self._broker, *linked):
+            reason = f"it is not linked to {change.leaving_broker}"
+            out.append(Send(decider, RefuseChange(change.key, reason, is_linked=False)))
             return
         if reason := self._why_not_vote(decider, change):
-            out.append(Send(decider, Refuse(change.key, reason)))
+            out.append(Send(decider, RefuseChange(change.key, reason)))
             return
         self._change, self.stage = change, Stage.IN_DOUBT
         self._host.record(out)
-        is_leaver = self._broker == change.leaver
-        is_heard = not (is_leaver or change.is_dead)
-        self._hold((decider, change.leaver) if is_heard else (decider,), out)
-        facts = self._host.facts(change) if is_leaver or change.is_dead else Facts()
+        is_leaving_broker = self._broker == change.leaving_broker
+        is_open = not (is_leaving_broker or change.is_dead)
+        self._quiesce((decider, change.leaving_broker) if is_open else (decider,), out)
+        facts = self._host.facts(change) if is_leaving_broker or change.is_dead else Facts()
         out.append(Send(decider, Ready(change.key, self._host.since_us(decider), facts)))
-        out.append(SetTimer(TIMER, now_us + ASK_US))
+        out.append(SetTimer(TIMER, now_us + QUERY_US))
 
-    def _why_not_vote(self, decider: BrokerId, change: Change) -> str:
+    def _why_not_vote(self, decider: BrokerId, change: LinkChange) -> str:
         host, neighbours = self._host, self._host.neighbours
-        if reason := self._why_busy(but=change.leaver if change.is_dead else ""):
+        if reason := self._why_busy(but=change.leaving_broker if change.is_dead else ""):
             return reason
         if change.decider != decider or self._broker not in change.participants[1:]:
             return "it is no participant"
-        if self._broker == change.leaver:
-            if not self._is_leaving or change.key == self._dead:
+        if self._broker == change.leaving_broker:
+            if not self._is_leaving or change.key == self._aborted:
                 return "it does not leave"
             if {*neighbours} != {*change.participants} - {self._broker}:
                 return "it has other neighbours"
@@ -67,9 +67,9 @@ class Participant(Part):
             return f"it is linked to {decider} already"
         elif decider not in neighbours and self._broker in change.linked:
             return f"it is not linked to {decider}"
-        elif not change.is_dead and not host.is_connected(change.leaver):
-            return f"it is not linked to {change.leaver}"
-        return host.obstacle_to(change.leaver, is_dead=change.is_dead)
+        elif not change.is_dead and not host.is_connected(change.leaving_broker):
+            return f"it is not linked to {change.leaving_broker}"
+        return host.obstacle_to(change.leaving_broker, is_dead=change.is_dead)
 
     def _vote_anew(
         self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]
@@ -79,7 +79,7 @@ class Participant(Part):
         The decider has forgotten the former change, or is dead; others are refused.
         """
         change = message.change
-        deciders = (decider, change.leaver) if change.is_dead else (decider,)
+        deciders = (decider, change.leaving_broker) if change.is_dead else (decider,)
         if self._change is not None and self._change.decider in deciders:
             self._forget_vote(now_us, out)
         self._vote(decider, message, now_us, out)
@@ -87,22 +87,22 @@ class Participant(Part):
     def _refuse(self, decider: BrokerId, message: Prepare, now_us: int, out: list[Effect]) -> None:
         """Refuses."""
         reason = "it takes part in another change"
-        out.append(Send(decider, Refuse(message.change.key, reason)))
+        out.append(Send(decider, RefuseChange(message.change.key, reason)))
 
     def _retract(
         self, neighbour: BrokerId, _: Abort | None, now_us: int, out: list[Effect]
     ) -> None:
-        """Goes on → free."""
+        """Resumes → free."""
         change = self._change
         assert change is not None
         self._forget_vote(now_us, out)
-        if self._broker != change.leaver:
+        if self._broker != change.leaving_broker:
             out.extend(EndLink(each) for each in change.new_links(self._broker))
             return
-        self._say(Abort(change.key), change.others, out)
+        self._send_to_connected(Abort(change.key), change.others, out)
 
     def _forget_vote(self, now_us: int, out: list[Effect]) -> None:
-        self._be_free(now_us, out)
+        self._end_change(now_us, out)
         self._host.record(out)
 
     def _follow(self, neighbour: BrokerId, decide: Decide, now_us: int, out: list[Effect]) -> None:
@@ -110,8 +110,8 @@ class Participant(Part):
         change, at_us = decide.change, decide.at_us
         out.append(CancelTimer(TIMER))
         self._install(change, at_us, out)
-        if self._broker != change.leaver:
-            failed = LinkChanged(change.leaver, LinkState.FAILED)
+        if self._broker != change.leaving_broker:
+            failed = LinkChanged(change.leaving_broker, LinkState.FAILED)
             self._deferred = [each for each in self._deferred if each != failed]
             self._host.follow(change, at_us, now_us, out)
             self._begin_to_drain(change, now_us, out)
@@ -119,15 +119,15 @@ class Participant(Part):
         self.stage, self.problem = Stage.OUT, ""
         self._links = {*change.participants} - {self._broker}
         self._host.part(change, at_us, now_us, out)
-        self._release(now_us, out)
+        self._resume(now_us, out)
         self.drain(out)
 
-    def _wonder(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
-        """Asks."""
+    def _query(self, _: BrokerId, __: None, now_us: int, out: list[Effect]) -> None:
+        """Sends a query."""
         change = self._change
         assert change is not None
-        self._say(Query(change), (change.decider, change.leaver), out)
+        self._send_to_connected(Query(change), (change.decider, change.leaving_broker), out)
         new = change.new_links(self._broker)
         out.extend(OpenLink(each) for each in new if not self._host.is_connected(each))
-        out.append(SetTimer(TIMER, now_us + ASK_US))
-        self.problem = f"{change.decider} has yet to say what became of a change"
+        out.append(SetTimer(TIMER, now_us + QUERY_US))
+        self.problem = f"{change.decider} has yet to answer about a change in doubt"

@@ -1,4 +1,4 @@
-"""The clients of one broker: what they subscribe to, advertise and publish."""
+"""The clients of one broker: their subscriptions, advertisements and publications."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.dynatops.topics.interests import Interests
-from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.users.placing import Placing
 from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_subscription
 
 
-class Clients:
+class TopicClients:
     """At one broker."""
 
     def __init__(
-        self, broker: BrokerId, interests: Interests, outbox: Outbox, placing: Placing | None
+        self, broker: BrokerId, interests: Interests, outbox: TopicOutbox, placing: Placing | None
     ) -> None:
         self._publishers = LocalPublishers(broker)
         self._interests = interests
@@ -80,7 +80,7 @@ class Clients:
     def _subscribe(self, client: ClientId, subscription: Subscription, out: list[Effect]) -> None:
         known = self.subscriptions.get(subscription.id)
         check_subscription(client, subscription, known)
-        # First what is new: what stays wanted is never taken back.
+        # New filters first: a filter that is still wanted is never retracted.
         self._interests.add(subscription.filter, out)
         if known is not None:
             self._unsubscribe(known.id, out)
@@ -107,7 +107,7 @@ class Clients:
             self._unsubscribe(wanted, out)
 
     def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
-        """To each client that wants it, once."""
+        """Deliver to each client with a match, once."""
         found: dict[ClientId, list[SubscriptionId]] = {}
         for id in self._index.match(routed.publication.attributes):
             found.setdefault(self.subscriptions[id].client, []).append(id)

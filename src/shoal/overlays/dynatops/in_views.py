@@ -1,8 +1,8 @@
-"""What one broker does in every system whose brokers agree on views.
+"""Base of systems whose brokers agree on views.
 
-They agree who is there (`members/`), and tell each other what their clients want
-(`topics/interests.py`).  An entry keeps a publication until all have it (`topics/outbox.py`), and
-in a new view sends it again.  How publications go is the system's.
+They agree on the members (`members/`), and send each other their clients' subscriptions
+(`topics/interests.py`). An entry keeps a publication until all homes have it (`topics/outbox.py`),
+and retransmits it in a new view. The routing of publications is up to the system.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from collections.abc import Callable, Collection, Mapping, Sized
 from contextlib import suppress
 from typing import Protocol
 
-from shoal.broker.custody import marked
+from shoal.broker.ack_tracker import marked
 from shoal.broker.effects import Effect, LinkState, SetTimer, Started, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError, unexpected
 from shoal.model import Attributes, BrokerId, ClientId
-from shoal.overlays.dynatops.clients import Clients
-from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.clients import TopicClients
+from shoal.overlays.dynatops.members.membership import ViewMembership
 from shoal.overlays.dynatops.messages import (
-    Arrived,
-    Interest,
-    Known,
+    KnownTopics,
     MembersMessage,
     OfView,
+    PublicationArrived,
+    TopicInterest,
     TopicMessage,
     ViewCarrier,
     named,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
 from shoal.overlays.dynatops.topics.interests import Interests
-from shoal.overlays.dynatops.topics.outbox import Outbox
+from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.topics.ways import Ways
-from shoal.overlays.dynatops.view import Places, View
+from shoal.overlays.dynatops.view import View, ViewPlaces
 
 BEGIN: TimerKey = ("begin",)
 
 
 class Routes(Protocol):
-    """How a system's publications go, as far as it is shown: how many wait, and were passed on."""
+    """Status of a system's routing: numbers of waiting and of forwarded messages."""
 
     @property
     def held(self) -> int: ...
@@ -49,40 +49,40 @@ class Routes(Protocol):
 
 
 class InViews(BaseStrategy):
-    """One broker; what derives from it makes `interests`, `routing`, `outbox` and `clients`."""
+    """One broker; a subclass makes `interests`, `routing`, `outbox` and `clients`."""
 
     interests: Interests
     routing: Routes
-    outbox: Outbox
-    clients: Clients
+    outbox: TopicOutbox
+    clients: TopicClients
 
     def __init__(
         self,
         context: BrokerContext,
         parameters: ViewParameters,
-        place: Callable[[View], Places],
+        place: Callable[[View], ViewPlaces],
     ) -> None:
         self.broker = context.broker
-        self.membership = Membership(context, parameters, place, self._begin, self._is_free)
+        self.membership = ViewMembership(context, parameters, place, self._begin, self._is_free)
         self.ways = Ways(self.membership)
         self._is_ready = False
         self._now_us = 0
 
-    # --- what a system adds -------------------------------------------------------------------
+    # --- operations of a system ---------------------------------------------------------------
 
     @abstractmethod
     def begin_routing(self, view: View, out: list[Effect]) -> None:
-        """A view begins: what is known of ways is of the last one."""
+        """A view begins: paths of the last one are invalid."""
 
     @abstractmethod
     def look(self, out: list[Effect]) -> None:
-        """Somebody has said what it wants: what waits for that may go now."""
+        """A member has announced its subscriptions: publications that wait for that may go."""
 
     @abstractmethod
     def take(self, message: OfView, out: list[Effect]) -> None:
         """Something of this view that systems do not have in common."""
 
-    # --- what it says of itself ---------------------------------------------------------------
+    # --- own status ---------------------------------------------------------------------------
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -114,7 +114,7 @@ class InViews(BaseStrategy):
 
     @property
     def is_ready(self) -> bool:
-        """Once it has known what all homes want; publications that come later wait for that."""
+        """Whether it has known the subscriptions of all homes; later publications wait for that."""
         membership = self.membership
         self._is_ready = self._is_ready or (membership.view is not None and not self.awaited)
         return self._is_ready
@@ -127,7 +127,7 @@ class InViews(BaseStrategy):
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self.membership.start(started.facts, now_us, out)
-        # What clients of an earlier life want comes before anything is said of it.
+        # Subscriptions of an earlier incarnation's clients come before any announcement.
         out.append(SetTimer(BEGIN, now_us))
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
@@ -170,7 +170,7 @@ class InViews(BaseStrategy):
     def stay(self, now_us: int, out: list[Effect]) -> None:
         self.membership.stay(out)
 
-    # --- what is said in a view ---------------------------------------------------------------
+    # --- messages of a view -------------------------------------------------------------------
 
     def _take(self, message: OfView, out: list[Effect]) -> None:
         places = self.membership.places
@@ -178,24 +178,24 @@ class InViews(BaseStrategy):
             if places is None or broker not in places:
                 raise ProtocolError(f"{broker} is not in the view")
         match message:
-            case Interest():
-                self._hear_interest(message, out)
-            case Known():
+            case TopicInterest():
+                self._on_interest(message, out)
+            case KnownTopics():
                 if message.home == self.broker:
                     self.interests.known(message, out)
                 else:
                     self.ways.answer(message.home, message, out)
-            case Arrived():
+            case PublicationArrived():
                 self.arrived(message, out)
             case _:
                 self.take(message, out)
 
-    def _hear_interest(self, message: Interest, out: list[Effect]) -> None:
+    def _on_interest(self, message: TopicInterest, out: list[Effect]) -> None:
         if message.home == self.broker:
-            raise ProtocolError("others do not say what is wanted here")
+            raise ProtocolError("only this broker announces its own subscriptions")
         others = tuple(each for each in message.targets if each != self.broker)
         if len(others) < len(message.targets):
-            known = self.interests.hear(message)
+            known = self.interests.on_interest(message)
             if known is not None:
                 self.ways.answer(known.home, known, out)
             self.look(out)
@@ -205,7 +205,7 @@ class InViews(BaseStrategy):
     def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
         self.clients.deliver(routed, hops, out)
 
-    def arrived(self, message: Arrived, out: list[Effect]) -> None:
+    def arrived(self, message: PublicationArrived, out: list[Effect]) -> None:
         if message.entry == self.broker:
             self.outbox.arrived(message, out)
         else:
@@ -222,20 +222,20 @@ class InViews(BaseStrategy):
         self.interests.begin(out)
         self.outbox.begin(_again, out)
         for message in early:
-            with suppress(ProtocolError):  # who sent it knows no better
+            with suppress(ProtocolError):  # the sender has the same view
                 self._take(message, out)
 
     def _is_free(self) -> bool:
         return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)
 
     def _look(self, now_us: int, out: list[Effect]) -> None:
-        """Who is to leave may be free now."""
+        """Check whether a broker that wants to leave may."""
         if self.membership.is_leaving:
             self.membership.leave(now_us, out)
 
 
 def _again(routed: RoutedPublication) -> RoutedPublication:
-    """It marked as sent before, if anybody waits for it."""
+    """The publication marked as a retransmission, if it is assured."""
     publication = routed.publication
     if not publication.assured or publication.again:
         return routed

@@ -1,6 +1,6 @@
-"""What brokers on a structured overlay say to each other.
+"""Messages between brokers on a structured overlay.
 
-What is about topics belongs to a view, and goes along its ways; what is about views does not.
+Messages about topics belong to a view, and take its paths; messages about views do not.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId, ClientId, Filter
 from shoal.overlays.dynatops.view import Age, View
 
-# --- who is there, over links -----------------------------------------------------------------
+# --- membership, over links -------------------------------------------------------------------
 
 
 class MembersMessage(Message, frozen=True):
-    """Base of what is said about views."""
+    """Base of messages about views."""
 
 
 class Introduction(MembersMessage, frozen=True):
-    """When a link has come up: when the sender started, and the latest view it has heard of.
+    """When a link has come up: when the sender started, and the latest view that it knows.
 
-    `knows` is when the receiver started, as the sender knows it so far: maybe an earlier life.
+    `knows` is when the receiver started, as the sender knows it so far: maybe an earlier
+    incarnation.
     """
 
     life: int
@@ -39,14 +40,14 @@ class ViewSaid(MembersMessage, frozen=True):
 
 
 class JoinWanted(MembersMessage, frozen=True):
-    """To a member, which sees to it that the manager hears it."""
+    """To a member, which forwards it to the manager."""
 
     broker: BrokerId
     life: int
 
 
 class LeaveRequest(MembersMessage, frozen=True):
-    """To the manager: the sender has nothing under way any more, and is to be done without."""
+    """To the manager: the sender has nothing in transit, and wants to leave."""
 
 
 class StayWanted(MembersMessage, frozen=True):
@@ -54,7 +55,9 @@ class StayWanted(MembersMessage, frozen=True):
 
 
 class EndWanted(MembersMessage, frozen=True):
-    """The sender needs this link no more, and sends nothing over it until it hears more."""
+    """The sender does not need this link any more, and sends nothing over it until it receives
+    more.
+    """
 
 
 class EndRefused(MembersMessage, frozen=True):
@@ -64,7 +67,7 @@ class EndRefused(MembersMessage, frozen=True):
 class LinkLost(MembersMessage, frozen=True):
     """To the manager: in this view the sender has no link to a member (any more).
 
-    `had_been_up`: what was in it is lost, so that nothing may follow over it in this view.
+    `had_been_up`: messages in it are lost, so that nothing may follow over it in this view.
     """
 
     age: Age
@@ -72,39 +75,39 @@ class LinkLost(MembersMessage, frozen=True):
     had_been_up: bool
 
 
-# --- what is wanted, along the ways of a view -------------------------------------------------
+# --- subscriptions, along the paths of a view -------------------------------------------------
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
-    """What clients of a broker want, by the number that broker gave it."""
+class TopicRow(msgspec.Struct, frozen=True, array_like=True):
+    """A filter of a broker's clients, with that broker's number for it."""
 
     id: int
     filter: Filter
 
 
 class TopicMessage(Message, frozen=True):
-    """Base of what is said in one view, beside publications."""
+    """Base of messages in one view, beside publications."""
 
     age: Age
 
 
-class Interest(TopicMessage, frozen=True):
-    """What a home wants, and wants no more; its changes have numbers that grow.
+class TopicInterest(TopicMessage, frozen=True):
+    """Filters of a home, added and removed; its changes have increasing numbers.
 
-    `is_all`: with this the target knows all it must know of the home in this view.  `asks`: the
-    home wants to hear that it is known (`Known`).
+    `is_all`: with this the target has all that it needs of the home in this view. `asks`: the home
+    wants a confirmation (`KnownTopics`).
     """
 
     home: BrokerId
     targets: tuple[BrokerId, ...]
     number: int
-    added: tuple[Row, ...] = ()
+    added: tuple[TopicRow, ...] = ()
     removed: tuple[int, ...] = ()
     is_all: bool = False
     asks: bool = True
 
 
-class Known(TopicMessage, frozen=True):
+class KnownTopics(TopicMessage, frozen=True):
     """To a home: everything up to this number is known here."""
 
     home: BrokerId
@@ -113,37 +116,39 @@ class Known(TopicMessage, frozen=True):
 
 
 class TopicCount(msgspec.Struct, frozen=True, array_like=True):
-    """Of a topic, since the last report: how many publications, and the homes that got some."""
+    """Of a topic, since the last report: its number of publications, and the homes that got
+    some.
+    """
 
     topic: str
     publications: int
     homes: tuple[BrokerId, ...]
 
 
-class Counted(TopicMessage, frozen=True):
-    """To the manager: what a root has counted."""
+class CountsReported(TopicMessage, frozen=True):
+    """To the manager: the counts of a root."""
 
     manager: BrokerId
     topics: tuple[TopicCount, ...]
 
 
 class Between(TopicMessage, frozen=True):
-    """Base of what one broker says to another about changing places."""
+    """Base of messages between two brokers about changing places."""
 
     target: BrokerId
     broker: BrokerId
 
 
 class Costly(Between, frozen=True):
-    """What this broker costs; 0 also from one that nobody can help."""
+    """The cost of this broker; 0 also if no swap can reduce it."""
 
     cost: float
 
 
 class SwapAsked(Between, frozen=True):
-    """If we two changed places, what would that change for topics that you want, and I do not?
+    """A request for the change that a swap of both brokers makes in topics of the receiver alone.
 
-    These are those that I want.
+    It contains the sender's topics.
     """
 
     topics: tuple[str, ...]
@@ -164,8 +169,10 @@ class SwapWanted(Between, frozen=True):
     price: float
 
 
-class Summary(TopicMessage, frozen=True):
-    """To another broker of the cluster: the topics that a broker's users want; how many, in all."""
+class TopicSummary(TopicMessage, frozen=True):
+    """To another broker of the cluster: the topics of a broker's users, and their number in
+    total.
+    """
 
     broker: BrokerId
     target: BrokerId
@@ -177,9 +184,9 @@ class Summary(TopicMessage, frozen=True):
 
 
 class ViewCarrier(Carrier, frozen=True):
-    """Base of what carries publications of an entry's clients in one view.
+    """Base of carriers of publications of an entry's clients in one view.
 
-    `life` is the entry's.
+    `life` is the entry's incarnation.
     """
 
     age: Age
@@ -193,8 +200,8 @@ OfView = TopicMessage | ViewCarrier
 class ToRoot(ViewCarrier, frozen=True):
     """Publications of an entry's clients, on their way to the root of their topics.
 
-    `again`: they may have arrived in an earlier view.  `in_turn`: homes let them wait for their
-    turn, and the entry wants to hear which homes those are (`Bound`).
+    `again`: they may have arrived in an earlier view. `in_turn`: homes hold them until their turn,
+    and the entry needs the names of those homes (`EntryBound`).
     """
 
     root: BrokerId
@@ -203,15 +210,15 @@ class ToRoot(ViewCarrier, frozen=True):
     in_turn: bool = False
 
 
-class Arriving(ViewCarrier, frozen=True):
-    """Base of what carries publications to homes, of `total` that get them."""
+class UserArriving(ViewCarrier, frozen=True):
+    """Base of carriers of publications to homes, `total` in number."""
 
     total: int
     hops: int
     again: bool
 
 
-class ToHomes(Arriving, frozen=True):
+class ToHomes(UserArriving, frozen=True):
     """Publications on their way from their root to these homes; `in_turn` as in `ToRoot`."""
 
     targets: tuple[BrokerId, ...]
@@ -219,14 +226,14 @@ class ToHomes(Arriving, frozen=True):
 
 
 class BoundFor(msgspec.Struct, frozen=True, array_like=True):
-    """Publications that go to the same homes."""
+    """Publications with the same homes."""
 
     homes: tuple[BrokerId, ...]
     numbers: tuple[tuple[ClientId, int], ...]
 
 
-class Bound(TopicMessage, frozen=True):
-    """From a root to an entry: to which homes publications go that wait there for their turn."""
+class EntryBound(TopicMessage, frozen=True):
+    """From a root to an entry: the homes at which publications wait until their turn."""
 
     entry: BrokerId
     found: tuple[BoundFor, ...]
@@ -242,7 +249,7 @@ class HomeTurn(TopicMessage, frozen=True):
     numbers: tuple[int, ...]
 
 
-class Arrived(TopicMessage, frozen=True):
+class PublicationArrived(TopicMessage, frozen=True):
     """To an entry: these have arrived at a home, of `total`; at none if that is 0."""
 
     confirms = True
@@ -253,7 +260,7 @@ class Arrived(TopicMessage, frozen=True):
     numbers: tuple[tuple[ClientId, int], ...]
 
 
-# What brokers of any system say that agree on views, and what only those on a structure do.
+# Messages of all systems that agree on views, and those of systems on a structure.
 OF_VIEWS: Vocabulary = (
     Introduction,
     ViewSaid,
@@ -263,49 +270,49 @@ OF_VIEWS: Vocabulary = (
     EndWanted,
     EndRefused,
     LinkLost,
-    Interest,
-    Known,
-    Arrived,
+    TopicInterest,
+    KnownTopics,
+    PublicationArrived,
 )
 MESSAGES: Vocabulary = (
     *OF_VIEWS,
-    Counted,
-    Summary,
+    CountsReported,
+    TopicSummary,
     ToRoot,
     ToHomes,
     Costly,
     SwapAsked,
     SwapAnswered,
     SwapWanted,
-    Bound,
+    EntryBound,
     HomeTurn,
 )
 
 
 def named(message: OfView) -> Iterator[BrokerId]:
-    """The brokers that a message of a view speaks of; all are its members."""
+    """The brokers that a message of a view names; all are its members."""
     match message:
         case ToRoot():
             yield from (message.entry, message.root)
         case ToHomes():
             yield from (message.entry, *message.targets)
-        case Interest():
+        case TopicInterest():
             yield from (message.home, *message.targets)
-        case Known():
+        case KnownTopics():
             yield from (message.home, message.broker)
-        case Arrived() | HomeTurn():
+        case PublicationArrived() | HomeTurn():
             yield from (message.entry, message.home)
-        case Bound():
+        case EntryBound():
             yield message.entry
             for each in message.found:
                 yield from each.homes
-        case Summary():
+        case TopicSummary():
             yield from (message.broker, message.target)
         case SwapWanted():
             yield from (message.broker, message.target, message.other)
         case Between():
             yield from (message.broker, message.target)
-        case Counted():
+        case CountsReported():
             yield message.manager
             for topic in message.topics:
                 yield from topic.homes

@@ -1,7 +1,7 @@
-"""What brokers on a structured overlay must know at rest, from the global picture.
+"""Oracle: the state of brokers on a stable structured overlay, from the global picture.
 
-All are in the same view, which has just those that are there; each filter that clients of a home
-have is known at the roots of its topics, one for any topic everywhere, and nothing else is.
+All are in the same view, with exactly the connected brokers; each filter of a home's clients is
+known at the roots of its topics, a filter for any topic everywhere, and no others are known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shoal.overlays.system import Picture
 
 
 def problems(picture: Picture, brokers: Mapping[BrokerId, Dynatops]) -> list[str]:
-    """One line for each broker, row or publication that is not as it should be."""
+    """One line for each broker, row or publication that differs from the expected one."""
     found = []
     subscriptions = [(each.filter, home) for each, home in picture.subscriptions]
     for name, broker in sorted(brokers.items()):
@@ -27,7 +27,7 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Dynatops]) -> list[str
         assert places is not None
         view, others = broker.membership.view, [each.membership.view for each in brokers.values()]
         if any(each != view for each in others):
-            found.append(f"{name}: {view} is not everybody's view")
+            found.append(f"{name}: {view} differs from other brokers' view")
         wanted = {
             (home, filter) for filter, home in subscriptions if name in _targets(broker, filter)
         }

@@ -1,8 +1,8 @@
 """The constants of DYNATOPS and its baselines.
 
->>> Parameters().for_brokers(["B1", "B2"]).brokers
+>>> DynatopsParameters().for_brokers(["B1", "B2"]).brokers
 ('B1', 'B2')
->>> Parameters(brokers=("B1", "B1"))
+>>> DynatopsParameters(brokers=("B1", "B1"))
 Traceback (most recent call last):
 ValueError: brokers: ['B1', 'B1'] has a broker twice
 """
@@ -25,18 +25,19 @@ _NOT_NEGATIVE = (
 )  # fmt: skip
 
 
-class Order(enum.Enum):
-    """Whose publications reach each subscriber in their order."""
+class TopicOrder(enum.Enum):
+    """The streams that keep their order at each subscriber."""
 
     PUBLISHER = "publisher"
     TOPIC = "topic"
 
 
-class Search(enum.Enum):
-    """Whose swaps the manager looks at.
+class SearchParameters(enum.Enum):
+    """The brokers whose swaps the manager searches.
 
-    worst  the costliest broker's, as Algorithm 3 has it: it ends with the first that none helps
-    next   then the next costliest one's: it ends where no swap of any two helps (ours)
+    worst  the costliest broker's, as Algorithm 3 has it: it ends with the first without a useful
+           swap
+    next   then the next costliest one's: it ends when no swap of any two is useful (ours)
     """
 
     WORST = "worst"
@@ -44,18 +45,18 @@ class Search(enum.Enum):
 
 
 class Managed(enum.Enum):
-    """Who says which brokers should change places.
+    """The planner of brokers' places.
 
-    central   the manager, which is told of all topics (5.1)
-    pairwise  brokers that cost more than those they know, in pairs; each is told of topics that it
-              wants (ours; future work in 7)
+    central   the manager, which gets the counts of all topics (5.1)
+    pairwise  brokers that cost more than those they know, in pairs; each gets the counts of its own
+              topics (ours; future work in 7)
     """
 
     CENTRAL = "central"
     PAIRWISE = "pairwise"
 
 
-class Placement(enum.Enum):
+class PlacementParameters(enum.Enum):
     """At which broker a user should be.
 
     similarity  of its cluster, where others want the same (4)
@@ -67,16 +68,18 @@ class Placement(enum.Enum):
 
 
 class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all systems whose brokers agree on views have; ValueError names what is out of bounds.
+    """Parameters of all systems whose brokers agree on views.
 
-    brokers             who stands at which position at first, in the order of positions; those of
-                        a network that names none stand by the hash of their names
+    ValueError names what is out of bounds.
+
+    brokers             the initial order of brokers by position; those of a network that names
+                        none are placed by the hash of their names
     topic               the attribute whose text is a publication's topic; MQTT's by default
     keys                a filter that names more topics than this is one for any topic (ours)
-    gather_us           who comes, goes and is lost within this is seen to together (ours)
-    patience_us         who has not been there since this broker started is waited for so long
-                        (ours)
-    linger_us           links that nobody needs any more end after this (ours): 30 s
+    gather_us           joins, leaves and losses within this time make one view (ours)
+    patience_us         the longest wait for a member that has not connected since this broker
+                        started (ours)
+    linger_us           links that are not needed any more end after this (ours): 30 s
     """
 
     brokers: tuple[BrokerId, ...] = ()
@@ -97,7 +100,7 @@ class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def per_gateway(self) -> int:
-        """So many brokers have one that stands on the structure for them; 1: each does itself."""
+        """Size of a cluster, which one broker represents on the structure; 1: each does itself."""
         return 1
 
     def for_brokers(self, brokers: Sequence[BrokerId]) -> Self:
@@ -107,46 +110,45 @@ class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return msgspec.structs.replace(self, brokers=tuple(sorted(brokers, key=place_of)))
 
 
-class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DynatopsParameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of topic trees on a structured overlay; ValueError names what is out of bounds.
 
-    order               publisher: all that one publishes keeps its order, so what goes over
-                        several roots waits at its homes for its turn; topic: what it publishes to
-                        one topic does, and nothing waits for other topics
-    reconfigure_us      T_free, after which it is looked whether brokers should change places (5.1;
-                        the paper has 10 h); 0: they stay where they are
-    manager             who says which: central or pairwise
-    search              whose swaps are looked at: next; worst is the paper's
-    pinned              brokers that stay where they stand, but for others that come and go (ours)
+    order               publisher: each publisher's publications keep their order, so those over
+                        several roots wait at their homes until their turn; topic: those to one
+                        topic do, and nothing waits for other topics
+    reconfigure_us      T_free, the interval of planning (5.1; the paper has 10 h); 0: brokers stay
+                        at their places
+    manager             the planner of places: central or pairwise
+    search              the brokers whose swaps are searched: next; worst is the paper's
+    pinned              brokers that keep their places, except when others join or leave (ours)
     regions             brokers change places only with others of their row, those of none with
                         each other (ours)
-    delay_weight        w_d, how much a hop to a broker that wants a topic weighs beside a relay
-                        (5)
-    rate_percent        alpha, how much of the expected rate is the last one (Eq. 8): 30
+    delay_weight        w_d, weight of a hop to a broker that wants a topic relative to a relay (5)
+    rate_percent        alpha, weight of the last rate in the expected rate (Eq. 8): 30
     threshold_percent   beta: nothing is computed unless so much of the highest price is at stake
                         (5.1): 10
-    price_percent       how much of its price a change has to save (ours): 100
-    placement           by what users are placed: similarity or hash
-    cluster             so many brokers, by name, see each other's users, and send theirs to where
-                        others want the same (4; the paper has 10); 0: none do; who is placed by
-                        hash has no cluster
-    load_weight         w_l, how much a broker's share of the load weighs against that (4)
+    price_percent       the part of its price that a change has to save (ours): 100
+    placement           placement of users: by similarity or hash
+    cluster             this many brokers, by name, see each other's users, and send theirs to
+                        brokers with the same topics (4; the paper has 10); 0: none do; placement
+                        by hash has no cluster
+    load_weight         w_l, weight of a broker's share of the load against that (4)
     least_gain_percent  by how much similarity less load must be higher there (ours)
-    update_us           T_update, how often brokers tell each other what users want, if that has
-                        changed (4; the paper has no figure): 10 s
+    update_us           T_update, interval at which brokers send each other their users' topics, if
+                        these have changed (4; the paper has no figure): 10 s
     """
 
-    order: Order = Order.PUBLISHER
+    order: TopicOrder = TopicOrder.PUBLISHER
     reconfigure_us: int = 0
     manager: Managed = Managed.CENTRAL
-    search: Search = Search.NEXT
+    search: SearchParameters = SearchParameters.NEXT
     pinned: tuple[BrokerId, ...] = ()
     regions: tuple[tuple[BrokerId, ...], ...] = ()
     delay_weight: float = 1.0
     rate_percent: int = 30
     threshold_percent: int = 10
     price_percent: int = 100
-    placement: Placement = Placement.SIMILARITY
+    placement: PlacementParameters = PlacementParameters.SIMILARITY
     cluster: int = 0
     load_weight: float = 1.0
     least_gain_percent: int = 5
@@ -159,20 +161,20 @@ class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_field
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: {getattr(self, name)} is negative")
-        if self.cluster and self.placement is Placement.HASH:
+        if self.cluster and self.placement is PlacementParameters.HASH:
             raise ValueError(f"cluster: {self.cluster}; users placed by hash have no clusters")
         if not 0 < self.rate_percent <= 100:
             raise ValueError(f"rate_percent: {self.rate_percent} is not a share")
 
     @property
     def places_users(self) -> bool:
-        return self.cluster > 0 or self.placement is Placement.HASH
+        return self.cluster > 0 or self.placement is PlacementParameters.HASH
 
 
-class HybridParameters(Parameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HybridParameters(DynatopsParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of clusters behind gateways; ValueError names what is out of bounds.
 
-    per_gateway  so many brokers, a gateway among them, are a cluster, of which only the gateway
+    per_gateway  this many brokers, a gateway among them, are a cluster, of which only the gateway
                  stands on the ring (7; the paper has no figure)
     """
 
@@ -185,5 +187,5 @@ class HybridParameters(Parameters, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def place_of(broker: BrokerId) -> tuple[int, BrokerId]:
-    """Where a broker stands by its name: consistent hashing."""
+    """A broker's place by its name: consistent hashing."""
     return hash_of(broker), broker

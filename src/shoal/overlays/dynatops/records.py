@@ -8,13 +8,13 @@ from shoal.model import BrokerId, ClientId
 
 
 class ReconfigurationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the manager decided about who stands where.
+    """The manager's decision about places.
 
-    outcome   done, brokers changed places; kept, it does not pay; dropped, brokers came or went
+    outcome   done, brokers changed places; kept, it does not pay; dropped, brokers joined or left
               meanwhile
-    moved     how many brokers stand elsewhere
-    benefit   what that is expected to save in a period, as Eq. 6 counts it
-    price     what the change costs in messages, Eq. 7
+    moved     number of brokers at other positions
+    benefit   expected saving in a period, by Eq. 6
+    price     cost of the change in messages, Eq. 7
     """
 
     broker: BrokerId

@@ -12,38 +12,38 @@ import msgspec
 
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import MESSAGES
-from shoal.overlays.dynatops.parameters import PER_GATEWAY, HybridParameters, Parameters
+from shoal.overlays.dynatops.parameters import PER_GATEWAY, DynatopsParameters, HybridParameters
 from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import MAX_BROKERS, Brokers, Layout, Picture, System
+from shoal.overlays.system import MAX_BROKERS, BrokerMachines, Picture, System, SystemLayout
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
 
 
-class Ring(Brokers, frozen=True, kw_only=True):
+class RingLayout(BrokerMachines, frozen=True, kw_only=True):
     """Brokers B1, B2, ..., at positions by the hash of their names."""
 
-    def layout(self) -> Layout:
-        doors, _, _ = super().layout()
-        return Layout(doors, (), Parameters().for_brokers(doors))
+    def layout(self) -> SystemLayout:
+        front_ends, _, _ = super().layout()
+        return SystemLayout(front_ends, (), DynatopsParameters().for_brokers(front_ends))
 
 
-class HybridRing(Ring, frozen=True, kw_only=True):
+class HybridRing(RingLayout, frozen=True, kw_only=True):
     """The same in clusters."""
 
     per_gateway: Annotated[
         int, msgspec.Meta(ge=1, le=MAX_BROKERS, description="So many brokers have one gateway.")
     ] = PER_GATEWAY
 
-    def layout(self) -> Layout:
-        doors, _, parameters = super().layout()
-        assert isinstance(parameters, Parameters)
+    def layout(self) -> SystemLayout:
+        front_ends, _, parameters = super().layout()
+        assert isinstance(parameters, DynatopsParameters)
         clusters = HybridParameters(brokers=parameters.brokers, per_gateway=self.per_gateway)
-        return Layout(doors, (), clusters)
+        return SystemLayout(front_ends, (), clusters)
 
 
-def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
+def _named(parameters: DynatopsParameters) -> Mapping[str, Iterable[BrokerId]]:
     in_regions = [broker for region in parameters.regions for broker in region]
     return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
 
@@ -54,8 +54,12 @@ def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
     return problems(picture, brokers)
 
 
-def _system(name: str, kind: type[Parameters] = Parameters, size: type[Brokers] = Ring) -> System:
-    def strategy(context: BrokerContext, parameters: Parameters) -> Strategy:
+def _system(
+    name: str,
+    kind: type[DynatopsParameters] = DynatopsParameters,
+    size: type[BrokerMachines] = RingLayout,
+) -> System:
+    def strategy(context: BrokerContext, parameters: DynatopsParameters) -> Strategy:
         from shoal.overlays.dynatops.protocol import Dynatops
         from shoal.overlays.dynatops.structures.systems import STRUCTURES
 

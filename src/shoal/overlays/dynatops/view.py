@@ -1,10 +1,10 @@
-"""A view: who stands at which position of the structure, and since which of their lives.
+"""A view: the members in the order of their positions, and their incarnations.
 
-Views follow each other; of two the one that is later in `age` holds.  Everything that brokers say
-to each other about topics belongs to one view: its ways, its roots.
+Views follow each other; of two the one that is later in `age` is valid. All messages about topics
+belong to one view: its paths, its roots.
 
 >>> from shoal.overlays.dynatops.structures.chord import Chord
->>> places = Places(View(0, "", ("A", "B", "C", "D")), Chord)
+>>> places = ViewPlaces(View(0, "", ("A", "B", "C", "D")), Chord)
 >>> places.next_hop("A", "D"), places.neighbours("A")
 ('C', ('B', 'C'))
 """
@@ -23,10 +23,10 @@ from shoal.overlays.dynatops.parameters import place_of
 from shoal.overlays.dynatops.structures.gateways import Gateways
 from shoal.overlays.dynatops.structures.structure import Structure
 
-# More views than there will ever be; what is counted further still fits into a message.
+# More views than there will ever be; higher counts still fit into a message.
 MAX_VERSION = 2**53
 
-# Which of two views is later; no two have the same.
+# The order of views; no two have the same.
 Age = tuple[int, BrokerId]
 MakeStructure = Callable[[int], Structure]
 
@@ -34,8 +34,8 @@ MakeStructure = Callable[[int], Structure]
 class View(msgspec.Struct, frozen=True):
     """`maker` made it; `lives` are when its members started (µs), of the first view unknown.
 
-    `is_held`: an operator wants its members to stand where they do.  `per_gateway`: so many members
-    that follow each other are a cluster, of which the first alone stands on the structure.
+    `is_held`: an operator holds its members at their positions. `per_gateway`: this many
+    consecutive members are a cluster, of which the first alone stands on the structure.
     """
 
     version: int
@@ -51,13 +51,13 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What a member must not forget of it; the lives of members end with a restart."""
+        """Facts that a member keeps on disk; the members' incarnations end with a restart."""
         rows = {"version": self.version, "maker": self.maker, "members": list(self.members)}
         return {"view": rows | {"is_held": self.is_held}}
 
     @property
     def is_sound(self) -> bool:
-        """Whether it has members, each at one position, and started when it says of whom."""
+        """Whether it has members, each at one position, and start times of members only."""
         return (
             0 < len(self.members) == len(set(self.members))
             and 0 <= self.version < MAX_VERSION
@@ -88,10 +88,10 @@ def seated(
     joiners: Iterable[BrokerId],
     per_gateway: int,
 ) -> tuple[BrokerId, ...]:
-    """The same in clusters, of which as many as can be stay as they are.
+    """The same in clusters, of which as many as possible stay as they are.
 
-    Where a gateway has gone the next of its cluster is one.  Gaps are filled by joiners first, then
-    by who stands last.
+    If a gateway has left, the next of its cluster becomes one. Joiners fill gaps first, then the
+    last members.
 
     >>> seated(["a", "b", "c", "d", "e"], ["a", "b"], ["x"], 2)
     ('c', 'd', 'e', 'x')
@@ -113,7 +113,7 @@ def seated(
     return (*(each for row in rows for each in row), *coming)
 
 
-class Places:
+class ViewPlaces:
     """A view's structure, by brokers' names."""
 
     def __init__(self, view: View, make_structure: MakeStructure) -> None:
@@ -129,14 +129,14 @@ class Places:
         return self.members[self.structure.root(key)]
 
     def next_hop(self, broker: BrokerId, target: BrokerId) -> BrokerId:
-        """Where what `broker` has for another one goes next."""
+        """Next hop of a message from `broker` to another one."""
         hop = self.structure.next_hop(self._positions[broker], self._positions[target])
         return self.members[hop]
 
     def followed_by(
         self, gone: Collection[BrokerId], joiners: Collection[BrokerId]
     ) -> tuple[BrokerId, ...]:
-        """Who stands where without some, and with others."""
+        """The positions without some members, and with others."""
         if self._per_gateway > 1:
             return seated(self.members, gone, joiners, self._per_gateway)
         return with_joiners((each for each in self.members if each not in gone), joiners)
@@ -155,7 +155,7 @@ class Places:
     def hops(
         self, broker: BrokerId, targets: Iterable[BrokerId]
     ) -> Mapping[BrokerId, list[BrokerId]]:
-        """The targets, each another broker, by where what is for them goes next."""
+        """The targets, each another broker, by their next hops."""
         found: dict[BrokerId, list[BrokerId]] = {}
         for target in targets:
             found.setdefault(self.next_hop(broker, target), []).append(target)

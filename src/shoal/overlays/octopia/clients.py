@@ -1,4 +1,4 @@
-"""What the clients of a broker at its place publish, advertise and subscribe to."""
+"""The clients of a broker at its place: publications, advertisements and subscriptions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_subscription
 
 
-class Clients:
-    """The clients of one broker, and what it tells others of what they want."""
+class OctopiaClients:
+    """The clients of one broker, and the announcements of their subscriptions."""
 
     def __init__(self, publishers: LocalPublishers, resident: Resident) -> None:
         self._publishers = publishers
@@ -67,7 +67,7 @@ class Clients:
             return
         self._publishers.attach(client, [advertisement])
         self._hosted.add(advertisement)
-        # Who publishes waits until the bits are back: until then they are off.
+        # The publisher's acknowledgement waits for the bits: until then they are off.
         message = Advertise(advertisement, is_awaited=True)
         out += [Send(each, message) for each in sorted(self._advertised_to)]
 

@@ -1,10 +1,10 @@
-"""What OctopiA's brokers say to each other.
+"""Messages between OctopiA's brokers.
 
 In a cluster every broker's *table* travels to all others: its subscriptions, and the region that it
-links up to.  A table has a version, so that whatever way it comes, and how often, the newest holds.
-Between clusters advertisements go to one broker of each other cluster, and bits come back.  Of both
-whoever subscribed waits until they are everywhere (`is_awaited`): until then it may miss something.
-So does whoever advertised: until the bits are back what it publishes may be missed.
+links up to. A table has a version, so that the newest is valid, whatever path it takes and however
+often it comes. Between clusters advertisements go to one broker of each other cluster, and bits
+come back. A subscriber's or publisher's acknowledgement waits until both are everywhere
+(`is_awaited`): before that, publications may be missed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from shoal.broker.messages import Carrier, Message
 from shoal.broker.strategy import ProtocolError
 from shoal.broker.wire import MAX_HOPS
 from shoal.model import AdvertisementId, BrokerId, ClientId, Filter, Subscription, SubscriptionId
-from shoal.overlays.octopia.places.roster import Places
+from shoal.overlays.octopia.places.roster import PlacesAnnounced
 from shoal.overlays.tree.messages import AdvertisementsSaid
 
 
 class Notification(Carrier, frozen=True):
-    """Publications on their way; `hops` counts the links travelled so far.
+    """Publications in transit; `hops` counts the links so far.
 
-    owed   bits of the clusters that the receiver must see to, beside its own (CIV-N)
-    only   the regions whose subscribers this copy is for, where others have one already; None: all
+    owed   bits of the clusters that the receiver must serve, beside its own (CIV-N)
+    only   the regions whose subscribers this copy is for, if others have one already; None: all
            that the receiver leads to
-    shifts by cluster to be entered in the order of numbers (`ordering.py`): what is added to the
-           number that its host gave a publication
+    shifts by cluster to be entered in the order of numbers (`ordering.py`): the offset to the
+    number
+           that its host gave a publication
     """
 
     hops: int
@@ -35,17 +36,17 @@ class Notification(Carrier, frozen=True):
     shifts: Mapping[int, int] = {}
 
     def check(self, clusters: int) -> None:
-        """ProtocolError unless a broker of so many clusters can have sent it."""
+        """ProtocolError unless it is valid for this number of clusters."""
         _check(self.owed, self.hops, clusters)
         for cluster in self.shifts:
             if not 0 <= cluster < clusters:
                 raise ProtocolError(f"{cluster} is none of {clusters} clusters")
 
 
-class Spread(Carrier, frozen=True):
-    """Publications on their way along this cluster's tree, for several clusters (`spreading.py`).
+class SpreadCopy(Carrier, frozen=True):
+    """Publications in transit along this cluster's tree, for several clusters (`spreading.py`).
 
-    clusters  bits of those for which the receiver sees to the regions
+    clusters  bits of the clusters whose regions the receiver serves
     regions   those regions: of the receiver, and beyond it
     """
 
@@ -54,7 +55,7 @@ class Spread(Carrier, frozen=True):
     regions: tuple[int, ...]
 
     def check(self, clusters: int) -> None:
-        """ProtocolError unless a broker of so many clusters can have sent it."""
+        """ProtocolError unless it is valid for this number of clusters."""
         _check(self.clusters, self.hops, clusters)
 
 
@@ -65,11 +66,11 @@ def _check(bits: int, hops: int, clusters: int) -> None:
         raise ProtocolError(f"{hops} is no number of hops")
 
 
-CARRIERS = (Notification, Spread)
+CARRIERS = (Notification, SpreadCopy)
 
 
 class HomeTable(Message, frozen=True):
-    """The table of the broker of `region` in this cluster, all of it."""
+    """The whole table of the broker of `region` in this cluster."""
 
     introduces = True
     is_awaited = True
@@ -81,7 +82,7 @@ class HomeTable(Message, frozen=True):
 
 
 class HomeChange(Message, frozen=True):
-    """What has changed in the table of the broker of `region`, since the version before."""
+    """The changes of the table of the broker of `region`, since the version before."""
 
     introduces = True
     is_awaited = True
@@ -95,7 +96,9 @@ class HomeChange(Message, frozen=True):
 
 
 class TablesKnown(Message, frozen=True):
-    """To a broker of this cluster, when a link comes up: which tables are known, by region."""
+    """To a broker of this cluster, when a link comes up: the known versions of tables, by
+    region.
+    """
 
     introduces = True
 
@@ -112,16 +115,16 @@ class TableWanted(Message, frozen=True):
 
 
 class TablesSaid(Message, frozen=True):
-    """All tables that are newer than what the receiver knew have been said, and none is awaited."""
+    """End marker: all tables that are newer than the receiver's are sent, and none is awaited."""
 
     introduces = True
 
 
 class BitSet(Message, frozen=True):
-    """From a secondary broker to the host: this cluster wants what is advertised (CIB_SET).
+    """From a secondary broker to the host: this cluster wants the advertisement (CIB_SET).
 
-    filters  of it only what matches one of these; None: everything
-    more     these, beside what was said before, and not instead of it
+    filters  only publications that match one of these; None: everything
+    more     these, in addition to earlier ones
     """
 
     introduces = True
@@ -143,16 +146,16 @@ class BitCleared(Message, frozen=True):
 
 
 class BitsSaid(Message, frozen=True):
-    """From a secondary broker to the host: all bits of what was advertised have been said."""
+    """End marker from a secondary broker to the host: all bits of its advertisements are sent."""
 
     introduces = True
 
 
 class NumbersBegin(Message, frozen=True):
-    """To a gate: what a publisher sends to its cluster from now on is numbered, from this on.
+    """To a sequencer: a publisher's publications to its cluster are numbered from this number on.
 
-    None: numbers began at another gate, and what went before may come here yet, or has arrived.
-    That is said before what another life of the gate had not settled comes once more.
+    None: numbers began at another sequencer, and earlier publications may come here yet, or have
+    arrived. It precedes retransmissions of what another incarnation had not settled.
     """
 
     publisher: ClientId
@@ -164,20 +167,20 @@ class NumbersBegin(Message, frozen=True):
 
 
 class NumbersEnd(Message, frozen=True):
-    """To a gate: what comes from here from now on is not, and stands behind all lower numbers."""
+    """To a sequencer: later publications from here are unnumbered, and follow all lower numbers."""
 
     publisher: ClientId
     number: int
 
 
 class WayLost(Message, frozen=True):
-    """To the region: a link of it is lost, and with it maybe what was numbered."""
+    """To the region: a link of it is lost, and numbered publications may be lost with it."""
 
 
 class NumbersOpen(Message, frozen=True):
-    """To a gate that was told of numbers that began elsewhere: nothing lower comes any more.
+    """To a sequencer after a NumbersBegin without a number: no lower number comes any more.
 
-    None: that will be said.
+    None: this message will follow with a number.
     """
 
     publisher: ClientId
@@ -185,25 +188,25 @@ class NumbersOpen(Message, frozen=True):
 
 
 class WayClosed(Message, frozen=True):
-    """To the region: the link to a gate of it is lost, and nothing is passed on for it any more.
+    """To the region: the link to a sequencer is lost, and nothing is forwarded to it any more.
 
-    What was has gone back to its hosts (`order/clearing.py`); `round` comes back with the answer.
+    Publications for it were returned to their hosts (`order/clearing.py`); the answer has `round`.
     """
 
-    gate: BrokerId
+    sequencer: BrokerId
     round: int
 
 
 class WayOpened(Message, frozen=True):
-    """To the region: the link to a gate is up again."""
+    """To the region: the link to a sequencer is up again."""
 
-    gate: BrokerId
+    sequencer: BrokerId
 
 
 class WayCleared(Message, frozen=True):
-    """To whom has closed the way: all have, and what was here of it is back with its hosts."""
+    """To a broker that has closed the path: all have, and its publications were returned to it."""
 
-    gate: BrokerId
+    sequencer: BrokerId
     round: int
 
 
@@ -212,10 +215,10 @@ class EntryLeft(Message, frozen=True):
 
 
 class Sweep(Message, frozen=True):
-    """Behind all that a host has sent into a cluster, to everybody there: is it through?
+    """Probe behind all publications of a host to a cluster, to all brokers there.
 
-    is_for_lost  it asks for what was under way by a link that its broker has lost: whether that has
-                 gone back there, and is on its new way
+    is_for_lost  flushes a link that its origin has lost: answered when the publications of that
+                 link were returned there, and are on their new path
     """
 
     broker: BrokerId
@@ -224,65 +227,65 @@ class Sweep(Message, frozen=True):
 
 
 class Swept(Message, frozen=True):
-    """To whom the sweep came from: it has been everywhere from here on."""
+    """Answer to Sweep: it has been everywhere from here on."""
 
     broker: BrokerId
     number: int
 
 
 class DepartingMessage(Message, frozen=True):
-    """About a broker that goes; `round` tells its attempts apart (see `departing.py`)."""
+    """About a leaving broker; `round` distinguishes its attempts (see `departing.py`)."""
 
-    leaver: BrokerId
+    leaving_broker: BrokerId
     round: int
 
 
 class Freeze(DepartingMessage, frozen=True):
-    """From who goes: be ready to do without it; the centre will lead to the others."""
+    """From the leaving broker: stop sending to it; the successor will lead to the others."""
 
-    centre: BrokerId
+    successor: BrokerId
     others: tuple[BrokerId, ...]
 
 
 class Thaw(DepartingMessage, frozen=True):
-    """From who stays: it is led to as before."""
+    """From a broker that stays after all: resume sending to it."""
 
 
 class Frozen(DepartingMessage, frozen=True):
-    """To who goes: nothing more comes."""
+    """To the leaving broker: nothing more comes."""
 
 
-class Turn(DepartingMessage, frozen=True):
-    """From who goes: all that came is before this."""
+class TurnTables(DepartingMessage, frozen=True):
+    """From the leaving broker: behind all publications."""
 
 
 class Turned(DepartingMessage, frozen=True):
-    """To the centre: all that came over who goes is here."""
+    """To the successor: all publications over the leaving broker are here."""
 
 
 class Go(DepartingMessage, frozen=True):
-    """From the centre: it leads on."""
+    """From the successor: it leads to the others from now on."""
 
 
 class Parted(DepartingMessage, frozen=True):
-    """To who goes: it is done without."""
+    """To the leaving broker: the sender does not need it any more."""
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Places,
+    PlacesAnnounced,
     EntryLeft,
     Sweep,
     Swept,
     Freeze,
     Thaw,
     Frozen,
-    Turn,
+    TurnTables,
     Turned,
     Go,
     Parted,
     AdvertisementsSaid,
     Notification,
-    Spread,
+    SpreadCopy,
     HomeTable,
     HomeChange,
     TablesKnown,

@@ -1,11 +1,12 @@
-"""What OctopiA's tables must be, from the global picture: who is where, and who overlaps whom.
+"""Oracle: OctopiA's tables, computed from the global picture of places, clients and overlaps.
 
-It knows nothing of how tables come to be.  At rest, every broker of the product there and linked:
-each cluster's subscriptions are at all its brokers, each advertisement is at its host and at the
-broker by which that enters each other cluster, and a bit is on exactly where something of that
-cluster overlaps, with filters that cover just that where bits are sharp.  With covering others may
-lack a subscription exactly when they have one of the same home that covers it; with merging the
-home's unions are subscriptions like those.  All know the same places, and the same tree.
+It shares no code with the propagation of tables. On a stable network with every broker of the
+product connected, each cluster's subscriptions are at all its brokers, each advertisement is at its
+host and at the host's entry broker in each other cluster, and a bit is on exactly where a
+subscription of that cluster overlaps; sharp bits have filters that cover just those. With covering
+a broker may lack a subscription exactly when it has one of the same edge broker that covers it;
+with merging an edge broker's unions are subscriptions like those. All know the same places, and the
+same tree.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shoal.overlays.system import Picture
 
 
 def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]:
-    """One line for each row, bit or way of `brokers` that is not as it should be."""
+    """One line for each row, bit or path of `brokers` that differs from the expected one."""
     found = []
     advertised, subscribed = list(picture.advertisements), list(picture.subscriptions)
     for name, broker in sorted(brokers.items()):
@@ -74,7 +75,7 @@ def problems(picture: Picture, brokers: Mapping[BrokerId, Octopia]) -> list[str]
 
 
 def _entries(product: Product, host: BrokerId) -> list[BrokerId]:
-    """By whom a host enters the other clusters."""
+    """The entry brokers of a host in the other clusters."""
     region, own = product.position(host)
     others = [each for each in range(product.clusters) if each != own]
     there = [(each, found[0]) for each in others if (found := product.entries(region, each))]
@@ -84,7 +85,7 @@ def _entries(product: Product, host: BrokerId) -> list[BrokerId]:
 def _up(
     product: Product, cluster: int, region: int, brokers: Mapping[BrokerId, Octopia]
 ) -> int | None:
-    """To which region a broker links up, as it says itself."""
+    """The region of a broker's parent, by its own table."""
     broker = brokers.get(product.broker(region, cluster))
     return None if broker is None else broker.tables.own.up
 
@@ -92,7 +93,7 @@ def _up(
 def _is_covered(
     broker: Octopia, row: tuple[int, str], subscribed: list[tuple[Subscription, BrokerId]]
 ) -> bool:
-    """Whether the broker, elsewhere, has a row of the same home that covers this one."""
+    """Whether the broker has a row of the same edge broker that covers this one."""
     region, id = row
     (filter,) = (each.filter for each, _ in subscribed if each.id == id)
     others = broker.tables.homes[region].subscriptions
@@ -100,7 +101,7 @@ def _is_covered(
 
 
 def _needless(broker: Octopia) -> list[str]:
-    """One line for each row from elsewhere that another one of its home covers."""
+    """One line for each remote row that another one of its edge broker covers."""
     return [
         f"{broker.broker}: {one.id} covers {other.id}, both of region {region}"
         for region, home in broker.tables.homes.items()
@@ -123,7 +124,9 @@ def _bits(
 def _blunt(
     broker: Octopia, advertisement: Advertisement, subscribed: list[tuple[Subscription, BrokerId]]
 ) -> list[str]:
-    """One line for each bit whose filters are not what its cluster wants, or unions of that."""
+    """One line for each bit whose filters are not its cluster's subscriptions, or unions of
+    them.
+    """
     found, most = [], broker.parameters.sharp_bits
     row = broker.hosted.rows.get(advertisement.id)
     for cluster in range(broker.product.clusters):
@@ -145,11 +148,11 @@ def _blunt(
         if said and len(said) > most:
             found.append(f"{where}: {len(said)} filters, {most} at most")
         found += [
-            f"{where}: {each} is not said"
+            f"{where}: {each} is not announced"
             for each in wanted
             if not any(covers(one, each) for one in said)
         ]
-        # Where what is wanted has become too much to say, what was said before stays.
+        # If the filters have become too many to announce, the earlier ones stay.
         if len(_least([each for each in sayable if overlaps(each, advertisement.filter)])) > most:
             continue
         found += [

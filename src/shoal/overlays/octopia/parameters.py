@@ -1,8 +1,8 @@
 """OctopiA's constants, with the section of the paper each comes from.
 
->>> Parameters(clusters=2).for_brokers(["A", "B", "C", "D"]).rows
+>>> OctopiaParameters(clusters=2).for_brokers(["A", "B", "C", "D"]).rows
 (('A', 'B'), ('C', 'D'))
->>> Parameters(window_us=0)
+>>> OctopiaParameters(window_us=0)
 Traceback (most recent call last):
 ValueError: window_us: 0 is not at least 1
 """
@@ -20,12 +20,12 @@ from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import Link, TopologyError
 
 _AT_LEAST_ONE = ("window_us", "return_us", "order_us", "doubt_us", "patience_us", "retry_us")
-# A host that is told more with one bit takes it for everything.
+# A host takes a bit with more filters for a plain one.
 MOST_FILTERS = 256
 
 
 class Dynamic(enum.Enum):
-    """When a publication goes another way than its shortest.
+    """Conditions for a publication to leave its shortest path.
 
     ORDERED   as FREE, within the publisher's region; each cluster is entered in its order (ours)
     FREE      whenever outputs are congested: IDR (VII-B)
@@ -45,11 +45,11 @@ UNORDERED = (Dynamic.FREE, Dynamic.SPREAD)
 
 
 class Congestion(enum.Enum):
-    """How congested an output is, from what entered and left it in the last window, and waits.
+    """Congestion of an output, from its input and output in the last window, and its queue.
 
-    STEADY    what waits now, own sends of this window included; free again below half of the
+    STEADY    the present queue, own sends of this window included; free again below half of the
               threshold (ours)
-    PAPER     (entered / left) * (1 + waiting): Eq. 10, so read that an empty output is free
+    PAPER     (entered / left) * (1 + waiting): Eq. 10, read so that an empty output is free
     PRODUCT   (entered / left) * waiting: Eq. 10, read as it stands
     """
 
@@ -58,29 +58,29 @@ class Congestion(enum.Enum):
     PRODUCT = "product"
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OctopiaParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of an overlay; ValueError names the one that is out of bounds.
 
-    clusters      k, how many clusters there are (IV); 0: 3, 2 or 1, as the brokers allow
-    rows          the brokers by region, each with one of every cluster, "" where nobody is yet;
+    clusters      k, the number of clusters (IV); 0: 3, 2 or 1, as the brokers allow
+    rows          the brokers by region, each with one of every cluster, "" for a free place;
                   without, in their order
     parents       the tree: the row above each row but the first; without, balanced (fan-out 2)
-    dynamic       when publications leave their shortest ways (VII)
-    congestion    how congested an output is (VII-B)
+    dynamic       when publications leave their shortest paths (VII)
+    congestion    measure of an output's congestion (VII-B)
     threshold     tau: above this it is congested (VIII): 10
-    window_us     t_w: loads are looked at so often (VIII): 50 ms
-    return_us     ordered: publications are numbered until their shortest way has been free so long
-                  (ours): 2 s
-    order_us      ordered: a publication waits for one before it at most so long (ours): 30 s
-    doubt_us      the same where the link to where that was published was lost, or another broker
-                  enters the cluster since, and is not told when all of before has come (ours): 3 s
-    patience_us   what has no way waits for one so long, or a quarter longer (ours): 10 s
-    retry_us      a broker that was not there is asked again after this (ours): 2 s
-    covering      a broker tells its cluster no subscription that another of its own covers (ours;
+    window_us     t_w: interval between two looks at loads (VIII): 50 ms
+    return_us     ordered: publications are numbered until their shortest path has been free for
+                  this time (ours): 2 s
+    order_us      ordered: the longest wait of a publication for one before it (ours): 30 s
+    doubt_us      the same if the link to the earlier one's broker was lost, or the cluster has
+                  another entry since, without word that all earlier ones have come (ours): 3 s
+    patience_us   the longest wait of a publication for a path, or a quarter more (ours): 10 s
+    retry_us      a broker that was not connected is asked again after this (ours): 2 s
+    covering      a broker sends its cluster no subscription that another of its own covers (ours;
                   PADRES does so on trees): no
-    merging       with covering: it tells its cluster unions of its own (ours, as PADRES): no
-    sharp_bits    a cluster's bit comes with so many filters at most, and only what matches one of
-                  them is sent there (ours); 0: all that is advertised (VI)
+    merging       with covering: it sends its cluster unions of its own (ours, as PADRES): no
+    sharp_bits    the most filters that come with a cluster's bit, and only publications that match
+                  one of them are sent there (ours); 0: all that is advertised (VI)
     """
 
     clusters: int = 0
@@ -119,7 +119,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """The overlay that the rows are; TopologyError when they are none."""
         return Product(self.rows, self.parents)
 
-    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> OctopiaParameters:
         """With the rows that these brokers make, if there are none; TopologyError if they do not.
 
         Without clusters or rows as many brokers as there may be have a cluster of their own.
@@ -130,7 +130,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.replace(self, rows=rows_of(brokers, clusters))
 
 
-def links(parameters: Parameters, brokers: Sequence[BrokerId]) -> Sequence[Link]:
+def links(parameters: OctopiaParameters, brokers: Sequence[BrokerId]) -> Sequence[Link]:
     """The links of just these brokers; TopologyError when the rows have others."""
     product = parameters.for_brokers(brokers).product()
     for broker in product.brokers:

@@ -1,12 +1,12 @@
-"""Which product suits some brokers: how many clusters, which tree, and who sits where.
+"""Planner: number of clusters, tree and places of brokers with the least mean delay.
 
-For each number of clusters that makes full rows, and survives what it should, brokers are placed
-so that the mean delay over shortest ways (VII-A) is least: over the iLink into the subscriber's
-cluster, then over its tree.  Deliveries weigh as often as they are made.  More clusters give
-shorter ways and more links, so the bound on these decides.
+For each number of clusters that makes full rows, and survives the given faults, brokers are placed
+so that the mean delay over shortest paths (VII-A) is least: over the iLink into the subscriber's
+cluster, then over its tree. Deliveries are the weights. More clusters give shorter paths and more
+links, so the bound on these decides.
 
 Places are searched from many starts by the best of small changes: two brokers change places, or a
-row hangs below another one.  The starts come from a fixed seed, so a plan is the same each time.
+row is moved below another one. The starts come from a fixed seed, so a plan is the same each time.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from random import Random
 from typing import NamedTuple
 
 from shoal.model import BrokerId
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
-from shoal.overlays.planning import Plan, PlanError, Survey, Wishes
+from shoal.overlays.planning import OverlayPlan, OverlaySurvey, PlanError, PlannedInterests
 
-# So many ways and rates are looked at in all: some seconds.
+# Bound on the paths and rates examined in all: some seconds.
 EFFORT = 3_000_000
 STARTS = 40
 
 Rows = tuple[tuple[BrokerId, ...], ...]
 
 
-class Layout(NamedTuple):
-    """Who sits where, and the row above each row but the first."""
+class ProductLayout(NamedTuple):
+    """Places of brokers, and the row above each row but the first."""
 
     rows: Rows
     parents: tuple[int, ...]
 
 
-def plan(survey: Survey, wishes: Wishes, effort: int = EFFORT) -> Plan:
+def plan(survey: OverlaySurvey, wishes: PlannedInterests, effort: int = EFFORT) -> OverlayPlan:
     """The layout of least mean delay that is found; PlanError when there is none."""
-    found: list[tuple[float, Layout]] = []
+    found: list[tuple[float, ProductLayout]] = []
     reasons = []
     sizes = _numbers_of_clusters(survey, wishes)
     for clusters in sizes:
-        search = Search(survey, wishes, clusters)
+        search = PlannerSearch(survey, wishes, clusters)
         best = search.run(effort // len(sizes))
         what = f"{clusters} clusters of {search.regions}"
         if best is None:
@@ -54,11 +54,11 @@ def plan(survey: Survey, wishes: Wishes, effort: int = EFFORT) -> Plan:
         raise PlanError("; ".join(reasons))
     mean_ms, layout = min(found, key=lambda each: (each[0], len(each[1].rows[0])))
     clusters = len(layout.rows[0])
-    parameters = Parameters(clusters=clusters, rows=layout.rows, parents=layout.parents)
-    return Plan(parameters, mean_ms, tuple(reasons))
+    parameters = OctopiaParameters(clusters=clusters, rows=layout.rows, parents=layout.parents)
+    return OverlayPlan(parameters, mean_ms, tuple(reasons))
 
 
-def _numbers_of_clusters(survey: Survey, wishes: Wishes) -> list[int]:
+def _numbers_of_clusters(survey: OverlaySurvey, wishes: PlannedInterests) -> list[int]:
     brokers, least = len(survey.brokers), wishes.survive + 1
     found = [
         clusters
@@ -73,17 +73,17 @@ def _numbers_of_clusters(survey: Survey, wishes: Wishes) -> list[int]:
     return found
 
 
-def most_links(layout: Layout) -> int:
-    """How many links the broker has that has the most."""
+def most_links(layout: ProductLayout) -> int:
+    """The highest number of links of a broker."""
     regions = range(len(layout.rows))
     degrees = [bool(region) + layout.parents.count(region) for region in regions]
     return max(degrees) + len(layout.rows[0]) - 1
 
 
-class Search:
+class PlannerSearch:
     """The layouts of one number of clusters."""
 
-    def __init__(self, survey: Survey, wishes: Wishes, clusters: int) -> None:
+    def __init__(self, survey: OverlaySurvey, wishes: PlannedInterests, clusters: int) -> None:
         self.clusters = clusters
         self.regions = len(survey.brokers) // clusters
         self.problem = ""
@@ -99,10 +99,10 @@ class Search:
         self._total = sum(self._rates.values()) or 1.0
         self._looked = 0
 
-    def run(self, effort: int) -> tuple[float, Layout] | None:
+    def run(self, effort: int) -> tuple[float, ProductLayout] | None:
         """The best that is found with this effort, and its mean delay in ms."""
         random = Random(self.clusters)
-        best: tuple[float, Layout] | None = None
+        best: tuple[float, ProductLayout] | None = None
         for number in range(STARTS):
             start = self._start(random, is_first=number == 0)
             if start is None:
@@ -114,7 +114,7 @@ class Search:
                 break
         return best
 
-    def _start(self, random: Random, *, is_first: bool) -> Layout | None:
+    def _start(self, random: Random, *, is_first: bool) -> ProductLayout | None:
         """Some layout that is allowed; the first has the brokers in their order."""
         parents = _tree(self.regions, self._most_links - self.clusters + 1)
         if parents is None:
@@ -127,7 +127,7 @@ class Search:
         if rows is None:
             self.problem = "some row would have two brokers of one site"
             return None
-        return Layout(rows, parents)
+        return ProductLayout(rows, parents)
 
     def _apart(self, brokers: Sequence[BrokerId]) -> Rows | None:
         """Rows without two brokers of one site, of which the fullest sites are dealt out first."""
@@ -139,14 +139,16 @@ class Search:
         dealt = [each for site in sorted(by_site.values(), key=len, reverse=True) for each in site]
         return tuple(tuple(dealt[region :: self.regions]) for region in range(self.regions))
 
-    def _is_allowed(self, layout: Layout) -> bool:
+    def _is_allowed(self, layout: ProductLayout) -> bool:
         if most_links(layout) > self._most_links:
             return False
         return not self._sites or all(
             len({self._sites[each] for each in row}) == self.clusters for row in layout.rows
         )
 
-    def _improve(self, layout: Layout, random: Random, effort: int) -> tuple[float, Layout]:
+    def _improve(
+        self, layout: ProductLayout, random: Random, effort: int
+    ) -> tuple[float, ProductLayout]:
         """Change little things for the better, until nothing is better."""
         now = self.mean_ms(layout)
         is_better = True
@@ -162,8 +164,8 @@ class Search:
                     break
         return now, layout
 
-    def mean_ms(self, layout: Layout) -> float:
-        """The mean delay of a delivery over shortest ways."""
+    def mean_ms(self, layout: ProductLayout) -> float:
+        """The mean delay of a delivery over shortest paths."""
         rows, parents = layout
         self._looked += self.clusters * self.regions**2 + len(self._rates)
         ways = [_ways(rows, parents, cluster, self._ms) for cluster in range(self.clusters)]
@@ -183,7 +185,7 @@ class Search:
 def _ways(
     rows: Rows, parents: Sequence[int], cluster: int, ms: dict[tuple[BrokerId, BrokerId], float]
 ) -> list[list[float]]:
-    """How long it takes from region to region of a cluster."""
+    """Delay from region to region of a cluster."""
     found = [[0.0] * len(rows) for _ in rows]
     for region, parent in enumerate(parents, 1):
         step = ms[rows[parent][cluster], rows[region][cluster]]
@@ -192,19 +194,19 @@ def _ways(
     return found
 
 
-def _changes(layout: Layout) -> Iterator[Layout]:
-    """All layouts that differ in two brokers' places, or in what one row is below."""
+def _changes(layout: ProductLayout) -> Iterator[ProductLayout]:
+    """All layouts that differ in two brokers' places, or in the parent of one row."""
     rows, parents = layout
     places = [(region, at) for region, row in enumerate(rows) for at in range(len(row))]
     for (one, here), (other, there) in combinations(places, 2):
         changed = [list(row) for row in rows]
         changed[one][here], changed[other][there] = rows[other][there], rows[one][here]
-        yield Layout(tuple(map(tuple, changed)), parents)
+        yield ProductLayout(tuple(map(tuple, changed)), parents)
     for region in range(2, len(rows)):
         for parent in range(region):
             if parent != parents[region - 1]:
                 changed_parents = (*parents[: region - 1], parent, *parents[region:])
-                yield Layout(rows, changed_parents)
+                yield ProductLayout(rows, changed_parents)
 
 
 def _rows(brokers: Sequence[BrokerId], clusters: int) -> Rows:
@@ -213,7 +215,7 @@ def _rows(brokers: Sequence[BrokerId], clusters: int) -> Rows:
 
 
 def _tree(regions: int, degree: int) -> tuple[int, ...] | None:
-    """Parents of a balanced tree in which nobody has more than so many neighbours, if there is."""
+    """Parents of a balanced tree with at most `degree` neighbours each, if there is one."""
     if degree < min(2, regions - 1):
         return None
     room = [degree - bool(region) for region in range(regions)]

@@ -1,9 +1,9 @@
-"""OctopiA at one broker: what it is told, and what it tells others of it.
+"""The strategy of one OctopiA broker: its place, and joins and leaves around it.
 
 Subscriptions go to the broker's own cluster (VI), advertisements to one broker of each other
-cluster (V), which says whether its cluster wants them.  All of that a broker does at its place
-(`resident.py`), for its clients (`clients.py`).  Brokers come and go: everybody knows all places
-(`places/`), who comes takes the one that it is given, and who goes is done without, step by step
+cluster (V), which announces whether its cluster wants them. `Resident` does all that at a place
+(`resident.py`), for its clients (`clients.py`). All brokers know all places (`places/`); a joiner
+takes the place that the registrar gives it, and others take a leaving broker's place step by step
 (`links/departing.py`).
 """
 
@@ -24,27 +24,27 @@ from shoal.broker.effects import (
     WatchLoads,
 )
 from shoal.broker.messages import Carrier, Message, Rejected
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BaseStrategy, BrokerContext, ProtocolError
 from shoal.model import Attributes, BrokerId, ClientId
-from shoal.overlays.octopia.clients import Clients
+from shoal.overlays.octopia.clients import OctopiaClients
 from shoal.overlays.octopia.known.hosted import Hosted
-from shoal.overlays.octopia.known.tables import Entry, Tables
-from shoal.overlays.octopia.onward import onward
-from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, Parameters
+from shoal.overlays.octopia.known.tables import ClusterEntry, Tables
+from shoal.overlays.octopia.parameters import UNORDERED, Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.octopia.places.news import News
+from shoal.overlays.octopia.places.news import PlaceNews
 from shoal.overlays.octopia.places.roster import (
-    Place,
-    Places,
+    PlacesAnnounced,
+    PlaceStage,
     Roster,
-    Stay,
+    RosterPlace,
     known_places,
     wanted_place,
 )
 from shoal.overlays.octopia.resident import Resident
-from shoal.overlays.octopia.routing import Routing
-from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.routing import OctopiaRouting
+from shoal.overlays.octopia.routing_decision import routing_decision
+from shoal.overlays.octopia.ways.outputs import OutputLoads
 from shoal.overlays.publishers import LocalPublishers
 
 
@@ -54,14 +54,14 @@ class Octopia(BaseStrategy):
     Without rows it is in a cluster of its own, with its neighbours below it.
     """
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(self, context: BrokerContext, parameters: OctopiaParameters) -> None:
         self.broker = context.broker
         self.parameters = parameters
         self.publishers = LocalPublishers(self.broker)
-        self.outputs = Outputs(parameters.congestion, parameters.threshold)
+        self.outputs = OutputLoads(parameters.congestion, parameters.threshold)
         self._linked = set(context.neighbours)
-        self._searched: dict[Entry, None] = {}
-        # What was asked of a broker that has no place yet.
+        self._searched: dict[ClusterEntry, None] = {}
+        # Requests to a broker that has no place yet.
         self._requests: list[tuple[ClientId, Message]] = []
         self._is_leaving = False
         around = (*context.neighbours, *context.expected)
@@ -75,10 +75,10 @@ class Octopia(BaseStrategy):
         is_named = bool(parameters.rows) and not context.is_founder
         wanted = wanted_place(self.broker, product) if is_named else None
         self._joined_at = () if self.is_placed else around
-        # The links that are there without a word; who comes has one, to where it joins.
+        # Links without an announcement; a joiner has one, to the broker that it joins by.
         beside = {end for link in product.links if self.broker in link for end in link}
         self._given = sorted(beside.intersection(around) if around else beside)
-        # Who is, was or is to be linked.
+        # Brokers that are, were or will be linked.
         self._around = {*around, *self._given}
         self._comes = not self.is_placed or bool(around and beside - {self.broker, *around})
         if self.is_placed:
@@ -91,7 +91,7 @@ class Octopia(BaseStrategy):
             self._settle_in(product, (), ())
             product.remove(self.broker)
             self._roster = Roster(product)
-        self._news = News(self.broker, self._roster, self._linked, wanted)
+        self._news = PlaceNews(self.broker, self._roster, self._linked, wanted)
 
     def _settle_in(
         self, product: Product, neighbours: Collection[BrokerId], expected: Iterable[BrokerId]
@@ -109,12 +109,12 @@ class Octopia(BaseStrategy):
             neighbours,
             expected,
             self._given,
-            self._say_left,
+            self._announce_left,
             comes=self._comes,
         )
-        self._clients = Clients(self.publishers, self._resident)
+        self._clients = OctopiaClients(self.publishers, self._resident)
 
-    # --- what it says of itself ---------------------------------------------------------------
+    # --- own status ---------------------------------------------------------------------------
 
     @property
     def region(self) -> int:
@@ -133,7 +133,7 @@ class Octopia(BaseStrategy):
         return self._resident.hosted
 
     @property
-    def routing(self) -> Routing:
+    def routing(self) -> OctopiaRouting:
         return self._resident.routing
 
     @property
@@ -144,7 +144,9 @@ class Octopia(BaseStrategy):
             "advertisements": len(self.hosted.rows) + len(self.tables.secondary),
             "congested": len(self.outputs.since_us),
             "diverted": self.routing.diverted,
-            "held": len(self.routing.gate.lines) + len(resident.relinking) + len(resident.early),
+            "held": len(self.routing.sequencer.lines)
+            + len(resident.relinking)
+            + len(resident.early),
             "kept": len(self.routing.kept),
             "numbered": len(self.routing.numbering),
         }
@@ -179,19 +181,21 @@ class Octopia(BaseStrategy):
     def keeps_order(self) -> bool:
         return self.parameters.dynamic not in UNORDERED
 
-    def onward(self, asked: Asked) -> Onward:
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
         if not self.is_placed:
-            return Onward(problem="it has no place yet")
-        return onward(asked, self.broker, self.product, self.tables, self.hosted, self.routing)
+            return RoutingDecision(problem="it has no place yet")
+        return routing_decision(
+            asked, self.broker, self.product, self.tables, self.hosted, self.routing
+        )
 
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._resident.start(now_us)
-        # As long as for one that goes away now, until what is for it is dropped.
+        # As long as for a broker lost now, until publications for it are dropped.
         give_up_us = started.give_up_us + self.parameters.patience_us
         waiting = msgspec.structs.replace(started, give_up_us=give_up_us)
-        self._take_in(self._roster.hear(known_places(started.facts)), None, now_us, out)
+        self._take_in(self._roster.merge(known_places(started.facts)), None, now_us, out)
         if self.is_placed:
             self._wait(waiting, now_us, out)
             self._learn(now_us, out)
@@ -245,8 +249,8 @@ class Octopia(BaseStrategy):
     ) -> None:
         if neighbour not in self._linked:
             raise ProtocolError(f"{neighbour} is not a neighbour of {self.broker}")
-        if type(message) is Places:
-            self._hear_places(neighbour, message.places, now_us, out)
+        if type(message) is PlacesAnnounced:
+            self._on_places(neighbour, message.places, now_us, out)
             return
         if not self.is_placed or not self.product.knows(neighbour):
             raise ProtocolError(f"no place is known for {neighbour}, or for {self.broker}")
@@ -265,17 +269,17 @@ class Octopia(BaseStrategy):
             raise ProtocolError(self.obstacle)
         own = self._roster.places[self.broker]
         is_asked_again, self._is_leaving = self._is_leaving, True
-        if not is_asked_again and own.stay is not Stay.LEFT:
-            # It may have been let go in an earlier life, and go from there only.
-            wish = self._roster.changed(self.broker, now_us, Stay.WANTS_TO_GO)
-            self._take_in(self._roster.hear([wish]), None, now_us, out)
+        if not is_asked_again and own.stay is not PlaceStage.LEFT:
+            # An earlier incarnation may have got permission to leave, and leaves from there only.
+            wish = self._roster.changed(self.broker, now_us, PlaceStage.WANTS_TO_GO)
+            self._take_in(self._roster.merge([wish]), None, now_us, out)
 
     def stay(self, now_us: int, out: list[Effect]) -> None:
         if self._is_leaving:
             self._resident.departing.stay(out)
             self._is_leaving = False
-            here = self._roster.changed(self.broker, now_us, Stay.THERE)
-            self._take_in(self._roster.hear([here]), None, now_us, out)
+            here = self._roster.changed(self.broker, now_us, PlaceStage.THERE)
+            self._take_in(self._roster.merge([here]), None, now_us, out)
 
     @property
     def obstacle(self) -> str:
@@ -288,35 +292,39 @@ class Octopia(BaseStrategy):
 
     def _has_left(self, broker: BrokerId) -> bool:
         place = self._roster.places.get(broker)
-        return place is not None and place.stay is Stay.LEFT
+        return place is not None and place.stay is PlaceStage.LEFT
 
-    def _say_left(self, now_us: int, out: list[Effect]) -> None:
-        self._news.say_left(now_us, out)
+    def _announce_left(self, now_us: int, out: list[Effect]) -> None:
+        self._news.announce_left(now_us, out)
 
-    # --- who is where -------------------------------------------------------------------------
+    # --- places -------------------------------------------------------------------------------
 
-    def _hear_places(
-        self, neighbour: BrokerId, places: Iterable[Place], now_us: int, out: list[Effect]
+    def _on_places(
+        self, neighbour: BrokerId, places: Iterable[RosterPlace], now_us: int, out: list[Effect]
     ) -> None:
-        news = self._roster.hear(places)
+        news = self._roster.merge(places)
         own = self._roster.places.get(self.broker)
-        if not self.is_placed and (own is None or own.stay is Stay.LEFT):
+        if not self.is_placed and (own is None or own.stay is PlaceStage.LEFT):
             self._news.come(neighbour, now_us, out)
-        elif own is not None and own.stay in (Stay.WANTS_TO_GO, Stay.GOES) and not self._is_leaving:
+        elif (
+            own is not None
+            and own.stay in (PlaceStage.WANTS_TO_GO, PlaceStage.GOES)
+            and not self._is_leaving
+        ):
             news += self._news.stay(now_us, out)
         self._take_in(news, neighbour, now_us, out)
         if self._resident.exchange.introduced(neighbour):
             self._resident.settle(now_us, out)
 
     def _take_in(
-        self, news: list[Place], source: BrokerId | None, now_us: int, out: list[Effect]
+        self, news: list[RosterPlace], source: BrokerId | None, now_us: int, out: list[Effect]
     ) -> None:
-        """Places have changed: tell others of it, decide what comes of it, live with it."""
+        """Places have changed: announce that, decide on it, and adapt."""
         if not news:
             return
         news = self._news.pass_on(news, source, now_us, out, is_placed=self.is_placed)
-        left = {place.broker for place in news if place.stay is Stay.LEFT}
-        # Who left while a link was down cannot say over it that it ends.
+        left = {place.broker for place in news if place.stay is PlaceStage.LEFT}
+        # A broker that left while a link was down cannot end that link.
         out += [EndLink(each) for each in sorted(left & (self._around - self._linked))]
         if self.is_placed:
             if source is not None and any(map(self._came_meanwhile, news)):
@@ -328,8 +336,8 @@ class Octopia(BaseStrategy):
             return
         self._resident.meet(now_us, out)
 
-    def _came_meanwhile(self, place: Place) -> bool:
-        """Whether this is one of this broker's cluster that its tables know nothing of."""
+    def _came_meanwhile(self, place: RosterPlace) -> bool:
+        """Whether this is a broker of this one's cluster without a table here."""
         if place.cluster != self._resident.cluster or place.broker not in self.product:
             return False
         home = self._resident.tables.homes.get(place.region)
@@ -356,5 +364,5 @@ class Octopia(BaseStrategy):
 
     @property
     def _is_alone(self) -> bool:
-        """Whether it knows of nobody else in its cluster."""
+        """Whether it knows of no other broker in its cluster."""
         return len(self.product.regions_of(self.cluster)) == 1

@@ -1,7 +1,7 @@
-"""A broker at its place: its links, and what its neighbours that have a place say.
+"""A broker at its place: its links, and the messages of neighbours with a place.
 
-Links that come up exchange what each end must know (`known/`); where one is broken another takes
-its place (`links/`).  Publications are routed by what has come of that (`routing.py`).
+Links that come up synchronise both ends' tables (`known/`); a broken link is replaced by another
+(`links/`). Publications are routed by the resulting tables (`routing.py`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from shoal.broker.messages import Carrier, Message
 from shoal.model import BrokerId
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.octopia import routing
-from shoal.overlays.octopia.hearing import Hearing
+from shoal.overlays.octopia.dispatch import MessageDispatch
 from shoal.overlays.octopia.known import bits, exchange
 from shoal.overlays.octopia.known.bits import Bits
 from shoal.overlays.octopia.known.cluster_tables import ClusterTables
 from shoal.overlays.octopia.known.early import Early, waits
-from shoal.overlays.octopia.known.entering import Entering
-from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.entering import EnteringHosts
+from shoal.overlays.octopia.known.exchange import KnownExchange
 from shoal.overlays.octopia.known.hosted import Hosted
-from shoal.overlays.octopia.known.tables import Entry, Tables
+from shoal.overlays.octopia.known.tables import ClusterEntry, Tables
 from shoal.overlays.octopia.links import attachments, relinking
 from shoal.overlays.octopia.links.departing import Departing
-from shoal.overlays.octopia.links.relinking import Relinking
+from shoal.overlays.octopia.links.relinking import OctopiaRelinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.links.ties import Ties
 from shoal.overlays.octopia.messages import (
@@ -33,37 +33,37 @@ from shoal.overlays.octopia.messages import (
     HomeChange,
     HomeTable,
     Notification,
-    Spread,
+    SpreadCopy,
     Sweep,
     Swept,
     TablesKnown,
 )
-from shoal.overlays.octopia.order import gate
-from shoal.overlays.octopia.parameters import UNORDERED, Parameters
+from shoal.overlays.octopia.order import sequencer
+from shoal.overlays.octopia.parameters import UNORDERED, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product
-from shoal.overlays.octopia.places.roster import Place, Roster, Stay
-from shoal.overlays.octopia.routing import Routing
+from shoal.overlays.octopia.places.roster import PlaceStage, Roster, RosterPlace
+from shoal.overlays.octopia.routing import OctopiaRouting
 from shoal.overlays.octopia.ways import keeping
-from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.outputs import OutputLoads
 
 
 class Resident:
-    """Everything that a broker of `product` knows and does at its place.
+    """State and actions of a broker of `product` at its place.
 
-    `linked` are all neighbours, and of them `neighbours` were there before anything was said;
-    `expected` are those that are still to come, `given` those that the driver links by itself.
-    Of who `comes` others do not know to whom it links up.  `left` tells everybody that this broker
-    has left.
+    `linked` are all neighbours, and of them `neighbours` were there from the beginning; `expected`
+    are those that are still to come, `given` those that the driver links by itself. Other brokers
+    do not know the parent of a joining broker (`comes`). `left` announces that this broker has
+    left.
     """
 
     def __init__(
         self,
         broker: BrokerId,
-        parameters: Parameters,
+        parameters: OctopiaParameters,
         roster: Roster,
         product: Product,
-        outputs: Outputs,
-        searched: dict[Entry, None],
+        outputs: OutputLoads,
+        searched: dict[ClusterEntry, None],
         linked: Collection[BrokerId],
         neighbours: Collection[BrokerId],
         expected: Iterable[BrokerId],
@@ -78,11 +78,12 @@ class Resident:
         self.linked = linked
         self._outputs = outputs
         self._left = left
-        # Linked and placed; who may be sent publications; who goes, and is sent nothing more.
+        # Neighbours linked and placed; those that may be sent publications; leaving ones, sent
+        # nothing more.
         self.met = set(neighbours)
         self._usable = set(neighbours)
         self._frozen: set[BrokerId] = set()
-        # Who is sent nothing until all is there that was.
+        # Brokers that are sent nothing until all earlier publications have arrived.
         self._still: set[BrokerId] = set()
         # The regions to which neighbours led whose link has changed.
         self._led_to: dict[BrokerId, list[int]] = {}
@@ -90,10 +91,12 @@ class Resident:
         self.hosted = Hosted(())
         there = [each for each in expected if each in product]
         near = [each for each in there if product.position(each).region == self.region]
-        self.exchange = Exchange([each for each in there if self._is_primary(each)], near)
+        self.exchange = KnownExchange([each for each in there if self._is_primary(each)], near)
         self.early = Early()
-        self.sweeps = Sweeps(broker, self._onward, self._holds_up, self._is_beside)
-        self.relinking = Relinking(self.cluster, self.sweeps, self._still, parameters.order_us)
+        self.sweeps = Sweeps(broker, self._routing_decision, self._holds_up, self._is_beside)
+        self.relinking = OctopiaRelinking(
+            self.cluster, self.sweeps, self._still, parameters.order_us
+        )
         self.ties = Ties(
             broker,
             roster,
@@ -105,7 +108,7 @@ class Resident:
             linked,
             given,
             parameters.retry_us,
-            lambda out: self.cluster_tables.say_up(out),
+            lambda out: self.cluster_tables.announce_parent(out),
             lambda broker, is_own, out: self.cluster_tables.catch_up(broker, is_own, out),
             self._is_link_needed,
             lambda cluster, now_us: self.routing.numbering.is_doubtful(cluster, now_us),
@@ -115,9 +118,10 @@ class Resident:
         self.attachments = self.ties.attachments
         for each in there:
             if not self._is_primary(each) and each not in near:
-                # It has joined there, where it enters no cluster: that says nothing of itself.
+                # It has joined by that broker, where it enters no cluster: no announcement is
+                # needed.
                 self.attachments.opened(each)
-        self.routing = Routing(
+        self.routing = OctopiaRouting(
             product,
             broker,
             self.tables,
@@ -143,9 +147,9 @@ class Resident:
             covering=parameters.covering,
             merging=OwnMerging(broker) if parameters.merging else None,
         )
-        self.entering = Entering(self.tables, self.bits, self.exchange)
+        self.entering = EnteringHosts(self.tables, self.bits, self.exchange)
         self.departing = Departing(broker, self)
-        self.hearing = Hearing(
+        self.dispatch = MessageDispatch(
             self.tables,
             self.cluster_tables,
             self.hosted,
@@ -153,12 +157,12 @@ class Resident:
             self.exchange,
             self.routing,
             self.departing,
-            self._hear_all,
-            self._hear_own,
+            self._on_complete,
+            self._on_own_table,
         )
 
     def begin_linked(self, neighbours: Collection[BrokerId]) -> None:
-        """These were there before anything was said, so there is nothing to say."""
+        """These were linked from the beginning, so there is nothing to send."""
         self.ties.begin_linked(neighbours)
         self.entering.hosts.update(each for each in neighbours if not self._is_primary(each))
 
@@ -166,12 +170,12 @@ class Resident:
         return self.product.position(broker).cluster == self.cluster
 
     def _is_above(self, broker: BrokerId) -> bool:
-        """Whether this broker may link up to a neighbour of its cluster."""
+        """Whether this broker may be a child of a neighbour of its cluster."""
         region = self.product.position(broker).region
         return self.product.is_above(region, self.region, self.cluster)
 
     def _goes_on(self, neighbour: BrokerId, source: BrokerId | None) -> bool:
-        """Whether a change of a table goes to a neighbour over the tree, or for want of one."""
+        """Whether a change of a table goes to a neighbour, over the tree or in its absence."""
         if not self._is_above(neighbour):
             return True
         if source is not None and self._is_above(source):
@@ -201,21 +205,21 @@ class Resident:
             moves = {
                 routing.RETRY: self.routing.returned,
                 keeping.TIMER: self.routing.waited,
-                gate.TIMER: self.routing.gate.waited,
+                sequencer.TIMER: self.routing.sequencer.waited,
             }
             if key in moves:
                 self.routing.kept.look_for(self.ties.entered_by, now_us, out)
                 moves[key](now_us, out)
                 if key == routing.RETRY:
                     self.sweeps.returned(out)
-                self._go_on(now_us, out)
+                self._continue(now_us, out)
             return
         self.settle(now_us, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        if isinstance(carrier, Spread):
+        if isinstance(carrier, SpreadCopy):
             hops, clusters, regions = carrier.hops - 1, carrier.clusters, frozenset(carrier.regions)
             spreading = self.routing.spreading
             spreading.recover(carrier.publications, hops, clusters, regions, now_us, out)
@@ -225,19 +229,22 @@ class Resident:
         self.routing.take_back(neighbour, carrier, led_to, now_us, out)
 
     def follow(
-        self, news: Iterable[Place], now_us: int, out: list[Effect], *, is_leaving: bool
+        self, news: Iterable[RosterPlace], now_us: int, out: list[Effect], *, is_leaving: bool
     ) -> None:
-        """Places have changed; this broker goes only if `is_leaving`: asked to in this life."""
-        self.cluster_tables.forget_left(self.product.came(self.cluster), now_us, out)
+        """Places have changed.
+
+        This broker leaves only if `is_leaving`: ordered in this incarnation.
+        """
+        self.cluster_tables.forget_left(self.product.joined(self.cluster), now_us, out)
         for place in news:
             if place.cluster == self.cluster and place.broker in self.product:
                 above = self.product.above(place.region, self.cluster)
                 self.tables.add_home(place.region, above, place.since)
-            if place.stay is Stay.LEFT:
+            if place.stay is PlaceStage.LEFT:
                 self.exchange.left(place.broker, self.product.beside(self.broker))
             if place.broker == self.broker:
-                self.departing.may_go = is_leaving and place.stay is Stay.GOES
-            elif place.stay is Stay.GOES:
+                self.departing.may_go = is_leaving and place.stay is PlaceStage.GOES
+            elif place.stay is PlaceStage.GOES:
                 self._outputs.shunned.add(place.broker)
             else:
                 self._outputs.shunned.discard(place.broker)
@@ -252,9 +259,9 @@ class Resident:
         self.settle(now_us, out)
 
     def link(self, neighbour: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
-        """The link to a broker that has a place came up, with nothing said before, or is gone."""
+        """The link to a broker with a place came up, empty, or is lost."""
         region, cluster = self.product.position(neighbour)
-        # What was on its way to it was for some of these.
+        # Publications in transit to it were for some of these.
         self._led_to[neighbour] = self.tables.take_ways(region) if cluster == self.cluster else []
         was_met = neighbour in self.met
         (self.met.add if is_up else self.met.discard)(neighbour)
@@ -279,7 +286,8 @@ class Resident:
                 versions = {each: home.version for each, home in self.tables.homes.items()}
                 out.append(Send(neighbour, TablesKnown(versions)))
             elif region != self.region:
-                # To answer it nothing need be known; what is for it itself waits there (`Early`).
+                # An answer to it needs no tables; publications for this broker itself wait there
+                # (`Early`).
                 out.append(LinkReady(neighbour))
             else:
                 self.routing.numbering.met(neighbour, cluster, now_us, out)
@@ -293,28 +301,32 @@ class Resident:
     def settle(
         self, now_us: int, out: list[Effect], *, is_retried: bool = True, is_lost: bool = False
     ) -> None:
-        """After links or tables have changed; what is kept goes if `is_retried`, or has a way now.
+        """Settle attachments and kept publications after links or tables have changed.
 
-        Not where a link `is_lost`: what was on its way there comes back first, and goes before.
+        Kept publications are retried if `is_retried`, or have a path.
+
+        Not if a link `is_lost`: publications in transit there are returned first, and go first.
         """
         has_way = self.ties.settle(now_us, out, is_ending=self.departing.is_ending)
         is_retried = (is_retried or has_way) and not is_lost
         self.routing.kept.look_for(self.ties.entered_by, now_us, out)
-        self.exchange.say(out)
+        self.exchange.send_markers(out)
         if self.exchange.knows_tables:
             self.early.let_in(self.receive, now_us, out)
         self.routing.changed(now_us, out, is_retried=is_retried)
         self.departing.look(now_us, out)
         if is_retried:
-            self._go_on(now_us, out)
+            self._continue(now_us, out)
 
-    def _go_on(self, now_us: int, out: list[Effect]) -> None:
-        """Publications have moved: what waits behind them may go."""
+    def _continue(self, now_us: int, out: list[Effect]) -> None:
+        """Publications have moved: those that wait behind them may go."""
         if self.sweeps.are_waiting or self.departing.may_go:
             self.settle(now_us, out, is_retried=False)
 
     def _end_relinking(self, now_us: int, out: list[Effect]) -> None:
-        """All that went the way of before has come, or will not: what came the new way goes on."""
+        """All publications of the old path have come, or will not: those of the new path are
+        released.
+        """
         new, held = self.relinking.end()
         for key, message in held:
             out.append(Continue(key))
@@ -323,7 +335,7 @@ class Resident:
             out += [*map(Settled, dict.fromkeys(key for key, _ in held)), Continue(None)]
         self.cluster_tables.catch_up(new, False, out)
 
-    # --- what others that go, and its own going, must know ------------------------------------
+    # --- interface of leaves ------------------------------------------------------------------
 
     @property
     def tree_neighbours(self) -> list[BrokerId]:
@@ -338,7 +350,7 @@ class Resident:
     @property
     def has_waiting(self) -> bool:
         routing = self.routing
-        waiting = (routing.kept, routing.gate.lines, routing.giving_back, self.early)
+        waiting = (routing.kept, routing.sequencer.lines, routing.giving_back, self.early)
         return routing.kept.is_returning or any(len(each) > 0 for each in waiting)
 
     @property
@@ -346,25 +358,28 @@ class Resident:
         return self.relinking.is_active
 
     def _is_link_needed(self, broker: BrokerId) -> bool:
-        """Whether a neighbour enters here, or not all by it has come, or it is in the tree."""
+        """Whether a neighbour enters here, not all publications by it have come, or it is in the
+        tree.
+        """
         is_awaited = self.sweeps.are_by(broker) or broker == self.relinking.former
         return is_awaited or broker in self.entering.hosts or broker in self.tree_neighbours
 
     def _holds_up(self, source: BrokerId) -> bool:
         """Whether a publication that came to this cluster before a sweep may wait here.
 
-        What waits for its turn came from another cluster: before a sweep from there, maybe.
+        Publications waiting in sequence came from another cluster: before a sweep from there,
+        maybe.
         """
         if not self._is_primary(source):
-            return self.routing.kept.is_inner(None) or len(self.routing.gate.lines) > 0
+            return self.routing.kept.is_inner(None) or len(self.routing.sequencer.lines) > 0
         region = self.product.position(source).region
         return self.relinking.holds_up(source) or self.routing.kept.is_inner(region)
 
     def _is_beside(self, broker: BrokerId) -> bool:
         return broker in self.met and self._is_primary(broker)
 
-    def _onward(self, source: BrokerId) -> list[BrokerId]:
-        """To whom of this cluster goes on what comes from a broker."""
+    def _routing_decision(self, source: BrokerId) -> list[BrokerId]:
+        """Next hops in this cluster for publications from a broker."""
         there = self._usable - self._frozen
         found = [each for each in self.tree_neighbours if each != source and each in there]
         if self._is_primary(source) and self._is_above(source):
@@ -378,26 +393,26 @@ class Resident:
     def _is_silent(self, broker: BrokerId) -> bool:
         return broker in self.met and broker not in self._usable
 
-    def freeze(self, leaver: BrokerId, out: list[Effect]) -> None:
-        self._frozen.add(leaver)
+    def freeze(self, leaving_broker: BrokerId, out: list[Effect]) -> None:
+        self._frozen.add(leaving_broker)
         self.routing.changed(0, out, is_retried=False)
 
-    def thaw(self, leaver: BrokerId, now_us: int, out: list[Effect]) -> None:
-        self._frozen.discard(leaver)
+    def thaw(self, leaving_broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._frozen.discard(leaving_broker)
         self.settle(now_us, out)
 
     def turn(
         self,
-        leaver: BrokerId,
-        centre: BrokerId,
+        leaving_broker: BrokerId,
+        successor: BrokerId,
         others: Iterable[BrokerId],
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self.ties.do_without(leaver, centre, others, out)
+        self.ties.do_without(leaving_broker, successor, others, out)
         self.settle(now_us, out)
 
-    def say_left(self, now_us: int, out: list[Effect]) -> None:
+    def announce_left(self, now_us: int, out: list[Effect]) -> None:
         self._left(now_us, out)
 
     # --- from neighbours ----------------------------------------------------------------------
@@ -414,10 +429,10 @@ class Resident:
                 self.relinking.hold(message, out)
                 return
             self.routing.receive(neighbour, message, now_us, out)
-            self._go_on(now_us, out)
-        elif type(message) is Spread:
+            self._continue(now_us, out)
+        elif type(message) is SpreadCopy:
             self.routing.spreading.receive(neighbour, message, now_us, out)
-            self._go_on(now_us, out)
+            self._continue(now_us, out)
         elif isinstance(message, DepartingMessage):
             self.departing.receive(neighbour, message, now_us, out)
         elif isinstance(message, Sweep | Swept):
@@ -426,28 +441,28 @@ class Resident:
                 self._end_relinking(now_us, out)
             self.settle(now_us, out, is_retried=False)
         elif self._is_primary(neighbour):
-            self.hearing.primary(neighbour, message, now_us, out)
+            self.dispatch.primary(neighbour, message, now_us, out)
         else:
-            self.hearing.secondary(neighbour, message, now_us, out)
+            self.dispatch.secondary(neighbour, message, now_us, out)
 
-    def _hear_own(
+    def _on_own_table(
         self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour says what it knows of the table of this broker."""
+        """A neighbour has sent its copy of this broker's table."""
         if self.relinking.is_back(neighbour, message):
             self._end_relinking(now_us, out)
             self.settle(now_us, out)
 
-    def _hear_all(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A neighbour has said all that must be known of it."""
-        purpose = self.ties.answered(neighbour)
+    def _on_complete(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """A neighbour has completed its announcements."""
+        purpose = self.ties.on_complete(neighbour)
         if purpose is None:
             return
         self._usable.add(neighbour)
         self.routing.giving_back.spoken(neighbour, out)
         out.append(LinkReady(neighbour))
-        self.exchange.heard(neighbour)
+        self.exchange.on_complete(neighbour)
         if purpose is self.ties.up or neighbour in self.ties.advertised_to:
-            # Otherwise it is told no more what is advertised here: the answer is late.
+            # Otherwise it gets no advertisements any more: the answer is late.
             self.attachments.ready(purpose, neighbour)
         self.settle(now_us, out)

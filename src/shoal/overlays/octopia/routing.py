@@ -1,12 +1,12 @@
-"""Where publications go at one broker of OctopiA (VII).
+"""Routing of publications at one OctopiA broker (VII).
 
-In its cluster a publication goes to the homes that want it, over the tree as it is: a copy that
-comes from above is for those below, one from below for all that the sender does not lead to, one
-from another cluster for all.  Clusters that are owed are entered or carried (`ways`).
+In its cluster a publication goes to the edge brokers with subscribers, over the tree as it is: a
+copy from above is for those below, one from below for all that the sender does not lead to, one
+from another cluster for all. Owed clusters are entered or carried (`ways`).
 
-Where a way is broken what should go over it is kept until there is another (`keeping`).  Both ends
-of a broken link see alike, so nothing goes round: up a tree, down a tree, or, said so
-(`Notification.only`), for homes that a copy has missed.
+Publications for a broken path are kept until there is another (`keeping`). Both ends of a broken
+link decide alike, so nothing loops: up a tree, down a tree, or, if marked so (`Notification.only`),
+for edge brokers that a copy has missed.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.messages import Notification, WayLost
 from shoal.overlays.octopia.order.clearing import Clearing
-from shoal.overlays.octopia.order.gate import Gate
 from shoal.overlays.octopia.order.giving_back import GivingBack
 from shoal.overlays.octopia.order.handing_over import HandingOver
 from shoal.overlays.octopia.order.ordering import Numbering, shifts_of
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.order.sequencer import ClusterSequencer
+from shoal.overlays.octopia.parameters import Dynamic, OctopiaParameters
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.ways.copies import clusters_of, copies, shortest
 from shoal.overlays.octopia.ways.keeping import Keeping, Publications, in_order
-from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.outputs import OutputLoads
 from shoal.overlays.octopia.ways.reaching import Reach, Reaching
-from shoal.overlays.octopia.ways.spreading import Spreading
+from shoal.overlays.octopia.ways.spreading import ClusterSpreading
 
 RETRY: TimerKey = ("retry",)
 NOT_NUMBERED: Mapping[int, int] = {}
 
 
-class Routing:
+class OctopiaRouting:
     """The routing of the broker of `region` in `cluster`.
 
-    `entry_of` says by whom a cluster is entered now, `former_of` by whom it was, while that changes
-    (`links/sweeps.py`).  `is_usable` says whether a neighbour is linked and has said what must be
-    known before it is sent anything, `is_silent` whether it is linked and has yet to say that;
-    `linked` are linked at the start, and who is `still` is sent nothing for a while.
+    `entry_of` gives the entry broker of a cluster, `former_of` the former one, while that changes
+    (`links/sweeps.py`). `is_usable` tests whether a neighbour is linked and has completed its
+    announcements, `is_silent` whether it is linked and has yet to; `linked` are linked at the
+    start, and brokers in `still` are sent nothing for a while.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Routing:
         broker: BrokerId,
         tables: Tables,
         hosted: Hosted,
-        outputs: Outputs,
-        parameters: Parameters,
+        outputs: OutputLoads,
+        parameters: OctopiaParameters,
         entry_of: Callable[[int], BrokerId | None],
         former_of: Callable[[int], BrokerId | None],
         is_usable: Callable[[BrokerId], bool],
@@ -81,7 +81,7 @@ class Routing:
         self._former_of = former_of
         self._is_usable = is_usable
         self.reaching = Reaching(product, broker, tables, entry_of, is_usable)
-        self.spreading = Spreading(
+        self.spreading = ClusterSpreading(
             product,
             broker,
             tables,
@@ -89,33 +89,34 @@ class Routing:
             outputs,
             parameters.threshold,
             is_usable,
-            self._go_on,
+            self._deliver_inside,
         )
         self.kept = Keeping(product, self._cluster, tables, parameters, linked, still)
         self._handing_over = HandingOver(product, broker, outputs, is_usable, self.kept.is_linked)
         self.diverted = 0
         self.numbering = Numbering(outputs, parameters)
-        # The others of this region: gates of this broker's publishers, who carry for each other.
-        self._secondary = set(product.near(broker))
+        # The others of this region: sequencers of this broker's publishers, which carry for each
+        # other.
+        self._region_peers = set(product.near(broker))
         self.giving_back = GivingBack(
             broker,
             self._cluster,
-            self._secondary,
+            self._region_peers,
             entry_of,
             former_of,
             is_usable,
             self.kept.is_linked,
             is_silent,
         )
-        self.gate = Gate(
+        self.sequencer = ClusterSequencer(
             parameters,
             self._enter,
-            self.giving_back.from_gate,
-            self._secondary,
+            self.giving_back.from_sequencer,
+            self._region_peers,
             self.kept.is_linked,
         )
         self.clearing = Clearing(
-            self._secondary, self.kept.is_linked, self.kept, self.giving_back, self.numbering
+            self._region_peers, self.kept.is_linked, self.kept, self.giving_back, self.numbering
         )
 
     # --- publications -------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class Routing:
     def publish(
         self, client: ClientId, publications: Publications, now_us: int, out: list[Effect]
     ) -> None:
-        """What a local client publishes."""
+        """Route the publications of a local client."""
         self.giving_back.published(publications)
         owed_of = self._hosted.owed
         for owed, run in groupby(
@@ -132,12 +133,12 @@ class Routing:
             of = tuple(run)
             if not self._spread(of, owed, now_us, out):
                 self._go(of, 0, None, owed, None, now_us, out)
-        self.clearing.go_on(now_us, out)
+        self.clearing.update(now_us, out)
 
     def _spread(
         self, publications: Publications, owed: int, now_us: int, out: list[Effect]
     ) -> bool:
-        """Spread these, if that is to be done; see `Spreading.begin`."""
+        """Spread these, if that is to be done; see `ClusterSpreading.begin`."""
         if self._parameters.dynamic is not Dynamic.SPREAD:
             return False
         match = self._tables.matches.of(publications[0].publication.attributes)
@@ -146,7 +147,7 @@ class Routing:
         self.diverted += is_begun * len(publications)
         return is_begun
 
-    def _go_on(
+    def _deliver_inside(
         self,
         publications: Publications,
         hops: int,
@@ -160,7 +161,7 @@ class Routing:
     def receive(
         self, neighbour: BrokerId, message: Notification, now_us: int, out: list[Effect]
     ) -> None:
-        """What a neighbour passes on."""
+        """Route publications from a neighbour."""
         message = self.giving_back.of_this_life(message)
         if not message.publications:
             return
@@ -169,16 +170,20 @@ class Routing:
         publications, hops, shifts = message.publications, message.hops, message.shifts
         if message.owed >> self._product.position(neighbour).cluster & 1:
             if publications := self.giving_back.pass_back(message, out):
-                self._go_on(publications, message.hops, message.owed, frozenset(), now_us, out)
+                self._deliver_inside(
+                    publications, message.hops, message.owed, frozenset(), now_us, out
+                )
             return
-        if only is None and self._is_gate_for(neighbour, shifts):
+        if only is None and self._is_sequencer_for(neighbour, shifts):
             if owed:
                 nobody = frozenset[int]()
                 self._go(publications, hops, neighbour, owed, nobody, now_us, out, None, shifts)
-            self.gate.arrive(neighbour, publications, hops, shifts.get(self._cluster), now_us, out)
+            self.sequencer.arrive(
+                neighbour, publications, hops, shifts.get(self._cluster), now_us, out
+            )
             return
         self._go(publications, hops, neighbour, owed, only, now_us, out, None, shifts)
-        self.clearing.go_on(now_us, out)
+        self.clearing.update(now_us, out)
 
     def take_back(
         self,
@@ -188,7 +193,9 @@ class Routing:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """What a lost neighbour, who led to these regions of this cluster, has not settled."""
+        """Route unsettled publications of a lost neighbour that led to these regions of this
+        cluster.
+        """
         only = message.only
         owed, regions = message.owed, frozenset(led_to if only is None else only)
         position = self._product.position(neighbour)
@@ -210,9 +217,9 @@ class Routing:
         key: Key | None = None,
         shifts: Mapping[int, int] = NOT_NUMBERED,
     ) -> None:
-        """Route publications; what has no way is kept, under `key` if it was before.
+        """Route publications; those without a path are kept, under `key` if they were before.
 
-        They go on in runs, so that none overtakes another.
+        They go in runs, so that none overtakes another.
         """
         run: list[RoutedPublication] = []
         of: Reach | None = None
@@ -283,9 +290,9 @@ class Routing:
     def copies_to(
         self, reach: Reach, entries: Mapping[int, BrokerId], missing: int, *, is_host: bool
     ) -> dict[BrokerId, int]:
-        """The copies, and the bits that each carries; where order is kept, of what has no number.
+        """The copies, and the bits that each carries; with ordering, for unnumbered publications.
 
-        There only the host's go round, by others of its region.
+        With ordering only the host's copies are carried, by others of its region.
         """
         cost, threshold = self._outputs.cost, self._parameters.threshold
         if self._parameters.dynamic is Dynamic.STATIC:
@@ -295,7 +302,7 @@ class Routing:
         open = {
             cluster: entry
             for cluster, entry in entries.items()
-            if is_host and entry in self._secondary
+            if is_host and entry in self._region_peers
         }
         found = shortest(tuple(reach.inner), entries)
         return found | copies((), open, cost, threshold) if open else found
@@ -313,15 +320,16 @@ class Routing:
         now_us: int,
         out: list[Effect],
     ) -> tuple[dict[BrokerId, int], int, Mapping[int, int]]:
-        """The copies, the bits of clusters for which to wait now, and what is numbered.
+        """The copies, the bits of clusters for which to wait now, and the shifts of numbered
+        clusters.
 
-        Who carries a bit is in this region, so that the cluster is entered at its gate; where that
-        is lost nothing is carried.  To some clusters this is behind what is kept.
+        A carrier is in this region, so that the cluster is entered at its sequencer; if that is
+        lost nothing is carried. To some clusters this is behind kept publications.
         """
         _, client, number = publications[0].message_id
         is_host = publications[0].message_id.broker == self._broker
         if is_host and shifts:
-            # What came back may have been numbered for a gate that was lost since.
+            # A returned publication may have been numbered for a sequencer that was lost since.
             shifts = self.numbering.known(client, number, shifts, entries)
         found = dict.fromkeys(reach.inner, 0)
         open: dict[int, BrokerId] = {}
@@ -332,8 +340,8 @@ class Routing:
                 missing |= 1 << cluster
                 continue
             ways[cluster] = entry
-            # At its host only what goes once more has a number already, and may not go round.
-            if is_host != is_numbered and entry in self._secondary:
+            # At its host only a retransmission has a number already, and may not be carried.
+            if is_host != is_numbered and entry in self._region_peers:
                 open[cluster] = entry
             else:
                 found[entry] = 0
@@ -352,19 +360,23 @@ class Routing:
         missing: int,
         shifts: Mapping[int, int],
     ) -> int:
-        """Send what is numbered to the gate that knows the number; the bits that are left.
+        """Send numbered publications to the sequencer that knows the number.
 
-        What comes behind it may wait for it there, and the sweep, for which what has none yet waits
-        here, behind that.
+        Returns the bits that are left.
+
+        Later ones may wait for them there, and so does the sweep, for which unnumbered ones wait
+        here.
         """
         host, client, _ = publications[0].message_id
         for cluster in clusters_of(missing) if shifts else ():
-            gate = self._former_of(cluster)
-            if gate is None or cluster not in shifts or gate not in self._secondary:
+            sequencer = self._former_of(cluster)
+            if sequencer is None or cluster not in shifts or sequencer not in self._region_peers:
                 continue
-            is_known = host != self._broker or self.numbering.gate_of((client, cluster)) == gate
-            if is_known and self._is_usable(gate):
-                entries[cluster] = gate
+            is_known = (
+                host != self._broker or self.numbering.sequencer_of((client, cluster)) == sequencer
+            )
+            if is_known and self._is_usable(sequencer):
+                entries[cluster] = sequencer
                 missing &= ~(1 << cluster)
         return missing
 
@@ -376,51 +388,53 @@ class Routing:
         out: list[Effect],
         key: Key | None,
     ) -> bool:
-        """A publication enters this cluster; whether it is kept under its key."""
+        """A publication enters this cluster; returns whether it is kept under its key."""
         self._go((routed,), hops, None, 0, None, now_us, out, key)
         return key is not None and key in self.kept
 
-    def _is_gate_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
-        """Whether what comes from there may have to wait for its turn here."""
+    def _is_sequencer_for(self, neighbour: BrokerId, shifts: Mapping[int, int]) -> bool:
+        """Whether publications from there may have to wait for their order here."""
         if self._product.position(neighbour).cluster == self._cluster:
             return False
-        return self._cluster in shifts or self.gate.lines.has_of(neighbour)
+        return self._cluster in shifts or self.sequencer.lines.has_of(neighbour)
 
-    # --- what has no way ----------------------------------------------------------------------
+    # --- publications without a path ----------------------------------------------------------
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
-        """A broker's link came up, or is gone."""
+        """A broker's link came up, or is lost."""
         self.kept.linked(broker, is_up, now_us, out)
-        if is_up and broker in self._secondary and self._is_ordered:
+        if is_up and broker in self._region_peers and self._is_ordered:
             self.clearing.linked(broker, out)
         if not is_up:
-            # What was unsettled there comes back first.
+            # Its unsettled publications are returned first.
             self.kept.is_returning = True
             out.append(SetTimer(RETRY, now_us))
 
     def lost(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A broker that was linked is gone, or has come back at once and knows nothing."""
+        """A linked broker is lost, or has restarted."""
         self.reaching.clear()
         self.numbering.forget(broker, now_us)
-        self.gate.lost(broker, now_us, out)
+        self.sequencer.lost(broker, now_us, out)
         for key, message in self.giving_back.waiting_for(broker):
             out.append(Continue(key))
             if publications := self.giving_back.without_host(message):
-                self._go_on(publications, message.hops, message.owed, frozenset(), now_us, out)
+                self._deliver_inside(
+                    publications, message.hops, message.owed, frozenset(), now_us, out
+                )
             out += [Settled(key), Continue(None)]
-        if broker in self._secondary and self._is_ordered:
-            self.gate.doubt(now_us)
+        if broker in self._region_peers and self._is_ordered:
+            self.sequencer.doubt(now_us)
             self.clearing.lost(broker, self._product.position(broker).cluster)
-            others = [each for each in self._secondary if self._is_usable(each)]
+            others = [each for each in self._region_peers if self._is_usable(each)]
             out += [Send(each, WayLost()) for each in sorted(others)]
 
     def changed(self, now_us: int, out: list[Effect], *, is_retried: bool = True) -> None:
-        """Links, tables or places have changed: what is kept may have a way now."""
+        """Links, tables or places have changed: kept publications may have a path."""
         self.reaching.clear()
         near = set(self._product.near(self._broker))
-        if near != self._secondary:
-            self._secondary.clear()
-            self._secondary.update(near)
+        if near != self._region_peers:
+            self._region_peers.clear()
+            self._region_peers.update(near)
             self.clearing.changed()
         if not is_retried:
             return
@@ -433,17 +447,17 @@ class Routing:
         if kept:
             out.append(Continue(None))
             self.clearing.changed()
-        self.clearing.go_on(now_us, out)
+        self.clearing.update(now_us, out)
 
     def returned(self, now_us: int, out: list[Effect]) -> None:
-        """What those whose links are lost had not settled is back."""
+        """The unsettled publications of lost links are back."""
         self.kept.is_returning = False
         self.changed(now_us, out)
         self.clearing.returned(out)
-        self.clearing.go_on(now_us, out)
+        self.clearing.update(now_us, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
-        """The timer fired: what has waited for too long is dropped."""
+        """The timer fired: count a quarter, and route again; `Keeping` drops what is overdue."""
         self.kept.count()
         self.changed(now_us, out)
-        self.kept.go_on(now_us, out)
+        self.kept.continue_count(now_us, out)

@@ -9,34 +9,36 @@ from msgspec import Meta
 
 from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import MESSAGES
-from shoal.overlays.octopia.parameters import Dynamic, Parameters, links
+from shoal.overlays.octopia.parameters import Dynamic, OctopiaParameters, links
 from shoal.overlays.octopia.places.labels import MAX_CLUSTERS
 from shoal.overlays.shapes import PRODUCT
-from shoal.overlays.system import Brokers, Layout, Picture, System
+from shoal.overlays.system import BrokerMachines, Picture, System, SystemLayout
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
-    from shoal.overlays.planning import Plan, Survey, Wishes
+    from shoal.overlays.planning import OverlayPlan, OverlaySurvey, PlannedInterests
 
 
-class Overlay(Brokers, frozen=True, kw_only=True):
+class OctopiaOverlay(BrokerMachines, frozen=True, kw_only=True):
     """Brokers B1, B2, ..., region by region, each region with one of every cluster."""
 
     clusters: Annotated[
         int, Meta(ge=0, le=MAX_CLUSTERS, description="How many clusters; 0: 3, 2 or 1.")
     ] = 0
 
-    def layout(self) -> Layout:
-        doors, _, _ = super().layout()
-        return Layout(doors, (), Parameters(clusters=self.clusters).for_brokers(doors))
+    def layout(self) -> SystemLayout:
+        front_ends, _, _ = super().layout()
+        return SystemLayout(
+            front_ends, (), OctopiaParameters(clusters=self.clusters).for_brokers(front_ends)
+        )
 
 
-def _most_silent_us(parameters: Parameters) -> int | None:
-    """A gate waits no longer for what another broker was to bring it."""
+def _most_silent_us(parameters: OctopiaParameters) -> int | None:
+    """A sequencer waits no longer for publications by another broker."""
     return parameters.order_us if parameters.dynamic is Dynamic.ORDERED else None
 
 
-def _octopia(context: BrokerContext, parameters: Parameters) -> Strategy:
+def _octopia(context: BrokerContext, parameters: OctopiaParameters) -> Strategy:
     from shoal.overlays.octopia.protocol import Octopia
 
     return Octopia(context, parameters)
@@ -48,7 +50,7 @@ def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
     return problems(picture, brokers)
 
 
-def _plan(survey: Survey, wishes: Wishes) -> Plan:
+def _plan(survey: OverlaySurvey, wishes: PlannedInterests) -> OverlayPlan:
     from shoal.overlays.octopia.planner import plan
 
     return plan(survey, wishes)
@@ -59,10 +61,10 @@ SYSTEM = System(
     strategy=_octopia,
     shape=PRODUCT,
     links=links,
-    parameters=Parameters,
+    parameters=OctopiaParameters,
     messages=MESSAGES,
-    size=Overlay,
-    complete=Parameters.for_brokers,
+    size=OctopiaOverlay,
+    complete=OctopiaParameters.for_brokers,
     give_up_us=3_000_000,
     most_silent_us=_most_silent_us,
     oracle=_problems,

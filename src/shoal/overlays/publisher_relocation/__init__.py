@@ -1,61 +1,62 @@
-"""The tree with publishers that move: what POP and GRAPE share, and both.
+"""The tree with publishers that move: the parts that POP and GRAPE share, and both systems.
 
 Why nothing is lost when a publisher moves
 ------------------------------------------
 
 - The publisher pauses and sends a marker to its source behind its last publication.
-- The update walks target → source and turns advertisements; what it makes superfluous is only
-  marked, because publications from the source may still be under way to it.
-- The complete message walks source → target behind those publications; what was marked goes as it
-  passes. When it reaches the target, all subscriptions are there and the publisher resumes.
+- The update goes from target to source and turns advertisements; subscriptions that it makes
+  superfluous are only marked, because publications from the source may be in transit to them.
+- The complete message goes from source to target behind those publications; marked subscriptions
+  are removed as it passes. When it reaches the target, all subscriptions are there and the
+  publisher resumes.
 
-Two messages per link of the path. When something fails on the way, nobody rolls back:
+Two messages per link of the path. There is no rollback after a failure:
 
-- Only the publisher knows where it is. It numbers its attempts, advertisements carry the number,
-  and of two words about a publisher the one with the higher number holds, in an update, a flood or
-  a link that comes up.
-- A move that fails (the path broke, the target is lost, 20 s without a word) is followed by a move
-  back over the same path; when both ends fail they are tried in turn. An application notices a
+- Only the publisher knows its place. It numbers its attempts, advertisements carry the number, and
+  of two announcements about a publisher the one with the higher number is valid, in an update, a
+  flood or the synchronisation of a link.
+- A move that fails (the path broke, the target is lost, 20 s without an answer) is followed by a
+  move back over the same path; when both ends fail they are tried in turn. An application notices a
   longer delay.
-- A move that was not whole leaves claims in doubt: brokers do not tell others of them. A publisher
-  that stays where it is (there is no way back, or this was it) says so, under the number of that
-  move.
-- A broker of the path may have left before the move came: it goes round it, as the tables have
-  turned. A target that is about to leave sends the publisher back.
-- So that no subscription is taken back meanwhile, rows wait: at a broker that the publisher left,
-  until the update turns them; at a break, when a move has just turned them towards it. After 30 s
-  they go.
+- A move that was not whole leaves claims in doubt: brokers do not forward them. A publisher that
+  stays at its broker (it cannot go back, or is back) confirms that under the number of that move.
+- A broker of the path may have left before the move came: the move goes round it, as the tables
+  have turned. A leaving target sends the publisher back.
+- Rows wait, so that no subscription is retracted meanwhile: at a broker that the publisher left,
+  until the update turns them; at a break, if a move has just turned them towards it. After 30 s
+  they are removed.
 
 `tests/exploration/` plays a move over three brokers in every order of messages, with one fault at
 every moment; `tests/seeds/` runs it under churn, loss, reordering, and with faults aimed at moves;
-`simulation/judging/outages.py` says what a fault may cost, and that is judged.
+`simulation/judging/outages.py` defines the losses that a fault may cause, and the judge checks
+them.
 
-On the live network an MQTT client's *door*, its first broker, is the publisher: it runs
-`clients/publisher.py` for it, and asks the broker where it publishes over a courier, a channel as
-reliable as a link, of which no machine knows. Only when a distant broker dies must the door decide:
-it asks its own broker what the other had not handled, marked, and doors drop of that what they have
-had. A client that follows is told to go when the new broker has handled everything, and has said
-that it may come (`mqtt/federation/moving.py`, as for clients that operators move); what it has no
-word of it sends again there. The old one closes only its side and takes what the client still
-acknowledges, before it gives the session away (`mqtt/federation/roaming/redirecting.py`).
+On the live network an MQTT client's *front end*, its edge broker, is the publisher: it runs
+`clients/publisher.py` for it, and sends requests to the broker of its publisher over a forwarding
+channel, which is as reliable as a link, and which no machine knows. Only when a distant broker dies
+must the front end decide: it retransmits to its own broker the publications that the other had not
+handled, marked, and front ends drop duplicates. A client that follows is redirected when the new
+broker has handled everything, and has agreed (`mqtt/federation/moving.py`, as for clients that
+operators move); the client sends unacknowledged publications again there. The old broker closes
+only its side and accepts the client's acknowledgements, before it exports the session
+(`mqtt/federation/session_transfer/redirecting.py`).
 
 Decisions
 ---------
 
-- **Relocation is put together, not derived from.** A `Relocation` has a tree, its migrations and a
-  `Tracer`, and tells each what it needs to know of the others; the tracer is given the one thing
-  that it may do, to send a publisher away. So who changes links under moving publishers hands it
-  another that may refuse. The other design was a chain: each part a strategy that wraps the next,
-  and takes what is its own from what passes. But what a tracer must hear (a publisher has turned,
-  has left, is nowhere) is no input; it is what the migrations and the tree made of one, and each
-  layer would have to guess it from the messages. Before, it was an abstract class with a method for
-  each, which nothing else could use.
-- **The migration is not in `broker/`**, as first planned: it changes a tree's tables, so it belongs
-  above them. The client's half (`clients/publisher.py`) knows no overlay and stays below.
-- **A failed migration is a move back, decided by the publisher.** The other design was a rollback
-  among the brokers: an abort message from a break to both ends, each broker restoring what it had.
-  It needs the old state at every broker, a decision for the case that source and target are cut off
-  from each other, and another for the abort that is itself cut off; the publisher reaches both ends
-  anyway, and a move back is nothing new. Its price is that rows are held for a while after a
-  failure.
+- **Relocation is composed, not derived from.** A `Relocation` has a tree, its migrations and a
+  `Tracer`, and passes each the events of the others; the tracer gets the single operation to send a
+  publisher. So a system that changes links under moving publishers passes it another operation,
+  which may refuse. The alternative is a chain: each part a strategy that wraps the next, and
+  handles its own inputs. But the events of a tracer (a publisher has turned, has left, is nowhere)
+  are no inputs; the migrations and the tree derive them from inputs, and each layer would have to
+  guess them from the messages.
+- **The migration is above `broker/`**, as it changes a tree's tables. The client's half
+  (`clients/publisher.py`) knows no overlay and stays below.
+- **A failed migration is a move back, decided by the publisher.** The alternative is a rollback
+  among the brokers: an abort message from a break to both ends, with each broker restoring its
+  state. It needs the old state at every broker, a decision for the case that source and target are
+  cut off from each other, and another for the abort that is itself cut off; the publisher reaches
+  both ends anyway, and a move back is no new protocol. Its price is that rows are held for a while
+  after a failure.
 """

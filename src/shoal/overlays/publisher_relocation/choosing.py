@@ -1,13 +1,13 @@
-"""Which broker suits a client, by two figures for each: the load it makes there, and the delay.
+"""Choice of a client's broker by two figures for each candidate: its load, and its delay.
 
 One figure decides first: it is normalised to 0..100 over the candidates, those above `100 - weight`
 are dropped, and of the rest the one with the least of the other figure wins.
 
-Which weight is right nobody knows beforehand, so there is `knee`, with no number to choose.  Of
-candidates that are beaten in neither figure by any other, the front, it takes the one that gives
-up least: both figures are normalised to 0..1 between the ends of the front, and the least sum wins,
-which is the point furthest below the straight line between the ends.  Where no point is below that
-line, what the ends gain and give up is equal, and the nearer broker wins.
+The right weight is unknown beforehand, so there is `knee`, without a weight to choose. Of the
+Pareto front (candidates that no other beats in both figures) it takes the best compromise: both
+figures are normalised to 0..1 between the ends of the front, and the least sum wins, which is the
+point furthest below the straight line between the ends. If no point is below that line, the ends
+are equal, and the nearer broker wins.
 
 >>> loads = {"A": 100, "B": 40, "C": 30, "D": 50}
 >>> delays = {"A": 10, "B": 12, "C": 90, "D": 15}
@@ -17,7 +17,7 @@ line, what the ends gain and give up is equal, and the nearer broker wins.
 >>> weight_of("B", brokers, loads)
 85
 
-Source: Cheung and Jacobsen, publisher relocation, section 4.2, for the first two priorities.  The
+Source: Cheung and Jacobsen, publisher relocation, section 4.2, for the first two priorities. The
 knee is ours.
 """
 
@@ -32,7 +32,7 @@ FULL_WEIGHT = 100
 
 
 class Priority(enum.Enum):
-    """Which figure decides first; or neither does."""
+    """The figure that decides first, or a compromise of both."""
 
     LOAD = "load"
     DELAY = "delay"

@@ -1,4 +1,4 @@
-"""What brokers say to each other to move a publisher (relocation paper, 3.3).
+"""Messages between brokers to move a publisher (relocation paper, 3.3).
 
 Names are the paper's, spelled out: migration update and complete (MUM, MCM).
 """
@@ -11,12 +11,12 @@ from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 
 
 class MigrationUpdate(Message, frozen=True):
-    """From target to source along the path: the publisher now is in the sender's direction.
+    """From target to source along the path: the publisher is in the sender's direction from now on.
 
-    `path` leads from source to target.  `retracted` are the subscriptions that the sender had
-    forwarded to the receiver and that no advertisement in the receiver's direction asks for any
-    more; the receiver keeps them until the migration completes, because publications may still
-    be on their way to them.
+    `path` leads from source to target. `retracted` are the subscriptions that the sender had
+    forwarded to the receiver and that overlap no advertisement in the receiver's direction any
+    more; the receiver keeps them until the migration completes, because publications may be in
+    transit to them.
     """
 
     publisher: ClientId

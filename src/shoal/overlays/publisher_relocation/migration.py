@@ -1,21 +1,21 @@
 """Moving a publisher along a path of brokers without loss (relocation paper, 3.3).
 
-The publisher pauses and announces itself at the target.  From there a migration update walks to
-the source: each broker turns the publisher's advertisements towards the target and forwards the
-subscriptions that now belong there.  From the source a migration complete walks back, behind
-everything sent on the path before: when it reaches the target, every subscription is there, and
-the publisher resumes.  Two messages per link of the path, whatever the size of the network.
+The publisher pauses and announces itself at the target. From there a migration update goes to the
+source: each broker turns the publisher's advertisements towards the target and forwards the
+subscriptions that belong there after the turn. From the source a migration complete goes back,
+behind everything sent on the path before: when it reaches the target, every subscription is there,
+and the publisher resumes. Two messages per link of the path, whatever the size of the network.
 
-Deviations, needed to lose nothing.  The paper removes subscriptions that no advertisement asks
-for when the update passes; publications from the source may still be under way then, so here they
-are only marked and go when the complete message, which follows the last of those publications,
-passes (`retractions.py`).  The same holds for what a neighbour on the path takes back meanwhile
-for any other reason.  And the source waits for the publisher's marker, which follows its last
-publication to it, before it sends the complete message.
+Deviations, needed to lose nothing. The paper removes subscriptions without an overlapping
+advertisement when the update passes; publications from the source may be in transit then, so here
+they are only marked, and removed when the complete message, which follows the last of those
+publications, passes (`retractions.py`). The same holds for subscriptions that a neighbour on the
+path retracts meanwhile for any other reason. And the source waits for the publisher's marker, which
+follows its last publication to it, before it sends the complete message.
 
-**When something fails.**  Only the publisher knows where it is, so it alone decides: it counts its
-moves, and of two words about it the one that counts more holds, in an update or in a flood.
-Nobody rolls anything back: a move that fails is followed by a move back, over the same path.
+**Failures.** Only the publisher knows its place, so it alone decides: it counts its moves, and of
+two announcements about it the one that counts more is valid, in an update or in a flood. There is
+no rollback: a move that fails is followed by a move back, over the same path.
 
     a publisher's rows here   input                          become
     elsewhere or none         announcement (target)          local, attached; update to the source
@@ -23,34 +23,34 @@ Nobody rolls anything back: a move that fails is followed by a move back, over t
     local, held               update                         turned; complete to the target
     local, held               announcement, newer flood      local, attached | elsewhere
     local, held               HOLD_US pass                   none: withdrawn
-    turned by a move          update of a later move         turned; what was marked goes
+    turned by a move          update of a later move         turned; marked rows are removed
     turned by a move          update of an earlier move      as they are; that and complete back
     turned within HOLD_US     link towards the row breaks    local, held, adopted: yields to copies
     turned, not complete      link towards the source breaks as they are; complete (not whole)
-    turned by a move          that is not whole              as they are, in doubt: told to others
-                                                             as of the move before
+    turned by a move          that is not whole              as they are, in doubt: announced to
+                                                             others as of the move before
 
 - *A broker on the path has left*: the move goes round it (`paths.py`).
-- *The target leaves*: it takes nobody in any more, and the publisher goes back; where its source is
+- *The target leaves*: it admits no publisher any more, and this one goes back; if its source is
   gone as well it stays, and loses the target as one that dies.
-- *The path breaks*: what is left of it ends in a complete message that is not whole.  The target
-  tells the publisher, which goes back to its source.  There the rows are held or adopted by the
-  broker at the break, so that no subscription was taken back and none has to come again.  Should
-  the path heal meanwhile, nobody is told that it is at the target: what is taken back for that
-  would be missed by what it has published before.  If it stays there after all, it says so.
-- *The target or a broker on the path dies*: the same; the publisher hears it from the target, or
-  notices that the target is gone (`shoal.clients.publisher`).
-- *The source dies*: its rows are turned already, and the publisher goes on at the target; or the
+- *The path breaks*: the rest of it ends in a complete message that is not whole. The target informs
+  the publisher, which goes back to its source. There the rows are held or adopted by the broker at
+  the break, so that no subscription was retracted and none has to come again. If the path heals
+  meanwhile, its place at the target is not announced: subscriptions retracted because of that would
+  miss its earlier publications. If it stays there after all, it announces that.
+- *The target or a broker on the path dies*: the same; the target informs the publisher, or the
+  publisher detects the loss of the target (`shoal.clients.publisher`).
+- *The source dies*: its rows are turned already, and the publisher continues at the target; or the
   update has not passed the source's neighbour, and the target advertises anew.
 - *The publisher dies* (`Goodbye`): its target withdraws its advertisements behind the update, its
   source HOLD_US after the marker.
-- *Client libraries that know of no relocation* ignore being told to go, and count as any other
-  after LEAVE_TIMEOUT_US: no change of links waits for them.  Clients that cannot move decline.
-- *Nothing twice, nothing out of order*: a publication is handed over once, and the publisher
-  resumes only behind a complete message, which follows all that it has sent before.
+- *Client libraries without relocation* ignore the request to move, and count as any other client
+  after LEAVE_TIMEOUT_US: no change of links waits for them. Clients that cannot move decline.
+- *No duplicates, no reordering*: a publication is handed over once, and the publisher resumes only
+  behind a complete message, which follows all that it has sent before.
 
-What is lost is what is in a link or broker that fails, and what is published at once after the
-publisher's own broker died, while its advertisements spread anew.
+Publications in a failing link or broker are lost, and so are those sent right after the death of
+the publisher's own broker, while its advertisements propagate anew.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate, Res
 from shoal.model import Advertisement, BrokerId, ClientId, SubscriptionId
 from shoal.overlays.publisher_relocation.messages import MigrationComplete, MigrationUpdate
 from shoal.overlays.publisher_relocation.paths import (
-    Move,
     Path,
+    PublisherMove,
     check_path,
     check_position,
     next_hop,
@@ -73,12 +73,13 @@ from shoal.overlays.publisher_relocation.retractions import Retractions
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import AdvertisementEntry
 
-# How long rows wait for a publisher that may come back: longer than it waits for an answer
-# (`shoal.clients.publisher.MOVE_TIMEOUT_US`), goes back and is heard along the longest path.
+# Hold of rows for a publisher that may come back: longer than its timeout
+# (`shoal.clients.publisher.MOVE_TIMEOUT_US`) plus the way back and the update along the longest
+# path.
 HOLD_US = 30_000_000
 
-# How long a publisher that was told to go may take to say that it does; one that does not knows
-# of no relocation, stays, and counts as any other.
+# Timeout of a publisher's answer to the request to move; one without an answer does not support
+# relocation, stays, and counts as any other.
 LEAVE_TIMEOUT_US = 10_000_000
 
 # The first part of the keys of the timers set here; the second is the publisher.
@@ -91,23 +92,23 @@ class Migrations:
     def __init__(self, tree: TreeRouting) -> None:
         self._tree = tree
         self._propagation, self._publishers = tree.propagation, tree.publishers
-        # Migrations whose update has passed here and whose complete message has not.
-        self._passing: dict[ClientId, Move] = {}
+        # Migrations with an update that has passed here and a complete message that has not.
+        self._passing: dict[ClientId, PublisherMove] = {}
         # Local publishers, and the number of the move that brought each here.
         self._arrived: dict[ClientId, int] = {}
-        # At a source: publishers that were told to go and whose marker has not come; whether the
-        # broker waits for it.
+        # At a source: publishers with a request to move but without a marker yet; whether the
+        # broker waits for that.
         self._sent_away: dict[ClientId, bool] = {}
-        # Local clients that cannot move, and have said so.
+        # Local clients that have declined, as they cannot move.
         self.fixed: set[ClientId] = set()
-        # Publishers whose local rows wait for a while, as they may come back.
+        # Publishers that may come back, with held local rows.
         self._held: set[ClientId] = set()
         self._retractions = Retractions(tree.propagation)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def send_away(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
-        """At the source: tell the publisher to go; one that never answered is not awaited."""
+        """At the source: request a publisher to move; one that never answered is not awaited."""
         self._sent_away.setdefault(publisher, True)
         out.append(SetTimer(_timer(publisher), now_us + LEAVE_TIMEOUT_US))
         out.append(Notify(publisher, Relocate(path)))
@@ -127,7 +128,7 @@ class Migrations:
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
         if self._is_outdated(publisher, message.moves, message.advertisements):
-            return  # it has given up meanwhile, and that was heard first
+            return  # it has given up meanwhile, and that came first
         if self._tree.changes.is_leaving:
             out.append(Notify(publisher, Resume(message.moves, whole=False)))
             return
@@ -157,7 +158,7 @@ class Migrations:
         for subscription_id in message.retracted:
             self._take_back(neighbour, subscription_id, out)
         if outdated:
-            self._tell_newer(neighbour, message.advertisements, move, out)
+            self._send_newer(neighbour, message.advertisements, move, out)
             out.append(Send(neighbour, _complete(publisher, move, whole=False)))
         else:
             self._turn(publisher, move, message.advertisements, now_us, out)
@@ -169,7 +170,7 @@ class Migrations:
             raise ProtocolError(f"{publisher} does not leave {self._tree.broker}: {message.path}")
         # A broker that restarted meanwhile knows nothing of it, and has nothing to hold.
         if self.is_leaving(publisher) or publisher in self._publishers:
-            self._let_go(publisher, now_us, out)
+            self._close_source(publisher, now_us, out)
 
     def complete(self, neighbour: BrokerId, message: MigrationComplete, out: list[Effect]) -> None:
         """On the path: everything the source sent has passed."""
@@ -186,10 +187,10 @@ class Migrations:
             out.append(CancelTimer(_timer(client)))
 
     def left(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
-        """The client is gone; one that was told to go may be at its target."""
+        """The client has disconnected; one with a request to move may be at its target."""
         self.fixed.discard(client)
         if self.is_leaving(client):
-            self._let_go(client, now_us, out)
+            self._close_source(client, now_us, out)
         elif client in self._publishers:
             self._publishers.detach(client)
             passing = self._passing.get(client)
@@ -198,30 +199,38 @@ class Migrations:
         self._propagation.unsubscribe_all(client, out)
 
     def is_leaving(self, publisher: ClientId) -> bool:
-        """At the source: whether the publisher was told to go and may still have words for us."""
+        """At the source: whether the publisher has a request to move and may still send messages
+        here.
+        """
         return publisher in self._sent_away
 
     @property
     def is_moving(self) -> bool:
-        """Whether a publisher is on its way through here, or may still come back.
+        """Whether a publisher is moving through here, or may still come back.
 
-        A publisher that was told to go and does not answer is on no way after LEAVE_TIMEOUT_US.
+        A publisher without an answer to its request does not count after LEAVE_TIMEOUT_US.
         """
         return bool(self._passing or self._held) or any(self._sent_away.values())
 
     def subscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> None:
-        """The neighbour wants this subscription (again): it is no longer taken back."""
+        """The neighbour subscribes (again): the subscription is not retracted any more."""
         self._retractions.undo(neighbour, subscription_id)
 
     def unsubscribed(self, neighbour: BrokerId, subscription_id: SubscriptionId) -> bool:
-        """The neighbour takes a subscription back; whether to keep it until a move completes."""
+        """The neighbour retracts a subscription.
+
+        Returns whether to keep it until a move completes.
+        """
         moving = self._moving_to(neighbour)
         if moving:
             self._retractions.keep(neighbour, subscription_id, moving)
         return bool(moving)
 
     def timer(self, publisher: ClientId, out: list[Effect]) -> bool:
-        """Whether the publisher was told to go and does not; held rows were held long enough."""
+        """A timer fired: the hold of rows is over, or the publisher ignores its request to move.
+
+        Returns whether it ignores the request.
+        """
         if self.is_leaving(publisher):
             self._sent_away[publisher] = False
             return True
@@ -232,12 +241,12 @@ class Migrations:
         return False
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        """What a neighbour said before its link changed no longer counts.
+        """Announcements of a neighbour before its link changed are void.
 
-        But for rows that a move has just turned there: their publisher may come back, unless the
-        link has ended, as there is another way then.
-        A path that breaks towards the source brings no more publications: the migration ends
-        here.  Where it breaks towards the target, the publisher is out of reach.
+        Exceptions are rows that a move has just turned there: their publisher may come back, unless
+        the link has ended, as there is another path then. A path that breaks towards the source
+        brings no more publications: the migration ends here. If it breaks towards the target, the
+        publisher is out of reach.
         """
         tables = self._tree.tables
         rows = () if state is LinkState.ENDED else tables.advertised_from(neighbour)
@@ -254,7 +263,7 @@ class Migrations:
             elif neighbour == self._hop(move.path, 1):
                 del self._passing[publisher]
 
-    # --- what is refused ----------------------------------------------------------------------
+    # --- validation ---------------------------------------------------------------------------
 
     def _is_outdated(
         self, publisher: ClientId, moves: int, advertisements: tuple[Advertisement, ...]
@@ -274,8 +283,10 @@ class Migrations:
         """The next broker on the path towards the target (1) or the source (-1)."""
         return next_hop(path, self._tree.broker, step)
 
-    def _move(self, path: Path, moves: int, advertisements: tuple[Advertisement, ...]) -> Move:
-        """A move comes here; where the next broker has left, its path is as the rows are now."""
+    def _move(
+        self, path: Path, moves: int, advertisements: tuple[Advertisement, ...]
+    ) -> PublisherMove:
+        """A move comes here; if the next broker has left, its path follows the present rows."""
         source_hop, now = self._hop(path, -1), path
         if source_hop is not None and not self._tree.is_neighbour(source_hop):
             rows = map(self._tree.tables.advertisements.get, (each.id for each in advertisements))
@@ -283,19 +294,20 @@ class Migrations:
             hop = next((each for each in hops if each is not None), None)
             if hop is not None and self._tree.is_neighbour(hop):
                 now = without_next(path, self._tree.broker, hop)
-        return Move(now, moves, path)
+        return PublisherMove(now, moves, path)
 
     def _begin(
         self,
         publisher: ClientId,
-        move: Move,
+        move: PublisherMove,
         advertisements: tuple[Advertisement, ...],
         out: list[Effect],
     ) -> None:
-        """A move starts here, and takes the place of one that has not come to its end.
+        """A move starts here, and replaces one that is incomplete.
 
-        In the same direction it waits for the same publications.  Going back it has come behind
-        them, and says so itself where the other led.  Elsewhere the other one ends here.
+        In the same direction it waits for the same publications. Going back it has come behind
+        them, and sends the complete message itself on the path of the other. Elsewhere the other
+        one ends here.
         """
         before = self._passing.get(publisher)
         if before is not None and self._hop(before.path, 1) != self._hop(move.path, 1):
@@ -313,7 +325,7 @@ class Migrations:
     def _turn(
         self,
         publisher: ClientId,
-        move: Move,
+        move: PublisherMove,
         advertisements: tuple[Advertisement, ...],
         now_us: int,
         out: list[Effect],
@@ -327,7 +339,8 @@ class Migrations:
         if target_hop is not None:
             propagation.follow(target_hop, rows, out)
         if source_hop is None:
-            # Whom nobody sent away has said nothing here, since it announced itself or ever.
+            # A publisher without a request to move has sent nothing here since it announced itself,
+            # or ever.
             if not self.is_leaving(publisher):
                 self._detach(publisher)
                 self._finish(publisher, True, out)
@@ -339,7 +352,7 @@ class Migrations:
             out.append(Send(source_hop, update))
 
     def _turn_row(
-        self, advertisement: Advertisement, move: Move, now_us: int, out: list[Effect]
+        self, advertisement: Advertisement, move: PublisherMove, now_us: int, out: list[Effect]
     ) -> AdvertisementEntry:
         """The advertisement's row, which lies towards the target from now on."""
         propagation = self._propagation
@@ -347,7 +360,7 @@ class Migrations:
         row = self._tree.tables.advertisements.get(advertisement.id)
         is_on_path = row is not None and row.last_hop in (source_hop, None)
         if row is not None and row.advertisement != advertisement:
-            # The publisher's own word has overtaken the flood from its source.
+            # The publisher's own announcement has overtaken the flood from its source.
             if is_on_path:
                 propagation.withdraw(row, out)
             else:
@@ -363,20 +376,20 @@ class Migrations:
         row.moves, row.adopted, row.turned_us = move.moves, False, now_us
         return row
 
-    def _tell_newer(
+    def _send_newer(
         self,
         neighbour: BrokerId,
         advertisements: tuple[Advertisement, ...],
-        move: Move,
+        move: PublisherMove,
         out: list[Effect],
     ) -> None:
-        """The neighbour may not be on the path of the later move, and would never hear of it."""
+        """The neighbour may not be on the path of the later move, and would never learn of it."""
         for advertisement in advertisements:
             row = self._tree.tables.advertisements.get(advertisement.id)
             if row is not None and row.moves > move.moves and row.last_hop != neighbour:
                 out.append(Send(neighbour, Advertise(row.advertisement, row.rank)))
 
-    def _let_go(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+    def _close_source(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         """At the source: nothing more comes from the publisher."""
         self._sent_away.pop(publisher, None)
         self._publishers.detach(publisher)
@@ -401,7 +414,7 @@ class Migrations:
         out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
 
     def _moving_to(self, neighbour: BrokerId) -> set[ClientId]:
-        """The publishers whose publications may still come and go to this neighbour."""
+        """The publishers whose publications may still come from and go to this neighbour."""
         return {
             publisher
             for publisher, move in self._passing.items()
@@ -415,7 +428,9 @@ class Migrations:
             self._propagation.remove_subscription(subscription_id, neighbour, out)
 
     def _finish(self, publisher: ClientId, whole: bool, out: list[Effect]) -> None:
-        """Nothing more comes from the source: remove what was kept for that, and pass it on."""
+        """Nothing more comes from the source: remove rows kept for that, and forward the
+        message.
+        """
         move = self._passing.pop(publisher)
         self._retractions.complete(publisher, out)
         if not whole:
@@ -429,11 +444,11 @@ class Migrations:
         elif self._tree.is_neighbour(target_hop):
             out.append(Send(target_hop, _complete(publisher, move, whole=whole)))
 
-    def _doubt(self, publisher: ClientId, move: Move) -> None:
-        """Who is not told that all is whole goes back, or says that it stays.
+    def _doubt(self, publisher: ClientId, move: PublisherMove) -> None:
+        """A publisher without confirmation of a whole move goes back, or announces that it stays.
 
-        Until then nobody hears anew that it is here: what is taken back for that would be missed
-        by what it has published before.
+        Until then its place here is not announced anew: subscriptions retracted because of that
+        would miss its earlier publications.
         """
         tables = self._tree.tables
         for id in tables.published.of(publisher):
@@ -442,7 +457,7 @@ class Migrations:
                 row.adopted = True
 
 
-def _complete(publisher: ClientId, move: Move, *, whole: bool) -> MigrationComplete:
+def _complete(publisher: ClientId, move: PublisherMove, *, whole: bool) -> MigrationComplete:
     return MigrationComplete(publisher, move.heard, move.moves, whole)
 
 

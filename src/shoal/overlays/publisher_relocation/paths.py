@@ -1,9 +1,9 @@
 """Paths of migrations, from source to target, as the brokers on them know them (paper, 3.3).
 
 A broker of the path may leave the network after the path was traced: it takes no part in any move
-before the update comes.  Its neighbours take its place, and the tables turn with them (`overlays/
-tree/departing`).  So the next broker towards the target finds in its rows where the source lies
-now, and the move goes on that way.  Those it has passed know the path as it was.
+before the update comes. Its neighbours take its place, and the tables turn with them
+(`overlays/coordination`). So the next broker towards the target finds the source's direction in its
+rows, and the move continues that way. The brokers that it has passed know the former path.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from shoal.model import BrokerId
 Path = tuple[BrokerId, ...]
 
 
-class Move(NamedTuple):
+class PublisherMove(NamedTuple):
     """One move of a publisher, at one broker of its path.
 
     path     from source to target
-    moves    how often the publisher has moved, this time included
+    moves    number of the publisher's moves, this one included
     heard    the path as those towards the target know it
     """
 
@@ -29,7 +29,7 @@ class Move(NamedTuple):
     heard: Path
 
     def is_said(self, path: Path, moves: int) -> bool:
-        """Whether this move is meant, from the side of the source."""
+        """Whether a message from the side of the source is about this move."""
         return (self.path, self.moves) == (path, moves)
 
 
@@ -53,9 +53,11 @@ def next_hop(path: Path, here: BrokerId, step: int) -> BrokerId | None:
 
 
 def without_next(path: Path, here: BrokerId, hop: BrokerId) -> Path:
-    """The path without the next broker towards the source, which was none; it lies over `hop` now.
+    """The path without the next broker towards the source, which has left.
 
-    As it is where no path can go on there.
+    The source lies behind `hop`.
+
+    Unchanged if no path can continue there.
 
     >>> without_next(("B1", "B2", "B3", "B4"), "B4", "B2")
     ('B1', 'B2', 'B4')

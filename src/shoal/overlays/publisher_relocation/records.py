@@ -1,4 +1,4 @@
-"""Rows of the trace that brokers write when they have decided where a publisher belongs."""
+"""Rows of the trace that brokers write for decisions on clients' places."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from shoal.model import BrokerId, ClientId
 
 
 class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A relocation decision, taken at the publisher's first broker.
+    """A relocation decision, made at the publisher's edge broker.
 
     Rates are messages per trace session, summed over the brokers; delays the estimated mean
-    delivery delay; both for the publisher where it is and at the chosen target.  None where
-    the decision did not need them.  The weight is the one that was found at the knee, if that was
-    asked for.
+    delivery delay; both for the publisher at its present broker and at the target. None if the
+    decision did not need them. The weight is the one that was found at the knee, if that was
+    configured.
     """
 
     publisher: ClientId
@@ -32,10 +32,11 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriberSelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision where a subscriber belongs, taken at its broker.
+    """A decision on a subscriber's place, made at its broker.
 
-    Of the publications it was taken by: `rate` is how many brokers handle one for it alone, the
-    delay the estimated mean; both where it is and at the chosen target.  The weight is as above.
+    Of the publications that it is based on: `rate` is the number of brokers that handle one for it
+    alone, the delay the estimated mean; both at the present broker and at the target. The weight is
+    as above.
     """
 
     subscriber: ClientId

@@ -1,7 +1,7 @@
-"""A tree whose publishers can be moved (relocation paper, section 3.3).
+"""A tree with relocation of publishers (relocation paper, section 3.3).
 
-It is put together: the tree routes, `Migrations` move, a `Tracer` decides where publishers belong.
-Who routes over the same tree in another way, too, takes the same parts.
+It is composed: the tree routes, `Migrations` move, a `Tracer` decides on publishers' places. A
+system with another routing over the same tree takes the same parts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from shoal.broker.effects import (
     Effect,
     LinkState,
-    Measured,
+    MeasuredDelays,
     Started,
     TimerFired,
     TimerKey,
@@ -41,7 +41,7 @@ from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 
-# What the tree and its migrations hear from neighbours; all else is for tracers.
+# Messages of neighbours for the tree and its migrations; all others are for tracers.
 _OF_THE_TREE = frozenset(
     (
         Advertise,
@@ -54,12 +54,12 @@ _OF_THE_TREE = frozenset(
         Unsubscribe,
     )
 )
-# By type: POP asks this of a result for each link and publication, and `isinstance` takes longer.
+# By type: POP checks a result for each link and publication, and `isinstance` takes longer.
 _CHANGES = frozenset(ChangeMessage.__subclasses__())
 
 
 class Relocation(AroundTree):
-    """One broker of such a tree: brings each part what it needs to know of the others.
+    """One broker of such a tree: passes each part the events of the others.
 
     The migrations are that tree's, and the tracer sends publishers away through them.
     """
@@ -74,7 +74,7 @@ class Relocation(AroundTree):
 
     @property
     def tracing_bytes(self) -> int:
-        """What the tracing structures hold, in bytes as a wire would carry them (5, figure 5e)."""
+        """Size of the tracing structures, in bytes as a wire would carry them (5, figure 5e)."""
         return self.tracer.held_bytes
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -174,7 +174,7 @@ class Relocation(AroundTree):
     ) -> None:
         self.tree.returned(neighbour, carrier, now_us, out)
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
@@ -185,7 +185,7 @@ class Relocation(AroundTree):
         elif key[0] != TIMER:
             self.tracer.timer(key, now_us, out)
         elif self.migrations.timer(key[1], out):
-            self.tracer.left(key[1], out)  # it was told to go and stays
+            self.tracer.left(key[1], out)  # it ignores its request to move, and stays
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         self.tree.departed(broker, now_us, out)
@@ -197,7 +197,7 @@ class Relocation(AroundTree):
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Send on what a local client has published, and has been accepted."""
+        """Forward the accepted publications of a local client."""
         if accepted and client in self.migrations.fixed:
             self.tree.publish(client, accepted, now_us, out)
         elif accepted:
@@ -244,7 +244,7 @@ class Relocation(AroundTree):
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """The tables have turned: the tracer asks those that there are."""
+        """The tables have turned: the tracer uses the present neighbours."""
         publishers = self.tables.published.clients
         if old is not None:
             self.tracer.link(old, False, publishers, now_us, out)
@@ -259,7 +259,7 @@ class Relocation(AroundTree):
         advertisement = request.advertisement
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None and known.last_hop is not None and self.migrations.is_leaving(client):
-            # Said before the pause; what the publisher said at the target was faster.
+            # Sent before the pause; the publisher's announcement at the target was faster.
             self.tree.check_advertisement(client, advertisement)
             self.tree.publishers.attach(client, [advertisement])
             return
@@ -269,7 +269,7 @@ class Relocation(AroundTree):
             self.tracer.changed(client, out)  # the brokers downstream have forgotten, too
 
     def _drop_gone(self, publishers: set[ClientId], out: list[Effect]) -> None:
-        """Tell the tracer which of these the network does not have any more."""
+        """Inform the tracer of the publishers that have left the network."""
         for publisher in sorted(publishers):
             if publisher not in self.tables.published.clients:
                 self.tracer.gone(publisher, out)

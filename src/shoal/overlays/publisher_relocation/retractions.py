@@ -1,8 +1,8 @@
-"""Subscriptions that neighbours have taken back while publications may be on their way to them.
+"""Deferred retractions: subscriptions that neighbours have retracted during a move.
 
-The paper removes them when the update of a move passes (3.3).  Here they are kept until the
-complete message has passed, which follows the last publication from the source; while several
-publishers move to the same neighbour, until the last of the moves completes.
+The paper removes them when the update of a move passes (3.3). Here they are kept until the complete
+message has passed, which follows the last publication from the source; while several publishers
+move to the same neighbour, until the last of the moves completes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shoal.overlays.tree.propagation import Propagation
 
 
 class Retractions:
-    """What one broker keeps of what its neighbours have taken back."""
+    """The deferred retractions of one broker."""
 
     def __init__(self, propagation: Propagation) -> None:
         self._propagation = propagation
@@ -26,7 +26,7 @@ class Retractions:
     def keep(
         self, neighbour: BrokerId, subscription_id: SubscriptionId, moving: set[ClientId]
     ) -> None:
-        """The neighbour takes a subscription back while these publishers move to it."""
+        """The neighbour retracts a subscription while these publishers move to it."""
         entry = self._propagation.tables.subscriptions.get(subscription_id)
         if entry is not None and entry.last_hop == neighbour:
             self._kept[neighbour, subscription_id] = moving
@@ -36,7 +36,7 @@ class Retractions:
         self._kept.pop((neighbour, subscription_id), None)
 
     def complete(self, publisher: ClientId, out: list[Effect]) -> None:
-        """Nothing more comes of this move: remove what was kept for it alone."""
+        """The move is complete: remove subscriptions kept for it alone."""
         for key, moving in list(self._kept.items()):
             moving.discard(publisher)
             if not moving:
@@ -45,6 +45,6 @@ class Retractions:
                 self._propagation.remove_subscription(subscription_id, neighbour, out)
 
     def forget(self, neighbour: BrokerId) -> None:
-        """The link to the neighbour has changed: what it said no longer counts."""
+        """The link to the neighbour has changed: its retractions are void."""
         for key in [key for key in self._kept if key[0] == neighbour]:
             del self._kept[key]

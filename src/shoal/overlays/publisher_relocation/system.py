@@ -1,4 +1,4 @@
-"""Systems that are a tree whose publishers move, by what their tracer is."""
+"""Systems that are a tree with moving publishers, each with its tracer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.overlays.publisher_relocation.messages import MESSAGES
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.system import System, nobody_moves
 from shoal.overlays.tree.messages import MESSAGES as TREE_MESSAGES
-from shoal.overlays.tree.stand_in import stand_in
+from shoal.overlays.tree.placeholder import placeholder
 from shoal.overlays.tree.system import tables_of_a_tree
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def relocating(
     records: Mapping[str, type[msgspec.Struct]] | None = None,
     moves_subscribers: Callable[[Any], bool] = nobody_moves,
 ) -> System:
-    """The system that moves publishers where this tracer says; the arguments are `System`'s.
+    """The system that moves publishers by this tracer; the arguments are `System`'s.
 
-    Its parameters say whether subscriptions cover others (`covering`).
+    By its parameters subscriptions may cover others (`covering`).
     """
 
     def at_broker(context: BrokerContext, parameters: Any) -> Relocation:
@@ -52,7 +52,7 @@ def relocating(
         strategy=at_broker,
         parameters=parameters,
         messages=(*TREE_MESSAGES, *CHANGE_MESSAGES, *MESSAGES, *messages),
-        stand_in=stand_in,
+        placeholder=placeholder,
         records={"selections": SelectionRecord, **(records or {})},
         shown=("selections", *(records or {})),
         decides_after=decides_after,

@@ -1,7 +1,7 @@
-"""What finds out where a publisher belongs: it traces publications, asks around, and sends it away.
+"""Interface of tracers, which find a publisher's best broker, and send it there.
 
-`Relocation` brings a tracer what it needs to know at one broker, and makes the moves; POP and GRAPE
-are one each.
+`Relocation` passes a tracer the events of one broker, and makes the moves; POP and GRAPE are one
+each.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any, Protocol
 
-from shoal.broker.effects import Effect, Measured, TimerKey
+from shoal.broker.effects import Effect, MeasuredDelays, TimerKey
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.tree.forwarding import Note
 
 SendAway = Callable[[ClientId, tuple[BrokerId, ...], int, list[Effect]], None]
-"""Tells a local publisher to go to the end of a path; the tracer hears `left` of it in any case."""
+"""Requests a local publisher to move to the end of a path; `left` follows in any case."""
 
 
 class Tracer(Protocol):
@@ -27,7 +27,7 @@ class Tracer(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What its structures hold, in bytes as a wire would carry them (5, figure 5e)."""
+        """Size of its structures, in bytes as a wire would carry them (5, figure 5e)."""
 
     def start(self, out: list[Effect]) -> None:
         """The broker starts."""
@@ -41,26 +41,29 @@ class Tracer(Protocol):
 
     @property
     def note(self) -> Note:
-        """Hears of all that pass the broker, marked or not: the same thing for its whole life."""
+        """Callback for all publications of the broker, marked or not.
+
+        The same one for the tracer's lifetime.
+        """
 
     def published(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
-        """Some of a local publisher's have gone on, and were noted."""
+        """Some publications of a local publisher were forwarded, and noted."""
 
-    # --- what others say ----------------------------------------------------------------------
+    # --- messages and requests ----------------------------------------------------------------
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        """A neighbour says what only tracers say.  ProtocolError unless it makes sense."""
+        """Handle a neighbour's message to tracers.  ProtocolError for an invalid one."""
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        """A client says what only tracers hear.  ProtocolError unless it makes sense."""
+        """Handle a client's request to tracers.  ProtocolError for an invalid one."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A timer of its own fired."""
 
-    def measured(self, measured: Measured) -> None:
-        """The monitor reports the broker's recent delays, if it asked to `WatchDelays`."""
+    def measured(self, measured: MeasuredDelays) -> None:
+        """The monitor reports the broker's recent delays, if it got `WatchDelays`."""
 
     def link(
         self,
@@ -72,13 +75,13 @@ class Tracer(Protocol):
     ) -> None:
         """The link to a neighbour came up or went down; the network has these publishers now."""
 
-    # --- what became of a publisher -----------------------------------------------------------
+    # --- events of publishers -----------------------------------------------------------------
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
-        """It is not here any more, or was sent away and stays: it is like one that is new."""
+        """It is not here any more, or was sent away and stays: it counts as a new one."""
 
     def changed(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A local one changed what it advertises: what was traced of it is void."""
+        """A local one changed its advertisements: its traces are void."""
 
     def turned(self, publisher: ClientId, out: list[Effect]) -> None:
         """It has turned up in another direction: here, or elsewhere."""
@@ -86,10 +89,10 @@ class Tracer(Protocol):
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
         """One that was elsewhere has left the network."""
 
-    # --- what became of a subscriber ----------------------------------------------------------
+    # --- events of subscribers ----------------------------------------------------------------
 
     def wants(self, client: ClientId, out: list[Effect]) -> None:
-        """A local client changes what it subscribes to."""
+        """A local client changes its subscriptions."""
 
 
 TracerFactory = Callable[[BrokerContext, Any, SendAway], Tracer]

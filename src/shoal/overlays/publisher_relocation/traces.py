@@ -1,4 +1,4 @@
-"""What brokers answer about a trace session, and the tree that the answers form.
+"""The brokers' answers about a trace session, and the tree that they form.
 
 Source: Cheung and Jacobsen, publisher relocation, section 4.1 (the payload).
 """
@@ -13,11 +13,11 @@ from shoal.model import BrokerId
 
 
 class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker answers about one trace session: the seven payload fields of 4.1.
+    """One broker's answer about a trace session: the seven payload fields of 4.1.
 
-    Bit d of `bits` says that publication M+d was delivered to a local subscriber; `deliveries`
-    counts local deliveries, several per publication where several subscribers match.  A message
-    for `neighbour` waits `input_queue_us + matching_us + output_queue_us[neighbour]`, the last
+    Bit d of `bits` means that publication M+d was delivered to a local subscriber; `deliveries`
+    counts local deliveries, several per publication if several subscribers match. A message for
+    `neighbour` waits `input_queue_us + matching_us + output_queue_us[neighbour]`, the last
     including transmission and the link; one for a local subscriber ends with `client_output_us`.
     """
 

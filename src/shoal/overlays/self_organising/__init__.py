@@ -1,1 +1,1 @@
-"""Cost and Interest: a tree whose brokers exchange its links for better ones."""
+"""Cost and Interest: a tree with exchange of links for better ones."""

@@ -1,19 +1,19 @@
-"""Which links one broker proposes, and what becomes of those that others propose.
+"""Proposals of link exchanges by one broker, and its part in those of others.
 
-| what happens | what the broker does |
+| event | action |
 | --- | --- |
-| an interval ends | forgets who was not heard of; broadcasts what its clients were interested in |
-| a broadcast comes | notes it, passes it on; where a link to its origin would pay, proposes it |
-| a proposal comes | adds what it says of the cycle, and passes it on along the cycle |
-| it comes to the new link's other end | the sum decides which link goes: begun, or advised |
+| an interval ends | removes stale entries; broadcasts its clients' interest |
+| a broadcast comes | notes it, forwards it; proposes a link to its origin if that would pay |
+| a proposal comes | adds its own costs, and forwards it along the cycle |
+| it comes to the new link's other end | the sum decides which link is removed: begun, or advised |
 
-Where nothing changes it broadcasts less often (`deciding/pace.py`).
+If nothing changes it broadcasts less often (`deciding/pace.py`).
 
-Nothing is kept of a proposal on its way: it carries all there is, and whoever cannot agree drops it
-and records why.  What is known of others is forgotten when it is not said again.
+A broker keeps no state of a proposal in transit: the proposal carries everything, and a broker that
+cannot agree drops it and records the reason. Entries about others expire without a refresh.
 
-Source: Cost and Interest, sections 4.1 to 4.3.  Ours: what the operator does not allow, and that
-nobody proposes before it knows what messages cost (`Costs`).
+Source: Cost and Interest, sections 4.1 to 4.3. Ours: the operator's rules, and that a broker
+proposes nothing before it knows the cost of messages (`Costs`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,23 @@ from shoal.model import BrokerId, ClientId
 from shoal.overlays.self_organising.deciding.interest import (
     Cache,
     Ids,
-    Summary,
+    InterestSummary,
     bloom_filter,
     notification_id,
     smallest,
 )
-from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, Way, cycle_of
+from shoal.overlays.self_organising.deciding.neighbourhood import (
+    Neighbourhood,
+    NeighbourHop,
+    Way,
+    cycle_of,
+)
 from shoal.overlays.self_organising.deciding.pace import Pace, differ
 from shoal.overlays.self_organising.deciding.planner import (
     ON_ITS_WAY_US,
     VARIATION,
     Cycle,
-    Decision,
+    ExchangePlan,
     UnknownBrokerError,
     cost_vector,
     decide,
@@ -48,32 +53,32 @@ from shoal.overlays.self_organising.deciding.planner import (
 )
 from shoal.overlays.self_organising.deciding.trails import Trail, Trails, counted_vector
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
-from shoal.overlays.self_organising.parameters import Consensus, Heuristic, Parameters
+from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
+from shoal.overlays.self_organising.parameters import Consensus, Heuristic, SelfOrganisingParameters
 from shoal.overlays.self_organising.records import ProposalRecord
-from shoal.overlays.self_organising.rules import Rules
+from shoal.overlays.self_organising.rules import ExchangeRules
 
 TIMER: TimerKey = ("interval",)
-# Of an interval so much is counted; a broker whose links have changed cannot for so long.
+# Windows of an interval for counted costs; a broker cannot count for a window after a link change.
 WINDOWS = 4
-# Who counts, and cannot yet, exchanges links for an estimated gain of so much only: what follows
-# from one exchange is soon counted, and estimates err by about as much.
+# Least estimated gain for an exchange at a broker that will count soon, but cannot yet: estimates
+# err by about as much.
 CLEAR_GAIN_PERCENT = 10
 
 
 class Decisions:
-    """Those of one broker.
+    """Decisions of one broker.
 
-    `neighbours` are those it is linked to now; `exchanges` carries out what is decided, unless
-    links are only recommended.
+    `neighbours` are those it is linked to now; `exchanges` carries decisions out, unless links are
+    only recommended.
     """
 
     def __init__(
         self,
         broker: BrokerId,
         neighbours: Collection[BrokerId],
-        parameters: Parameters,
-        rules: Rules,
+        parameters: SelfOrganisingParameters,
+        rules: ExchangeRules,
         random: Random,
         exchanges: Exchanges | None,
     ) -> None:
@@ -87,32 +92,32 @@ class Decisions:
         self._around = Neighbourhood(self._cache, parameters.three_way)
         is_counted = parameters.consensus is Consensus.COUNTED
         is_counted &= parameters.heuristic is Heuristic.COST_AND_INTEREST
-        # Where notifications came from and went to, if that counts.
+        # Paths of notifications, if costs are counted.
         self._trails = Trails(parameters.interval_us // WINDOWS) if is_counted else None
         self._pace = Pace(parameters.rest_intervals)
-        # Whether it has new links, and others are to tell it of themselves.
+        # Whether it has new links, and asks others to broadcast.
         self._asks = True
-        # Who is behind a neighbour, and which.
+        # For each broker known as a neighbour's neighbour, that neighbour.
         self._behind: dict[BrokerId, BrokerId] = {}
         self._costs: Costs | None = None
-        # What others were told last.
+        # Costs in the last broadcast.
         self._told = Costs(0.0, {})
         self._last: tuple[ClientId, int] | None = None
         # When links to these were proposed last.
         self._proposed: dict[BrokerId, int] = {}
-        # What was decided about exchanges that this broker has begun.
-        self._begun: dict[LinkExchange, Decision] = {}
-        # Why a link was refused when it was last proposed, so that it is said once.
+        # Plans of the exchanges that this broker has begun.
+        self._begun: dict[LinkExchange, ExchangePlan] = {}
+        # The last reason of refusal by link, so that it is recorded once.
         self._said: dict[tuple[BrokerId, BrokerId], str] = {}
 
     @property
     def known(self) -> int:
-        """How many other brokers it knows of."""
+        """Number of other brokers that it knows."""
         return len(self._around)
 
     @property
     def remembered(self) -> int:
-        """How many notifications of its clients it remembers."""
+        """Number of its clients' notifications that it remembers."""
         return len(self._cache)
 
     def note(self, publication: tuple[ClientId, int]) -> None:
@@ -124,7 +129,7 @@ class Decisions:
 
     @property
     def counts(self) -> bool:
-        """Whether it is to be told where notifications come from and go to (`trace`)."""
+        """Whether it needs the paths of notifications (`trace`)."""
         return self._trails is not None
 
     def trace(
@@ -168,18 +173,18 @@ class Decisions:
         every = self._pace.turn()
         if not every:
             return
-        way = (Hop(self._broker, self._costs.here),)
+        way = (NeighbourHop(self._broker, self._costs.here),)
         hops, summary = self._parameters.neighbourhood_hops, self._summary(ids)
         broadcast = Broadcast(hops, summary, way, every, self._asks)
         self._asks, self._told = False, self._costs
         out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
 
     def _set_timer(self, now_us: int, out: list[Effect]) -> None:
-        """In an interval, more or less: else who gets into another's way once always would."""
+        """An interval with jitter: otherwise two brokers that collide once would always collide."""
         interval_us = self._parameters.interval_us
         out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))
 
-    def _summary(self, ids: Ids) -> Summary:
+    def _summary(self, ids: Ids) -> InterestSummary:
         parameters = self._parameters
         make = smallest if parameters.exact_when_smaller else bloom_filter
         return make(ids, parameters.filter_bits, parameters.filter_hashes)
@@ -193,14 +198,14 @@ class Decisions:
         self.turned(now_us)
 
     def turned(self, now_us: int) -> None:
-        """What passes this broker's links goes other ways from now on."""
+        """Publications over this broker's links take other paths from now on."""
         self._pace.stir()
         if self._trails is not None:
             self._trails.begin(now_us)
 
     # --- broadcasts ---------------------------------------------------------------------------
 
-    def heard(
+    def on_broadcast(
         self, neighbour: BrokerId, broadcast: Broadcast, now_us: int, out: list[Effect]
     ) -> None:
         """A broadcast came."""
@@ -211,9 +216,12 @@ class Decisions:
         if self._around.is_full and origin not in self._around:
             return
         self._meet(origin, neighbour if len(broadcast.way) == 2 else "", asks=broadcast.asks)
-        self._around.heard(origin, broadcast.summary, broadcast.every)
+        self._around.on_broadcast(origin, broadcast.summary, broadcast.every)
         shared = self._around.shared(neighbour)
-        way = (*broadcast.way, Hop(self._broker, costs.here, costs.links[neighbour], shared))
+        way = (
+            *broadcast.way,
+            NeighbourHop(self._broker, costs.here, costs.links[neighbour], shared),
+        )
         if broadcast.hops > 1:
             further = msgspec.structs.replace(broadcast, hops=broadcast.hops - 1, way=way)
             out.extend(Send(each, further) for each in self._neighbours if each != neighbour)
@@ -221,9 +229,9 @@ class Decisions:
             self._propose(way, costs, now_us, out)
 
     def _meet(self, origin: BrokerId, behind: BrokerId, *, asks: bool) -> None:
-        """Who is new here, or near, is to hear of this broker soon, as it asks others to.
+        """Broadcast soon, as a new or near broker needs to know this one, and `asks` for others.
 
-        Else it could not weigh links with it, nor come to it when `behind` is lost.
+        Otherwise it could not weigh links with it, nor link to it when `behind` is lost.
         """
         if asks or origin not in self._around or behind != self._behind.get(origin, ""):
             self._pace.stir()
@@ -252,21 +260,23 @@ class Decisions:
                 return
             vector = self._vector(cycle)
         except UnknownBrokerError:
-            return  # it will be heard of soon, or is no neighbour any more
+            return  # its broadcast will come soon, or it is no neighbour any more
         reason = self._against(cycle, now_us)
         if reason:
             self._record("refused", reason, cycle, now_us, out)
             return
         is_full = self._rules.is_full(len(self._neighbours))
         is_advice = self._exchanges is None
-        proposal = Proposal(cycle, vector, is_full, is_advice, self._further((), cycle, now_us))
+        proposal = ExchangeProposal(
+            cycle, vector, is_full, is_advice, self._further((), cycle, now_us)
+        )
         self._proposed[origin] = now_us
         out.append(Send(cycle.brokers[1], proposal))
 
     # --- proposals ----------------------------------------------------------------------------
 
     def proposed(
-        self, neighbour: BrokerId, proposal: Proposal, now_us: int, out: list[Effect]
+        self, neighbour: BrokerId, proposal: ExchangeProposal, now_us: int, out: list[Effect]
     ) -> None:
         """A proposal came along its cycle."""
         proposal.check(neighbour, self._broker)
@@ -286,7 +296,7 @@ class Decisions:
         is_counted = len(trails) == len(cycle.brokers)
         if is_counted:
             vector, trails = counted_vector(cycle, trails), ()
-        further = Proposal(cycle, vector, proposal.is_full, is_advice, trails)
+        further = ExchangeProposal(cycle, vector, proposal.is_full, is_advice, trails)
         if cycle.brokers[-1] == self._broker:
             least = self._parameters.least_gain_percent
             if self.counts and not is_counted:
@@ -306,7 +316,7 @@ class Decisions:
         return () if mine is None else (*trails, mine)
 
     def _vector(self, cycle: Cycle) -> tuple[float, ...]:
-        """What this broker says of the cycle; only costs and interest together need that."""
+        """This broker's cost vector of the cycle; needed for costs and interest together only."""
         if self._parameters.heuristic is not Heuristic.COST_AND_INTEREST:
             return (0.0,) * len(cycle.brokers)
         return cost_vector(self._around, cycle, self._broker)
@@ -325,7 +335,9 @@ class Decisions:
             or ("" if exchanges is None else exchanges.busy)
         )
 
-    def _decide(self, proposal: Proposal, least_gain: int, now_us: int, out: list[Effect]) -> None:
+    def _decide(
+        self, proposal: ExchangeProposal, least_gain: int, now_us: int, out: list[Effect]
+    ) -> None:
         cycle = proposal.cycle
         if reason := self._against_link(cycle.brokers[0], now_us):
             self._record("refused", reason, cycle, now_us, out)
@@ -360,13 +372,13 @@ class Decisions:
         return f"{self._broker} proposed it, too" if is_dropped else ""
 
     def _decision(
-        self, proposal: Proposal, least_gain: int, removable: Collection[int] | None
-    ) -> Decision:
+        self, proposal: ExchangeProposal, least_gain: int, removable: Collection[int] | None
+    ) -> ExchangePlan:
         heuristic = self._parameters.heuristic
         return decide(heuristic, proposal.cycle, proposal.vector, least_gain, removable)
 
-    def _removable(self, proposal: Proposal, best: int) -> tuple[str, list[int]]:
-        """Why the best link may not go, and those that may."""
+    def _removable(self, proposal: ExchangeProposal, best: int) -> tuple[str, list[int]]:
+        """Why the best link may not be removed, and the links that may."""
         cycle = proposal.cycle
         last = len(cycle.brokers) - 2
         against = []
@@ -379,7 +391,7 @@ class Decisions:
             against.append(reason)
         return against[best], [link for link, reason in enumerate(against) if not reason]
 
-    # --- what became of exchanges -------------------------------------------------------------
+    # --- outcomes of exchanges ----------------------------------------------------------------
 
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """The links are exchanged; this broker was on the cycle."""
@@ -405,9 +417,9 @@ class Decisions:
         cycle: Cycle,
         now_us: int,
         out: list[Effect],
-        decision: Decision | None = None,
+        decision: ExchangePlan | None = None,
     ) -> None:
-        """Record what became of a proposal; the same reason against the same link only once."""
+        """Record the outcome of a proposal; the same reason against the same link only once."""
         pair = min(cycle.link(len(cycle.brokers) - 1), cycle.link(len(cycle.brokers) - 1)[::-1])
         if reason and self._said.get(pair) == reason:
             return
@@ -441,7 +453,7 @@ class Decisions:
         )
 
 
-def _with_costs(row: ProposalRecord, decision: Decision | None) -> ProposalRecord:
+def _with_costs(row: ProposalRecord, decision: ExchangePlan | None) -> ProposalRecord:
     if decision is None:
         return row
     costs = {"cost_now": decision.cost_now, "cost_then": decision.cost_then}

@@ -1,7 +1,7 @@
-"""How an exchange of links is carried out, as far as those who decide on it need to know.
+"""Interface between the decision on a link exchange and its execution.
 
-Who decides hands over what shall be exchanged, and is told what became of it.  How the brokers of
-the cycle do it without losing, doubling or reordering anything is the other side's affair.
+The decision hands over a `LinkExchange`, and a listener gets the outcome. The execution
+(`link_reconfiguration`) loses, duplicates and reorders nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class LinkExchange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     cycle    brokers in their order, each linked to the next; the last, which decided, and the
              first, which proposed, are to be linked
-    remove   the number of the link that goes: between `cycle[remove]` and `cycle[remove + 1]`
-    saving   what the cycle is expected to cost less in an interval
+    remove   the number of the link to remove: between `cycle[remove]` and `cycle[remove + 1]`
+    saving   the expected saving of the cycle in an interval
     """
 
     cycle: tuple[BrokerId, ...]
@@ -45,25 +45,25 @@ class LinkExchange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Exchanges(Protocol):
     """The part of a broker that carries exchanges out.
 
-    It tells a `Listener` of each that was begun at this broker, once: done or refused.
+    It informs an `ExchangeListener` once of the outcome of each exchange that this broker began.
     """
 
     @property
     def busy(self) -> str:
         """Why this broker can take part in no exchange now; empty when it can.
 
-        Decisions ask it of every broker of a cycle, as the request passes.
+        Decisions check it at every broker of a cycle, as the request passes.
         """
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """Carry it out; this broker is the cycle's last.  It may be refused on the way."""
 
 
-class Listener(Protocol):
-    """Who wants to know what became of exchanges; told at each broker of the cycle that knows."""
+class ExchangeListener(Protocol):
+    """Gets the outcome of exchanges, at each broker of the cycle that knows it."""
 
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """The links are exchanged, and this broker has done its part."""
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
-        """All is as it was, and will stay; the broker that began it is told, others may be."""
+        """Nothing was changed; the broker that began the exchange is informed, others may be."""

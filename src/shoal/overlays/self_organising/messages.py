@@ -1,4 +1,4 @@
-"""What brokers say to each other to know their surroundings, and to agree on an exchange of links.
+"""Messages by which brokers learn of each other, and agree on an exchange of links.
 
 Source: Cost and Interest, sections 4.3.1 and 4.3.2.
 """
@@ -11,28 +11,28 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import ProtocolError
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.deciding.interest import Summary
-from shoal.overlays.self_organising.deciding.neighbourhood import Hop
+from shoal.overlays.self_organising.deciding.interest import InterestSummary
+from shoal.overlays.self_organising.deciding.neighbourhood import NeighbourHop
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.deciding.trails import Trail
 from shoal.overlays.self_organising.parameters import MAX_HOPS, MAX_INTERVALS
 
-# What a notification may cost at one place, and all that are shared on a cycle: nothing that is
-# computed of these is infinite.
+# Bounds on a notification's cost at one place, and on shared notifications: no value computed from
+# them is infinite.
 MAX_COST = 1e15
 MAX_SUM = 1e30
 
 
 class Broadcast(Message, frozen=True):
-    """From one neighbour to the next: what the way's first broker was interested in lately.
+    """From one neighbour to the next: the recent interest of the path's first broker.
 
-    It goes `hops` links further, this one included.  The next comes in `every` intervals, unless
-    something changes.  Who `asks` knows nothing yet of those around it.
+    It goes `hops` links further, this one included. The next comes in `every` intervals, unless
+    something changes. A broker that `asks` knows nothing yet of the brokers around it.
     """
 
     hops: int
-    summary: Summary
-    way: tuple[Hop, ...]
+    summary: InterestSummary
+    way: tuple[NeighbourHop, ...]
     every: int = 1
     asks: bool = False
 
@@ -54,13 +54,13 @@ class Broadcast(Message, frozen=True):
             raise ProtocolError(f"a broadcast's summary: {problem}")
 
 
-class Proposal(Message, frozen=True):
+class ExchangeProposal(Message, frozen=True):
     """Along a cycle, from the broker that proposes its new link to the link's other end.
 
-    `vector` is what the brokers so far say that the cycle costs without each of its links.  A
-    proposer that `is_full` has as many links as it may, and must lose one of the cycle's.  Where
-    one of them only recommends links (`is_advice`), nothing more comes of it.  Where costs are
-    counted, `trails` are those of the brokers so far.
+    `vector` is the sum of the brokers' costs so far, without each link of the cycle. A proposer
+    that `is_full` has as many links as it may, and must lose one of the cycle's. If one of the
+    brokers only recommends links (`is_advice`), the decision is advice. With counted costs,
+    `trails` are those of the brokers so far.
     """
 
     cycle: Cycle
@@ -95,12 +95,12 @@ class Proposal(Message, frozen=True):
 
 def _check_distinct(brokers: Sequence[BrokerId]) -> None:
     if len(set(brokers)) < len(brokers):
-        raise ProtocolError("a broker is twice on one way")
+        raise ProtocolError("a broker is twice on one path")
 
 
 def _check_costs(costs: Iterable[float], most: float = MAX_COST) -> None:
-    if not all(0 <= cost <= most for cost in costs):  # which is false of what is no number
+    if not all(0 <= cost <= most for cost in costs):  # also false for NaN
         raise ProtocolError(f"costs must be between 0 and {most:g}")
 
 
-MESSAGES: Vocabulary = (Broadcast, Proposal)
+MESSAGES: Vocabulary = (Broadcast, ExchangeProposal)

@@ -1,19 +1,20 @@
 """Cost and Interest's constants, with the paper's section for each, and the operator's rules.
 
-The paper counts in ticks; one of ours is 100 ms.  It exchanges links for any gain, whoever they
-belong to, and always broadcasts Bloom filters; where we do otherwise, the paper's value is named.
+The paper counts in ticks; one of ours is 100 ms. It exchanges links for any gain, without an
+operator's rules, and always broadcasts Bloom filters; where our default differs, the paper's value
+is named.
 
->>> Parameters(pinned=(("A", "B"),)).neighbourhood_hops
+>>> SelfOrganisingParameters(pinned=(("A", "B"),)).neighbourhood_hops
 4
->>> Parameters(filter_hashes=0)
+>>> SelfOrganisingParameters(filter_hashes=0)
 Traceback (most recent call last):
 ValueError: filter_hashes: 0 is not between 1 and 32
->>> Parameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
+>>> SelfOrganisingParameters(pinned=(("A", "B"),), forbidden=(("B", "A"),))
 Traceback (most recent call last):
 ValueError: forbidden: B - A is pinned
->>> Parameters(grape=GrapeParameters(covering=True))
+>>> SelfOrganisingParameters(grape=GrapeParameters(covering=True))
 Traceback (most recent call last):
-ValueError: grape: covering is said of the tree, beside grape
+ValueError: grape: covering is a parameter of the tree, not of grape
 
 Source: Jaeger, Parzyjegla, Mühl and Herrmann, "Self-Organizing Broker Topologies for
 Publish/Subscribe Systems" (SAC 2007), sections 4 and 5.
@@ -26,7 +27,7 @@ import enum
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters as GrapeParameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 
 Pair = tuple[BrokerId, BrokerId]
 
@@ -43,7 +44,7 @@ MAX_INTERVALS = 1_000
 
 
 class Heuristic(enum.Enum):
-    """What a broker weighs (5): costs and interest, or one of the two alone."""
+    """The criterion of decisions (5): costs and interest, or one of the two alone."""
 
     COST_AND_INTEREST = "ci"
     COST = "mst"
@@ -51,41 +52,43 @@ class Heuristic(enum.Enum):
 
 
 class Mode(enum.Enum):
-    """What comes of a decision: links are exchanged, or it is only recorded."""
+    """Effect of a decision: links are exchanged, or it is only recorded."""
 
     EXCHANGE = "exchange"
     ADVICE = "advice"
 
 
-class Interest(enum.Enum):
-    """What a broker remembers: what local clients publish and get, or all that it handles."""
+class InterestMeasure(enum.Enum):
+    """The notifications that count as interest: those of local clients, or all that pass."""
 
     LOCAL = "local"
     PASSING = "passing"
 
 
-class Publishers(enum.Enum):
-    """Whether publishers stay where their clients are, or move over the tree as in `grape`."""
+class PublisherPolicy(enum.Enum):
+    """Whether publishers stay at their edge brokers, or move over the tree as in `grape`."""
 
     STAY = "stay"
     GRAPE = "grape"
 
 
 class ThreeWay(enum.Enum):
-    """How the interest that three brokers share is found: by Eq. 6, or counted in two filters."""
+    """Estimate of the interest that three brokers share: by Eq. 6, or counted in two filters."""
 
     MEAN = "mean"
     COUNTED = "counted"
 
 
 class Consensus(enum.Enum):
-    """How a cycle's brokers find what it costs without each link: by Eq. 8 to 10, or counted."""
+    """Estimate of a cycle's cost without each link: by Eq. 8 to 10, or counted."""
 
     ESTIMATED = "estimated"
     COUNTED = "counted"
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SelfOrganisingParameters(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
     """Parameters of brokers that choose their links; ValueError names one that is out of bounds.
 
     heuristic             costs and interest (ci), or costs (mst) or interest (mit) alone (5): ci
@@ -94,9 +97,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     interval_us           between two broadcasts (5, 250 ticks): 25 s
     rest_intervals        the most intervals between two broadcasts of a broker around which nothing
                           changes (ours): 8; 1 is the paper, which broadcasts in each
-    interest              in which notifications a broker is interested: what its clients publish
-                          and get (4.1: local), or all that pass it (ours): passing, as trees of
-                          many brokers become cheaper by it whatever links cost
+    interest              notifications that count as a broker's interest: those that its clients
+                          publish and get (4.1: local), or all that pass it (ours): passing, as
+                          trees of many brokers become cheaper by it for any link costs
     cache_entries         notifications that a broker remembers (5): 8192
     filter_bits           size of the Bloom filter in a broadcast (5): 100,000
     filter_hashes         hash functions of the filter (5): 5
@@ -104,19 +107,19 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                           yes; the paper never does
     three_way             the interest of three brokers: the mean (4.1, Eq. 6), or counted in two
                           filters (ours): mean
-    consensus             how a cycle's brokers find what it would cost without each of its links:
-                          estimated, pair by pair (4.2, Eq. 8 to 10), or counted, notification by
-                          notification (ours; with ci): estimated
-    least_gain_percent    how much cheaper the cycle must become (ours): 2; 0 is the paper, which
-                          exchanges for any gain
+    consensus             a cycle's cost without each of its links: estimated, pair by pair (4.2,
+                          Eq. 8 to 10), or counted, notification by notification (ours; with ci):
+                          estimated
+    least_gain_percent    least saving of the cycle (ours): 2; 0 is the paper, which exchanges for
+                          any gain
     pinned                links that stay (ours): none
     forbidden             pairs that are never linked (ours): none
     max_degree            links that a broker may have (ours): 0, any number
     exchanges_per_hour    exchanges that a broker may take part in (ours): 0, any number
     frozen                nothing is proposed or agreed to (ours): no
-    covering              neighbours are told no subscription that another covers (PADRES): no
+    covering              neighbours get no subscription that another covers (PADRES): no
     publishers            stay, or move as in the system grape (ours): stay
-    grape                 how they move then: as in that system
+    grape                 parameters of their moves, as in that system
     """
 
     heuristic: Heuristic = Heuristic.COST_AND_INTEREST
@@ -124,7 +127,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     neighbourhood_hops: int = 4
     interval_us: int = 25_000_000
     rest_intervals: int = 8
-    interest: Interest = Interest.PASSING
+    interest: InterestMeasure = InterestMeasure.PASSING
     cache_entries: int = 8_192
     filter_bits: int = 100_000
     filter_hashes: int = 5
@@ -138,12 +141,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exchanges_per_hour: int = 0
     frozen: bool = False
     covering: bool = False
-    publishers: Publishers = Publishers.STAY
+    publishers: PublisherPolicy = PublisherPolicy.STAY
     grape: GrapeParameters = GrapeParameters()
 
     @property
     def renewed_us(self) -> int:
-        """Within so long a broker at rest says all again that it advises."""
+        """Interval at which a stable broker repeats its advice."""
         return (self.rest_intervals + 1) * self.interval_us
 
     def __post_init__(self) -> None:
@@ -157,7 +160,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         _check("max_degree", self.max_degree, 0, MAX_COUNT)
         _check("exchanges_per_hour", self.exchanges_per_hour, 0, MAX_COUNT)
         if self.grape.covering:
-            raise ValueError("grape: covering is said of the tree, beside grape")
+            raise ValueError("grape: covering is a parameter of the tree, not of grape")
         pinned = {frozenset(pair) for pair in self.pinned}
         for left, right in self.forbidden:
             if {left, right} in pinned:

@@ -1,8 +1,8 @@
-"""Brokers that choose their links: a tree whose links can be exchanged, and decisions about them.
+"""The strategy of brokers that choose their links: a tree, link exchanges, and decisions on them.
 
-What local clients publish and get goes into the decisions' cache (or all that passes); what they
-decide is handed to the overlay, which exchanges links, or only recommended.  Publishers stay where
-they are, or move as GRAPE has it.
+Notifications of local clients (or all that pass) go into the decisions' cache; decisions go to the
+overlay, which exchanges links, or are only recommended. Publishers stay at their edge brokers, or
+move by GRAPE.
 
 Source: Cost and Interest, section 4.
 """
@@ -16,7 +16,7 @@ from shoal.broker.effects import (
     Deliver,
     Effect,
     LinkState,
-    Measured,
+    MeasuredDelays,
     Send,
     Started,
     TimerKey,
@@ -28,32 +28,32 @@ from shoal.overlays.publisher_relocation.grape.protocol import Grape
 from shoal.overlays.self_organising.deciding.trails import HERE
 from shoal.overlays.self_organising.decisions import TIMER, Decisions
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.links.cycles import Cycles, Round
-from shoal.overlays.self_organising.links.overlay import Overlay
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.links.cycles import CycleRound, Cycles
+from shoal.overlays.self_organising.links.overlay import TreeOverlay
+from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
 from shoal.overlays.self_organising.moves.moving_publishers import MovingPublishers
 from shoal.overlays.self_organising.parameters import (
-    Interest,
+    InterestMeasure,
     Mode,
-    Parameters,
-    Publishers,
+    PublisherPolicy,
+    SelfOrganisingParameters,
 )
-from shoal.overlays.self_organising.rules import Rules
+from shoal.overlays.self_organising.rules import ExchangeRules
 from shoal.overlays.tree.around import AroundTree
 from shoal.overlays.tree.routing import TreeRouting
 
 
 class SelfOrganising(AroundTree):
-    """One broker of such a tree: brings each part what it needs to know of the others."""
+    """One broker of such a tree: connects overlay, decisions and caches."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(self, context: BrokerContext, parameters: SelfOrganisingParameters) -> None:
         super().__init__(TreeRouting(context, covering=parameters.covering))
         self.broker = context.broker
-        self._notes_all = parameters.interest is Interest.PASSING
-        rules = Rules(parameters)
+        self._notes_all = parameters.interest is InterestMeasure.PASSING
+        rules = ExchangeRules(parameters)
         heals = parameters.mode is Mode.EXCHANGE and not parameters.frozen
         self.routing = self._routing(context, parameters)
-        self.overlay = Overlay(
+        self.overlay = TreeOverlay(
             context,
             self,
             self.tree,
@@ -77,10 +77,10 @@ class SelfOrganising(AroundTree):
         )
 
     def _routing(
-        self, context: BrokerContext, parameters: Parameters
+        self, context: BrokerContext, parameters: SelfOrganisingParameters
     ) -> TreeRouting | MovingPublishers:
-        """What routes over the tree."""
-        if parameters.publishers is Publishers.STAY:
+        """The system that routes over the tree."""
+        if parameters.publishers is PublisherPolicy.STAY:
             return self.tree
         return MovingPublishers(
             self.tree,
@@ -119,14 +119,14 @@ class SelfOrganising(AroundTree):
         match message:
             case Broadcast():
                 self.tree.check_neighbour(neighbour)
-                self.decisions.heard(neighbour, message, now_us, out)
+                self.decisions.on_broadcast(neighbour, message, now_us, out)
                 way = [hop.broker for hop in message.way]
-                self.overlay.healing.heard(way)
-                self._cycles.heard(way, out)
-            case Round():
+                self.overlay.healing.on_broadcast(way)
+                self._cycles.on_broadcast(way, out)
+            case CycleRound():
                 self.tree.check_neighbour(neighbour)
                 self._cycles.receive(neighbour, message, now_us, out)
-            case Proposal():
+            case ExchangeProposal():
                 self.tree.check_neighbour(neighbour)
                 self.decisions.proposed(neighbour, message, now_us, out)
             case _:
@@ -187,13 +187,13 @@ class SelfOrganising(AroundTree):
     ) -> None:
         self.overlay.returned(neighbour, carrier, now_us, out)
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         self.routing.measured(measured)
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
         self.decisions.costs(costs)
 
-    # --- what the overlay says of exchanges ---------------------------------------------------
+    # --- outcomes of exchanges ----------------------------------------------------------------
 
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         self.decisions.done(exchange, now_us, out)

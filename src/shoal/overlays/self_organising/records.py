@@ -8,14 +8,14 @@ from shoal.model import BrokerId
 
 
 class ProposalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a link that a broker proposed, said where it did.
+    """Outcome of a proposed link, recorded by the broker that knows it.
 
-    outcome     advised, worth it and no more than recommended; agreed, worth it and begun; kept,
-                the links there cost no more; refused, it may not be; done or failed, what was begun
+    outcome     advised, worth it and only recommended; agreed, worth it and begun; kept, the links
+                there cost no more; refused, not allowed; done or failed, after it was begun
     reason      why not
-    left, right the link's ends; the one that goes for it, where that is decided, is between
-                `old_left` and `old_right`
-    hops        how far its ends are apart
+    left, right the link's ends; the link to remove for it, once decided, is between `old_left` and
+                `old_right`
+    hops        distance of its ends
     cost_now, cost_then    of the cycle that it closes, per interval, as the system weighs it
     """
 

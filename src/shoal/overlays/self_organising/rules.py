@@ -1,6 +1,7 @@
-"""What the operator does not allow: each rule says why, or nothing.
+"""The operator's rules on link exchanges: each check returns a reason, or "".
 
->>> rules = Rules(Parameters(pinned=(("A", "B"),), forbidden=(("A", "C"),), exchanges_per_hour=1))
+>>> rules = ExchangeRules(SelfOrganisingParameters(pinned=(("A", "B"),), forbidden=(("A", "C"),),
+...     exchanges_per_hour=1))
 >>> rules.against_link("C", "A")
 'C - A is forbidden'
 >>> rules.against_removal("B", "A")
@@ -16,27 +17,27 @@ from __future__ import annotations
 from collections import deque
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.parameters import Parameters
+from shoal.overlays.self_organising.parameters import SelfOrganisingParameters
 
 HOUR_US = 3_600_000_000
 
 
-class Rules:
+class ExchangeRules:
     """Those of one broker, and the exchanges it took part in within the last hour."""
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: SelfOrganisingParameters) -> None:
         self._parameters = parameters
         self._pinned = {frozenset(pair) for pair in parameters.pinned}
         self._forbidden = {frozenset(pair) for pair in parameters.forbidden}
         self._exchanged_us: deque[int] = deque()
 
     def against_link(self, left: BrokerId, right: BrokerId) -> str:
-        """Why there may be no link between these."""
+        """Why a link between these is not allowed."""
         is_forbidden = frozenset((left, right)) in self._forbidden
         return f"{left} - {right} is forbidden" if is_forbidden else ""
 
     def against_removal(self, left: BrokerId, right: BrokerId) -> str:
-        """Why the link between these may not go."""
+        """Why the link between these may not be removed."""
         is_pinned = frozenset((left, right)) in self._pinned
         return f"{left} - {right} is pinned" if is_pinned else ""
 

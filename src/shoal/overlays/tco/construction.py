@@ -1,12 +1,12 @@
 """A topic-connected overlay: links such that the subscribers of each topic reach each other.
 
-Links are taken one by one until each topic's subscribers are one part.  With few neighbours as the
-goal ("fan-out"), of the links that raise the highest number of neighbours least it takes the one
-that joins most topics' parts; with few links ("links"), of all links.
+Links are taken one by one until each topic's subscribers are one part. The goal "fan-out" (few
+neighbours) takes, of the links that raise the highest number of neighbours least, the one that
+joins most topics' parts; the goal "links" (few links) takes it of all links.
 
 When brokers' subscriptions change, links between the others stay, and the merge goes on with those
-of the changed ones only, which is what dividing and conquering the change comes to.  A topic's
-publications go along a tree of shortest ways from the first of its subscribers.
+of the changed ones only, which is equivalent to divide and conquer of the change. A topic's
+publications go along a tree of shortest paths from the first of its subscribers.
 
 >>> import numpy as np
 >>> wanted = np.ones((6, 10), np.bool_)
@@ -16,8 +16,8 @@ publications go along a tree of shortest ways from the first of its subscribers.
 [5, 1, 1, 1, 1, 1]
 
 Source: DYNATOPS, section 6.2, for which TCO is DCB-M of Chen et al., "Scaling construction of low
-fan-out overlays"; the greedy choices are those of Onus and Richa ("fan-out") and of Chockler et
-al. ("links").  Bulk and lightweight brokers are not told apart, which saves time only.
+fan-out overlays"; the greedy choices are those of Onus and Richa ("fan-out") and of Chockler et al.
+("links"). Bulk and lightweight brokers are not distinguished, which would save time only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ import numpy as np
 from shoal.matching.compiled.kernels.compiler import kernel
 from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Numbers
 
-# What there should be few of: neighbours of the broker that has most, or links.
+# The objective: few neighbours of the broker that has most, or few links.
 Goal = Literal["fan-out", "links"]
-# Of what is looked at in one go; and links between those that have not changed, likewise.
+# Subscriptions examined in one step; and links between unchanged brokers, likewise.
 MOST_AT_ONCE = 1_000_000
 ROWS_AT_ONCE = 50
 
@@ -43,12 +43,12 @@ class TopicConnected:
     def __init__(self, wanted: Flags, goal: Goal = "fan-out") -> None:
         self._wanted = wanted.copy()
         self._goal = goal
-        # (brokers, brokers): which have a link.
+        # (brokers, brokers): whether they have a link.
         nothing = np.zeros((len(wanted), len(wanted)), np.bool_)
         self.linked = relinked(wanted, nothing, np.ones(len(wanted), np.bool_), goal)
 
     def change(self, wanted: Flags) -> int:
-        """New subscriptions; how many links are opened or closed for them."""
+        """Set new subscriptions; returns the number of links opened or closed for them."""
         changed = (wanted != self._wanted).any(axis=1)
         before = self.linked
         self._wanted = wanted.copy()
@@ -60,27 +60,30 @@ class TopicConnected:
         return _trees(self._wanted, self.linked)[0]
 
     def parents(self) -> Numbers:
-        """(topics, brokers): who sends each its publications; -1: nobody, or it does not want."""
+        """(topics, brokers): the previous hop of its publications.
+
+        It is -1 at the first subscriber, and for brokers that do not subscribe.
+        """
         return _trees(self._wanted, self.linked)[1]
 
 
 def relinked(wanted: Flags, linked: Flags, changed: Flags, goal: Goal) -> Flags:
     """The links after the subscriptions of some brokers changed: theirs made anew, others stay."""
-    relinking = Relinking(wanted, linked, changed, goal)
+    relinking = TcoRelinking(wanted, linked, changed, goal)
     while relinking.made is None:
-        relinking.go_on()
+        relinking.step()
     return relinking.made
 
 
-class Relinking:
-    """The same, bit by bit: `go_on` until it is `made`."""
+class TcoRelinking:
+    """The same in steps: call `step` until it is `made`."""
 
     def __init__(self, wanted: Flags, linked: Flags, changed: Flags, goal: Goal) -> None:
         self.made: Flags | None = None
         self._work = _merge(wanted, linked.copy(), changed, goal == "fan-out")
 
-    def go_on(self) -> None:
-        """Some `MOST_AT_ONCE` subscriptions are looked at, which takes about 10 ms."""
+    def step(self) -> None:
+        """Continue for some `MOST_AT_ONCE` subscriptions, which takes about 10 ms."""
         try:
             next(self._work)
         except StopIteration as end:
@@ -104,9 +107,9 @@ def _merge(
             yield
     neighbours = linked.sum(axis=1).astype(np.int32)
     gains = np.tril(np.full((brokers, brokers), topics, np.int32), -1)
-    # So many neighbours a broker may have, and more only when no link is left that helps.
+    # Limit on a broker's neighbours, raised only when no useful link is left.
     most = max(1, int(neighbours.max(initial=0))) if is_fan_out else brokers
-    # Where parts are left that only others could join, they may after all.
+    # If parts are left that only the others could join, these are allowed after all.
     for is_bound in (True, False):
         while True:
             row = highest = 0
@@ -212,7 +215,7 @@ def _join(wanted: Flags, parts: Numbers, one: int, other: int) -> None:
 
 @kernel
 def _trees(wanted: Flags, linked: Flags) -> tuple[Amounts, Numbers]:
-    """(topics, brokers): hops from the first subscriber of each topic, and who is before each."""
+    """(topics, brokers): hops from each topic's first subscriber, and the previous hop of each."""
     brokers, topics = wanted.shape
     found = np.zeros((topics, brokers))
     parents = np.full((topics, brokers), -1, np.int32)

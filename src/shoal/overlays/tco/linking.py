@@ -1,11 +1,11 @@
-"""The links of the overlay: the hub makes them of who subscribes, and all have what it says.
+"""The links of the overlay: the hub computes them from the subscriptions, and all members use them.
 
-When subscriptions change the hub looks a moment later which links the changed brokers should have;
-those between others stay; it does so bit by bit, each an input of its own, so that it does not
-stall.  It says all links to everybody, and what it says last holds.  That
-publications arrive does not depend on it (`routing.py`): links make their ways short.
+When subscriptions change the hub waits a moment, and then computes the links of the changed
+brokers; those between others stay. It does so in small steps, each an input of its own, so that it
+does not stall. It sends all links to all members, and the last ones are valid. The arrival of
+publications does not depend on links (`routing.py`): links only shorten their paths.
 
-Source: DYNATOPS, section 6.2; that brokers agree on links by a hub is ours.
+Source: DYNATOPS, section 6.2; agreement on links by a hub is ours.
 """
 
 from __future__ import annotations
@@ -16,45 +16,47 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from shoal.broker.effects import Effect, SetTimer, TimerKey
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.members.membership import ViewMembership
 from shoal.overlays.tco.messages import Link, LinksSaid
-from shoal.overlays.tco.parameters import Parameters
+from shoal.overlays.tco.parameters import TcoParameters
 from shoal.overlays.tco.star import hub_of
-from shoal.overlays.tco.subscribers import Subscribers, Topic
+from shoal.overlays.tco.subscribers import TcoSubscribers, Topic
 
 if TYPE_CHECKING:  # compiled code
     from shoal.overlays.dynatops.view import Age
-    from shoal.overlays.tco.construction import Goal, Relinking
+    from shoal.overlays.tco.construction import Goal, TcoRelinking
 
 MAKE: TimerKey = ("links", "make")
 STEP: TimerKey = ("links", "step")
 
 
 class _Making(NamedTuple):
-    """Links that are being made in a view, of brokers by number, and what these want."""
+    """A computation of links in a view, with brokers by number, and their topics."""
 
     age: Age
     names: tuple[BrokerId, ...]
     wanted: Mapping[BrokerId, Set[Topic]]
-    work: Relinking
+    work: TcoRelinking
 
 
 @cache
 def _warm_up() -> None:
-    """Make the links of two brokers: what is loaded and compiled for that stalls nobody at work."""
+    """Compute the links of two brokers once, so that imports and compilation do not stall a broker
+    later.
+    """
     work = relinking_of(("A", "B"), {"t": {"A", "B"}}, {}, "fan-out", set())
     while work.made is None:
-        work.go_on()
+        work.step()
 
 
 class Linking:
-    """At one broker; `say` takes what the hub says to another member."""
+    """The links at one broker; `say` sends a message of the hub to another member."""
 
     def __init__(
         self,
-        membership: Membership,
-        parameters: Parameters,
-        subscribers: Subscribers,
+        membership: ViewMembership,
+        parameters: TcoParameters,
+        subscribers: TcoSubscribers,
         say: Callable[[BrokerId, LinksSaid, list[Effect]], None],
     ) -> None:
         self._membership = membership
@@ -64,12 +66,14 @@ class Linking:
         self._say = say
         self._is_timed = False
         self._making: _Making | None = None
-        # For which subscriptions links were made, as the version here, and what each wanted then.
+        # The version of the subscriptions that links were computed for, and each broker's topics
+        # then.
         self._version: int | None = None
         self._wanted: Mapping[BrokerId, Set[Topic]] = {}
-        # With whom each broker has links.
+        # The neighbours of each broker.
         self.neighbours: dict[BrokerId, set[BrokerId]] = {}
-        # Links that were opened or ended because subscriptions changed, said by this broker.
+        # Links that were opened or ended because subscriptions changed, by this broker's
+        # announcements.
         self.changes = 0
         self.begin()
 
@@ -89,13 +93,13 @@ class Linking:
     # --- the hub ------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """In a new view nobody has heard any; who may have to make them is ready for that."""
+        """A new view has no links yet; brokers that may have to compute them warm up."""
         self._version = self._making = None
         if self._membership.may_manage:
             _warm_up()
 
     def look(self, is_complete: bool, now_us: int, out: list[Effect]) -> None:
-        """Make links in a moment, if this is the hub and somebody wants something else now."""
+        """Compute links in a moment, if this is the hub and subscriptions have changed."""
         is_due = is_complete and self._is_hub and self._version != self._subscribers.version
         if is_due and not self._is_timed and self._making is None:
             self._is_timed = True
@@ -114,7 +118,7 @@ class Linking:
             for broker in brokers:
                 wanted[broker].add(topic)
         changed = {each for each in view.members if wanted[each] != self._wanted.get(each)}
-        if not self._wanted:  # made by somebody else: none has changed that is known
+        if not self._wanted:  # computed by another broker: there is no known change
             changed = set()
         goal = cast("Goal", self._parameters.goal)
         names = tuple(sorted(view.members))
@@ -123,11 +127,11 @@ class Linking:
         out.append(SetTimer(STEP, now_us))
 
     def step(self, now_us: int, out: list[Effect]) -> bool:
-        """Go on; once they are made say them.  Whether there are others than before."""
+        """Continue; once they are computed announce them.  Returns whether they have changed."""
         making = self._making
         if making is None:  # of a view that is over
             return False
-        making.work.go_on()
+        making.work.step()
         if making.work.made is None:
             out.append(SetTimer(STEP, now_us))
             return False
@@ -139,12 +143,12 @@ class Linking:
         self.changes += len({*made} ^ {*self.links})
         for other in self._membership.others:
             self._say(other, LinksSaid(making.age, made), out)
-        return self.hear(made, now_us, out)
+        return self.on_links(made, now_us, out)
 
-    # --- everybody ----------------------------------------------------------------------------
+    # --- all members --------------------------------------------------------------------------
 
-    def hear(self, links: Iterable[Link], now_us: int, out: list[Effect]) -> bool:
-        """The hub has said them; whether there are others than before."""
+    def on_links(self, links: Iterable[Link], now_us: int, out: list[Effect]) -> bool:
+        """The hub has announced the links; returns whether they have changed."""
         neighbours: dict[BrokerId, set[BrokerId]] = {}
         for one, other in links:
             if one != other:
@@ -163,14 +167,14 @@ def relinking_of(
     before: Mapping[BrokerId, Set[BrokerId]],
     goal: Goal,
     changed: Set[BrokerId],
-) -> Relinking:
+) -> TcoRelinking:
     """Makes links with which the subscribers of each topic reach each other.
 
     Those of changed brokers are made anew, and those `before` between others stay.
     """
     import numpy as np
 
-    from shoal.overlays.tco.construction import Relinking
+    from shoal.overlays.tco.construction import TcoRelinking
 
     # A topic that one broker wants needs no link.
     topics = [brokers for brokers in by_topic.values() if len(brokers) > 1]
@@ -184,4 +188,4 @@ def relinking_of(
             if one in numbers and other in numbers:
                 linked[numbers[one], numbers[other]] = True
     is_changed = np.array([each in changed for each in names])
-    return Relinking(wanted, linked, is_changed, goal)
+    return TcoRelinking(wanted, linked, is_changed, goal)

@@ -1,4 +1,4 @@
-"""What brokers of topic-connected overlays say to each other, beside what all in views do."""
+"""Messages between brokers of topic-connected overlays, beside those of all systems with views."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.messages import OF_VIEWS, Arriving, TopicMessage
+from shoal.overlays.dynatops.messages import OF_VIEWS, TopicMessage, UserArriving
 
 Link = tuple[BrokerId, BrokerId]
 
 
 class LinksSaid(TopicMessage, frozen=True):
-    """From the hub to another: the links that there are to be, which replace those said before."""
+    """From the hub to another: the links, which replace those announced before."""
 
     links: tuple[Link, ...]
 
@@ -31,27 +31,27 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
     number: int
 
 
-class Along(Arriving, frozen=True):
+class AlongPath(UserArriving, frozen=True):
     """Publications of one publisher on their way along a tree, whose first stop is the receiver.
 
-    Their numbers follow each other; `first` is that of the first of them as they were sent, from
-    which each knows its place, whichever of them come together.
+    Their numbers are consecutive; `first` is that of the first of them as they were sent, from
+    which the place of each follows, however they are batched.
     """
 
     stops: tuple[Stop, ...]
     first: int
 
 
-MESSAGES: Vocabulary = (*OF_VIEWS, LinksSaid, Along)
+MESSAGES: Vocabulary = (*OF_VIEWS, LinksSaid, AlongPath)
 
 
-def named(message: LinksSaid | Along) -> Iterator[BrokerId]:
-    """The brokers that a message speaks of; all are members of its view."""
+def named(message: LinksSaid | AlongPath) -> Iterator[BrokerId]:
+    """The brokers that a message names; all are members of its view."""
     match message:
         case LinksSaid():
             for link in message.links:
                 yield from link
-        case Along():
+        case AlongPath():
             yield message.entry
             for stop in message.stops:
                 yield stop.broker

@@ -1,6 +1,6 @@
 """The constants of topic-connected overlays.
 
->>> Parameters(goal="few")
+>>> TcoParameters(goal="few")
 Traceback (most recent call last):
 ValueError: goal: 'few' is neither fan-out nor links
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from shoal.overlays.dynatops.parameters import ViewParameters
 
 
-class Parameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TcoParameters(ViewParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of topic-connected overlays; ValueError names what is out of bounds.
 
     goal  fan-out: no broker has many neighbours; links: there are few links in all

@@ -2,14 +2,15 @@
 
     publisher -> entry -> subscriber -> ... -> subscriber -> clients
 
-Brokers agree on a view, and tell each other what their clients want.  The view's hub makes links of
-that, so few that the subscribers of each topic just reach each other (`linking.py`), and
-publications go along them (`routing.py`).  All else goes over the hub.  A broker of which some
-client names no topic subscribes to all; those of them carry what has no topic.
+Brokers agree on a view, and send each other their clients' filters. The view's hub computes links
+from these, just enough for the subscribers of each topic to reach each other (`linking.py`), and
+publications go along them (`routing.py`). All other messages go over the hub. A broker with a
+filter that names no topic subscribes to all topics; such brokers forward publications without a
+topic.
 
-Beyond the source: conditions on the content, filters for any topic, publishers at brokers that
-do not subscribe, order, and that nothing is lost, doubled or overtaken when brokers come, go or
-die: see `shoal.overlays.dynatops`, whose views these are.
+Beyond the source: conditions on the content, filters for any topic, publishers at brokers that do
+not subscribe, order, and no loss, duplicate or reordering when brokers join, leave or die: the
+views are those of `shoal.overlays.dynatops`.
 
 Source: Zhao, Kim and Venkatasubramanian, DYNATOPS, section 6.2.
 """
@@ -20,53 +21,53 @@ from collections.abc import Mapping
 from functools import partial
 
 from shoal.broker.effects import Effect, LinkState, TimerKey
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.clients import Clients
+from shoal.overlays.dynatops.clients import TopicClients
 from shoal.overlays.dynatops.in_views import InViews
 from shoal.overlays.dynatops.messages import OfView
-from shoal.overlays.dynatops.topics.arrivals import Arrivals
+from shoal.overlays.dynatops.topics.arrivals import TopicArrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import keys_of
-from shoal.overlays.dynatops.topics.outbox import Outbox
-from shoal.overlays.dynatops.view import Places, View
+from shoal.overlays.dynatops.topics.outbox import TopicOutbox
+from shoal.overlays.dynatops.view import View, ViewPlaces
 from shoal.overlays.tco.linking import MAKE, STEP, Linking
-from shoal.overlays.tco.messages import Along, LinksSaid, named
-from shoal.overlays.tco.parameters import Parameters
-from shoal.overlays.tco.routing import Routing
-from shoal.overlays.tco.star import Star, hub_of
-from shoal.overlays.tco.subscribers import Subscribers
+from shoal.overlays.tco.messages import AlongPath, LinksSaid, named
+from shoal.overlays.tco.parameters import TcoParameters
+from shoal.overlays.tco.routing import TcoRouting
+from shoal.overlays.tco.star import TcoStar, hub_of
+from shoal.overlays.tco.subscribers import TcoSubscribers
 
 
 class Tco(InViews):
     """One broker."""
 
-    routing: Routing
+    routing: TcoRouting
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(self, context: BrokerContext, parameters: TcoParameters) -> None:
         super().__init__(context, parameters, _around_hub)
         self.parameters = parameters
         topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
-        self.subscribers = Subscribers(topics_of)
+        self.subscribers = TcoSubscribers(topics_of)
         self.interests = Interests(
-            self.membership, lambda filter: None, self.ways.spread, self.subscribers.heard
+            self.membership, lambda filter: None, self.ways.spread, self.subscribers.on_filter
         )
         self.linking = Linking(self.membership, parameters, self.subscribers, self.ways.send)
-        self.routing = Routing(
+        self.routing = TcoRouting(
             self.membership,
             parameters.topic,
             self.interests,
             self.subscribers,
             lambda: self.linking.neighbours,
             self.ways,
-            Arrivals(self.membership, parameters.topic, False, self),
+            TopicArrivals(self.membership, parameters.topic, False, self),
         )
-        self.outbox = Outbox(parameters.topic, False, self._root_of, self.routing.publish)
-        self.clients = Clients(self.broker, self.interests, self.outbox, None)
+        self.outbox = TopicOutbox(parameters.topic, False, self._root_of, self.routing.publish)
+        self.clients = TopicClients(self.broker, self.interests, self.outbox, None)
         self._has_heard_all = False
 
-    # --- what it says of itself ---------------------------------------------------------------
+    # --- own status ---------------------------------------------------------------------------
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -80,8 +81,8 @@ class Tco(InViews):
     def keeps_order(self) -> bool:
         return True
 
-    def onward(self, asked: Asked) -> Onward:
-        return self.routing.onward(asked)
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
+        return self.routing.routing_decision(asked)
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -101,14 +102,14 @@ class Tco(InViews):
     def take(self, message: OfView, out: list[Effect]) -> None:
         places = self.membership.places
         assert places is not None
-        if not isinstance(message, Along | LinksSaid):
+        if not isinstance(message, AlongPath | LinksSaid):
             raise unexpected(message, "a neighbour")
         for broker in named(message):
             if broker not in places:
                 raise ProtocolError(f"{broker} is not in the view")
-        if isinstance(message, Along):
+        if isinstance(message, AlongPath):
             self.routing.along(message, out)
-        elif self.linking.hear(message.links, self._now_us, out):
+        elif self.linking.on_links(message.links, self._now_us, out):
             self.routing.links_changed(out)
 
     def look(self, out: list[Effect]) -> None:
@@ -127,10 +128,10 @@ class Tco(InViews):
         self.linking.look(self.interests.is_complete, now_us, out)
 
     def _root_of(self, topic: str | None) -> BrokerId:
-        """This broker, as soon as it knows who wants what."""
+        """This broker, as soon as it knows all subscriptions."""
         return self.broker if self.interests.is_complete else ""
 
 
-def _around_hub(view: View) -> Places:
+def _around_hub(view: View) -> ViewPlaces:
     hub = view.members.index(hub_of(view))
-    return Places(view, lambda size: Star(size, hub))
+    return ViewPlaces(view, lambda size: TcoStar(size, hub))

@@ -1,10 +1,10 @@
-"""Publications from their entry along the links between the subscribers of their topic.
+"""Routing of publications from their entry along the links between subscribers of their topic.
 
-Everybody knows what is wanted where, so the entry names the homes, and the way to each: a tree of
-shortest ways over links whose ends subscribe, cut back to who wants this publication.  Brokers on
-the way need no tables, and links may change while publications are under way: a broker without a
-link that a tree names opens it.  An entry numbers what it sends to each home, and the home takes
-that in this order, whichever ways it has come.
+All brokers know all subscriptions, so the entry names the receivers' edge brokers (homes), and the
+path to each: a tree of shortest paths over links with subscribers at both ends, pruned to the homes
+of this publication. Brokers on the path need no tables, and links may change while publications are
+in transit: a broker without a link that a tree names opens it. An entry numbers its publications to
+each home, and the home accepts them in this order, whichever paths they have taken.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import msgspec
 
 from shoal.broker.effects import Effect
 from shoal.broker.messages import RoutedPublication
-from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
+from shoal.broker.routing_decision import Hop, RoutingDecision, RoutingQuery, read_told, write_told
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.topics.arrivals import Arrivals
+from shoal.overlays.dynatops.members.membership import ViewMembership
+from shoal.overlays.dynatops.topics.arrivals import TopicArrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.keys import key_of
-from shoal.overlays.dynatops.topics.outbox import Batch
+from shoal.overlays.dynatops.topics.outbox import TopicBatch
 from shoal.overlays.dynatops.topics.ways import Ways
-from shoal.overlays.tco.messages import Along, Stop
+from shoal.overlays.tco.messages import AlongPath, Stop
 from shoal.overlays.tco.star import hub_of
-from shoal.overlays.tco.subscribers import Subscribers, Topic
+from shoal.overlays.tco.subscribers import TcoSubscribers, Topic
 from shoal.overlays.tco.trees import Part, branches, tree_of
 
 # Trees that are remembered until links or subscribers change; beyond that all begins anew.
@@ -36,47 +36,47 @@ MAX_TREES = 10_000
 _Homes = tuple[BrokerId, ...]
 
 
-class Told(msgspec.Struct, frozen=True):
-    """Of a publication: the tree that it goes along, as in `Along`."""
+class TcoHop(msgspec.Struct, frozen=True):
+    """Of a publication: the tree that it goes along, as in `AlongPath`."""
 
     stops: tuple[Stop, ...]
 
 
-class _Line:
-    """What one entry sends here: the number of the next, and what came before its turn."""
+class _TcoLine:
+    """Publications of one entry here: the next number, and early ones."""
 
     __slots__ = ("early", "next")
 
     def __init__(self) -> None:
         self.next = 0
-        self.early: dict[int, tuple[Along, RoutedPublication]] = {}
+        self.early: dict[int, tuple[AlongPath, RoutedPublication]] = {}
 
-    def put(self, carrier: Along, number: int) -> None:
+    def put(self, carrier: AlongPath, number: int) -> None:
         """These have come, the first of those that were sent together has this number."""
         for routed in carrier.publications:
             place = number + routed.message_id.number - carrier.first
             if place >= self.next:
                 self.early[place] = carrier, routed
 
-    def due(self) -> Iterator[tuple[Along, RoutedPublication]]:
-        """Those whose turn it is."""
+    def due(self) -> Iterator[tuple[AlongPath, RoutedPublication]]:
+        """The publications that are next."""
         while (each := self.early.pop(self.next, None)) is not None:
             self.next += 1
             yield each
 
 
-class Routing:
-    """At one broker; `links` says with whom each broker has links of the overlay."""
+class TcoRouting:
+    """Routing at one broker; `links` has the overlay's links of each broker."""
 
     def __init__(
         self,
-        membership: Membership,
+        membership: ViewMembership,
         topic: str,
         interests: Interests,
-        subscribers: Subscribers,
+        subscribers: TcoSubscribers,
         links: Callable[[], Mapping[BrokerId, set[BrokerId]]],
         ways: Ways,
-        arrivals: Arrivals,
+        arrivals: TopicArrivals,
     ) -> None:
         self._membership = membership
         self._broker = membership.broker
@@ -89,8 +89,8 @@ class Routing:
         self._trees: dict[tuple[Topic, _Homes], list[list[Part]]] = {}
         self._version = -1
         self._sent: dict[BrokerId, int] = {}
-        self._lines: dict[tuple[BrokerId, int], _Line] = {}
-        # Publications that were passed on by who does not subscribe to their topic.
+        self._lines: dict[tuple[BrokerId, int], _TcoLine] = {}
+        # Publications forwarded by a broker that does not subscribe to their topic.
         self.relayed = 0
 
     @property
@@ -110,7 +110,7 @@ class Routing:
         self._trees.clear()
 
     def links_changed(self, out: list[Effect]) -> None:
-        """The overlay has others; what waits for one that it has no more wants it all the same."""
+        """The overlay's links have changed; messages that wait for a removed one still need it."""
         self._trees.clear()
         for hop in self._ways.hops_awaited:
             self._want(hop, out)
@@ -122,8 +122,8 @@ class Routing:
 
     # --- from here ----------------------------------------------------------------------------
 
-    def publish(self, batch: Batch, out: list[Effect]) -> None:
-        """Send publications of local clients to all who want them; their root is this broker."""
+    def publish(self, batch: TopicBatch, out: list[Effect]) -> None:
+        """Send publications of local clients to all their homes; their root is this broker."""
         # Numbers that follow each other are as far from their place in the batch.
         for (topic, homes, _), group in groupby(enumerate(batch.publications), self._whither):
             publications = tuple(routed for _, routed in group)
@@ -145,7 +145,7 @@ class Routing:
     ) -> None:
         membership = self._membership
         assert membership.view is not None
-        carrier = Along(
+        carrier = AlongPath(
             publications,
             membership.view.age,
             self._broker,
@@ -157,7 +157,7 @@ class Routing:
             publications[0].message_id.number,
         )
         if not homes:
-            self._arrivals.say_arrived(carrier, out)
+            self._arrivals.acknowledge(carrier, out)
             return
         for branch in self._branches(topic, homes):
             stops = [
@@ -197,10 +197,10 @@ class Routing:
             found = self._trees[topic, homes] = branches(tree)
         return found
 
-    def _pass_on(self, carrier: Along, stops: tuple[Stop, ...], out: list[Effect]) -> None:
+    def _pass_on(self, carrier: AlongPath, stops: tuple[Stop, ...], out: list[Effect]) -> None:
         stops = self._over(stops)
         hop = stops[0].broker
-        onward = Along(
+        routing_decision = AlongPath(
             carrier.publications,
             carrier.age,
             carrier.entry,
@@ -212,7 +212,7 @@ class Routing:
             carrier.first,
         )
         self._want(hop, out)
-        self._ways.put(hop, onward, out)
+        self._ways.put(hop, routing_decision, out)
 
     def _over(self, stops: tuple[Stop, ...]) -> tuple[Stop, ...]:
         """The tree as it is; over the hub, if the link to its first broker is lost for now."""
@@ -224,8 +224,8 @@ class Routing:
 
     # --- along a tree -------------------------------------------------------------------------
 
-    def along(self, carrier: Along, out: list[Effect]) -> None:
-        """Publications have come: deliver them if this is a home, and pass them on."""
+    def along(self, carrier: AlongPath, out: list[Effect]) -> None:
+        """Publications have come: deliver them if this is a home, and forward them."""
         stops = carrier.stops
         try:
             behind = self._behind(stops)
@@ -241,28 +241,30 @@ class Routing:
     def _behind(self, stops: tuple[Stop, ...]) -> list[tuple[Stop, ...]]:
         """The trees behind this broker; ValueError unless these make one that comes here."""
         if not stops or stops[0].broker != self._broker:
-            raise ValueError("these publications are not to come here")
+            raise ValueError("these publications have another path")
         if any(not 0 <= stop.before < at for at, stop in enumerate(stops[1:], 1)):
             raise ValueError("that is no tree")
         found = branches([(stop.broker, stop.before - 1, stop.number) for stop in stops[1:]])
         if any(branch[0][0] == self._broker for branch in found):
-            raise ValueError("nothing goes from a broker to itself")
+            raise ValueError("a broker sends nothing to itself")
         return [
             tuple(Stop(broker, max(0, before), number) for broker, before, number in branch)
             for branch in found
         ]
 
-    def onward(self, asked: Asked) -> Onward:
-        """Where a publication would go."""
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
+        """Next hops of a publication."""
         if self._membership.places is None:
-            return Onward(problem="it is in no view yet")
+            return RoutingDecision(problem="it is in no view yet")
         if asked.source is not None:
-            stops = read_told(asked.told, Told).stops
+            stops = read_told(asked.told, TcoHop).stops
             behind = self._behind(stops)
             is_local, why = stops[0].number >= 0, "the next of its tree"
         elif not self._interests.is_complete:
             missing = ", ".join(self._interests.missing)
-            return Onward(problem=f"it waits until {missing} says what is wanted there")
+            return RoutingDecision(
+                problem=f"it waits until {missing} has announced its subscriptions"
+            )
         else:
             topic = key_of(asked.attributes, self._topic)
             homes = tuple(self._interests.homes(asked.attributes))
@@ -272,17 +274,17 @@ class Routing:
             ]
             is_local, why = self._broker in homes, "the first of its tree"
         ways = [self._over(each) for each in behind]
-        hops = tuple(Hop(each[0].broker, write_told(Told(each)), why) for each in ways)
-        return Onward(hops, is_local=is_local)
+        hops = tuple(Hop(each[0].broker, write_told(TcoHop(each)), why) for each in ways)
+        return RoutingDecision(hops, is_local=is_local)
 
-    def _count_relayed(self, carrier: Along) -> None:
+    def _count_relayed(self, carrier: AlongPath) -> None:
         for routed in carrier.publications:
             topic = key_of(routed.publication.attributes, self._topic)
             self.relayed += self._broker not in self._subscribers.of(topic)
 
-    def _take(self, carrier: Along, number: int, out: list[Effect]) -> None:
+    def _take(self, carrier: AlongPath, number: int, out: list[Effect]) -> None:
         """Deliver in the order in which the entry sent it here."""
-        line = self._lines.setdefault((carrier.entry, carrier.life), _Line())
+        line = self._lines.setdefault((carrier.entry, carrier.life), _TcoLine())
         line.put(carrier, number)
         for _, some in groupby(list(line.due()), lambda each: id(each[0])):
             due = list(some)

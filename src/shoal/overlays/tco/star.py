@@ -1,7 +1,7 @@
-"""A star: all links lead to a hub.  What is said of views and of links goes over it.
+"""A star: all links lead to a hub. Messages about views and links go over it.
 
 >>> from shoal.overlays.dynatops.structures.structure import route
->>> route(Star(4, 1), 0, 3), Star(4, 1).neighbours(1)
+>>> route(TcoStar(4, 1), 0, 3), TcoStar(4, 1).neighbours(1)
 ([0, 1, 3], (0, 2, 3))
 """
 
@@ -13,7 +13,7 @@ from shoal.model import BrokerId
 from shoal.overlays.dynatops.view import View
 
 
-class Star:
+class TcoStar:
     """`size` positions around that of the hub."""
 
     def __init__(self, size: int, hub: int) -> None:
@@ -36,5 +36,5 @@ class Star:
 
 
 def hub_of(view: View) -> BrokerId:
-    """Who made the view, as that is linked to all; of the first one the first by name."""
+    """The maker of the view, as that is linked to all; of the first one the first by name."""
     return view.maker if view.maker in view.members else min(view.members)

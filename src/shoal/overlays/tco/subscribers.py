@@ -1,7 +1,7 @@
-"""Which brokers want which topics, as far as their clients' filters say.
+"""The subscribers of each topic among brokers, by their clients' filters.
 
-A broker of which some filter names no topic wants any, so it is a subscriber of every topic; and
-those of them are the subscribers of what has no topic.
+A broker with a filter that names no topic is a subscriber of every topic; such brokers are also the
+subscribers of publications without a topic.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from shoal.model import BrokerId, Filter
 Topic = str | None
 
 
-class Subscribers:
-    """As one broker has heard; `topics_of` says which a filter names, None: any."""
+class TcoSubscribers:
+    """Subscribers as one broker knows them; `topics_of` gives a filter's topics, None: any."""
 
     def __init__(self, topics_of: Callable[[Filter], frozenset[str] | None]) -> None:
         self._topics_of = topics_of
         self._rows: dict[Topic, Counter[BrokerId]] = {}
-        # Grows with every change of who wants what.
+        # Increases with every change of subscribers.
         self.version = 0
 
     def clear(self) -> None:
         self._rows.clear()
         self.version += 1
 
-    def heard(self, home: BrokerId, filter: Filter, is_there: bool) -> None:
-        """Clients of a home have a filter, or have it no more."""
+    def on_filter(self, home: BrokerId, filter: Filter, is_there: bool) -> None:
+        """Clients of a home have a filter, or have removed it."""
         topics = self._topics_of(filter)
         for topic in (None,) if topics is None else topics:
             rows = self._rows.setdefault(topic, Counter())
@@ -42,10 +42,10 @@ class Subscribers:
                 del self._rows[topic]
 
     def of(self, topic: Topic) -> Set[BrokerId]:
-        """Who wants a topic, those that want any included."""
+        """The subscribers of a topic, those of any topic included."""
         found = self._rows.get(None, Counter()).keys()
         return found if topic is None else found | self._rows.get(topic, Counter()).keys()
 
     def by_topic(self) -> Mapping[Topic, Set[BrokerId]]:
-        """Who wants what, of all that somebody does."""
+        """The subscribers of each topic that has any."""
         return {topic: self.of(topic) for topic in self._rows}

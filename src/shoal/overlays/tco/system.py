@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.model import BrokerId
 from shoal.overlays.shapes import SELF_LINKED
-from shoal.overlays.system import Brokers, Layout, Picture, System
+from shoal.overlays.system import BrokerMachines, Picture, System, SystemLayout
 from shoal.overlays.tco.messages import MESSAGES
-from shoal.overlays.tco.parameters import Parameters
+from shoal.overlays.tco.parameters import TcoParameters
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
 
 
-class Members(Brokers, frozen=True, kw_only=True):
+class TcoMembers(BrokerMachines, frozen=True, kw_only=True):
     """Brokers B1, B2, ..., all of which take clients."""
 
-    def layout(self) -> Layout:
-        doors, _, _ = super().layout()
-        return Layout(doors, (), Parameters().for_brokers(doors))
+    def layout(self) -> SystemLayout:
+        front_ends, _, _ = super().layout()
+        return SystemLayout(front_ends, (), TcoParameters().for_brokers(front_ends))
 
 
-def _named(parameters: Parameters) -> Mapping[str, Iterable[BrokerId]]:
+def _named(parameters: TcoParameters) -> Mapping[str, Iterable[BrokerId]]:
     return {"brokers": parameters.brokers}
 
 
-def _tco(context: BrokerContext, parameters: Parameters) -> Strategy:
+def _tco(context: BrokerContext, parameters: TcoParameters) -> Strategy:
     from shoal.overlays.tco.protocol import Tco
 
     return Tco(context, parameters)
@@ -43,10 +43,10 @@ SYSTEM = System(
     name="tco",
     strategy=_tco,
     shape=SELF_LINKED,
-    parameters=Parameters,
+    parameters=TcoParameters,
     messages=MESSAGES,
-    size=Members,
-    complete=Parameters.for_brokers,
+    size=TcoMembers,
+    complete=TcoParameters.for_brokers,
     give_up_us=10_000_000,
     oracle=_problems,
     named=_named,

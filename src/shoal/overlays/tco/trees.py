@@ -1,11 +1,11 @@
-"""Along which brokers a publication goes: from its entry over links between subscribers only.
+"""The tree of a publication: from its entry over links between subscribers only.
 
 >>> links = {"B": {"C", "D"}, "C": {"B"}, "D": {"B", "E"}, "E": {"D"}}
 >>> tree_of("A", {"C", "E"}, {"B", "C", "D", "E"}, links, own={"B"}, hub="A")
 [('B', -1, False), ('C', 0, True), ('D', 0, False), ('E', 2, True)]
 
-An entry that is no subscriber and has no link to one takes one to a home; whom the links do not
-reach yet, as it has just come, gets it over the hub.
+An entry that is no subscriber and has no link to one uses one to a home; a home that the links do
+not reach yet, as it has just joined, gets it over the hub.
 
 >>> tree_of("A", {"C", "F"}, {"B", "C", "F"}, links, own=set(), hub="D")
 [('C', -1, True), ('D', -1, False), ('F', 1, True)]
@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence, Set
 
 from shoal.model import BrokerId
 
-# A broker, the number of the one before it (-1: the entry), and something of it: for the entry
-# whether it is a home.
+# A broker, the number of its previous hop (-1: the entry), and a value: for the entry whether it is
+# a home.
 Part = tuple[BrokerId, int, int]
 
 
@@ -31,7 +31,7 @@ def tree_of(
     own: Set[BrokerId],
     hub: BrokerId,
 ) -> list[Part]:
-    """Shortest ways from the entry to homes, which are others; `own` are links that it has."""
+    """Shortest paths from the entry to homes, which are others; `own` are links that it has."""
     before = {entry: entry}
     _spread(entry, subscribers, {**links, entry: links.get(entry, set()) | own}, before)
     if len(before) == 1 and entry not in subscribers:
@@ -52,7 +52,7 @@ def _spread(
     links: Mapping[BrokerId, Set[BrokerId]],
     before: dict[BrokerId, BrokerId],
 ) -> None:
-    """Note from whom each subscriber is reached."""
+    """Note the previous hop of each subscriber."""
     queue = deque([start])
     while queue:
         here = queue.popleft()
@@ -65,7 +65,7 @@ def _spread(
 def _cut_back(
     entry: BrokerId, homes: Set[BrokerId], before: Mapping[BrokerId, BrokerId]
 ) -> list[Part]:
-    """Only what leads to homes, each behind the one it is reached from."""
+    """Only paths to homes, each broker behind its previous hop."""
     numbers: dict[BrokerId, int] = {entry: -1}
     found: list[Part] = []
     for home in sorted(homes):
@@ -79,7 +79,7 @@ def _cut_back(
 
 
 def branches(tree: Sequence[Part]) -> list[list[Part]]:
-    """The trees behind the entry, each of a first broker, whose number before is -1 again."""
+    """The trees behind the entry, each with a first broker, whose previous hop is -1 again."""
     found: list[list[Part]] = []
     # Of each broker which branch it is in, and its number there.
     places: list[tuple[int, int]] = []

@@ -1,8 +1,9 @@
-"""When everybody knows a tree: an echo comes back over it, behind all that was bound.
+"""Echo: detection that all brokers know a tree, behind all bindings.
 
-Who hears of a tree for the first time tells all its other neighbours.  It answers where it heard of
-it (`TreeKnown`) when each of them has said the same, or has told it of the tree itself.  Over a
-link all keeps its order, so what was bound meanwhile is at the root before the last word.
+A broker that learns of a tree for the first time announces it to all its other neighbours. It
+answers the neighbour that it learnt it from (`TreeKnown`) when each of them has done so, or has
+announced the tree itself. Links keep order, so all bindings made meanwhile are at the root before
+the last answer.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ class Echoes:
         self._answers_to: dict[TreeId, BrokerId | None] = {}
 
     def begin(self, tree: TreeId, told: Iterable[BrokerId], hop: BrokerId | None) -> None:
-        """These have been told of a tree that `hop`, or nobody, has told this broker of."""
+        """The tree was announced to these neighbours.
+
+        `hop` had announced it here, None at its root.
+        """
         self._awaited[tree] = set(told)
         self._answers_to[tree] = hop
 
-    def heard(self, tree: TreeId, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A neighbour knows the tree; whether everybody does and it is rooted here."""
+    def on_known(self, tree: TreeId, neighbour: BrokerId, out: list[Effect]) -> bool:
+        """A neighbour knows the tree; returns whether all brokers do and it is rooted here."""
         if tree not in self._awaited:
             return False
         self._awaited[tree].discard(neighbour)
         return self.look(tree, out)
 
     def look(self, tree: TreeId, out: list[Effect]) -> bool:
-        """Say what can be said now; whether everybody knows the tree and it is rooted here."""
+        """Send an answer that is due.
+
+        Returns whether all brokers know the tree and it is rooted here.
+        """
         if self._awaited.get(tree, {""}):
             return False
         del self._awaited[tree]
@@ -44,8 +51,11 @@ class Echoes:
         return hop is None
 
     def lost(self, neighbour: BrokerId, out: list[Effect]) -> list[TreeId]:
-        """A neighbour is gone; the trees that are rooted here and known to everybody now."""
+        """A neighbour is lost.
+
+        Returns the trees that are rooted here and complete because of that.
+        """
         for tree, hop in list(self._answers_to.items()):
             if hop == neighbour:
                 del self._answers_to[tree], self._awaited[tree]
-        return [tree for tree in list(self._awaited) if self.heard(tree, neighbour, out)]
+        return [tree for tree in list(self._awaited) if self.on_known(tree, neighbour, out)]

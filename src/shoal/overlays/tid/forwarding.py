@@ -1,7 +1,7 @@
-"""Where publications go at one broker: along their trees, and to its clients once each.
+"""Forwarding of publications along their trees, and to each client once.
 
 A copy carries the set of the trees that it is on, and follows the bindings; dynamic routing lets it
-change, for a subscription, to another tree to which that is bound.  What is delivered here along
+change, for a subscription, to another tree with a binding of it. A publication that arrives along
 several trees is delivered to a client once.
 """
 
@@ -14,46 +14,46 @@ import msgspec
 
 from shoal.broker.effects import Deliver, Effect, Send
 from shoal.broker.messages import RoutedPublication
-from shoal.broker.onward import Asked, Hop, Onward, read_told, write_told
+from shoal.broker.routing_decision import Hop, RoutingDecision, RoutingQuery, read_told, write_told
 from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.overlays.tid.messages import TreeCopy, TreeId
-from shoal.overlays.tid.parameters import Matching, Parameters
-from shoal.overlays.tid.trees import Entry, Trees
-from shoal.overlays.tid.waiting import Deliveries
+from shoal.overlays.tid.parameters import Matching, TidParameters
+from shoal.overlays.tid.trees import SourceTrees, TreeEntry
+from shoal.overlays.tid.waiting import TidDeliveries
 
 
-class Along(msgspec.Struct, frozen=True):
+class AlongTree(msgspec.Struct, frozen=True):
     """The trees that a copy is on, and how many links it has come over."""
 
     trees: tuple[TreeId, ...]
     hops: int = 0
 
 
-class Forwarding:
+class TidForwarding:
     """The publications of one broker.
 
-    `is_after_former` says whether all that came along the tree before a tree is here.
+    `is_after_former` tests whether all publications along the tree before a tree are here.
     """
 
     def __init__(
         self,
-        parameters: Parameters,
-        trees: Trees,
+        parameters: TidParameters,
+        trees: SourceTrees,
         neighbours: Container[BrokerId],
         is_after_former: Callable[[TreeId], bool],
     ) -> None:
         self._parameters = parameters
         self._trees = trees
         self._neighbours = neighbours
-        self.deliveries = Deliveries(is_after_former)
-        # What entered each link in the last window.
+        self.deliveries = TidDeliveries(is_after_former)
+        # Publications that entered each link in the last window.
         self.entered: dict[BrokerId, int] = {}
-        # To whom publications have been delivered.
+        # The clients that publications have been delivered to.
         self._delivered: OrderedDict[tuple[ClientId, int], set[ClientId]] = OrderedDict()
 
     @property
     def delivered(self) -> int:
-        """Of how many publications it is known to whom they have been delivered."""
+        """Number of publications with known deliveries."""
         return len(self._delivered)
 
     def forward(
@@ -64,11 +64,13 @@ class Forwarding:
         trees: tuple[TreeId, ...],
         out: list[Effect],
     ) -> None:
-        """Deliver what is new here, and pass it on along its trees, a copy for each neighbour."""
+        """Deliver new publications here, and forward them along their trees, a copy for each
+        neighbour.
+        """
         copies: dict[tuple[BrokerId, tuple[TreeId, ...]], list[RoutedPublication]] = {}
         is_matched = source is None or self._parameters.matching is Matching.EVERYWHERE
         for routed in publications:
-            matching: list[Entry] = self._trees.index.match(routed.publication.attributes)
+            matching: list[TreeEntry] = self._trees.index.match(routed.publication.attributes)
             on = [entry for entry in matching if entry.tree.id in trees]
             self._hand_over(routed, hops, on, trees, out)
             if not is_matched:
@@ -78,22 +80,24 @@ class Forwarding:
         for (neighbour, ids), part in copies.items():
             out.append(Send(neighbour, TreeCopy(tuple(part), hops + 1, ids)))
 
-    def onward(self, asked: Asked, own: Sequence[TreeId]) -> Onward:
-        """Where a publication would go, at its publisher's broker along these trees."""
-        along = Along(tuple(own)) if asked.source is None else read_told(asked.told, Along)
-        matching: list[Entry] = self._trees.index.match(asked.attributes)
+    def routing_decision(self, asked: RoutingQuery, own: Sequence[TreeId]) -> RoutingDecision:
+        """Next hops of a publication, at its publisher's broker along these trees."""
+        along = AlongTree(tuple(own)) if asked.source is None else read_told(asked.told, AlongTree)
+        matching: list[TreeEntry] = self._trees.index.match(asked.attributes)
         on = [entry for entry in matching if entry.tree.id in along.trees]
         is_local = any(entry.hop is None for entry in on)
         if asked.source is not None and self._parameters.matching is not Matching.EVERYWHERE:
             on = [entry for id in along.trees for entry in self._entries(id)]
         hops = tuple(
-            Hop(neighbour, write_told(Along(ids, along.hops + 1)), f"along {_named(ids)}")
+            Hop(neighbour, write_told(AlongTree(ids, along.hops + 1)), f"along {_named(ids)}")
             for neighbour, ids in self._ways(on, along.hops, asked.source).items()
         )
         known = [id for id in along.trees if id in self._trees.all]
-        return Onward(hops, is_local, "" if known else f"it does not know {_named(along.trees)}")
+        return RoutingDecision(
+            hops, is_local, "" if known else f"it does not know {_named(along.trees)}"
+        )
 
-    def _entries(self, id: TreeId) -> Iterable[Entry]:
+    def _entries(self, id: TreeId) -> Iterable[TreeEntry]:
         tree = self._trees.all.get(id)
         return () if tree is None else tree.entries.values()
 
@@ -101,11 +105,13 @@ class Forwarding:
         self,
         routed: RoutedPublication,
         hops: int,
-        entries: Iterable[Entry],
+        entries: Iterable[TreeEntry],
         trees: tuple[TreeId, ...],
         out: list[Effect],
     ) -> None:
-        """Deliver what is new here, behind what its publisher sent along a former tree."""
+        """Deliver a new publication here, behind its publisher's earlier ones along a former
+        tree.
+        """
         wanted: dict[ClientId, dict[SubscriptionId, None]] = {}
         for entry in entries:
             if entry.hop is None:
@@ -123,7 +129,7 @@ class Forwarding:
         self.deliveries.add(deliveries, () if self._parameters.dynamic else trees, out)
 
     def _ways(
-        self, entries: Iterable[Entry], hops: int, source: BrokerId | None
+        self, entries: Iterable[TreeEntry], hops: int, source: BrokerId | None
     ) -> dict[BrokerId, tuple[TreeId, ...]]:
         """To each neighbour, along which trees."""
         may_change = self._parameters.dynamic and hops < self._parameters.most_hops
@@ -138,7 +144,7 @@ class Forwarding:
                 found.setdefault(entry.hop, {})[entry.tree.id] = None
         return {neighbour: tuple(sorted(ids)) for neighbour, ids in found.items()}
 
-    def _least_loaded(self, entry: Entry, source: BrokerId | None) -> Entry:
+    def _least_loaded(self, entry: TreeEntry, source: BrokerId | None) -> TreeEntry:
         """The binding of the same subscription whose next link carried least; this one if equal."""
         best, least = entry, self.entered.get(entry.hop or "", 0)
         for other in self._trees.others(entry):

@@ -1,4 +1,4 @@
-"""What brokers say to each other where advertisement trees have identifiers (TID)."""
+"""Messages between brokers with advertisement trees that have identifiers (TID)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TreeCopy(Carrier, frozen=True):
 
 
 class TreeChange(Message, frozen=True):
-    """To everybody: what a publisher advertises along its tree has changed.
+    """To all brokers: a publisher's advertisements along its tree have changed.
 
-    The first that comes of a tree says where the tree leads; what follows counts if it comes from
-    there, and so behind all publications before it.
+    The neighbour of the first one about a tree is the way to its root; later ones are valid if they
+    come from there, and so behind all earlier publications.
 
-    former   the tree in whose place this one comes: that it is known must be said (`TreeKnown`)
+    former   the tree that this one replaces: a reply (`TreeKnown`) is required then
     """
 
     joins = True
@@ -48,13 +48,15 @@ class TreeChange(Message, frozen=True):
 
 
 class TreeKnown(Message, frozen=True):
-    """Back along a tree: all behind this broker know it, and have bound what they want of it."""
+    """Back along a tree: all behind this broker know it, and have bound their subscriptions to
+    it.
+    """
 
     tree: TreeId
 
 
 class TreesSaid(Message, frozen=True):
-    """When a link has come up: all trees have been said that the receiver may not know."""
+    """End marker after a link has come up: all trees are sent that the receiver may not know."""
 
 
 class Bind(Message, frozen=True):
@@ -78,7 +80,7 @@ class Unbind(Message, frozen=True):
 
 
 class Renew(Message, frozen=True):
-    """To everybody: a broker's links have changed, trees are to be made anew."""
+    """To all brokers: a broker's links have changed, trees are to be made anew."""
 
     broker: BrokerId
     at_us: int

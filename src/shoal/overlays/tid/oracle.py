@@ -1,7 +1,8 @@
-"""What trees and bindings must be, from the global picture, however the trees have grown.
+"""Oracle: trees and bindings from the global picture, however the trees have grown.
 
-At rest each publisher with advertisements has one tree, which everybody knows, whose ways lead to
-its host, and on which every subscription that overlaps is bound from its home to the host.
+On a stable network each publisher with advertisements has one tree, which all brokers know, with
+paths to its host, and every overlapping subscription is bound to it from its edge broker to the
+host.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from shoal.overlays.tid.protocol import Tid
 
 
 def problems(picture: Picture, brokers: Mapping[BrokerId, Tid]) -> list[str]:
-    """One line for each tree or binding that is not as it should be."""
+    """One line for each tree or binding that differs from the expected one."""
     found = []
     publishers = {(home, each.publisher) for each, home in picture.advertisements}
     subscribed = list(picture.subscriptions)

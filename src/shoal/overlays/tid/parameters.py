@@ -1,6 +1,6 @@
 """The constants of routing by tree identifiers.
 
->>> Parameters().for_brokers(["A", "B", "C"]).most_hops
+>>> TidParameters().for_brokers(["A", "B", "C"]).most_hops
 3
 """
 
@@ -15,23 +15,23 @@ from shoal.model import BrokerId
 
 
 class Matching(enum.Enum):
-    """Where a publication is matched: at its publisher's and subscribers' brokers, or at all."""
+    """The brokers that match a publication: its publisher's and subscribers' brokers, or all."""
 
     ENDS = "ends"
     EVERYWHERE = "everywhere"
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TidParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """ValueError names the one that is out of bounds.
 
-    dynamic     a publication takes another tree to a subscription where the next link carried less
-                in the last window
-    matching    where publications are matched
+    dynamic     a publication takes another tree to a subscription if the next link there carried
+                less in the last window
+    matching    the brokers that match publications
     window_us   that window
     most_hops   after so many links a publication changes trees no more; 0: as many as brokers
     renew_us    after a change of links trees are made anew, after this and once more this they are
                 used
-    remembered  so many publications are known again where they are delivered
+    remembered  size of the deduplication window at delivery, in publications
     """
 
     dynamic: bool = False
@@ -48,8 +48,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.most_hops < 0:
             raise ValueError(f"most_hops: {self.most_hops} is negative")
 
-    def for_brokers(self, brokers: Sequence[BrokerId]) -> Parameters:
-        """With as many hops as there are brokers, unless it says how many."""
+    def for_brokers(self, brokers: Sequence[BrokerId]) -> TidParameters:
+        """The parameters with as many hops as there are brokers, unless the number is set."""
         if self.most_hops:
             return self
         return msgspec.structs.replace(self, most_hops=len(brokers))

@@ -1,15 +1,15 @@
 """Routing by tree identifiers: PADRES on overlays with cycles (OctopiA paper, II, after its [20]).
 
-Each publisher's advertisements flood the overlay and leave a tree of first arrivals.  The broker of
-a subscriber binds its subscription to every tree that overlaps it, one copy along each.  A
+Each publisher's advertisements flood the overlay and leave a tree of first arrivals. The broker of
+a subscriber binds its subscription to every tree that overlaps it, one copy along each. A
 publication carries its tree's identifier and follows the bindings; dynamic routing lets it change,
 for a subscription, to another tree to which that is bound.
 
-Where PADRES drops a copy because another tree's has been there, it may lose: only here, where it is
-delivered, is a second copy dropped (`forwarding.py`).  Links that change make all trees anew (ours;
-the paper says nothing of it): a new tree is used when all know it (`echoes.py`), and nothing that
-came along it overtakes the former one's (`waiting.py`).  Who leaves is a leaf of every new tree,
-and goes when no former one leads over it any more.
+PADRES drops a copy at any broker that another tree's copy has passed, which may lose publications:
+here only the delivering broker drops a second copy (`forwarding.py`). A change of links makes all
+trees anew (ours; the paper does not cover it): a new tree is used when all know it (`echoes.py`),
+and its publications do not overtake those of the former one (`waiting.py`). A leaving broker is a
+leaf of every new tree, and leaves when no former one leads over it any more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.matching import Work
 from shoal.model import (
@@ -53,7 +53,7 @@ from shoal.overlays.owned import Owned
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tid.echoes import Echoes
-from shoal.overlays.tid.forwarding import Forwarding
+from shoal.overlays.tid.forwarding import TidForwarding
 from shoal.overlays.tid.messages import (
     Bind,
     Renew,
@@ -64,11 +64,12 @@ from shoal.overlays.tid.messages import (
     TreesSaid,
     Unbind,
 )
-from shoal.overlays.tid.parameters import Parameters
-from shoal.overlays.tid.trees import LAST_VERSION, Tree, Trees
+from shoal.overlays.tid.parameters import TidParameters
+from shoal.overlays.tid.trees import LAST_VERSION, SourceTree, SourceTrees
 
 WAIT_US = 10_000_000
-# What it may cost to compare one subscription, or what grows in a tree: 50 to 100 ms, and one pair.
+# Work bound of the overlap tests for one subscription, or for one change of a tree: 50 to 100 ms,
+# and one pair.
 MOST_WORK = 100_000
 RENEW: TimerKey = ("renew",)
 USE: TimerKey = ("use",)
@@ -78,36 +79,36 @@ WAITED: TimerKey = ("waited",)
 class Tid(GraphStrategy):
     """One broker of any connected graph."""
 
-    stops = False  # what comes along a new tree waits for what is behind along the former one
+    stops = False  # publications along a new tree wait for earlier ones along the former one
 
-    def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
+    def __init__(self, context: BrokerContext, parameters: TidParameters) -> None:
         super().__init__(context)
         self.parameters = parameters
-        self.trees = Trees()
+        self.trees = SourceTrees()
         self.publishers = LocalPublishers(context.broker)
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
         self._wanted: Owned[SubscriptionId] = Owned()
         self._promised: Owned[AdvertisementId] = Owned()
-        # Who has not come yet, who of them was there before, and how long those are waited for.
+        # Neighbours not connected yet, former ones among them, and the deadline of these.
         self._expected = dict.fromkeys(context.expected)
         self._former: Collection[BrokerId] = ()
         self._give_up_at_us = 0
         self._is_ready = not context.expected
-        # By publisher: the tree it publishes along, and the one that takes its place.
-        self._own: dict[ClientId, Tree] = {}
-        self._next: dict[ClientId, Tree] = {}
+        # By publisher: the tree in use, and its successor.
+        self._own: dict[ClientId, SourceTree] = {}
+        self._next: dict[ClientId, SourceTree] = {}
         self._made = 0
         self._now_us = 0
         self._echoes = Echoes()
-        self._forwarding = Forwarding(
+        self._forwarding = TidForwarding(
             parameters, self.trees, self._neighbours, self._is_after_former
         )
-        # Of who leaves: the trees that lead over it, or did.
-        self._through: list[Tree] | None = None
+        # At a leaving broker: the trees that lead over it, or did.
+        self._through: list[SourceTree] | None = None
         self._renewed_us: dict[BrokerId, int] = {}
 
-    # --- what it says of itself ---------------------------------------------------------------
+    # --- own status ---------------------------------------------------------------------------
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -139,12 +140,12 @@ class Tid(GraphStrategy):
 
     @property
     def keeps_order(self) -> bool:
-        """A publisher has one tree; only who changes trees can overtake."""
+        """A publisher has one tree; only a change of trees for a subscription can overtake."""
         return not self.parameters.dynamic
 
-    def onward(self, asked: Asked) -> Onward:
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
         tree = self._own.get(asked.publisher)
-        return self._forwarding.onward(asked, () if tree is None else (tree.id,))
+        return self._forwarding.routing_decision(asked, () if tree is None else (tree.id,))
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class Tid(GraphStrategy):
             self._is_ready = self._is_ready or not self._expected
 
     def _waited(self, now_us: int, out: list[Effect]) -> None:
-        """Who was a neighbour before is waited for until it counts as gone, others no longer."""
+        """Former neighbours are waited for until they are dead, others no longer."""
         is_over = now_us >= self._give_up_at_us
         for broker in list(self._expected):
             if is_over or broker not in self._former:
@@ -207,14 +208,15 @@ class Tid(GraphStrategy):
         for id in known:
             self._use(id, out)
         self._forwarding.deliveries.look(out)
-        self._hear_renew(Renew(self.broker, now_us), None, now_us, out)
+        self._on_renew(Renew(self.broker, now_us), None, now_us, out)
         self.changes.drain(out)
 
     def _cut(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Trees whose way to the root is gone are over from here on: say so to all behind.
+        """Trees with a lost way to the root are over from here on: announce that to all behind.
 
-        Their roots make others, if they live.  Who starts again must not find a place in a tree of
-        its earlier life: its way to the root would be a circle, and so would publications' ways.
+        Their roots make others, if they are alive. A restarted broker must not find a place in a
+        tree of its earlier incarnation: the way to the root would be a loop, and so would
+        publications' paths.
         """
         for tree in self.trees.over(neighbour):
             promised = tuple(tree.advertisements)
@@ -225,7 +227,7 @@ class Tid(GraphStrategy):
             self.trees.fell(tree)
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Tell a neighbour of all trees; one that knows a tree otherwise keeps to that way."""
+        """Send a neighbour all trees; if it has another way to a tree's root it keeps that one."""
         for tree in self.trees.all.values() if self._through is None else ():
             if tree.advertisements:
                 promised = tuple(tree.advertisements.values())
@@ -243,7 +245,7 @@ class Tid(GraphStrategy):
             case TreeChange():
                 self._change(message, neighbour, out)
             case TreeKnown(id):
-                if self._echoes.heard(id, neighbour, out):
+                if self._echoes.on_known(id, neighbour, out):
                     self._use(id, out)
             case TreesSaid():
                 self._expected.pop(neighbour, None)
@@ -257,7 +259,7 @@ class Tid(GraphStrategy):
                 if tree is not None and self.trees.unbind(tree, id, neighbour):
                     self._send_up(tree, message, out)
             case Renew():
-                self._hear_renew(message, neighbour, now_us, out)
+                self._on_renew(message, neighbour, now_us, out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -292,11 +294,11 @@ class Tid(GraphStrategy):
         return bool(self._own or self.subscriptions)
 
     def is_drained(self, out: list[Effect]) -> bool:
-        """Whether no tree leads over this broker, which leaves; they are made anew without it."""
+        """Whether no tree leads over this leaving broker; they are made anew without it."""
         if self._through is None:
             self._through = [tree for tree in self.trees.all.values() if tree.advertisements]
             at_us = max(self._now_us, self._renewed_us.get(self.broker, -1) + 1)
-            self._hear_renew(Renew(self.broker, at_us), None, self._now_us, out)
+            self._on_renew(Renew(self.broker, at_us), None, self._now_us, out)
         own = [tree.id for tree in self._own.values()]
         return all(map(self.trees.is_over, [*own, *(tree.id for tree in self._through)]))
 
@@ -311,7 +313,7 @@ class Tid(GraphStrategy):
         if client not in self._own:
             self._own[client] = self._plant(client)
         for tree in self._trees_of(client):
-            self._say(tree, (advertisement,), (), out)
+            self._send_change(tree, (advertisement,), (), out)
 
     def _unadvertise(self, ids: list[AdvertisementId], client: ClientId, out: list[Effect]) -> None:
         for id in ids:
@@ -319,23 +321,23 @@ class Tid(GraphStrategy):
                 self._promised.remove(client, id)
         if ids:
             for tree in self._trees_of(client):
-                self._say(tree, (), tuple(ids), out)
+                self._send_change(tree, (), tuple(ids), out)
         if client not in self.publishers:
             self._own.pop(client, None)
             self._next.pop(client, None)
 
-    def _trees_of(self, client: ClientId) -> list[Tree]:
+    def _trees_of(self, client: ClientId) -> list[SourceTree]:
         return [trees[client] for trees in (self._own, self._next) if client in trees]
 
-    def _plant(self, client: ClientId, former: TreeId = "") -> Tree:
+    def _plant(self, client: ClientId, former: TreeId = "") -> SourceTree:
         self._made += 1
         id = f"{self.broker}/{client}/{self._made}"
-        tree = self.trees.all[id] = Tree(id, None, former)
+        tree = self.trees.all[id] = SourceTree(id, None, former)
         return tree
 
-    def _say(
+    def _send_change(
         self,
-        tree: Tree,
+        tree: SourceTree,
         added: tuple[Advertisement, ...],
         removed: tuple[AdvertisementId, ...],
         out: list[Effect],
@@ -344,7 +346,9 @@ class Tid(GraphStrategy):
         self._change(change, None, out)
 
     def _change(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
-        """A tree has grown or shrunk: tell everybody else once, bind and unbind what is here."""
+        """A tree has grown or shrunk: announce that to all others once, bind and unbind
+        subscriptions here.
+        """
         id = message.tree
         for each in message.added:
             check_filter(each.filter, "advertisement", each.id)
@@ -353,7 +357,7 @@ class Tid(GraphStrategy):
             id, hop, message.version, message.added, message.removed, message.former
         )
         if tree is None:
-            self._hear_known(message, hop, out)
+            self._on_known(message, hop, out)
             return
         is_leaf = is_new and hop is not None and self._through is not None
         told = [each for each in self._neighbours if each != hop and not is_leaf]
@@ -373,18 +377,18 @@ class Tid(GraphStrategy):
             self._forwarding.deliveries.look(out)
             self.changes.drain(out)
 
-    def _hear_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
-        """A neighbour knows a tree, too, by another way."""
+    def _on_known(self, message: TreeChange, hop: BrokerId | None, out: list[Effect]) -> None:
+        """A neighbour knows a tree by another way, too."""
         if hop is None or not message.former:
             return
         if self._through is not None:
             out.append(Send(hop, TreeKnown(message.tree)))
-        elif self._echoes.heard(message.tree, hop, out):
+        elif self._echoes.on_known(message.tree, hop, out):
             self._use(message.tree, out)
 
     # --- trees made anew ----------------------------------------------------------------------
 
-    def _hear_renew(
+    def _on_renew(
         self, message: Renew, neighbour: BrokerId | None, now_us: int, out: list[Effect]
     ) -> None:
         if message.at_us <= self._renewed_us.get(message.broker, -1):
@@ -397,21 +401,21 @@ class Tid(GraphStrategy):
         for client, own in list(self._own.items()):
             former = self._next.pop(client, None)
             if former is not None:
-                self._say(former, (), tuple(former.advertisements), out)
+                self._send_change(former, (), tuple(former.advertisements), out)
             tree = self._next[client] = self._plant(client, own.id)
             mine = tuple(self.advertisements[each] for each in self._promised.of(client))
-            self._say(tree, mine, (), out)
+            self._send_change(tree, mine, (), out)
         out.append(SetTimer(USE, now_us + self.parameters.renew_us))
 
     def _use(self, id: TreeId, out: list[Effect]) -> None:
-        """A tree that was made anew is known to everybody, and bound to."""
+        """All brokers know a new tree, and have bound their subscriptions to it."""
         for client, tree in list(self._next.items()):
             if tree.id == id:
                 former, self._own[client] = self._own[client], self._next.pop(client)
-                self._say(former, (), tuple(former.advertisements), out)
+                self._send_change(former, (), tuple(former.advertisements), out)
 
     def _is_after_former(self, id: TreeId) -> bool:
-        """Whether all is here that came along the tree whose place this one has taken."""
+        """Whether all publications along the tree that this one replaces are here."""
         tree = self.trees.all.get(id)
         if tree is None or not tree.former:
             return True
@@ -438,11 +442,11 @@ class Tid(GraphStrategy):
                 self._send_up(tree, Unbind(tree.id, id), out)
 
     def _bind(
-        self, tree: Tree, subscription: Subscription, hop: BrokerId | None, out: list[Effect]
+        self, tree: SourceTree, subscription: Subscription, hop: BrokerId | None, out: list[Effect]
     ) -> None:
         if self.trees.bind(tree, subscription, hop):
             self._send_up(tree, Bind(tree.id, subscription), out)
 
-    def _send_up(self, tree: Tree, message: Message, out: list[Effect]) -> None:
+    def _send_up(self, tree: SourceTree, message: Message, out: list[Effect]) -> None:
         if tree.last_hop in self._neighbours:
             out.append(Send(tree.last_hop, message))

@@ -9,13 +9,13 @@ from shoal.model import BrokerId
 from shoal.overlays.shapes import CONNECTED
 from shoal.overlays.system import Picture, System
 from shoal.overlays.tid.messages import MESSAGES
-from shoal.overlays.tid.parameters import Parameters
+from shoal.overlays.tid.parameters import TidParameters
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext, Strategy
 
 
-def _tid(context: BrokerContext, parameters: Parameters) -> Strategy:
+def _tid(context: BrokerContext, parameters: TidParameters) -> Strategy:
     from shoal.overlays.tid.protocol import Tid
 
     return Tid(context, parameters)
@@ -31,8 +31,8 @@ SYSTEM = System(
     name="tid",
     strategy=_tid,
     shape=CONNECTED,
-    parameters=Parameters,
+    parameters=TidParameters,
     messages=MESSAGES,
-    complete=Parameters.for_brokers,
+    complete=TidParameters.for_brokers,
     oracle=_problems,
 )

@@ -1,7 +1,7 @@
-"""The trees that one broker knows, and which subscriptions are bound to each.
+"""The trees that one broker knows, and the subscriptions bound to each.
 
 >>> from shoal.language import parse
->>> trees = Trees()
+>>> trees = SourceTrees()
 >>> promise = Advertisement(id="a", publisher="P", filter=parse("x > 3"))
 >>> tree = trees.grow("B1/P/0", "B2", 1, [promise], [])
 >>> trees.bind(tree, Subscription(id="s", client="S", filter=parse("x < 9")), "B3")
@@ -25,27 +25,27 @@ from shoal.model import (
 )
 from shoal.overlays.tid.messages import TreeId
 
-# Trees along which nothing is advertised any more whose names are known: longer than words travel.
+# The most remembered names of trees without advertisements: longer than messages are in transit.
 MAX_FALLEN = 1_000
-# The version of the last word about a tree: nothing that its root has said comes after it.
+# The version of the last message about a tree, higher than any of its root's.
 LAST_VERSION = 2**62
 
 
-class Entry:
+class TreeEntry:
     """A subscription bound to a tree, and where it came from; None: its client is here."""
 
     __slots__ = ("hop", "subscription", "tree")
 
-    def __init__(self, tree: Tree, subscription: Subscription, hop: BrokerId | None) -> None:
+    def __init__(self, tree: SourceTree, subscription: Subscription, hop: BrokerId | None) -> None:
         self.tree = tree
         self.subscription = subscription
         self.hop = hop
 
 
-class Tree:
-    """One tree: the way to its root, None here, what is advertised along it, who is bound.
+class SourceTree:
+    """One tree: the way to its root (None here), its advertisements, and its bindings.
 
-    `former` is the tree whose place it takes.
+    `former` is the tree that it replaces.
     """
 
     __slots__ = ("advertisements", "bound", "entries", "former", "id", "last_hop", "version")
@@ -56,12 +56,12 @@ class Tree:
         self.former = former
         self.version = 0
         self.advertisements: dict[AdvertisementId, Advertisement] = {}
-        self.entries: dict[tuple[SubscriptionId, BrokerId | None], Entry] = {}
+        self.entries: dict[tuple[SubscriptionId, BrokerId | None], TreeEntry] = {}
         # From how many sides each is bound.
         self.bound: Counter[SubscriptionId] = Counter()
 
     def wants(self, subscription: Subscription, work: Work) -> bool:
-        """Whether something that is advertised may overlap a subscription: yes if work is spent."""
+        """Whether a subscription may overlap an advertisement; yes beyond the work bound."""
         promised = self.advertisements.values()
         return any(overlaps(subscription.filter, each.filter, work) for each in promised)
 
@@ -69,15 +69,15 @@ class Tree:
         return id in self.bound
 
 
-class Trees:
+class SourceTrees:
     """All trees at one broker, and every binding's filter."""
 
     def __init__(self) -> None:
-        self.all: dict[TreeId, Tree] = {}
+        self.all: dict[TreeId, SourceTree] = {}
         self.index = MatchIndex()
         self._fallen: OrderedDict[TreeId, None] = OrderedDict()
         # The bindings of a subscription, to look for another tree.
-        self._by_subscription: dict[SubscriptionId, dict[Entry, None]] = {}
+        self._by_subscription: dict[SubscriptionId, dict[TreeEntry, None]] = {}
 
     def grow(
         self,
@@ -87,11 +87,14 @@ class Trees:
         added: Iterable[Advertisement],
         removed: Iterable[AdvertisementId],
         former: TreeId = "",
-    ) -> Tree | None:
-        """Take in a change; None when it is known, or comes from elsewhere than the root's way."""
+    ) -> SourceTree | None:
+        """Apply a change.
+
+        None when it is known, or comes from another neighbour than the root's way.
+        """
         tree = self.all.get(id)
         if tree is None:
-            tree = self.all[id] = Tree(id, hop, former)
+            tree = self.all[id] = SourceTree(id, hop, former)
         if version <= tree.version or hop != tree.last_hop:
             return None
         tree.version = version
@@ -102,8 +105,8 @@ class Trees:
             tree.advertisements[promise.id] = promise
         return tree
 
-    def over(self, neighbour: BrokerId) -> list[Tree]:
-        """The trees whose way to the root leads over a neighbour."""
+    def over(self, neighbour: BrokerId) -> list[SourceTree]:
+        """The trees with a way to the root over a neighbour."""
         return [
             each
             for each in self.all.values()
@@ -111,14 +114,14 @@ class Trees:
         ]
 
     def is_over(self, id: TreeId) -> bool:
-        """Whether nothing comes along a tree any more."""
+        """Whether no publication comes along a tree any more."""
         tree = self.all.get(id)
         return tree is None or not tree.advertisements
 
-    def fell(self, tree: Tree) -> None:
-        """Forget who was bound to a tree along which nothing is advertised any more.
+    def fell(self, tree: SourceTree) -> None:
+        """Forget the bindings of a tree without advertisements.
 
-        Its name and version stay known: what is still on its way must not make it grow again.
+        Its name and version stay known: a message in transit must not make it grow again.
         """
         for entry in list(tree.entries.values()):
             self._remove(entry)
@@ -127,8 +130,11 @@ class Trees:
             oldest, _ = self._fallen.popitem(last=False)
             self.all.pop(oldest, None)
 
-    def bind(self, tree: Tree, subscription: Subscription, hop: BrokerId | None) -> bool:
-        """Bind a subscription, in place of the one with its id; whether nobody bound it before."""
+    def bind(self, tree: SourceTree, subscription: Subscription, hop: BrokerId | None) -> bool:
+        """Bind a subscription, in place of the one with its id.
+
+        Returns whether it is the first binding.
+        """
         is_new = not tree.is_bound(subscription.id)
         known = tree.entries.get((subscription.id, hop))
         if known is not None:
@@ -136,22 +142,22 @@ class Trees:
                 return False
             self._remove(known)
             is_new = True
-        entry = Entry(tree, subscription, hop)
+        entry = TreeEntry(tree, subscription, hop)
         tree.entries[subscription.id, hop] = entry
         tree.bound[subscription.id] += 1
         self._by_subscription.setdefault(subscription.id, {})[entry] = None
         self.index.add(entry, subscription.filter)
         return is_new
 
-    def unbind(self, tree: Tree, id: SubscriptionId, hop: BrokerId | None) -> bool:
-        """Forget a binding; whether the subscription was bound and is no longer."""
+    def unbind(self, tree: SourceTree, id: SubscriptionId, hop: BrokerId | None) -> bool:
+        """Remove a binding; returns whether it was the subscription's last."""
         entry = tree.entries.get((id, hop))
         if entry is None:
             return False
         self._remove(entry)
         return not tree.is_bound(id)
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: TreeEntry) -> None:
         id, tree = entry.subscription.id, entry.tree
         del tree.entries[id, entry.hop]
         tree.bound[id] -= 1
@@ -162,6 +168,6 @@ class Trees:
         if not self._by_subscription[id]:
             del self._by_subscription[id]
 
-    def others(self, entry: Entry) -> Iterable[Entry]:
+    def others(self, entry: TreeEntry) -> Iterable[TreeEntry]:
         """The bindings of the same subscription to any tree, this one included."""
         return self._by_subscription[entry.subscription.id]

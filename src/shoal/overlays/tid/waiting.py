@@ -1,8 +1,8 @@
-"""Deliveries that wait, so that a publisher's publications keep their order as its tree changes.
+"""Deferred deliveries: they keep a publisher's order as its tree changes.
 
-A tree takes the place of a former one, and its links may be faster.  The word that nothing goes
-along the former tree any more travels along it, behind its last publication; until it has come,
-what comes along the new tree is delivered to nobody here, and is not settled.
+A tree replaces a former one, and its links may be faster. The end of the former tree is announced
+along that tree, behind its last publication; until that has come, publications along the new tree
+are not delivered here, and not settled.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from shoal.broker.effects import Continue, Deliver, Effect, Key, Settled, Unsett
 from shoal.overlays.tid.messages import TreeId
 
 
-class Waiting(NamedTuple):
-    """What a publication that came along these trees brings to clients here."""
+class UnsettledDeliveries(NamedTuple):
+    """Deliveries of a publication that came along these trees."""
 
     key: Key
     deliveries: Sequence[Deliver]
     trees: tuple[TreeId, ...]
 
 
-class Deliveries:
-    """`is_after_former` says whether all that came along the tree before a tree has come."""
+class TidDeliveries:
+    """`is_after_former` tests whether all publications along the tree before a tree have come."""
 
     def __init__(self, is_after_former: Callable[[TreeId], bool]) -> None:
         self._is_after_former = is_after_former
-        self._waiting: list[Waiting] = []
+        self._waiting: list[UnsettledDeliveries] = []
         self._number = 0
 
     def has(self, tree: TreeId) -> bool:
-        """Whether anything that came along a tree waits."""
+        """Whether a delivery along a tree waits."""
         return any(tree in each.trees for each in self._waiting)
 
     def add(
@@ -43,18 +43,18 @@ class Deliveries:
             return
         self._number += 1
         key = ("former", str(self._number))
-        self._waiting.append(Waiting(key, deliveries, trees))
+        self._waiting.append(UnsettledDeliveries(key, deliveries, trees))
         out.append(Unsettled(key))
 
     def look(self, out: list[Effect]) -> None:
-        """Trees have changed: deliver what need not wait any more, in its order."""
+        """Trees have changed: make deliveries that need not wait any more, in their order."""
         while (each := self._first()) is not None:
             self._waiting.remove(each)
             out.append(Continue(each.key))
             out.extend(each.deliveries)
             out += [Settled(each.key), Continue(None)]
 
-    def _first(self) -> Waiting | None:
+    def _first(self) -> UnsettledDeliveries | None:
         """The first that may go; along one tree none overtakes another."""
         before: set[TreeId] = set()
         for each in self._waiting:

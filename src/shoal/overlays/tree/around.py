@@ -1,11 +1,11 @@
-"""What a system put together around a tree leaves as the tree has it."""
+"""Base of systems that wrap a tree: it delegates tables, status and links to the tree."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
 
 from shoal.broker.effects import Effect
-from shoal.broker.onward import Asked, Onward
+from shoal.broker.routing_decision import RoutingDecision, RoutingQuery
 from shoal.model import Attributes, BrokerId
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
 from shoal.overlays.tree.routing import TreeRouting
@@ -13,7 +13,7 @@ from shoal.overlays.tree.routing_table import RoutingTable
 
 
 class AroundTree(CoordinatedStrategy):
-    """Its tables are those of the `tree`, and so is what it says of itself; inputs are its own."""
+    """A strategy with the tables and the status of its `tree`, and inputs of its own."""
 
     def __init__(self, tree: TreeRouting) -> None:
         self.tree = tree
@@ -53,8 +53,8 @@ class AroundTree(CoordinatedStrategy):
     def keeps_order(self) -> bool:
         return self.tree.keeps_order
 
-    def onward(self, asked: Asked) -> Onward:
-        return self.tree.onward(asked)
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
+        return self.tree.routing_decision(asked)
 
     def succeeded(
         self, broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]

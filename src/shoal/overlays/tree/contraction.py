@@ -1,8 +1,8 @@
-"""What a tree does when its links change: which rows turn, and what is said again.
+"""How a tree's tables follow a link change: which rows turn, and which are sent again.
 
-At the neighbours of a leaving broker its rows turn to the broker that is in its place; then the two
-ends of a new link say their tables, as over any link that has come up (`exchange.py`).  Why nothing
-is lost, `overlays/coordination` says.
+At the neighbours of a leaving broker its rows turn to its successor; then the two ends of a new
+link synchronise their tables, as over any link that has come up (`exchange.py`).
+`overlays/coordination` explains why nothing is lost.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import Protocol
 
 from shoal.broker.effects import Effect, LinkState, Recall, TimerKey
 from shoal.model import AdvertisementId, BrokerId, SubscriptionId
-from shoal.overlays.coordination.messages import Change, Facts, Side
-from shoal.overlays.tree.exchange import Exchange
+from shoal.overlays.coordination.messages import Facts, LinkChange, Side
+from shoal.overlays.tree.exchange import TableExchange
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing_table import RoutingTable
 
 
 class Around(Protocol):
-    """The system that routes over the tree, as far as links that change concern it."""
+    """The system that wraps the tree, as the contraction sees it."""
 
     @property
     def is_moving(self) -> bool:
-        """Whether something is under way here for which links must stay as they are."""
+        """Whether a move or exchange is running that needs the links as they are."""
 
     @property
     def missing(self) -> Collection[BrokerId]:
-        """Neighbours whose links are down."""
+        """Disconnected neighbours."""
 
     def is_up(self, neighbour: BrokerId) -> bool:
-        """Whether there is a link, of the tree's or not, that is up."""
+        """Whether a link to this broker is up, of the tree or not."""
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        """A link came up, failed or ended, as links do."""
+        """Handle a link that came up, failed or ended."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A timer fired."""
 
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """The link to this broker belongs to the tree from then on; say tables over it."""
+        """The link to this broker belongs to the tree from then on; synchronise tables over it."""
 
     def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """The link to this broker, whose rows have turned, does not belong to the tree any more."""
+        """The link to this broker leaves the tree; its rows have turned."""
 
     def since_us(self, neighbour: BrokerId) -> int:
         """Since when this end of a link knows whether it belongs to the tree."""
@@ -51,23 +51,26 @@ class Around(Protocol):
         """A neighbour has left, or is dead."""
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """There is to be a link to this broker."""
+        """A link to this broker is to be expected."""
 
     def remember(self, out: list[Effect]) -> None:
-        """Ask the driver to remember what must outlast the process."""
+        """Have the driver write the durable facts to disk."""
 
 
 class Contraction:
     """The tables of one broker, as changes of links need them (`host.Host`)."""
 
-    def __init__(self, propagation: Propagation, exchange: Exchange) -> None:
+    def __init__(self, propagation: Propagation, exchange: TableExchange) -> None:
         self._propagation = propagation
         self._exchange = exchange
 
-    def obstacle(self, leaver: BrokerId, *, is_own: bool) -> str:
-        """Why tables cannot turn now for a broker that leaves, which may be this one."""
+    def obstacle(self, leaving_broker: BrokerId, *, is_own: bool) -> str:
+        """Why tables cannot turn now for a leaving broker, which may be this one.
+
+        Returns "" if they can.
+        """
         propagation, exchange = self._propagation, self._exchange
-        unsettled = [leaver] if not is_own else list(propagation.neighbours)
+        unsettled = [leaving_broker] if not is_own else list(propagation.neighbours)
         unsettled = [each for each in unsettled if not exchange.is_settled(each)]
         if unsettled:
             return f"it has yet to exchange tables with {', '.join(unsettled)}"
@@ -78,61 +81,65 @@ class Contraction:
             return "it has publishers"
         if tables.local.clients:
             return "it has subscribers"
-        return "a subscription is said to be in two places" if propagation.hearsay else ""
+        return "a subscription has two last hops" if propagation.alternate_routes else ""
 
-    def facts(self, change: Change) -> Facts:
-        """Which rows the leaving broker has from which neighbour of the decider's."""
+    def facts(self, change: LinkChange) -> Facts:
+        """The rows that the leaving broker has from each of the decider's new neighbours."""
         tables = self._propagation.tables
         return Facts(tuple(_side(tables, each) for each in change.others), tables.moves)
 
     def own_side(self, broker: BrokerId, dead: BrokerId) -> Facts:
-        """At a neighbour of a dead broker: what that one was told from here."""
+        """At a neighbour of a dead broker: the rows that the dead broker had from here."""
         tables = self._propagation.tables
         rows = tables.advertisements.values()
         advertised = tuple(row.advertisement.id for row in rows if row.last_hop != dead)
-        told = tuple(entry.subscription for entry in tables.told_to(dead))
+        told = tuple(entry.subscription for entry in tables.forwarded_to(dead))
         return Facts((Side(broker, advertised, told),), tables.moves)
 
-    def succeed(self, change: Change, facts: Facts, out: list[Effect]) -> None:
-        """At the decider: what lay behind the leaving broker lies behind its other neighbours.
+    def succeed(self, change: LinkChange, facts: Facts, out: list[Effect]) -> None:
+        """At the decider: turn the leaving broker's rows to its other neighbours.
 
-        A row of which the leaving broker says nothing has been taken back there.
+        A row that is not in the leaving broker's facts has been retracted there.
         """
-        propagation, leaver = self._propagation, change.leaver
+        propagation, leaving_broker = self._propagation, change.leaving_broker
         tables = propagation.tables
         for side in facts.sides:
             for advertisement_id in side.advertisements:
-                _turn_advertisement(tables, advertisement_id, leaver, side.neighbour)
+                _turn_advertisement(tables, advertisement_id, leaving_broker, side.neighbour)
             for subscription in side.subscriptions:
                 if subscription.id not in tables.subscriptions:
                     tables.add_subscription(subscription, side.neighbour)
-                _turn_subscription(tables, subscription.id, leaver, side.neighbour)
+                _turn_subscription(tables, subscription.id, leaving_broker, side.neighbour)
         tables.count_moves(facts.moves)
-        tables.forget_told(leaver)
-        propagation.relink(leaver, change.others)
-        # Rows that are new here were covered on their way; the ends of new links say all anyway.
+        tables.forget_forwarded(leaving_broker)
+        propagation.relink(leaving_broker, change.others)
+        # Rows that are new here were covered on their way; the ends of new links send all anyway.
         told = [each for each in propagation.neighbours if each not in change.others]
         ids = [each.id for side in facts.sides for each in side.subscriptions]
         propagation.restate(told, ids, out)
-        propagation.turned = {leaver: change.others}
-        out.append(Recall(leaver, moves=change.is_dead))
-        propagation.forget(leaver, out)
-        self._exchange.unlinked(leaver)
+        propagation.turned = {leaving_broker: change.others}
+        out.append(Recall(leaving_broker, moves=change.is_dead))
+        propagation.forget(leaving_broker, out)
+        self._exchange.unlinked(leaving_broker)
 
-    def follow(self, change: Change, out: list[Effect]) -> None:
-        """At another neighbour: what lay behind the leaving broker lies behind the decider."""
-        propagation, leaver, decider = self._propagation, change.leaver, change.decider
+    def follow(self, change: LinkChange, out: list[Effect]) -> None:
+        """At another neighbour: turn the leaving broker's rows to the decider."""
+        propagation, leaving_broker, decider = (
+            self._propagation,
+            change.leaving_broker,
+            change.decider,
+        )
         tables = propagation.tables
-        for row in tables.advertised_from(leaver):
-            _turn_advertisement(tables, row.advertisement.id, leaver, decider)
-        for entry in tables.subscribed_from(leaver):
-            _turn_subscription(tables, entry.id, leaver, decider)
-        tables.forget_told(leaver)
-        propagation.hearsay.rename(leaver, decider)
-        propagation.relink(leaver, (decider,))
-        propagation.turned = {leaver: (decider,)}
-        out.append(Recall(leaver, moves=change.is_dead))
-        self._exchange.unlinked(leaver)
+        for row in tables.advertised_from(leaving_broker):
+            _turn_advertisement(tables, row.advertisement.id, leaving_broker, decider)
+        for entry in tables.subscribed_from(leaving_broker):
+            _turn_subscription(tables, entry.id, leaving_broker, decider)
+        tables.forget_forwarded(leaving_broker)
+        propagation.alternate_routes.rename(leaving_broker, decider)
+        propagation.relink(leaving_broker, (decider,))
+        propagation.turned = {leaving_broker: (decider,)}
+        out.append(Recall(leaving_broker, moves=change.is_dead))
+        self._exchange.unlinked(leaving_broker)
 
 
 def _side(tables: RoutingTable, neighbour: BrokerId) -> Side:
@@ -149,7 +156,7 @@ def _turn_advertisement(
     row = tables.advertisements.get(id)
     if row is not None and row.last_hop == old:
         tables.turn_advertisement(row, new)
-        row.turned_us = None  # whatever move turned it, the new neighbour was not on its path
+        row.turned_us = None  # the new neighbour was not on the path of the move that turned it
 
 
 def _turn_subscription(
@@ -161,18 +168,18 @@ def _turn_subscription(
 
 
 class PlainLinks:
-    """What a plain tree answers for the system around it: it remembers nothing of its links."""
+    """Host methods of a plain tree, which keeps no facts about its links."""
 
     @property
     def is_moving(self) -> bool:
-        """Nothing of a plain tree's needs links to stay."""
+        """False: a plain tree has no moves or exchanges."""
         return False
 
     def since_us(self, neighbour: BrokerId) -> int:
-        """A plain tree's links are those that are up."""
+        """0: the links of a plain tree are those that are up."""
         return 0
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """The tables have turned, and that is all."""
+        """Nothing to do: the tables have turned."""

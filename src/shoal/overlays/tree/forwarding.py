@@ -1,7 +1,7 @@
-"""How publications leave a broker of a tree: along their routes, and never back.
+"""Forwarding of publications along their routes, never back to their sender.
 
-A batch is sent on whole where all of it goes the same way; where ways part, each neighbour gets
-those that concern it, in their order.
+A batch is sent whole where all of it has one route; where routes differ, each neighbour gets its
+publications, in their order.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from shoal.matching import Outcomes
 from shoal.model import BrokerId
 from shoal.overlays.tree.routing_table import Route
 
-# Hears of a publication, its route, the neighbour it came from (which may be among those of the
-# route), and the time; and adds to the effects.
+# Called with a publication, its route, the neighbour it came from (which may be in the route), the
+# time, and the effects to extend.
 Note = Callable[[RoutedPublication, Route, BrokerId | None, int, list[Effect]], object]
 
 
-class Forwarding:
-    """Sends on what comes to a broker from its neighbours and clients by where the routes say.
+class TreeForwarding:
+    """Forwards publications from neighbours and clients by the routing table.
 
-    Who wants to `note` it hears of each publication, when all that came with it have gone on.
+    An observer, `note`, sees each publication after its batch has been sent.
     """
 
     def __init__(
         self, broker: BrokerId, neighbours: Container[BrokerId], routes: Outcomes[Route]
     ) -> None:
         self.note: Note | None = None
-        # By broker that has left and passes on what it had: the neighbours that have it from there.
+        # Former neighbours that forward what they hold: the neighbours that have it from there.
         self.draining: dict[BrokerId, Container[BrokerId]] = {}
         self._broker = broker
         self._neighbours = neighbours
@@ -83,7 +83,7 @@ class Forwarding:
         out: list[Effect],
         but: Container[BrokerId] = (),
     ) -> Sequence[Route]:
-        """As `forward`, but `hop` need not be a neighbour any more, and nobody notes it.
+        """As `forward`, but `hop` need not be a neighbour any more, and `note` is not called.
 
         Nothing goes to the neighbours in `but`.
 

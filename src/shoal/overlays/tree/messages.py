@@ -1,7 +1,4 @@
-"""What brokers of a tree say to each other beside what clients say, too.
-
-When a link has come up they say when all of their tables is said (`exchange.py`).
-"""
+"""Messages between brokers of a tree beside those of clients: end markers (`exchange.py`)."""
 
 from __future__ import annotations
 
@@ -10,15 +7,15 @@ from shoal.broker.wire import Vocabulary
 
 
 class AdvertisementsSaid(Message, frozen=True):
-    """To a neighbour: all advertisements from elsewhere are said, those not said are gone."""
+    """End marker: all advertisements from elsewhere are sent; stale ones are to be removed."""
 
     introduces = True
 
 
 class SubscriptionsSaid(Message, frozen=True):
-    """To a neighbour, who has said its advertisements: so are all subscriptions that follow them.
+    """End marker: all subscriptions that follow the receiver's advertisements are sent.
 
-    It may send publications from now on.
+    The receiver may send publications from then on.
     """
 
     introduces = True

@@ -1,7 +1,6 @@
 """The neighbours of a broker on its tree, in the order of their names.
 
-Each publication that comes asks whether its sender is one of them: that is known at once, however
-many links a hub has.
+Each publication needs a lookup of its sender: it takes constant time, however many links a hub has.
 
 >>> neighbours = Neighbours(["B3", "B1"])
 >>> neighbours.add("B2")
@@ -17,7 +16,7 @@ from shoal.model import BrokerId
 
 
 class Neighbours(dict[BrokerId, None]):
-    """A set that is gone through in order; links come and go far less often."""
+    """A set with sorted iteration; links come and go far less often than they are iterated."""
 
     def __init__(self, brokers: Iterable[BrokerId]) -> None:
         super().__init__(dict.fromkeys(sorted(brokers)))

@@ -1,9 +1,9 @@
-"""What the routing tables of a tree must be, from the global picture: where clients are, and paths.
+"""Oracle: the routing tables of a tree, computed from the global picture of clients and paths.
 
-It knows nothing of how tables come to be; `shoal.overlays.tree.propagation` is judged by it.
+It shares no code with `shoal.overlays.tree.propagation`, which is tested against it.
 
-Which of several filters that cover each other a broker is told is not to be seen from there.  So
-with covering a table may lack a row from a neighbour exactly when a row from there covers it.  With
+The picture does not determine which of several filters that cover each other a broker forwards. So
+with covering a table may lack a row from a neighbour exactly when a row from there covers it. With
 merging the unions of each broker's clients are subscriptions like theirs.
 """
 
@@ -66,7 +66,7 @@ def expected_tables(
 ) -> dict[BrokerId, TableRows]:
     """Every broker's table, from each client's broker and paths in the tree alone.
 
-    Where links are down there are several trees, and nothing passes between them.
+    Links that are down split the tree, and nothing passes between its parts.
     """
     advertised, subscribed = list(advertisements), list(subscriptions)
     neighbours: dict[BrokerId, list[BrokerId]] = {}
@@ -105,11 +105,11 @@ def expected_tables(
 
 
 def next_hops(
-    home: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
+    target: BrokerId, neighbours: Mapping[BrokerId, Sequence[BrokerId]]
 ) -> dict[BrokerId, BrokerId | None]:
-    """For every broker: the next hop to `home`."""
-    hops: dict[BrokerId, BrokerId | None] = {home: None}
-    reached = [home]
+    """For every broker: the next hop to `target`."""
+    hops: dict[BrokerId, BrokerId | None] = {target: None}
+    reached = [target]
     for broker in reached:
         for neighbour in neighbours[broker]:
             if neighbour not in hops:

@@ -1,14 +1,12 @@
-"""How advertisements and subscriptions spread in a tree of brokers (relocation paper, 2.1).
+"""Propagation of advertisements and subscriptions in a tree of brokers (relocation paper, 2.1).
 
-Advertisements flood the tree and leave their last hops in every SRT.  Subscriptions follow the
-advertisements they overlap back to the publishers and leave their last hops in the PRTs on the
-way.
+Advertisements flood the tree and leave their last hops in every SRT. Subscriptions follow the
+advertisements they overlap back to the publishers and leave their last hops in the PRTs on the way.
 
-One invariant says it all, and every operation restores it: a broker has forwarded a
-subscription to neighbour n exactly when the subscription did not come from n and overlaps an
-advertisement that did; with covering, unless it has others that cover it (`telling.py`).  The
-receiver's table mirrors what the sender forwarded, because links keep order and every change is
-said explicitly.
+Every operation restores one invariant: a broker has forwarded a subscription to neighbour n exactly
+when the subscription did not come from n and overlaps an advertisement that did; with covering,
+unless n has others that cover it (`subscription_forwarding.py`). The receiver's table mirrors what
+the sender forwarded, because links keep order and every change is sent explicitly.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from shoal.model import (
     SubscriptionId,
 )
 from shoal.overlays.merging import OwnMerging
-from shoal.overlays.tree.hearsay import Hearsay
+from shoal.overlays.tree.alternate_routes import AlternateRoutes
 from shoal.overlays.tree.neighbours import Neighbours
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
-from shoal.overlays.tree.telling import Telling
+from shoal.overlays.tree.subscription_forwarding import SubscriptionForwarding
 
 
 class Propagation:
-    """One broker's tables, and what it tells its neighbours as they change."""
+    """One broker's tables, and the announcements to its neighbours as they change."""
 
     def __init__(
         self,
@@ -45,11 +43,11 @@ class Propagation:
         outcomes: OutcomesFactory = Outcomes,
     ) -> None:
         self.tables = RoutingTable(covering=covering, merging=merging, outcomes=outcomes)
-        self._telling = Telling(self.tables)
+        self._forwarding = SubscriptionForwarding(self.tables)
         self.neighbours = Neighbours(neighbours)
-        # By neighbour, in whose direction what was beyond it is since tables have turned silently.
+        # Former neighbour to the neighbours that its rows turned to when tables turned silently.
         self.turned: dict[BrokerId, tuple[BrokerId, ...]] = {}
-        self.hearsay = Hearsay()
+        self.alternate_routes = AlternateRoutes()
         # Rows that have `others`, or had.
         self._repeated: dict[AdvertisementEntry, None] = {}
 
@@ -66,10 +64,10 @@ class Propagation:
     ) -> None:
         """Store, flood, and let overlapping subscriptions follow it back.
 
-        On a tree an advertisement changes sides only when its publisher moves: one from another
-        side holds if it counts more moves, and is an old copy if it does not.  But one that comes
-        with the tables of a new link may be true before the last hop, cut off from the publisher,
-        takes back its own: until then it is remembered.
+        On a tree an advertisement changes sides only when its publisher moves: a copy from another
+        side is valid if it counts more moves, and outdated if not. But a copy from the
+        synchronisation of a new link may be right while the last hop, cut off from the publisher,
+        has yet to retract its own: the copy is kept in `others` until then.
         """
         known = self.tables.advertisements.get(advertisement.id)
         if known is not None:
@@ -92,7 +90,7 @@ class Propagation:
     def follow_again(
         self, neighbour: BrokerId, advertisement_id: AdvertisementId, out: list[Effect]
     ) -> None:
-        """A neighbour that knew nothing has said what was known: it needs the subscriptions."""
+        """A restarted neighbour has sent a known advertisement again: send it the subscriptions."""
         row = self.tables.advertisements.get(advertisement_id)
         if row is not None and row.last_hop == neighbour:
             self.follow(neighbour, [row], out)
@@ -100,7 +98,7 @@ class Propagation:
     def turn(
         self, row: AdvertisementEntry, hop: BrokerId | None, moves: int, out: list[Effect]
     ) -> None:
-        """The advertisement is in another direction now: tell everybody there is."""
+        """Change the last hop of an advertisement, and announce that to the neighbours."""
         before = row.last_hop
         self.tables.turn_advertisement(row, hop)
         row.moves, row.adopted, row.turned_us = moves, False, None
@@ -113,7 +111,7 @@ class Propagation:
         if hop is not None:
             self.follow(hop, [row], out)
         if before is not None and before in self.neighbours:
-            self._take_back(before, row, out)
+            self._retract(before, row, out)
 
     def place(
         self,
@@ -123,7 +121,7 @@ class Propagation:
         told: BrokerId | None,
         out: list[Effect],
     ) -> AdvertisementEntry:
-        """Store an advertisement and flood it past a neighbour who is told in another way."""
+        """Store an advertisement, and flood it to all neighbours but `told`."""
         row = self.tables.add_advertisement(advertisement, hop, moves)
         self._flood(Advertise(advertisement, moves), (hop, told), out)
         return row
@@ -131,9 +129,9 @@ class Propagation:
     def remove_advertisement(
         self, advertisement_id: AdvertisementId, hop: BrokerId | None, out: list[Effect]
     ) -> None:
-        """Undo `add_advertisement`: flood, and take back subscriptions only it asked for.
+        """Undo `add_advertisement`: flood, and take back subscriptions that only it attracted.
 
-        Unless another neighbour says the same: then it is in that direction.
+        If another neighbour has announced the same, the row turns to that one instead.
         """
         row = self.tables.advertisements.get(advertisement_id)
         if row is None:
@@ -145,21 +143,22 @@ class Propagation:
         other = self._other(row)
         if other is not None:
             self.turn(row, other, row.moves, out)
-            # It was told when the row was on this side, and would believe that if it lost its own.
+            # The neighbour got the row while it was on this side, and would use it if it lost its
+            # own.
             out.append(Send(other, Unadvertise(advertisement_id)))
             return
         self.withdraw(row, out)
         if hop is not None and hop in self.neighbours:
             if row.has_turned:
-                # The neighbour was told while the row was on this side, and may have believed
-                # that after it removed its own.
+                # The neighbour got it while the row was on this side, and may have used it since it
+                # removed its own.
                 out.append(Send(hop, Unadvertise(advertisement_id)))
-            self._take_back(hop, row, out)
+            self._retract(hop, row, out)
 
     def _other(self, row: AdvertisementEntry) -> BrokerId | None:
-        """Who says the same as a row's last hop, which does not any more.
+        """The neighbour that announced the same as a row's last hop, which has retracted it.
 
-        Of a publisher that is here, or that an old word is about, nobody knows better.
+        None for a publisher that is attached here, and for copies that count fewer moves.
         """
         if row.last_hop is None:
             return None
@@ -173,30 +172,32 @@ class Propagation:
         )
 
     def withdraw(self, row: AdvertisementEntry, out: list[Effect]) -> None:
-        """Drop a row and flood that it is gone; what it asked for is still to be released."""
+        """Drop a row and flood that; the caller releases the subscriptions that it attracted."""
         self.tables.remove_advertisement(row)
         self._repeated.pop(row, None)
         self._flood(Unadvertise(row.advertisement.id), (row.last_hop,), out)
 
     def follow(self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]) -> None:
-        """Forward to neighbour `hop` what overlaps these advertisements, which now are there."""
+        """Forward to neighbour `hop` the subscriptions that overlap these advertisements from
+        it.
+        """
         wanted = {entry: None for row in rows for entry in row.overlapping if entry.last_hop != hop}
-        self._telling.offer((hop,), wanted, out)
+        self._forwarding.offer((hop,), wanted, out)
 
     def release(
         self, hop: BrokerId, rows: Iterable[AdvertisementEntry], out: list[Effect]
     ) -> list[SubscriptionEntry]:
-        """What neighbour `hop` need not have any more, as these advertisements left it.
+        """Subscriptions to retract from neighbour `hop`, after these advertisements left it.
 
-        The entries are marked as not forwarded to it.  What it needs in their place is said.
+        The entries are marked as not forwarded to it. Subscriptions that they covered are sent.
         """
         left = {
             entry: None for row in rows for entry in row.overlapping if not entry.is_wanted_by(hop)
         }
-        return self._telling.release(hop, left, out)
+        return self._forwarding.release(hop, left, out)
 
-    def _take_back(self, hop: BrokerId, row: AdvertisementEntry, out: list[Effect]) -> None:
-        """The advertisement has left this neighbour: so does what only it asked for."""
+    def _retract(self, hop: BrokerId, row: AdvertisementEntry, out: list[Effect]) -> None:
+        """Retract from this neighbour the subscriptions that only this advertisement attracted."""
         released = self.release(hop, [row], out)
         out.extend(Send(hop, Unsubscribe(entry.id)) for entry in released)
 
@@ -223,10 +224,10 @@ class Propagation:
         *,
         is_new_link: bool = False,
     ) -> None:
-        """Store, and forward along overlapping advertisements.  A known id is replaced.
+        """Store, and forward along overlapping advertisements. A known id is replaced.
 
-        Unless it comes with the tables of a new link, which may be what was said before the old
-        one went: then its last hop holds until it takes the subscription back.
+        A copy from the synchronisation of a new link may be outdated: the last hop stays until it
+        retracts the subscription, and the copy is an alternate route.
         """
         known = self.tables.subscriptions.get(subscription.id)
         if known is not None:
@@ -234,18 +235,18 @@ class Propagation:
             if is_same and before == hop:
                 return
             if is_same and is_new_link:
-                self.hearsay.add(subscription, hop)
+                self.alternate_routes.add(subscription, hop)
                 return
-            others = self.hearsay.take_all(subscription.id)
+            others = self.alternate_routes.take_all(subscription.id)
             self.remove_subscription(subscription.id, before, out)
             if is_same:
                 others[before] = subscription
             others.pop(hop, None)
-            self.hearsay.put(subscription.id, others)
+            self.alternate_routes.put(subscription.id, others)
         self._place(subscription, hop, out)
 
     def _place(self, subscription: Subscription, hop: BrokerId | None, out: list[Effect]) -> None:
-        """Store what is not in the table, and what follows from that."""
+        """Store a new subscription, and the unions that change with it."""
         merging = self.tables.merging
         if hop is not None or merging is None:
             self._store(subscription, hop, out)
@@ -259,7 +260,7 @@ class Propagation:
         entry = self.tables.add_subscription(subscription, hop)
         asking = entry.wanting
         wanting = [each for each in self.neighbours if each != hop and each in asking]
-        self._telling.offer(wanting, (entry,), out)
+        self._forwarding.offer(wanting, (entry,), out)
 
     def remove_subscription(
         self, subscription_id: SubscriptionId, hop: BrokerId | None, out: list[Effect]
@@ -270,7 +271,7 @@ class Propagation:
     def remove_subscriptions(
         self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
     ) -> None:
-        """The same for several, of which none is told in the place of another."""
+        """The same for several, none of which is sent as a substitute for another."""
         merging = self.tables.merging
         if hop is not None or merging is None:
             self._remove(ids, hop, out)
@@ -284,16 +285,16 @@ class Propagation:
     def _remove(
         self, ids: Iterable[SubscriptionId], hop: BrokerId | None, out: list[Effect]
     ) -> None:
-        given = list(ids) if self.hearsay else ids
+        given = list(ids) if self.alternate_routes else ids
         found = (self.tables.subscriptions.get(id) for id in given)
         known = [entry for entry in found if entry is not None and entry.last_hop == hop]
-        self._telling.remove(known, out)
-        if not self.hearsay:
+        self._forwarding.remove(known, out)
+        if not self.alternate_routes:
             return
         for id in given:
-            self.hearsay.drop(id, hop)
+            self.alternate_routes.drop(id, hop)
         for entry in known:
-            other = self.hearsay.take(entry.id)
+            other = self.alternate_routes.take(entry.id)
             if other is not None:
                 self._place(*other, out)
 
@@ -304,8 +305,8 @@ class Propagation:
     def restate(
         self, hops: Iterable[BrokerId], ids: Iterable[SubscriptionId], out: list[Effect]
     ) -> None:
-        """These rows have turned silently: tell neighbours what they must have now."""
-        self._telling.restate(hops, ids, out)
+        """Rows have turned silently: send neighbours the rows that they must have."""
+        self._forwarding.restate(hops, ids, out)
 
     # --- links --------------------------------------------------------------------------------
 
@@ -313,32 +314,32 @@ class Propagation:
         return broker in self.neighbours
 
     def relink(self, old: BrokerId | None, new: Iterable[BrokerId]) -> None:
-        """These neighbours have taken the place of one, if any; the tables have turned."""
+        """The neighbours `new` have taken the place of `old`, if any; the tables have turned."""
         if old is not None:
             self.neighbours.discard(old)
-            self.hearsay.drop_all(old)
+            self.alternate_routes.drop_all(old)
             if self.tables.wanted is not None:
                 self.tables.wanted.pop(old, None)
         for neighbour in new:
             self.neighbours.add(neighbour)
 
     def unlink(self, neighbour: BrokerId) -> None:
-        """The neighbour has been told nothing: what was forwarded to it no longer counts."""
+        """The link is lost: rows forwarded to the neighbour count as not forwarded."""
         self.neighbours.discard(neighbour)
-        self.tables.forget_told(neighbour)
-        self.hearsay.drop_all(neighbour)
+        self.tables.forget_forwarded(neighbour)
+        self.alternate_routes.drop_all(neighbour)
         for row in list(self._repeated):
             row.others.pop(neighbour, None)
             if not row.others:
                 del self._repeated[row]
 
-    def take_back_told(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """It was told these before it was linked, and may have to hear them again."""
-        told = self.tables.told_to(neighbour)
+    def retract_forwarded(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        """Retract rows that were sent provisionally; the synchronisation sends them again."""
+        told = self.tables.forwarded_to(neighbour)
         out.extend(Send(neighbour, Unsubscribe(entry.id)) for entry in told)
 
     def forget(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Undo all that the neighbour has said."""
+        """Undo all announcements of a neighbour."""
         self.remove_subscriptions(self._subscriptions_from(neighbour), neighbour, out)
         for advertisement_id in self._advertisements_from(neighbour):
             self.remove_advertisement(advertisement_id, neighbour, out)
@@ -346,9 +347,9 @@ class Propagation:
     def link(
         self, neighbour: BrokerId, out: list[Effect]
     ) -> tuple[list[AdvertisementId], list[SubscriptionId]]:
-        """Tell a found neighbour all advertisements from elsewhere; returns what it said before.
+        """Send a new neighbour all advertisements from elsewhere; returns its former rows.
 
-        Its subscriptions come by themselves: they follow the advertisements.
+        The subscriptions follow the neighbour's advertisements.
         """
         self.turned.pop(neighbour, None)
         self.neighbours.add(neighbour)

@@ -1,9 +1,10 @@
 """Content-based routing on a tree of brokers: the PADRES scheme (relocation paper, 2.1).
 
 Advertisements flood the tree, subscriptions follow those they overlap back to the publishers
-(`propagation.py` keeps the tables that way), and publications follow matching subscriptions
-down.  What a neighbour or client says is checked here first; brokers whose link has come up tell
-each other their tables (`exchange.py`), and take the place of one that leaves (`leaving.py`).
+(`propagation.py` keeps the tables that way), and publications follow matching subscriptions down.
+`TreeRouting` validates inputs of neighbours and clients first. Brokers synchronise their tables
+over a link that has come up (`exchange.py`), and take the place of a leaving broker
+(`contraction.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from shoal.broker.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from shoal.broker.onward import Asked, Hop, Onward
+from shoal.broker.routing_decision import Hop, RoutingDecision, RoutingQuery
 from shoal.broker.strategy import (
     BrokerContext,
     ProtocolError,
@@ -53,26 +54,26 @@ from shoal.model import (
 from shoal.overlays.coordination.coordinator import Coordinator
 from shoal.overlays.coordination.host import CHANGES, Deferred
 from shoal.overlays.coordination.host import TIMER as CHANGE_TIMER
-from shoal.overlays.coordination.messages import Change, ChangeMessage, Facts
+from shoal.overlays.coordination.messages import ChangeMessage, Facts, LinkChange
 from shoal.overlays.coordination.strategy import CoordinatedStrategy
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.requests import check_advertisement, check_filter, check_subscription
 from shoal.overlays.tree.contraction import Around, Contraction, PlainLinks
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
-from shoal.overlays.tree.exchange import Exchange
-from shoal.overlays.tree.forwarding import Forwarding
+from shoal.overlays.tree.exchange import TableExchange
+from shoal.overlays.tree.forwarding import TreeForwarding
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing_table import SubscriptionEntry
-from shoal.overlays.tree.turning import Turn, turn_tables
+from shoal.overlays.tree.turning import TableTurn, turn_tables
 
 
 class TreeRouting(PlainLinks, CoordinatedStrategy):
     """The baseline system: publishers and subscribers stay where they connected.
 
-    What is returned goes the way that tables have turned to, if they have; else nowhere: no other
-    way leads to those behind a neighbour, who count as gone with it.
+    Returned publications follow turned tables, if the tables have turned. Otherwise they are
+    dropped: no other path leads to the brokers behind a dead neighbour.
     """
 
     def __init__(
@@ -86,13 +87,13 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         self._neighbours = self.propagation.neighbours
         self.publishers = LocalPublishers(context.broker)
         self.tables = self.propagation.tables
-        self.forwarding = Forwarding(self.broker, self._neighbours, self.tables.routes)
-        self._exchange = Exchange(context.expected)
+        self.forwarding = TreeForwarding(self.broker, self._neighbours, self.tables.routes)
+        self._exchange = TableExchange(context.expected)
         self.around: Around = self
         self._contraction = Contraction(self.propagation, self._exchange)
         self.changes = Coordinator(self.broker, context.random, self)
         self._up = set(context.neighbours)
-        # Neighbours whose links are down.
+        # Disconnected neighbours.
         self._away = dict.fromkeys(context.expected)
 
     # --- the strategy's inputs ----------------------------------------------------------------
@@ -128,10 +129,10 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         """There is one path between two brokers, and links keep their order."""
         return True
 
-    def onward(self, asked: Asked) -> Onward:
+    def routing_decision(self, asked: RoutingQuery) -> RoutingDecision:
         route = self.tables.routes.of(asked.attributes)
         hops = (Hop(each) for each in route.neighbours if each != asked.source)
-        return Onward(tuple(hops), is_local=bool(route.clients))
+        return RoutingDecision(tuple(hops), is_local=bool(route.clients))
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         self._exchange.start(started, now_us, out)
@@ -153,12 +154,12 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
             self.changes.receive(neighbour, message, now_us, out)
             return
         if self.is_cut_off(neighbour):
-            return  # it is said again over the link that is in the place of this one
+            return  # the neighbour synchronises again over the link that replaces this one
         match message:
             case Advertise(advertisement, moves):
                 check_filter(advertisement.filter, "advertisement", advertisement.id)
-                was_stale = self._exchange.heard_advertisement(neighbour, advertisement.id)
-                is_new = self._exchange.is_telling(neighbour)
+                was_stale = self._exchange.received_advertisement(neighbour, advertisement.id)
+                is_new = self._exchange.lacks_advertisements(neighbour)
                 self.propagation.add_advertisement(
                     advertisement, neighbour, out, moves, is_new_link=is_new
                 )
@@ -168,19 +169,19 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
                 self.propagation.remove_advertisement(advertisement_id, neighbour, out)
             case Subscribe(subscription):
                 check_filter(subscription.filter, "subscription", subscription.id)
-                self._exchange.heard_subscription(neighbour, subscription.id)
-                is_new = self._exchange.is_telling_subscriptions(neighbour)
+                self._exchange.received_subscription(neighbour, subscription.id)
+                is_new = self._exchange.lacks_subscriptions(neighbour)
                 self.propagation.add_subscription(subscription, neighbour, out, is_new_link=is_new)
             case Unsubscribe(subscription_id):
                 self.propagation.remove_subscription(subscription_id, neighbour, out)
             case AdvertisementsSaid():
                 for advertisement_id in self._exchange.all_advertised(neighbour):
                     self.propagation.remove_advertisement(advertisement_id, neighbour, out)
-                self._exchange.say(out)
+                self._exchange.send_markers(out)
             case SubscriptionsSaid():
                 stale = self._exchange.all_subscribed(neighbour, out)
                 self.propagation.remove_subscriptions(stale, neighbour, out)
-                self._exchange.say(out)
+                self._exchange.send_markers(out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -253,7 +254,7 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
     def takes_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
-        """Whether a link that has changed is not, or not now, to be taken as one of the tree's."""
+        """Whether the tree must ignore, or defer, a link event."""
         if state is LinkState.UP:
             self._up.add(neighbour)
         else:
@@ -262,19 +263,19 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         return self.changes.link(neighbour, state, now_us, out)
 
     def is_cut_off(self, neighbour: BrokerId) -> bool:
-        """Whether what comes over this link about tables counts no more."""
+        """Whether table messages over this link are to be ignored."""
         return self.changes.is_out or self.changes.has_left(neighbour)
 
     def parts(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> bool:
-        """A link is none of the tree's any more, before it ends; whether that waits."""
+        """A link leaves the tree before it ends; True if that is deferred."""
         return self.defers(LinkChanged(neighbour, LinkState.ENDED))
 
     def defers(self, what: Deferred) -> bool:
-        """Whether tables must not change now; then it comes when they may."""
+        """Whether tables must not change now; the event is handled later."""
         return self.changes.defers(what)
 
     def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """It is not away: neither a change nor the start of this broker waits for it."""
+        """A broker has left: neither a change nor the start of this broker waits for it."""
         self.dismiss(broker, out)
         self.changes.departed(broker, out)
 
@@ -288,9 +289,9 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         self.around.departed(broker, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        """Forget what a lost neighbour said; tell a found one what is known.
+        """Forget a lost neighbour's rows; send a new neighbour the tables.
 
-        What one that has come back had said is stale until it has said its tables again.
+        Rows of a neighbour that has reconnected are stale until it has sent its tables.
         """
         up = state is LinkState.UP
         if state is not LinkState.FAILED:
@@ -298,8 +299,8 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         else:
             self._away[neighbour] = None
         is_back = up and self.is_neighbour(neighbour)
-        if self._exchange.meets(neighbour) and up:
-            self.propagation.take_back_told(neighbour, out)
+        if self._exchange.confirm(neighbour) and up:
+            self.propagation.retract_forwarded(neighbour, out)
         self.propagation.unlink(neighbour)
         if not is_back:
             self._exchange.unlinked(neighbour)
@@ -308,23 +309,23 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
             advertisements, subscriptions = self.propagation.link(neighbour, out)
             self._exchange.linked(neighbour, advertisements, subscriptions, out)
         else:
-            self._exchange.say(out)
+            self._exchange.send_markers(out)
 
-    def began_anew(self, neighbour: BrokerId) -> None:
-        """A neighbour's link is up again, and it is not known yet whether it stays one.
+    def restarted(self, neighbour: BrokerId) -> None:
+        """A neighbour's link is up again, and it is not certain yet that it stays a neighbour.
 
-        What it is told until then it is not told for good.
+        Announcements to it are provisional until then.
         """
-        self._exchange.began_anew(neighbour)
-        self.tables.forget_told(neighbour)
+        self._exchange.restarted(neighbour)
+        self.tables.forget_forwarded(neighbour)
 
     @property
     def is_yielding(self) -> bool:
-        """Whether links are about to change as a broker leaves."""
+        """Whether links are about to change because a broker leaves."""
         return not self.changes.is_free
 
     def opens(self, neighbour: BrokerId) -> bool:
-        """Whether a link to this broker is to take the place of one to a broker that leaves."""
+        """Whether a link to this broker is to replace one to a leaving broker."""
         return self.changes.opens(neighbour)
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
@@ -334,7 +335,7 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         self._exchange.expect(neighbour, now_us, out)
 
     def dismiss(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Wait no more for a broker that was expected, and is no neighbour after all."""
+        """Stop waiting for an expected broker that is no neighbour after all."""
         self._away.pop(neighbour, None)
         self._exchange.dismiss(neighbour, out)
 
@@ -353,23 +354,23 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
 
     @property
     def away(self) -> Collection[BrokerId]:
-        """Neighbours whose links are down."""
+        """Disconnected neighbours."""
         return self.around.missing
 
     @property
     def missing(self) -> Collection[BrokerId]:
         return self._away
 
-    def obstacle_to(self, leaver: BrokerId, *, is_dead: bool = False) -> str:
-        """Why its tables cannot turn now, as a broker leaves."""
+    def obstacle_to(self, leaving_broker: BrokerId, *, is_dead: bool = False) -> str:
+        """Why its tables cannot turn now for a leave; "" if they can."""
         if self.around.is_moving:
-            return "a publisher is on its way through it"
+            return "a publisher is moving through it"
         if is_dead:
             return ""
-        return self._contraction.obstacle(leaver, is_own=leaver == self.broker)
+        return self._contraction.obstacle(leaving_broker, is_own=leaving_broker == self.broker)
 
     def obstacle_to_link(self, broker: BrokerId) -> str:
-        """A second way between two brokers would be a cycle."""
+        """A second path between two brokers would be a cycle."""
         return f"it is linked to {broker} already" if broker in self._neighbours else ""
 
     @property
@@ -381,48 +382,48 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         """The leaving broker is a leaf, or nothing, to all others."""
         return True
 
-    def facts(self, change: Change) -> Facts:
+    def facts(self, change: LinkChange) -> Facts:
         if change.is_dead:
-            return self._contraction.own_side(self.broker, change.leaver)
+            return self._contraction.own_side(self.broker, change.leaving_broker)
         return self._contraction.facts(change)
 
     def succeed(
-        self, change: Change, facts: Facts, at_us: int, now_us: int, out: list[Effect]
+        self, change: LinkChange, facts: Facts, at_us: int, now_us: int, out: list[Effect]
     ) -> None:
         self._contraction.succeed(change, facts, out)
-        self.dismiss(change.leaver, out)
-        self.forwarding.draining[change.leaver] = change.others
-        self.around.disown(change.leaver, at_us, now_us, out)
+        self.dismiss(change.leaving_broker, out)
+        self.forwarding.draining[change.leaving_broker] = change.others
+        self.around.disown(change.leaving_broker, at_us, now_us, out)
         for each in change.others:
             self.around.adopt(each, at_us, now_us, out)
 
-    def follow(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+    def follow(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
         self._contraction.follow(change, out)
-        self.dismiss(change.leaver, out)
-        self.forwarding.draining[change.leaver] = (change.decider,)
-        self.around.disown(change.leaver, at_us, now_us, out)
+        self.dismiss(change.leaving_broker, out)
+        self.forwarding.draining[change.leaving_broker] = (change.decider,)
+        self.around.disown(change.leaving_broker, at_us, now_us, out)
         self.around.adopt(change.decider, at_us, now_us, out)
 
-    def part(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
+    def part(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
         for each in change.participants:
             if each != self.broker:
                 self.around.disown(each, at_us, now_us, out)
 
-    def restore(self, change: Change, at_us: int, now_us: int, out: list[Effect]) -> None:
-        self.around.disown(change.leaver, at_us, now_us, out)
-        self.dismiss(change.leaver, out)
+    def restore(self, change: LinkChange, at_us: int, now_us: int, out: list[Effect]) -> None:
+        self.around.disown(change.leaving_broker, at_us, now_us, out)
+        self.dismiss(change.leaving_broker, out)
         if change.is_dead:
-            out.append(DropLink(change.leaver))
+            out.append(DropLink(change.leaving_broker))
         for each in change.new_links(self.broker):
             self.expect(each, now_us, out)
             self.around.adopt(each, at_us, now_us, out)
 
     def go_elsewhere(
-        self, leaver: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
+        self, leaving_broker: BrokerId, successor: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
-        self.around.disown(leaver, now_us, now_us, out)
+        self.around.disown(leaving_broker, now_us, now_us, out)
         self.around.expect(successor, now_us, out)
-        out += [OpenLink(successor, is_lasting=True), EndLink(leaver)]
+        out += [OpenLink(successor, is_lasting=True), EndLink(leaving_broker)]
 
     def resume(self, what: Deferred, now_us: int, out: list[Effect]) -> None:
         if isinstance(what, TimerFired):
@@ -437,7 +438,7 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         out.append(Remember({CHANGES: self.changes.facts}))
 
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """The link belongs to the tree: its ends say their tables."""
+        """The link belongs to the tree: its ends synchronise their tables."""
         out.append(OpenLink(neighbour, is_lasting=True))
         if self.is_up(neighbour):
             self.relink(neighbour, LinkState.UP, now_us, out)
@@ -445,19 +446,23 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
             self._away[neighbour] = None
 
     def disown(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """The rows have turned, and that is all."""
+        """Nothing to do: the rows have turned."""
 
     # --- exchanging links ---------------------------------------------------------------------
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether all neighbours have said each other their tables, and none is about to leave."""
+        """Whether all neighbours have synchronised their tables, and none is about to leave."""
         is_settled = all(map(self._exchange.is_settled, self._neighbours))
-        return self.is_ready and is_settled and not (self.is_yielding or self.propagation.hearsay)
+        return (
+            self.is_ready
+            and is_settled
+            and not (self.is_yielding or self.propagation.alternate_routes)
+        )
 
     def turn(
         self,
-        turn: Turn,
+        turn: TableTurn,
         before: BrokerId,
         behind: BrokerId,
         out: list[Effect],
@@ -465,7 +470,7 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         opens: bool,
         ends: bool,
     ) -> None:
-        """Turn the tables (`turning.py`), silently but for what covers what then.
+        """Turn the tables (`turning.py`) silently; only changes of covering are sent.
 
         The link to `behind` is new if it `opens`, and `before` is no neighbour after that if it
         `ends`.
@@ -473,15 +478,15 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         old, new = before if ends else None, (behind,) if opens else ()
         turned = turn_tables(self.propagation, turn, before, behind)
         for id in (*turn.known, *(each.id for each in turn.far)):
-            # What the two said of these has turned with them, and nobody takes it back.
-            self.propagation.hearsay.drop(id, before)
-            self.propagation.hearsay.drop(id, behind)
+            # Announcements of the two have turned with the rows, and are not retracted.
+            self.propagation.alternate_routes.drop(id, before)
+            self.propagation.alternate_routes.drop(id, behind)
         self.propagation.relink(old, new)
         self.propagation.turned = {before: (behind,)}
         self.propagation.restate(self._neighbours, turned, out)
         self._exchange.replaced(old, new)
 
-    # --- what is refused ----------------------------------------------------------------------
+    # --- validation ---------------------------------------------------------------------------
 
     def is_neighbour(self, broker: BrokerId) -> bool:
         """Whether there is a link to this broker."""
@@ -494,7 +499,7 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
     def check_sender(self, neighbour: BrokerId, message: Message) -> None:
         """ProtocolError unless the message may come over this link.
 
-        A broker that has left has what was under way; over a new link a change of links is said.
+        A former neighbour may forward what it held; over a new link only link changes are allowed.
         """
         if isinstance(message, ChangeMessage) and self.is_connected(neighbour):
             return
@@ -507,15 +512,15 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         check_advertisement(publisher, advertisement, None if row is None else row.advertisement)
 
     def _check_not_elsewhere(self, advertisement_id: AdvertisementId, moves: int) -> None:
-        """Subscriptions would go on following that copy, unless the publisher has moved since."""
+        """ProtocolError if a copy elsewhere is current: subscriptions would follow that copy."""
         known = self.tables.advertisements.get(advertisement_id)
         if known is not None and known.last_hop is not None and known.rank >= moves:
             hop = known.last_hop
             raise ProtocolError(f"advertisement {advertisement_id} is known from {hop} already")
 
     def _is_here(self, entry: SubscriptionEntry) -> bool:
-        """Whether a subscription is a local client's, also if it is said to be elsewhere."""
-        return entry.last_hop is None or self.propagation.hearsay.has(entry.id, None)
+        """Whether a subscription is a local client's, even if it has another last hop."""
+        return entry.last_hop is None or self.propagation.alternate_routes.has(entry.id, None)
 
     def _check_subscription(self, client: ClientId, subscription: Subscription) -> None:
         entry = self.tables.subscriptions.get(subscription.id)
@@ -530,5 +535,5 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Send on what a local client has published, and has been accepted."""
+        """Forward the accepted publications of a local client."""
         self.forwarding.forward(None, PublicationBatch(accepted, 0), now_us, out)

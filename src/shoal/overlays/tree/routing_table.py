@@ -1,18 +1,17 @@
 """A broker's routing table: advertisements (SRT) and subscriptions (PRT) with their last hops.
 
-A last hop is the neighbour an entry came from, or None when its client is attached here.  A
-subscription's entry also knows to which neighbours it was forwarded, so that it can be taken
-back from exactly those; with covering (`telling.py`), the table has for each neighbour all that it
-wants, of which it is told what no other one covers.  What comes from a neighbour, and what it was
-told, is known by neighbour, too: a link that comes or goes costs that, not a look at all rows.
+A last hop is the neighbour an entry came from, or None when its client is attached here. A
+subscription's entry also has the neighbours to which it was forwarded, so that it can be retracted
+from exactly those. With covering (`subscription_forwarding.py`) the table has a covering set for
+each neighbour. Rows are also indexed by the neighbour they came from and were forwarded to, so that
+the cost of a link change does not depend on the other rows.
 
-Filters that are advertised and subscriptions that overlap them know each other, so that a change
-touches only what it concerns; many advertisements may have one filter, as those of brokers' doors
-that promise everything.  What overlaps is found with bounded work, as filters come from strangers:
-beyond it an entry may overlap all that are left whose bounds meet its own (`OverlapCandidates`),
-which for comparisons is exact, and for patterns asks for more than is needed, never less.
-`routes` holds every subscription's filter under its entry, and makes one route of the entries that
-match.
+Advertised filters and overlapping subscriptions refer to each other, so that a change touches only
+related rows; many advertisements may have one filter, such as those of front ends for all topics.
+Overlap tests have bounded work, as filters come from untrusted clients: beyond the bound an entry
+counts as overlapping all remaining filters whose bounds meet its own (`OverlapCandidates`). That is
+exact for comparisons, and a superset for patterns. `routes` holds every subscription's filter under
+its entry, and makes one route of the entries that match.
 """
 
 from __future__ import annotations
@@ -43,17 +42,18 @@ from shoal.model import (
 from shoal.overlays.merging import NOBODY, OwnMerging
 from shoal.overlays.owned import Owned
 
-# What one row that comes may cost at once, beside all that are there: some 25 ms, and one pair's.
+# Work bound of the overlap tests for one new row, whatever the table's size: some 25 ms, and one
+# pair.
 MOST_WORK = 30_000
-# One row stands for so many others at most: as many are said at once when it goes.
+# A row covers at most this many others, as they are all sent at once when it is removed.
 MOST_COVERED = 256
 
 
 class AdvertisedFilter:
-    """What one or more advertisements promise, with the rows of the PRT that overlap it.
+    """An advertised filter, its advertisements, and the rows of the PRT that overlap it.
 
-    `rows` has these advertisements, and `hops` how many of them come from where; `overlapping` is
-    oldest first.
+    `rows` has these advertisements, and `hops` their number by last hop; `overlapping` is oldest
+    first.
     """
 
     __slots__ = ("filter", "hops", "overlapping", "rows")
@@ -65,41 +65,41 @@ class AdvertisedFilter:
         self.overlapping: dict[SubscriptionEntry, None] = {}
 
     def add(self, row: AdvertisementEntry) -> None:
-        """One more advertisement promises it."""
+        """Add an advertisement with this filter."""
         self.rows[row] = None
         self.hops[row.last_hop] = self.hops.get(row.last_hop, 0) + 1
 
     def remove(self, row: AdvertisementEntry) -> None:
-        """One advertisement less does."""
+        """Remove an advertisement with this filter."""
         del self.rows[row]
         self.hops[row.last_hop] -= 1
         if not self.hops[row.last_hop]:
             del self.hops[row.last_hop]
 
     def is_beyond(self, hop: BrokerId) -> bool:
-        """Whether anybody promises it who is not in this neighbour's direction."""
+        """Whether an advertisement with this filter has another last hop than this neighbour."""
         return len(self.hops) > (hop in self.hops)
 
 
 class AdvertisementEntry:
     """One row of the SRT.
 
-    `moves` counts the publisher's moves as far as this broker knows.  `has_turned` says whether
-    the row ever had another last hop, `turned_us` when a move passed and turned it.  An `adopted`
-    row is kept for a publisher beyond a broken link, and gives way to any copy from there.
-    `others` has neighbours that said the same as their links came up, and the moves they count.
-    Rows are numbered in the order of their table.  Only the table changes `last_hop`.
+    `moves` counts the publisher's moves as far as this broker knows. `has_turned` is true if the
+    row ever had another last hop; `turned_us` is when a move turned it. An `adopted` row is kept
+    for a publisher beyond a broken link, and gives way to any copy from there. `others` has the
+    neighbours that announced the same as their links came up, and the moves they count. Rows are
+    numbered in the order of their table. Only the table changes `last_hop`.
     """
 
     __slots__ = (
         "adopted",
+        "advertised",
         "advertisement",
         "has_turned",
         "last_hop",
         "moves",
         "number",
         "others",
-        "promise",
         "turned_us",
     )
 
@@ -108,28 +108,28 @@ class AdvertisementEntry:
         advertisement: Advertisement,
         last_hop: BrokerId | None,
         moves: int,
-        promise: AdvertisedFilter,
+        advertised: AdvertisedFilter,
         number: int,
     ) -> None:
         self.advertisement = advertisement
         self.last_hop = last_hop
         self.number = number
         self.moves = moves
-        self.promise = promise
+        self.advertised = advertised
         self.has_turned = False
         self.adopted = False
         self.turned_us: int | None = None
         self.others: dict[BrokerId, int] = {}
-        promise.add(self)
+        advertised.add(self)
 
     @property
     def overlapping(self) -> Collection[SubscriptionEntry]:
         """The rows of the PRT that overlap it, oldest first."""
-        return self.promise.overlapping
+        return self.advertised.overlapping
 
     @property
     def rank(self) -> int:
-        """Words about the advertisement that count more moves than this are newer."""
+        """Announcements of the advertisement that count more moves than this are newer."""
         return self.moves - self.adopted
 
 
@@ -140,12 +140,12 @@ class SubscriptionEntry:
     """
 
     __slots__ = (
+        "advertised",
         "client",
         "forwarded_to",
         "id",
         "last_hop",
         "number",
-        "promises",
         "subscription",
     )
 
@@ -157,41 +157,41 @@ class SubscriptionEntry:
         self.last_hop = last_hop
         # A dict, as a set takes more memory.
         self.forwarded_to: dict[BrokerId, None] = {}
-        self.promises: dict[AdvertisedFilter, None] = {}
+        self.advertised: dict[AdvertisedFilter, None] = {}
 
     @property
     def is_routed(self) -> bool:
-        """Whether publications go anywhere for it: not for a union, where its parts are."""
+        """Whether it takes part in routing; unions do not, their parts do."""
         return self.last_hop is not None or self.client != NOBODY
 
-    def is_told(self, hop: BrokerId) -> bool:
-        """Whether this neighbour has it from here."""
+    def was_forwarded_to(self, hop: BrokerId) -> bool:
+        """Whether it was forwarded to this neighbour."""
         return hop in self.forwarded_to
 
     def is_wanted_by(self, hop: BrokerId) -> bool:
-        """Whether an advertisement from this neighbour asks for the subscription."""
-        return any(hop in promise.hops for promise in self.promises)
+        """Whether it overlaps an advertisement from this neighbour."""
+        return any(hop in advertised.hops for advertised in self.advertised)
 
     def is_wanted_beyond(self, hop: BrokerId) -> bool:
-        """Whether an advertisement from anywhere but this neighbour asks for the subscription."""
-        return any(promise.is_beyond(hop) for promise in self.promises)
+        """Whether it overlaps an advertisement from anywhere but this neighbour."""
+        return any(advertised.is_beyond(hop) for advertised in self.advertised)
 
     @property
     def wanting(self) -> Collection[BrokerId | None]:
-        """From where advertisements ask for the subscription."""
-        return {hop for promise in self.promises for hop in promise.hops}
+        """The last hops of the advertisements that it overlaps."""
+        return {hop for advertised in self.advertised for hop in advertised.hops}
 
     @property
     def overlapping(self) -> list[AdvertisementEntry]:
         """The rows of the SRT that overlap it."""
-        return [row for promise in self.promises for row in promise.rows]
+        return [row for advertised in self.advertised for row in advertised.rows]
 
 
 class Route:
-    """Where a publication goes: the neighbours, and the local clients with their subscriptions.
+    """Destinations of a publication: neighbours, and local clients with their subscriptions.
 
-    Both in the order of their first entries in the match.  Routes are told apart by what they are,
-    not by what they say: one is made for all publications that match the same entries.
+    Both in the order of their first entries in the match. Routes compare by identity: all
+    publications that match the same entries share one route.
     """
 
     __slots__ = ("clients", "neighbours")
@@ -208,8 +208,8 @@ class Route:
 class RoutingTable:
     """SRT and PRT of one broker.
 
-    `routes` says where a publication with certain attributes goes.  `wanted` has, with `covering`,
-    what each neighbour wants.  With `merging`, unions of local subscriptions are rows beside these.
+    `routes` maps a publication's attributes to its route. `wanted` has, with `covering`, a covering
+    set for each neighbour. With `merging`, unions of local subscriptions are rows beside these.
     """
 
     def __init__(
@@ -222,23 +222,23 @@ class RoutingTable:
         self.merging = merging
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
-        # The advertisements of each publisher, and the subscriptions of each client that is here.
+        # The advertisements of each publisher, and the subscriptions of each attached client.
         self.published: Owned[AdvertisementId] = Owned()
         self.local: Owned[SubscriptionId] = Owned()
-        # By neighbour: what comes from it, and what it has from here.
+        # By neighbour: rows that came from it, and rows that were forwarded to it.
         self._advertised_from: Owned[AdvertisementId] = Owned()
         self._subscribed_from: Owned[SubscriptionId] = Owned()
-        self._told: Owned[SubscriptionId] = Owned()
+        self._forwarded: Owned[SubscriptionId] = Owned()
         self._numbers = count()
         self.routes: Outcomes[Route] = outcomes(_route, _size)
         self.wanted: dict[BrokerId, CoveringSet[SubscriptionId]] | None = {} if covering else None
         self._advertised: dict[Filter, AdvertisedFilter] = {}
-        self._promises: OverlapCandidates[AdvertisedFilter] = OverlapCandidates()
+        self._candidates: OverlapCandidates[AdvertisedFilter] = OverlapCandidates()
         self._entries: OverlapCandidates[SubscriptionEntry] = OverlapCandidates()
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many rows it has of each kind."""
+        """Number of rows of each kind."""
         return {
             "subscriptions": len(self.subscriptions),
             "advertisements": len(self.advertisements),
@@ -246,11 +246,11 @@ class RoutingTable:
 
     @property
     def moves(self) -> tuple[tuple[AdvertisementId, int], ...]:
-        """How often publishers have moved, by advertisement: as far as this broker knows."""
+        """Number of the publisher's moves, by advertisement, as far as this broker knows."""
         return tuple((id, row.rank) for id, row in self.advertisements.items() if row.rank)
 
     def count_moves(self, moves: Iterable[tuple[AdvertisementId, int]]) -> None:
-        """Publishers have moved at least so often."""
+        """Raise the counts of moves to at least these."""
         for id, counted in moves:
             if (row := self.advertisements.get(id)) is not None:
                 row.moves = max(row.moves, counted)
@@ -258,10 +258,10 @@ class RoutingTable:
     def add_advertisement(
         self, advertisement: Advertisement, last_hop: BrokerId | None, moves: int = 0
     ) -> AdvertisementEntry:
-        """Store an advertisement whose id is not in the table."""
+        """Store an advertisement with a new id."""
         filter = advertisement.filter
-        promise = self._advertised.get(filter) or self._advertise(filter)
-        row = AdvertisementEntry(advertisement, last_hop, moves, promise, next(self._numbers))
+        advertised = self._advertised.get(filter) or self._advertise(filter)
+        row = AdvertisementEntry(advertisement, last_hop, moves, advertised, next(self._numbers))
         self.advertisements[advertisement.id] = row
         self.published.add(advertisement.publisher, advertisement.id)
         if last_hop is not None:
@@ -269,30 +269,30 @@ class RoutingTable:
         return row
 
     def _advertise(self, filter: Filter) -> AdvertisedFilter:
-        promise = self._advertised[filter] = AdvertisedFilter(filter)
-        self._promises.add(promise, filter)
+        advertised = self._advertised[filter] = AdvertisedFilter(filter)
+        self._candidates.add(advertised, filter)
         prepare(filter)
         work = Work(MOST_WORK)
         for entry in self._entries.of(filter):
-            _meet(promise, entry, work)
-        return promise
+            _meet(advertised, entry, work)
+        return advertised
 
     def candidates(self, filter: Filter) -> Collection[AdvertisedFilter]:
-        """What is advertised that may overlap the filter."""
-        return self._promises.of(filter)
+        """Advertised filters that may overlap the filter."""
+        return self._candidates.of(filter)
 
     def advertised_from(self, hop: BrokerId) -> list[AdvertisementEntry]:
-        """What comes from a neighbour, in the table's order."""
+        """Advertisements from a neighbour, in the table's order."""
         return _in_order(self.advertisements[id] for id in self._advertised_from.of(hop))
 
     def turn_advertisement(self, row: AdvertisementEntry, last_hop: BrokerId | None) -> None:
-        """The advertisement comes from elsewhere now."""
+        """Change the last hop of an advertisement."""
         id = row.advertisement.id
         if row.last_hop is not None:
             self._advertised_from.remove(row.last_hop, id)
-        row.promise.remove(row)
+        row.advertised.remove(row)
         row.last_hop = last_hop
-        row.promise.add(row)
+        row.advertised.add(row)
         if last_hop is not None:
             self._advertised_from.add(last_hop, id)
 
@@ -302,78 +302,78 @@ class RoutingTable:
         self.published.remove(row.advertisement.publisher, id)
         if row.last_hop is not None:
             self._advertised_from.remove(row.last_hop, id)
-        promise = row.promise
-        promise.remove(row)
-        if promise.rows:
+        advertised = row.advertised
+        advertised.remove(row)
+        if advertised.rows:
             return
-        del self._advertised[promise.filter]
-        self._promises.remove(promise, promise.filter)
-        for entry in promise.overlapping:
-            del entry.promises[promise]
+        del self._advertised[advertised.filter]
+        self._candidates.remove(advertised, advertised.filter)
+        for entry in advertised.overlapping:
+            del entry.advertised[advertised]
 
     def add_subscription(
         self, subscription: Subscription, last_hop: BrokerId | None
     ) -> SubscriptionEntry:
-        """Store a subscription whose id is not in the table."""
+        """Store a subscription with a new id."""
         entry = SubscriptionEntry(subscription, last_hop, next(self._numbers))
         self.subscriptions[entry.id] = entry
-        self._came(entry)
+        self._index_owner(entry)
         if entry.is_routed:
             self.routes.add(entry, subscription.filter)
         self._entries.add(entry, subscription.filter)
         prepare(subscription.filter)
         work = Work(MOST_WORK)
-        for promise in self._promises.of(subscription.filter):
-            _meet(promise, entry, work)
+        for advertised in self._candidates.of(subscription.filter):
+            _meet(advertised, entry, work)
         return entry
 
     def subscribed_from(self, hop: BrokerId) -> list[SubscriptionEntry]:
-        """What comes from a neighbour, in the table's order."""
+        """Subscriptions from a neighbour, in the table's order."""
         return _in_order(self.subscriptions[id] for id in self._subscribed_from.of(hop))
 
-    def _came(self, entry: SubscriptionEntry) -> None:
+    def _index_owner(self, entry: SubscriptionEntry) -> None:
         if entry.last_hop is None:
             self.local.add(entry.client, entry.id)
         else:
             self._subscribed_from.add(entry.last_hop, entry.id)
 
-    def _went(self, entry: SubscriptionEntry) -> None:
+    def _unindex_owner(self, entry: SubscriptionEntry) -> None:
         if entry.last_hop is None:
             self.local.remove(entry.client, entry.id)
         else:
             self._subscribed_from.remove(entry.last_hop, entry.id)
 
-    def tell(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
-        """The neighbour has it from here."""
+    def mark_forwarded(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
+        """Record that the subscription was forwarded to the neighbour."""
         entry.forwarded_to[hop] = None
-        self._told.add(hop, entry.id)
+        self._forwarded.add(hop, entry.id)
 
-    def untell(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
-        """The neighbour has it no more, if it had."""
+    def mark_retracted(self, entry: SubscriptionEntry, hop: BrokerId) -> None:
+        """Record that the subscription was retracted from the neighbour."""
         if hop in entry.forwarded_to:
             del entry.forwarded_to[hop]
-            self._told.remove(hop, entry.id)
+            self._forwarded.remove(hop, entry.id)
 
-    def told_to(self, hop: BrokerId) -> list[SubscriptionEntry]:
-        """What the neighbour has from here, in the table's order."""
-        return _in_order(self.subscriptions[id] for id in self._told.of(hop))
+    def forwarded_to(self, hop: BrokerId) -> list[SubscriptionEntry]:
+        """Subscriptions forwarded to the neighbour, in the table's order."""
+        return _in_order(self.subscriptions[id] for id in self._forwarded.of(hop))
 
     def wanted_by(self, hop: BrokerId) -> CoveringSet[SubscriptionId]:
-        """With covering, what the neighbour wants."""
+        """With covering: the covering set of the neighbour."""
         assert self.wanted is not None
         if hop not in self.wanted:
             self.wanted[hop] = CoveringSet(MOST_COVERED)
         return self.wanted[hop]
 
-    def forget_told(self, hop: BrokerId) -> None:
-        """The neighbour has nothing from here, and wants nothing."""
-        for id in self._told.take(hop):
+    def forget_forwarded(self, hop: BrokerId) -> None:
+        """Record that nothing is forwarded to the neighbour, and nothing wanted by it."""
+        for id in self._forwarded.take(hop):
             del self.subscriptions[id].forwarded_to[hop]
         if self.wanted is not None:
             self.wanted.pop(hop, None)
 
     def covered_at(self, hop: BrokerId) -> list[SubscriptionEntry]:
-        """What the neighbour wants and is not told, as it has others that cover it."""
+        """Subscriptions that the neighbour wants, but that others cover."""
         wanted = None if self.wanted is None else self.wanted.get(hop)
         if wanted is None:
             return []
@@ -381,31 +381,31 @@ class RoutingTable:
         return [entry for entry in found if hop not in entry.forwarded_to]
 
     def turn_subscription(self, entry: SubscriptionEntry, last_hop: BrokerId | None) -> None:
-        """The subscription comes from elsewhere now: in a new row, as routes depend on rows."""
+        """Change a subscription's last hop: in a new row, as routes are cached by row."""
         filter = entry.subscription.filter
         row = SubscriptionEntry(entry.subscription, last_hop, entry.number)
         row.forwarded_to = entry.forwarded_to
         self.subscriptions[entry.id] = row
-        self._went(entry)
-        self._came(row)
+        self._unindex_owner(entry)
+        self._index_owner(row)
         self.routes.remove(entry)
         self.routes.add(row, filter)
         self._entries.remove(entry, filter)
         self._entries.add(row, filter)
-        for promise in entry.promises:
-            del promise.overlapping[entry]
-            promise.overlapping[row] = row.promises[promise] = None
+        for advertised in entry.advertised:
+            del advertised.overlapping[entry]
+            advertised.overlapping[row] = row.advertised[advertised] = None
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
-        self._went(entry)
+        self._unindex_owner(entry)
         for hop in entry.forwarded_to:
-            self._told.remove(hop, entry.id)
+            self._forwarded.remove(hop, entry.id)
         if entry.is_routed:
             self.routes.remove(entry)
         self._entries.remove(entry, entry.subscription.filter)
-        for promise in entry.promises:
-            del promise.overlapping[entry]
+        for advertised in entry.advertised:
+            del advertised.overlapping[entry]
 
 
 Row = TypeVar("Row", AdvertisementEntry, SubscriptionEntry)
@@ -431,7 +431,7 @@ def _size(route: Route) -> int:
     return len(route.neighbours) + sum(1 + len(ids) for _, ids in route.clients)
 
 
-def _meet(promise: AdvertisedFilter, entry: SubscriptionEntry, work: Work) -> None:
-    if overlaps(entry.subscription.filter, promise.filter, work):
-        promise.overlapping[entry] = None
-        entry.promises[promise] = None
+def _meet(advertised: AdvertisedFilter, entry: SubscriptionEntry, work: Work) -> None:
+    if overlaps(entry.subscription.filter, advertised.filter, work):
+        advertised.overlapping[entry] = None
+        entry.advertised[advertised] = None

@@ -1,4 +1,4 @@
-"""The tree: publishers and subscribers stay where they connected; the baseline of the others."""
+"""The tree system: publishers and subscribers stay where they connected; the others' baseline."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from shoal.overlays.coordination.messages import MESSAGES as CHANGE_MESSAGES
 from shoal.overlays.merging import check_merging
 from shoal.overlays.system import Picture, System
 from shoal.overlays.tree.messages import MESSAGES
-from shoal.overlays.tree.stand_in import stand_in
+from shoal.overlays.tree.placeholder import placeholder
 
 if TYPE_CHECKING:
     from shoal.broker.strategy import BrokerContext
     from shoal.overlays.tree.routing import TreeRouting
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TreeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of a tree.
 
     ValueError for merging without covering.
 
-    covering   neighbours are told no subscription that another covers (PADRES): no
-    merging    with covering: they are told unions of a broker's own (PADRES): no
+    covering   neighbours get no subscription that another covers (PADRES): no
+    merging    with covering: they get unions of a broker's own (PADRES): no
     """
 
     covering: bool = False
@@ -35,7 +35,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         check_merging(covering=self.covering, merging=self.merging)
 
 
-def _routing(context: BrokerContext, parameters: Parameters) -> TreeRouting:
+def _routing(context: BrokerContext, parameters: TreeParameters) -> TreeRouting:
     from shoal.overlays.tree.routing import TreeRouting
 
     return TreeRouting(context, covering=parameters.covering, merging=parameters.merging)
@@ -51,8 +51,8 @@ def tables_of_a_tree(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[
 SYSTEM = System(
     name="tree",
     strategy=_routing,
-    parameters=Parameters,
+    parameters=TreeParameters,
     messages=(*MESSAGES, *CHANGE_MESSAGES),
-    stand_in=stand_in,
+    placeholder=placeholder,
     oracle=tables_of_a_tree,
 )

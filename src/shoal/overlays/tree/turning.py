@@ -1,25 +1,27 @@
-"""How a broker's tables turn, without a word, when another link takes the place of one.
+"""Silent turn of a broker's tables, when one link takes the place of another.
 
-A new link closes a cycle, and a link of the cycle goes.  What lies behind the link that goes, the
-*far* side, is then in the other direction, for each broker between the two links; and what asks
-for something there goes that way.  `Turn` is what a broker must know for that, handed along the
-cycle from the end of the link that goes to the end of the new link.  Elsewhere nothing changes:
-in whatever way an advertisement on a cycle is reached, it is in the same direction from outside.
+A new link closes a cycle, and a link of the cycle ends. For each broker between the two links the
+brokers behind the ending link, the *far* side, are then in the other direction, and so is the
+direction in which subscriptions to their advertisements are forwarded. A `TableTurn` has what a
+broker must know for that. It is passed along the cycle from the end of the old link to the end of
+the new link. Brokers outside the cycle need no change: they reach every advertisement on the cycle
+by the same neighbour as before.
 
-Nothing may be under way between brokers of the cycle from the first `Turn` until all have turned.
-Then every table is again what the invariant of `propagation.py` makes of the new tree.
+No message may be in transit between brokers of the cycle from the first `TableTurn` until all have
+turned. Then every table satisfies the invariant of `propagation.py` for the new tree.
 
-With covering a broker lacks what others cover that it has.  If these are in another direction from
-now on, it gets what they covered; and at the new link it counts what the other end has not.  What
-covers what then each broker says when it has turned (`telling.py`), to nobody's loss: until then
+With covering a broker lacks subscriptions that its other rows cover. If these rows turn, it gets
+the covered ones with the `TableTurn`; at the new link it counts the rows that the other end lacks.
+Each broker recomputes covering after it has turned (`subscription_forwarding.py`); until then
 neighbours have more than they need.
 
-Of a publisher that has moved those know most moves that are nearest to it, as moves only pass where
-it is and comes to be.  So it must stay, as of two words about it the one that counts more holds:
-those at the links that change are nearer to each side's publishers than they were.
+Brokers near a moved publisher know the highest count of its moves, as a move passes only the
+brokers between its old and its new place. The ends of the new link are nearer to each side's
+publishers than brokers beyond, so they must take over the counts: of two announcements the higher
+count is valid.
 
-    before  the neighbour towards the link that goes: until now what is far lies there
-    behind  the neighbour towards the new link: from now on what is far lies there
+    before  the neighbour towards the ending link, in whose direction the far side lies before
+    behind  the neighbour towards the new link, in whose direction the far side lies after
 """
 
 from __future__ import annotations
@@ -38,17 +40,17 @@ from shoal.overlays.tree.routing_table import (
 )
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What the next broker towards the new link must know.
+class TableTurn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Facts for the next broker towards the new link.
 
     advertisements  those from the far side
     known           subscriptions from the far side that it has
     far             subscriptions from there that it lacks
-    near            subscriptions from this side that it lacks, which something far asks for, or
-                    which one from the far side covered
-    moves           how often publishers have moved, by advertisement: as the first broker knows it
-    covered         subscriptions from this side that something far asks for and the far side
-                    lacks, as it has others that cover them
+    near            subscriptions from this side that it lacks, which overlap a far advertisement,
+                    or which one from the far side covered
+    moves           number of moves, by advertisement, as the first broker knows it
+    covered         subscriptions from this side that overlap a far advertisement and that the far
+                    side lacks, as it has others that cover them
     """
 
     advertisements: tuple[AdvertisementId, ...]
@@ -59,17 +61,19 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     covered: tuple[SubscriptionId, ...] = ()
 
 
-def first_turn(tables: RoutingTable, before: BrokerId) -> Turn:
-    """What the end of the link that goes finds in its own table: the far side is what is there."""
-    return Turn(
+def first_turn(tables: RoutingTable, before: BrokerId) -> TableTurn:
+    """The turn at the end of the ending link: the far side is the rows from `before`."""
+    return TableTurn(
         advertisements=tuple(row.advertisement.id for row in tables.advertised_from(before)),
         known=tuple(entry.id for entry in tables.subscribed_from(before)),
         moves=tables.moves,
     )
 
 
-def next_turn(tables: RoutingTable, turn: Turn, before: BrokerId, behind: BrokerId) -> Turn:
-    """What is handed on, before the table turns."""
+def next_turn(
+    tables: RoutingTable, turn: TableTurn, before: BrokerId, behind: BrokerId
+) -> TableTurn:
+    """The turn for the next broker, computed before this broker's table turns."""
     lacking, known = list(turn.far), []
     for id in turn.known:
         entry = tables.subscriptions.get(id)
@@ -84,7 +88,7 @@ def next_turn(tables: RoutingTable, turn: Turn, before: BrokerId, behind: Broker
         for entry in (*asked, *_uncovered(tables, far, behind))
         if entry.last_hop != behind and behind not in entry.forwarded_to and entry.id not in far
     }
-    return Turn(
+    return TableTurn(
         advertisements=turn.advertisements,
         known=tuple(known),
         far=tuple(lacking),
@@ -95,11 +99,11 @@ def next_turn(tables: RoutingTable, turn: Turn, before: BrokerId, behind: Broker
 
 
 def turn_tables(
-    propagation: Propagation, turn: Turn, before: BrokerId, behind: BrokerId
+    propagation: Propagation, turn: TableTurn, before: BrokerId, behind: BrokerId
 ) -> tuple[SubscriptionId, ...]:
-    """Turn what is far from `before` to `behind`, and restore the invariant between the three.
+    """Turn far rows from `before` to `behind`, and restore the invariant between the three.
 
-    The subscriptions for which something may have changed.
+    Returns the subscriptions whose covering may have changed.
     """
     tables = propagation.tables
     rows = _rows(tables, turn)
@@ -107,7 +111,7 @@ def turn_tables(
     lacking = {*turn.covered, *_lacking(_asked_for(rows), before)} if is_new else set()
     near = [entry.id for entry in _uncovered(tables, {*turn.known}, behind)]
     for row in rows:
-        # Whatever move turned it, this neighbour was not on its path.
+        # This neighbour was not on the path of the move that turned it.
         tables.turn_advertisement(row, behind)
         row.turned_us = None
     tables.count_moves(turn.moves)
@@ -133,20 +137,22 @@ def turn_tables(
             tables.remove_subscription(entry)
             continue
         for neighbour in (before, behind):
-            # What `before` lacked of this side it lacks still, as it has what covers it.
-            is_lacking = neighbour == before and entry.id not in far and not entry.is_told(before)
+            # Rows that `before` lacked because others cover them it lacks still.
+            is_lacking = (
+                neighbour == before and entry.id not in far and not entry.was_forwarded_to(before)
+            )
             is_lacking |= neighbour == behind and entry.id in lacking
             if entry.last_hop != neighbour and entry.is_wanted_by(neighbour) and not is_lacking:
-                tables.tell(entry, neighbour)
+                tables.mark_forwarded(entry, neighbour)
             else:
-                tables.untell(entry, neighbour)
+                tables.mark_retracted(entry, neighbour)
     return (*far, *(entry.id for entry in changed))
 
 
 def _uncovered(
     tables: RoutingTable, far: Container[SubscriptionId], behind: BrokerId
 ) -> list[SubscriptionEntry]:
-    """What a neighbour was not told for something far, which will come from there itself."""
+    """Subscriptions covered at a neighbour by far ones, which will come from there itself."""
     return [
         entry
         for entry in tables.covered_at(behind)
@@ -155,23 +161,27 @@ def _uncovered(
 
 
 def _lacking(asked: Iterable[SubscriptionEntry], before: BrokerId) -> list[SubscriptionId]:
-    """What something far asks for and a neighbour was not told."""
-    return [entry.id for entry in asked if entry.last_hop != before and not entry.is_told(before)]
+    """Subscriptions of `asked` that were not forwarded to a neighbour."""
+    return [
+        entry.id
+        for entry in asked
+        if entry.last_hop != before and not entry.was_forwarded_to(before)
+    ]
 
 
-def _rows(tables: RoutingTable, turn: Turn) -> list[AdvertisementEntry]:
+def _rows(tables: RoutingTable, turn: TableTurn) -> list[AdvertisementEntry]:
     found = (tables.advertisements.get(id) for id in turn.advertisements)
     return [row for row in found if row is not None]
 
 
 def _asked_for(rows: Iterable[AdvertisementEntry]) -> dict[SubscriptionEntry, None]:
-    """The subscriptions that these advertisements ask for, each once."""
+    """The subscriptions that overlap these advertisements, each once."""
     return {entry: None for row in rows for entry in row.overlapping}
 
 
 def _is_asked_for(tables: RoutingTable, filter: Filter, behind: BrokerId) -> bool:
-    """Whether something that does not come from this neighbour asks for it."""
+    """Whether the filter overlaps an advertisement with another last hop than this neighbour."""
     return any(
-        promise.is_beyond(behind) and overlaps(filter, promise.filter)
-        for promise in tables.candidates(filter)
+        advertised.is_beyond(behind) and overlaps(filter, advertised.filter)
+        for advertised in tables.candidates(filter)
     )

@@ -1,1 +1,1 @@
-"""What is checked before anything is matched: filters against data, whose truth it is."""
+"""Checks before matching: filters against data, and the origin of a truth."""

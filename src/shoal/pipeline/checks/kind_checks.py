@@ -1,10 +1,10 @@
-"""Whether filters compare attributes with values of the kind that the data have.
+"""Checks that filters compare attributes with values of the data's kinds.
 
 A comparison across kinds is unknown, never an error, so such a filter silently matches nothing.
 Publications and subscriptions of any number are judged by their first ones.
 
 >>> from shoal.language import parse
->>> tests = Asked.of([parse("dep_delay > 30 AND carier = 'UA'")])
+>>> tests = CheckedKind.of([parse("dep_delay > 30 AND carier = 'UA'")])
 >>> for text in complaints(tests, [{"dep_delay": 41, "carrier": "UA"}, {"dep_delay": "none"}]):
 ...     print(text)
 no publication has carier, and `carier = 'UA'` asks for it; did you mean carrier?
@@ -12,7 +12,7 @@ dep_delay is text in 1 of 2 rows; `dep_delay > 30` compares numbers
 
 One text makes all of a CSV's column text, so texts that could be otherwise do not count:
 
->>> tests = Asked.of([parse("dep_delay > 30")])
+>>> tests = CheckedKind.of([parse("dep_delay > 30")])
 >>> for text in complaints(tests, [{"dep_delay": "41"}, {"dep_delay": "n/a"}]):
 ...     print(text)
 dep_delay is text (in 1 of 2 rows no number: 'n/a'); `dep_delay > 30` compares numbers
@@ -39,21 +39,21 @@ from shoal.model import (
     kind_of,
 )
 
-# Enough to see what a table has, and a moment's work.
+# Enough rows to see a table's kinds of values, and quickly read.
 SAMPLE = 10_000
 
 NOUNS = {Kind.BOOLEAN: "a boolean", Kind.NUMBER: "a number", Kind.STRING: "text"}
 PLURALS = {Kind.BOOLEAN: "booleans", Kind.NUMBER: "numbers", Kind.STRING: "text"}
 
 
-class Asked:
-    """What filters ask: by attribute and kind of value, one of the tests as text."""
+class CheckedKind:
+    """The filters' tests: by attribute and kind of value, one of the tests as text."""
 
     def __init__(self) -> None:
         self.by_attribute: dict[str, dict[Kind, str]] = {}
 
     @classmethod
-    def of(cls, filters: Iterable[Filter]) -> Asked:
+    def of(cls, filters: Iterable[Filter]) -> CheckedKind:
         """Those of the first of these filters."""
         tests = cls()
         for filter in itertools.islice(filters, SAMPLE):
@@ -70,11 +70,11 @@ class Asked:
 
 
 def complaints(
-    tests: Asked, publications: Sequence[Attributes], known: Sequence[str] = ()
+    tests: CheckedKind, publications: Sequence[Attributes], known: Sequence[str] = ()
 ) -> Iterator[str]:
-    """What no publication, or not every one, can answer; a line per attribute.
+    """Return tests that no publication, or not every one, can answer; a line per attribute.
 
-    `known` are attributes that there are, though these publications were read without them.
+    `known` are attributes that exist, though these publications were read without them.
     """
     rows = publications[:SAMPLE]
     found: dict[str, Counter[Kind]] = {}
@@ -144,4 +144,4 @@ def _text(test: Predicate) -> str:
     try:
         return format_filter(Filter(test))
     except FilterError:
-        return repr(test)  # with what no text can say, such as an infinity
+        return repr(test)  # with values that no text can express, such as an infinity

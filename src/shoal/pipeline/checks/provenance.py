@@ -1,8 +1,8 @@
-"""Which workload a truth or a run is of: a note beside its tables.
+"""Links a truth or a run to its workload: a note beside its tables.
 
-A note names the workload's folder and holds a digest of what deliveries follow from, the
-subscriptions and the events.  So a truth is never compared with runs of another workload, nor
-with those of the same folder before it was made anew.
+A note names the workload's folder and holds a digest of the sources of deliveries, the
+subscriptions and the events. So a truth is never compared with runs of another workload, nor with
+those of the same folder before it was made anew.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pathlib import Path
 
 import msgspec
 
-# What begins so is not read as a part of a table, neither by Spark nor by Arrow.
+# Spark and Arrow ignore files whose names begin so.
 NOTE = "_workload.json"
 _DECISIVE = ("subscriptions", "events")
-# Who may say what a truth says.
+# Possible judges of a truth.
 SPARK, DEFINITIONS = "Spark", "the filters"
 
 
-class MismatchError(ValueError):
+class ProvenanceError(ValueError):
     """Tables of different workloads; says which is of which."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload: its folder, relative to the note's, and the digest of what it was then.
+    """A workload: its folder, relative to the note's, and the digest of its content then.
 
-    `judge` is who says what a truth says.
+    `judge` is the source of a truth.
     """
 
     workload: str
@@ -46,14 +46,14 @@ def write_note(workload: Path, folder: Path, home: Path, *, judge: str = SPARK) 
 def check_same_workload(truth: Path, runs: Iterable[Path]) -> None:
     """MismatchError for a run of another workload than the truth's.
 
-    What has no note is taken at its word.
+    A folder without a note is accepted.
     """
     _check_is_truth(truth)
     of_truth = _origin(truth)
     for run in runs:
         of_run = _origin(run)
         if of_truth is not None and of_run is not None and of_truth[1] != of_run[1]:
-            raise MismatchError(_difference(truth, of_truth, run, of_run))
+            raise ProvenanceError(_difference(truth, of_truth, run, of_run))
 
 
 def check_truth(truth: Path, workload: Path) -> None:
@@ -62,14 +62,14 @@ def check_truth(truth: Path, workload: Path) -> None:
     origin = _origin(truth)
     if origin is not None and origin[1] != workload_digest(workload):
         now = workload.resolve(), workload_digest(workload)
-        raise MismatchError(_difference(truth, origin, None, now))
+        raise ProvenanceError(_difference(truth, origin, None, now))
 
 
 def _check_is_truth(truth: Path) -> None:
-    """MismatchError for other folders of this pipeline, whose tables a truth could be taken for."""
+    """MismatchError for other folders of this pipeline with tables that resemble a truth."""
     for inside, what in (("subscriptions.parquet", "workload"), ("scenario.toml", "run")):
         if (truth / inside).exists():
-            raise MismatchError(f"{truth} is a {what}, not what `shoal truth` wrote for one")
+            raise ProvenanceError(f"{truth} is a {what}, not what `shoal truth` wrote for one")
 
 
 def workload_digest(workload: Path) -> str:
@@ -90,7 +90,7 @@ def file_digest(path: Path) -> str:
 
 
 def judge_of(truth: Path) -> str:
-    """Who says what a truth says; what has no note was made by Spark."""
+    """Return the judge of a truth; one without a note was made by Spark."""
     note = _note(truth)
     return SPARK if note is None else note.judge
 

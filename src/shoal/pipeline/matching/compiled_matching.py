@@ -1,9 +1,9 @@
-"""Which subscription matches which publication, by the compiled index on Spark's workers.
+"""Matches publications with subscriptions by the compiled index on Spark's workers.
 
 The subscriptions are broadcast, every Python worker makes one index of them, and each Arrow batch
-of publications is answered by `MatchIndex.match_batch`: no row becomes a Python object.  The
-answer travels back as one list of subscriptions per publication, which Spark turns into pairs.
-Subscriptions have to fit a worker; where they do not, see `partitioned_matching`.
+of publications is answered by `MatchIndex.match_batch`: no row becomes a Python object. The answer
+travels back as one list of subscriptions per publication, which Spark turns into pairs.
+Subscriptions have to fit a worker; otherwise see `partitioned_matching`.
 
 In a notebook, with publications (`id`, and a column per attribute) and subscriptions (`id`,
 `filter`) as DataFrames: `match_tables(publications, subscriptions).write.parquet("pairs")`.
@@ -21,9 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from shoal.frames.matching import ANSWERS, Answering
+from shoal.frames.matching import ANSWERS, FrameMatcher
 from shoal.frames.publications import SUBSCRIPTION
-from shoal.frames.subscriptions import Subscriptions
+from shoal.frames.subscriptions import SubscriptionFrame
 from shoal.pipeline.matching.publication_tables import (
     attribute_columns,
     key_columns,
@@ -37,21 +37,21 @@ def match_tables(
 ) -> DataFrame:
     """The pairs that match: the publication's key columns, and `subscription`, the other's id.
 
-    Tables are as `publication_tables` and `subscription_tables` say; `key` names other columns
-    than theirs.  TableError, before any matching, for what is wrong with the tables.
+    Tables are as `publication_tables` and `subscription_tables` say; `key` names other columns than
+    theirs. TableError, before any matching, for faults of the tables.
     """
     shared = share(publications.sparkSession, read_subscriptions(subscriptions))
     return shared_pairs(publications, shared, key=key)
 
 
-def share(spark: SparkSession, subscriptions: Subscriptions) -> Broadcast[Subscriptions]:
+def share(spark: SparkSession, subscriptions: SubscriptionFrame) -> Broadcast[SubscriptionFrame]:
     """Subscriptions for every worker, which keeps them, and the index made of them."""
     return spark.sparkContext.broadcast(subscriptions)
 
 
 def shared_pairs(
     publications: DataFrame,
-    subscriptions: Broadcast[Subscriptions],
+    subscriptions: Broadcast[SubscriptionFrame],
     *,
     key: Sequence[str] | None = None,
 ) -> DataFrame:
@@ -60,7 +60,7 @@ def shared_pairs(
     keys, names = len(narrow.key), narrow.names
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answering = Answering(subscriptions.value, keys, names)
+        answering = FrameMatcher(subscriptions.value, keys, names)
         for batch in batches:
             yield from answering.answers(batch)
 
@@ -69,7 +69,7 @@ def shared_pairs(
 
 
 class Narrow(NamedTuple):
-    """Publications without what nobody asks for: their keys, then their attributes, by number."""
+    """Publications without unused attributes: their keys, then their attributes, by number."""
 
     frame: DataFrame
     key: tuple[str, ...]
@@ -84,11 +84,11 @@ class Narrow(NamedTuple):
         return cls(publications.select(*carried, *values), key, tuple(columns))
 
     def column(self, name: str) -> str:
-        """What the column of an attribute is called here."""
+        """Return the column name of an attribute here."""
         return f"attribute{self.names.index(name)}"
 
     def answers_schema(self, id_type: DataType) -> StructType:
-        """What `Answering.answers` gives, for ids of this type."""
+        """Return the schema of `FrameMatcher.answers`, for ids of this type."""
         schema = StructType(self.frame.schema.fields[: len(self.key)])
         return schema.add(ANSWERS, ArrayType(id_type))
 

@@ -1,9 +1,9 @@
-"""Which subscription matches which publication, decided by Spark SQL itself.
+"""Matches publications with subscriptions by Spark SQL itself.
 
-Nothing here uses `shoal.matching`: the filters' own texts become conditions (see
-`spark_filters`), and Spark evaluates them.  That makes the result an independent judge of our
-matchers and of what a network delivered.  A chunk of filters is one projection over the
-publications, and the chunks are a union, so that no expression grows beyond what Spark compiles.
+Nothing here uses `shoal.matching`: the filters' own texts become conditions (see `spark_filters`),
+and Spark evaluates them. That makes the result an independent judge of our matchers and of a
+network's deliveries. A chunk of filters is one projection over the publications, and the chunks are
+a union, so that no expression grows beyond Spark's limit for compiled code.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from shoal.pipeline.matching.subscription_tables import read_subscriptions
 from shoal.pipeline.schemas import ATTRIBUTES
 
 SUBSCRIPTION = "subscription"
-# How much one projection holds.  Java compiles no method of more than 8,000 bytes of code; with
-# twice as many conditions of the usual length, each took two to three times as long.
+# Number of filters in one projection. Java compiles no method of more than 8,000 bytes of code;
+# with twice as many conditions of the usual length, each took two to three times as long.
 FILTERS_PER_PROJECTION = 50
 TEXT_PER_PROJECTION = 4_000
 
@@ -47,8 +47,8 @@ def matching_pairs(
     """The pairs that match: the publication's key columns and `subscription`.
 
     `subscriptions` are (id, filter text), each id once, all strings or all integers; `attributes`
-    names the struct column with a field per attribute.  ValueError names the subscription whose
-    filter is wrong.
+    names the struct column with a field per attribute. ValueError names the subscription with a
+    wrong filter.
     """
     columns = publications.schema[attributes].dataType
     if not isinstance(columns, StructType):
@@ -94,7 +94,7 @@ def _chunks(conditions: Sequence[_Condition]) -> list[list[_Condition]]:
 
 
 def _matched(flat: DataFrame, conditions: Sequence[_Condition], key: str) -> DataFrame:
-    """The key and each id whose condition is TRUE."""
+    """Return the key and each id with a condition that is TRUE."""
     ids = [
         F.when(F.expr(condition), F.lit(id) if isinstance(id, str) else F.lit(id).cast("bigint"))
         for id, condition in conditions

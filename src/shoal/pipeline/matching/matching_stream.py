@@ -1,10 +1,10 @@
 """Publications that keep arriving, as files or from a Python data source, matched as they come.
 
-Structured Streaming says what is new; each micro-batch of it is matched like a table, and its
-pairs become one folder, `batch=N`, that appears whole.  A run that was interrupted, and starts
-again with the same folder of checkpoints, repeats the batch it was in and replaces that folder:
-every publication's pairs are there once, for whoever reads the folder by whatever means.  A data
-source has to give the same publications again for the same offsets, as Spark asks of any.
+Structured Streaming finds new publications; each micro-batch of them is matched like a table, and
+its pairs become one folder, `batch=N`, that appears whole. A run that was interrupted, and starts
+again with the same folder of checkpoints, repeats its last batch and replaces that folder: every
+publication's pairs are there once, for every reader of the folder. A data source has to give the
+same publications again for the same offsets, as Spark asks of any.
 
 The subscriptions are read when a run starts; those that change meanwhile count from the next run.
 """
@@ -26,8 +26,8 @@ from shoal.frames.parquet_files import check_parquet
 from shoal.pipeline.tables import write_table
 
 CHECKPOINTS = "_checkpoints"
-# Else a source that does not know of "all that is there" itself, as Python's may, gets one batch:
-# after an interruption the repeated one, and what came since would wait for the next run.
+# Else a source without support for "available now", as Python's may be, gets one batch: after an
+# interruption the repeated one, and newer publications would wait for the next run.
 AVAILABLE_NOW = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 Engine = Callable[[DataFrame], DataFrame]
@@ -36,7 +36,7 @@ Engine = Callable[[DataFrame], DataFrame]
 def match_stream(
     publications: DataFrame, engine: Engine, out: Path, *, only_what_is_there: bool
 ) -> StreamingQuery:
-    """Start to match what a stream of publications brings with `engine`.
+    """Start to match a stream of publications with `engine`.
 
     The pairs go to `out`, with the checkpoints.  The query ends when everything that was there is
     matched, or else goes on until it is stopped.
@@ -81,7 +81,7 @@ def read_source(spark: SparkSession, name: str, options: Mapping[str, str]) -> D
 
 
 def write_batch(engine: Engine, out: Path, publications: DataFrame, number: int) -> None:
-    """Match one micro-batch, and put its pairs in place of what there was of it."""
+    """Match one micro-batch, and replace its earlier pairs, if there are any."""
     publications.persist()
     try:
         with new_folder(out / f"batch={number}", overwrite=True) as folder:

@@ -1,8 +1,9 @@
-"""Where subscriptions are stored and publications are matched, when one worker cannot hold all.
+"""Places subscriptions and publications on partitions, when one worker cannot hold all
+subscriptions.
 
-Each of a few attributes, the dimensions, is cut into segments, and every segment of every
-dimension is a partition, with the subscriptions whose ranges meet it.  So a publication could be
-matched in any of its candidates, one per dimension, and goes to the cheapest.  As all publications
+Each of a few attributes, the dimensions, is cut into segments, and every segment of every dimension
+is a partition, with the subscriptions whose ranges meet the segment. So a publication could be
+matched in any of its candidates, one per dimension, and goes to the cheapest. As all publications
 are there before, partitions that none of them needs are not filled: the plan opens partitions of
 different dimensions that together have a candidate of every publication, with few subscriptions.
 
@@ -10,7 +11,7 @@ different dimensions that together have a candidate of every publication, with f
 - of twofold numbers of segments that one is taken with the fewest copies in open partitions, none
   of which has more than a worker should hold, as far as wide ranges allow;
 - opening is weighted set cover, by the greedy rule (most publications per subscription first) and
-  leaving out again what became superfluous, or one dimension alone where that is cheaper;
+  without partitions that became superfluous, or one dimension alone if that is cheaper;
 - a publication the sample had none like may open another partition: the cheapest of its candidates.
 
 >>> a = Sampled("a", False, np.arange(4), np.r_[0.0, 1, 2, 3], np.r_[9.0, 9, 9, 9], np.r_[1.0, 8])
@@ -47,7 +48,8 @@ Numbers = npt.NDArray[np.int64]
 class Sampled(NamedTuple):
     """A dimension as a sample shows it: ranges of subscriptions, places of publications.
 
-    `rows` says whose range `low` to `high` is; a subscription may have several, or none.
+    `rows` has the subscription of each range `low` to `high`; a subscription may have several, or
+    none.
     """
 
     attribute: str
@@ -77,7 +79,7 @@ class PlannedDimension(NamedTuple):
         high: Doubles,
         is_used: npt.NDArray[np.bool_] | None = None,
     ) -> tuple[Numbers, Numbers]:
-        """Which rows go to which partitions, each pair once.
+        """Return pairs of rows and their partitions, each pair once.
 
         With `is_used`, for all the plan's partitions, rows that meet none in use are left out.
         """
@@ -98,8 +100,8 @@ class PlannedDimension(NamedTuple):
         return once // size, once % size
 
 
-class Plan(NamedTuple):
-    """Dimensions, and for each partition how many subscriptions it has and what it costs."""
+class PartitionPlan(NamedTuple):
+    """Dimensions, and for each partition its number of subscriptions and its cost."""
 
     dimensions: tuple[PlannedDimension, ...]
     stored: Numbers
@@ -122,11 +124,11 @@ def make_plan(
     subscriptions: int,
     aim: int,
     opening: int,
-) -> Plan:
+) -> PartitionPlan:
     """The plan for this many subscriptions, of which `sampled` shows `sample` on each dimension.
 
-    `aim` is how many a partition should have at most, `opening` what another partition costs, in
-    subscriptions.  Of more dimensions than a plan has, those that would do best alone are used.
+    `aim` is the largest wanted size of a partition, `opening` the cost of another partition, in
+    subscriptions. Of more dimensions than a plan has, those that would do best alone are used.
     """
     scale = subscriptions / max(sample, 1)
     best: _Sized | None = None
@@ -143,9 +145,9 @@ def make_plan(
 
 
 class _Sized(NamedTuple):
-    """A plan, what its open partitions have together, and the most that one of them has."""
+    """A plan, with the total and the largest size of its open partitions."""
 
-    plan: Plan
+    plan: PartitionPlan
     copies: float
     largest: float
 
@@ -181,9 +183,9 @@ def _plan(sampled: Sequence[Sampled], segments: int, scale: float, opening: int)
     )
     full = stored * scale
     is_open = cheapest_cover(candidates, full + opening)
-    # Whatever is closed is dearer than all that is open, and still in order.
+    # Closed partitions are dearer than all open ones, and still in order.
     costs = np.where(is_open, full, full + full.max(initial=0.0) + 1)
-    plan = Plan(tuple(dimensions), np.round(full).astype(np.int64), costs)
+    plan = PartitionPlan(tuple(dimensions), np.round(full).astype(np.int64), costs)
     is_filled = full[is_open]
     return _Sized(plan, float((is_filled + opening).sum()), float(is_filled.max(initial=0.0)))
 
@@ -239,7 +241,7 @@ def _cuts(sampled: Sampled, segments: int) -> Doubles:
 
 
 def _stored(dimension: PlannedDimension, sampled: Sampled) -> Numbers:
-    """How many of the sampled subscriptions each segment has."""
+    """Return how many of the sampled subscriptions each segment has."""
     _, partitions = dimension.partitions_met(sampled.rows, sampled.low, sampled.high)
     size = len(dimension.cuts) + 1
     return np.bincount(partitions - dimension.first, minlength=size)
@@ -251,7 +253,9 @@ def _stored(dimension: PlannedDimension, sampled: Sampled) -> Numbers:
 def places_of_numbers(
     values: npt.NDArray[np.generic], is_missing: npt.NDArray[np.bool_]
 ) -> Doubles:
-    """Where numbers lie, as `segments.place_of` has it, and lowest where there is none."""
+    """Return the places of numbers, as `segments.place_of` has them, and the lowest for a missing
+    number.
+    """
     places = values.astype(np.float64)
     places[np.isnan(places)] = HIGHEST
     np.minimum(places, HIGHEST, out=places)
@@ -260,7 +264,7 @@ def places_of_numbers(
 
 
 def places_of_strings(values: Sequence[str | None]) -> Doubles:
-    """Where strings lie, and lowest where there is none."""
+    """Return the places of strings, and the lowest for a missing string."""
     known: dict[str, float] = {}
     places = np.full(len(values), LOWEST)
     for at, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""Which subscription matches which publication, when no worker could hold all subscriptions.
+"""Matches publications with subscriptions when no worker could hold all subscriptions.
 
 Both tables are spread over partitions as `partition_plan` says: each publication goes to one, the
 cheapest of its candidates, each subscription to all that its ranges meet, and every partition is
@@ -22,12 +22,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, LongType, StringType
 
 from shoal.frames.errors import TableError
-from shoal.frames.matching import Answering
+from shoal.frames.matching import FrameMatcher
 from shoal.pipeline.matching.compiled_matching import Narrow, match_tables
 from shoal.pipeline.matching.partition_plan import (
     Doubles,
     Numbers,
-    Plan,
+    PartitionPlan,
     Sampled,
     make_plan,
     places_of_numbers,
@@ -42,7 +42,7 @@ from shoal.pipeline.matching.subscription_ranges import (
 
 # A worker's index of so many takes a few hundred megabytes.
 SUBSCRIPTIONS_AIM = 1_000_000
-# What opening a partition costs (a task, a worker's call), in subscriptions.
+# Cost of opening a partition (a task, a worker's call), in subscriptions.
 OPENING = 20_000
 # Enough of each table to see how it lies: a segment with a hundredth of it is known to 7 %.
 SAMPLE_ROWS = 20_000
@@ -65,9 +65,9 @@ def match_partitioned(
 ) -> DataFrame:
     """The pairs that match: the publication's key columns, and `subscription`, the other's id.
 
-    Tables are as for `match_tables`; both are read several times.  `dimension` is the one to
-    spread by, else the best ones are chosen; where there is nothing to spread by, every worker
-    gets all subscriptions.  TableError for what is wrong with the tables.
+    Tables are as for `match_tables`; both are read several times. `dimension` is the one to spread
+    by, else the best ones are chosen; where there is nothing to spread by, every worker gets all
+    subscriptions. TableError for faults of the tables.
     """
     wanted = spread_subscriptions(subscriptions)
     narrow = Narrow.of(publications, wanted.attributes, key)
@@ -75,19 +75,19 @@ def match_partitioned(
     if not dimensions:
         return match_tables(publications, subscriptions, key=key)
     plan = _plan(narrow, wanted, dimensions)
-    spread = Spread.of(plan, _publications_by_partition(narrow, plan))
+    spread = PartitionSpread.of(plan, _publications_by_partition(narrow, plan))
     return _matched(narrow, wanted, spread)
 
 
-class Spread(NamedTuple):
-    """Which tasks do the partitions: `tasks[p]` of them from `first[p]` on, none if unused."""
+class PartitionSpread(NamedTuple):
+    """Tasks of the partitions: `tasks[p]` of them from `first[p]` on, none if unused."""
 
-    plan: Plan
+    plan: PartitionPlan
     first: Numbers
     tasks: Numbers
 
     @classmethod
-    def of(cls, plan: Plan, publications: Mapping[int, int]) -> Spread:
+    def of(cls, plan: PartitionPlan, publications: Mapping[int, int]) -> PartitionSpread:
         """For so many publications in each partition that has any."""
         tasks = np.zeros(len(plan.costs), np.int64)
         for partition, size in publications.items():
@@ -102,7 +102,7 @@ class Spread(NamedTuple):
     def of_publications(
         self, batch: pa.RecordBatch, columns: Mapping[str, str]
     ) -> tuple[Numbers, Numbers]:
-        """Rows of a batch, whose dimensions are in these columns, and the task of each."""
+        """Return the rows of a batch with their tasks; `columns` has the dimensions."""
         partitions = self.plan.cheapest(places_of(batch, self.plan, columns))
         tasks = self.tasks[partitions]
         if not tasks.all():
@@ -125,8 +125,10 @@ class Spread(NamedTuple):
         return np.concatenate(rows), np.concatenate(tasks)
 
 
-def places_of(batch: pa.RecordBatch, plan: Plan, columns: Mapping[str, str]) -> list[Doubles]:
-    """Where the publications of a batch lie on each dimension."""
+def places_of(
+    batch: pa.RecordBatch, plan: PartitionPlan, columns: Mapping[str, str]
+) -> list[Doubles]:
+    """Return the places of a batch's publications on each dimension."""
     return [
         _places(batch.column(columns[each.attribute]), is_text=each.is_text)
         for each in plan.dimensions
@@ -160,7 +162,9 @@ def _dimensions(narrow: Narrow, chosen: str | None) -> dict[str, bool]:
     return there if chosen is None else {chosen: there[chosen]}
 
 
-def _plan(narrow: Narrow, wanted: SpreadSubscriptions, dimensions: Mapping[str, bool]) -> Plan:
+def _plan(
+    narrow: Narrow, wanted: SpreadSubscriptions, dimensions: Mapping[str, bool]
+) -> PartitionPlan:
     subscriptions = _sample(wanted.frame, wanted.size).rename_columns(list(wanted.names))
     publications = _sample(narrow.frame, narrow.frame.count())
     sampled = [
@@ -188,8 +192,8 @@ def _sample(frame: DataFrame, size: int) -> pa.RecordBatch:
     return _one_batch(frame.toArrow())
 
 
-def _publications_by_partition(narrow: Narrow, plan: Plan) -> dict[int, int]:
-    """How many publications each partition gets, of those that get any."""
+def _publications_by_partition(narrow: Narrow, plan: PartitionPlan) -> dict[int, int]:
+    """Return how many publications each partition gets, of those that get any."""
     columns = {each.attribute: narrow.column(each.attribute) for each in plan.dimensions}
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -209,7 +213,7 @@ def _publications_by_partition(narrow: Narrow, plan: Plan) -> dict[int, int]:
 # --- matching -----------------------------------------------------------------------------------
 
 
-def _matched(narrow: Narrow, wanted: SpreadSubscriptions, spread: Spread) -> DataFrame:
+def _matched(narrow: Narrow, wanted: SpreadSubscriptions, spread: PartitionSpread) -> DataFrame:
     keys, names = len(narrow.key), narrow.names
     wanted_names, asked = list(wanted.names), wanted.attributes
     columns = {each.attribute: narrow.column(each.attribute) for each in spread.plan.dimensions}
@@ -225,7 +229,7 @@ def _matched(narrow: Narrow, wanted: SpreadSubscriptions, spread: Spread) -> Dat
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: list[pa.RecordBatch] = []
-        answering: Answering | None = None
+        answering: FrameMatcher | None = None
         for is_publication, rows in arrivals(batches):
             if not is_publication:
                 parts.append(rows)
@@ -233,7 +237,7 @@ def _matched(narrow: Narrow, wanted: SpreadSubscriptions, spread: Spread) -> Dat
             if answering is None:
                 if not parts:
                     return
-                answering = Answering(subscriptions_of(parts, asked), keys, names)
+                answering = FrameMatcher(subscriptions_of(parts, asked), keys, names)
                 parts.clear()
             yield from answering.answers(rows)
 

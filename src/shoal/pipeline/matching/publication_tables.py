@@ -119,5 +119,5 @@ def _typed(name: str, column: Column, kind: DataType) -> Column:
 
 
 def _is_mixed(kind: StructType) -> bool:
-    """Whether a struct has a member for each type of one attribute's values."""
+    """Return whether a struct has a member for each type of one attribute's values."""
     return bool(kind.names) and all(_MEMBERS.get(member.name) == member.dataType for member in kind)

@@ -1,9 +1,9 @@
 """A filter as a condition for Spark SQL, over columns of the types that the data really has.
 
-Where every predicate suits its column, the condition is the filter's own text: Spark judges what
-the user wrote.  Elsewhere SQL would convert or fail, and the condition spells out what a filter
-means instead: a value of another kind is unknown, a missing column is a missing attribute, and
-integers and doubles compare exactly (Spark would compare both as doubles).
+If every predicate suits its column, the condition is the filter's own text: Spark judges the user's
+text. Otherwise SQL would convert or fail, and the condition spells out the filter's meaning
+instead: a value of another kind is unknown, a missing column is a missing attribute, and integers
+and doubles compare exactly (Spark would compare both as doubles).
 
 A column is a string, bigint, double or boolean; or, where publications mix types, a struct with a
 member per type, named by the type, of which at most one is not null.
@@ -68,7 +68,7 @@ _UNKNOWN = "CAST(NULL AS BOOLEAN)"
 _MOST = (Operator.GT, Operator.LE)
 
 
-class _Column(NamedTuple):
+class _SparkColumn(NamedTuple):
     """A typed column, as SQL names it; a member is one of several that share an attribute."""
 
     name: str
@@ -77,7 +77,7 @@ class _Column(NamedTuple):
 
 
 def member_name(python_type: type) -> str:
-    """What the member of a mixed column is called that holds values of this Python type."""
+    """Return the name of the member of a mixed column that holds values of this Python type."""
     return MEMBER_TYPES[python_type].simpleString()
 
 
@@ -103,20 +103,20 @@ def mixed_value(
 
 
 def spark_condition(text: str, columns: StructType) -> str:
-    """The text itself, or what it means spelt out; FilterSyntaxError for a wrong filter."""
+    """Return the text itself, or its meaning spelt out; FilterSyntaxError for a wrong filter."""
     typed = {field.name: _typed_columns(field) for field in columns}
     expression = parse(text).expression
     return text if _suits(expression, typed) else _spell_out(expression, typed)
 
 
-def _typed_columns(field: StructField) -> tuple[_Column, ...]:
+def _typed_columns(field: StructField) -> tuple[_SparkColumn, ...]:
     name = _quote(field.name)
     if isinstance(field.dataType, StructType):
         return tuple(
-            _Column(f"{name}.{_quote(member.name)}", _python_type(member), True)
+            _SparkColumn(f"{name}.{_quote(member.name)}", _python_type(member), True)
             for member in field.dataType
         )
-    return (_Column(name, _python_type(field), False),)
+    return (_SparkColumn(name, _python_type(field), False),)
 
 
 def _python_type(field: StructField) -> type:
@@ -133,8 +133,8 @@ def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _suits(expression: Expression, typed: dict[str, tuple[_Column, ...]]) -> bool:
-    """Whether Spark's own reading of the text, on these columns, is a filter's."""
+def _suits(expression: Expression, typed: dict[str, tuple[_SparkColumn, ...]]) -> bool:
+    """Return whether Spark's own reading of the text, on these columns, is a filter's."""
     match expression:
         case Constant():
             return True
@@ -168,7 +168,7 @@ def _fits(value: Value, column_type: type) -> bool:
     return type(value) is column_type
 
 
-def _spell_out(expression: Expression, typed: dict[str, tuple[_Column, ...]]) -> str:
+def _spell_out(expression: Expression, typed: dict[str, tuple[_SparkColumn, ...]]) -> str:
     match expression:
         case Constant():
             return str(expression.value).upper()
@@ -181,7 +181,7 @@ def _spell_out(expression: Expression, typed: dict[str, tuple[_Column, ...]]) ->
             return _spell_out_predicate(expression, typed.get(expression.attribute, ()))
 
 
-def _spell_out_predicate(tested: Predicate, columns: tuple[_Column, ...]) -> str:
+def _spell_out_predicate(tested: Predicate, columns: tuple[_SparkColumn, ...]) -> str:
     if tested.kind is None:
         absent = " AND ".join(f"{column.name} IS NULL" for column in columns) or "TRUE"
         return f"({absent})" if tested.operator is Operator.IS_NULL else f"(NOT ({absent}))"
@@ -192,7 +192,7 @@ def _spell_out_predicate(tested: Predicate, columns: tuple[_Column, ...]) -> str
     return f"COALESCE({', '.join(tests)})"
 
 
-def _test(column: _Column, tested: Predicate) -> str:
+def _test(column: _SparkColumn, tested: Predicate) -> str:
     if column.type is int:
         return _integer_test(column.name, tested)
     if column.type is float:

@@ -26,7 +26,7 @@ from shoal.frames.errors import TableError
 from shoal.frames.subscriptions import (
     EXPRESSION,
     FILTER,
-    Subscriptions,
+    SubscriptionFrame,
     check_ids,
     decoded,
     side_of,
@@ -49,7 +49,9 @@ _TEXT_BOUNDS = ("", "~")
 
 
 class Ranges(NamedTuple):
-    """`rows` says whose range `low` to `high` is; a subscription may have several, or none."""
+    """`rows` has the subscription of each range `low` to `high`; a subscription may have several,
+    or none.
+    """
 
     rows: Numbers
     low: Doubles
@@ -75,14 +77,14 @@ def spread_subscriptions(table: DataFrame) -> SpreadSubscriptions:
     """
     id = check_subscription_table(table)
     if FILTER in table.columns:
-        # Parsed once for all that follows, and kept for as long as somebody needs it.
+        # Parsed once for all later steps, and kept for as long as it is in use.
         parsed = parsed_subscriptions(table, id).localCheckpoint()
         size = _checked_size(parsed, F.col("wrong"))
         frame = parsed.select("id", EXPRESSION)
         named = frame.mapInArrow(_attributes, "attribute string").distinct().collect()
         asked = tuple(sorted(row[0] for row in named))
         return SpreadSubscriptions(frame, ("id", EXPRESSION), asked, size)
-    asked = Subscriptions.of_columns(table.limit(0).toArrow()).attributes
+    asked = SubscriptionFrame.of_columns(table.limit(0).toArrow()).attributes
     names = ("id", *(name for name in table.columns if name != id))
     columns = [F.col(quoted(name)) for name in (id, *names[1:])]
     frame = table.select(*(each.alias(f"column{at}") for at, each in enumerate(columns)))
@@ -91,19 +93,23 @@ def spread_subscriptions(table: DataFrame) -> SpreadSubscriptions:
     return SpreadSubscriptions(frame, names, asked, size)
 
 
-def subscriptions_of(batches: Sequence[pa.RecordBatch], attributes: Sequence[str]) -> Subscriptions:
+def subscriptions_of(
+    batches: Sequence[pa.RecordBatch], attributes: Sequence[str]
+) -> SubscriptionFrame:
     """Some of a spread table's rows; ValueError if two have one id."""
     table = pa.Table.from_batches(batches)
     ids = table.column("id").combine_chunks()
     check_ids(ids)
     if EXPRESSION in table.column_names:
         expressions = table.column(EXPRESSION).combine_chunks()
-        return Subscriptions(ids, pa.table({}), expressions, attributes)
-    return Subscriptions(ids, table.drop_columns(["id"]), None, attributes)
+        return SubscriptionFrame(ids, pa.table({}), expressions, attributes)
+    return SubscriptionFrame(ids, table.drop_columns(["id"]), None, attributes)
 
 
 def ranges_of_batch(batch: pa.RecordBatch, attribute: str, *, is_text: bool) -> Ranges:
-    """Where the publications that a batch of subscriptions matches can lie on a dimension."""
+    """Return the ranges on a dimension that contain the publications of a batch of
+    subscriptions.
+    """
     if EXPRESSION in batch.schema.names:
         return _ranges_of_expressions(batch.column(EXPRESSION), attribute, is_text=is_text)
     size = batch.num_rows
@@ -121,9 +127,10 @@ def ranges_of_batch(batch: pa.RecordBatch, attribute: str, *, is_text: bool) -> 
 
 
 def _places(values: pa.Array, *, is_text: bool) -> tuple[Doubles, npt.NDArray[np.bool_]]:
-    """Where values lie, those of another kind with what lacks the attribute; and which are there.
+    """Return the places of values, and a mask of present ones; values of another kind are placed
+    like missing ones.
 
-    Where such ones are demanded beside a range, low is above high: nothing can match.
+    If such a value is demanded beside a range, low is above high: nothing can match.
     """
     missing = values.is_null().to_numpy(zero_copy_only=False)
     kind = values.type
@@ -158,7 +165,7 @@ def _attributes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _wrong_numbers(frame: DataFrame, names: Sequence[str]) -> Iterator[Column]:
-    """What is wrong with a row's doubles: NaN, and infinity where it is no open side."""
+    """Yield conditions of wrong doubles in a row: NaN, and infinity that is no open side."""
     for name, field in zip(names, frame.schema, strict=True):
         if isinstance(field.dataType, DoubleType | FloatType):
             column = F.col(field.name)
@@ -170,7 +177,7 @@ def _wrong_numbers(frame: DataFrame, names: Sequence[str]) -> Iterator[Column]:
 
 
 def _checked_size(frame: DataFrame, *complaints: Column) -> int:
-    """How many rows there are, if nothing is wrong with one."""
+    """Return how many rows there are, if nothing is wrong with one."""
     no_id = F.when(F.col("id").isNull(), F.lit("subscriptions: an id is null"))
     named = F.concat(F.lit("subscriptions, id "), F.col("id").cast("string"), F.lit(": "))
     wrong = F.coalesce(no_id, F.concat(named, F.coalesce(F.lit(None), *complaints)))

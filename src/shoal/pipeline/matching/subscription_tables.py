@@ -1,6 +1,6 @@
 """Subscriptions as a Spark table: texts are parsed by its workers, then carried to every worker.
 
-What a table of subscriptions has is in `shoal.frames.subscriptions`.
+`shoal.frames.subscriptions` describes the columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.frames.errors import TableError
 from shoal.frames.subscriptions import (
     EXPRESSION,
     FILTER,
-    Subscriptions,
+    SubscriptionFrame,
     complain,
     encoded,
     id_column,
@@ -27,17 +27,17 @@ from shoal.pipeline.matching.publication_tables import quoted
 MAX_SUBSCRIPTIONS = 2_000_000
 
 
-def read_subscriptions(table: DataFrame) -> Subscriptions:
+def read_subscriptions(table: DataFrame) -> SubscriptionFrame:
     """The subscriptions of a table; TableError says which row is wrong and why."""
     id = check_subscription_table(table)
     if FILTER not in table.columns:
         read = table.toArrow()
         _check_size(read.num_rows)
-        return Subscriptions.of_columns(read)
+        return SubscriptionFrame.of_columns(read)
     _check_size(table.count())  # parsing takes long, so this comes first
     read = parsed_subscriptions(table, id).toArrow()
     complain(read)
-    return Subscriptions.of_expressions(
+    return SubscriptionFrame.of_expressions(
         read.column("id").combine_chunks(), read.column(EXPRESSION).combine_chunks()
     )
 
@@ -75,6 +75,6 @@ def _check_size(size: int) -> None:
 
 
 def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Texts to encoded expressions, or to what is wrong with them."""
+    """Turn texts into encoded expressions, or into their faults."""
     for batch in batches:
         yield encoded(batch.column("id"), batch.column("text").to_pylist())

@@ -1,7 +1,7 @@
-"""Whether tables of publications and subscriptions go together, before they are matched.
+"""Checks that tables of publications and subscriptions go together, before they are matched.
 
-Spark knows the columns' types; of a text column that filters compare with numbers the first rows
-are asked what keeps it from being one.
+Spark knows the columns' types; if filters compare a text column with numbers, its first rows are
+searched for texts that are no numbers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, attribute_of, id_column
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Filter, Kind
-from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, Asked
+from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, CheckedKind
 from shoal.pipeline.matching.publication_tables import attribute_types, key_columns, quoted
 
 # Parsed here, one by one: fewer of them than rows are looked at.
 FILTERS = 1_000
 
 
-def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
-    """What the filters of a table ask.
+def demands(subscriptions: DataFrame, known: Collection[str]) -> CheckedKind:
+    """Return the tests of a table's filters.
 
     TableError for a column that demands an attribute which is not among the `known` ones of the
     publications, if these have any.
@@ -38,8 +38,8 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
     id = id_column(subscriptions.columns)
     if FILTER in subscriptions.columns:
         texts = subscriptions.select(FILTER).limit(FILTERS).collect()
-        return Asked.of(_parsed(row[0] for row in texts))
-    tests = Asked()
+        return CheckedKind.of(_parsed(row[0] for row in texts))
+    tests = CheckedKind()
     for field in subscriptions.schema:
         kind, attribute = _kind(field.dataType), attribute_of(field.name)
         if field.name == id or kind is None:
@@ -57,7 +57,7 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> Asked:
 
 
 def table_complaints(publications: DataFrame, subscriptions: DataFrame) -> Iterator[str]:
-    """What the subscriptions ask of the publications in vain, a line per attribute.
+    """Yield the tests that the publications cannot pass, a line per attribute.
 
     TableError as from `demands`, and for publications without a key.
     """
@@ -68,7 +68,7 @@ def table_complaints(publications: DataFrame, subscriptions: DataFrame) -> Itera
 
 
 def _parsed(texts: Iterator[str | None]) -> Iterator[Filter]:
-    """Those that parse; the others are told by who needs them all."""
+    """Yield filters that parse; a caller that needs them all reports the others."""
     for text in texts:
         try:
             yield parse(text or "TRUE")
@@ -104,7 +104,7 @@ def _complaint(
 
 
 def _not_numbers(publications: DataFrame, column: Column) -> str:
-    """Which of the first values of a text column are no numbers."""
+    """Return those of the first values of a text column that are no numbers."""
     values = publications.select(column.alias("value")).limit(SAMPLE)
     wrong = F.col("value").isNotNull() & F.col("value").try_cast("double").isNull()
     row = values.agg(

@@ -1,1 +1,1 @@
-"""What is done without Spark where there is little of it."""
+"""The pipeline without Spark, for small inputs."""

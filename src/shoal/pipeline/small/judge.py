@@ -7,7 +7,7 @@ The index that brokers match with takes no part.
 
 >>> from shoal.language import parse
 >>> winds = pa.array([3.5, None, 12.0])
->>> judge = Judge({"wind": pa.chunked_array([winds])}, 3)
+>>> judge = SmallJudge({"wind": pa.chunked_array([winds])}, 3)
 >>> filters = [parse(text).expression for text in ("wind > 4", "NOT wind > 4")]
 >>> [judge.matched(each, slice(0, 3)).tolist() for each in filters]
 [[2], [0]]
@@ -54,9 +54,10 @@ _NEGATED = (Operator.NE, Operator.NOT_IN, Operator.NOT_LIKE)
 
 
 class _Said(NamedTuple):
-    """What a test says: `inside` of what has a rank in the ranges, the opposite of other values.
+    """Result of a test: `inside` for values with a rank in the ranges, the opposite for other
+    values.
 
-    `table` says for each rank whether it is inside, where these are too many for ranges.
+    `table` has the result for each rank, if there are too many for ranges.
     """
 
     inside: bool
@@ -64,7 +65,7 @@ class _Said(NamedTuple):
     table: npt.NDArray[np.bool_] | None = None
 
     def holds(self, ranks: npt.NDArray[np.int32], wanted: bool) -> npt.NDArray[np.bool_]:
-        """Of which of these it says what is wanted."""
+        """Return a mask of the ranks for which it gives the wanted result."""
         if self.table is not None:
             found = self.table[ranks]
         else:
@@ -74,10 +75,10 @@ class _Said(NamedTuple):
         return found if wanted is self.inside else ~found & (ranks != _MISSING)
 
 
-class Judge:
-    """What filters say of publications, of which `columns` are the attributes.
+class SmallJudge:
+    """Evaluates filters on publications, with the attributes in `columns`.
 
-    NeedsSparkError where a column mixes types, or too many values would be looked at.
+    NeedsSparkError if a column mixes types, or too many values would be looked at.
     """
 
     def __init__(self, columns: Mapping[str, pa.ChunkedArray], publications: int) -> None:
@@ -187,7 +188,7 @@ def _rank(column: pa.ChunkedArray) -> tuple[list[Value], npt.NDArray[np.int32]]:
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
     values: list[Any] = coded.dictionary.to_pylist()
-    # What is not a number is above all numbers.
+    # NaN is above all numbers.
     order = sorted(
         range(len(values)), key=lambda code: (values[code] != values[code], values[code])
     )

@@ -1,6 +1,6 @@
 """The summary of small runs without Spark; the same tables that `summaries.py` writes.
 
-What the metrics mean is said there.
+`summaries.py` defines the metrics.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Period(NamedTuple):
     settled_us: int
 
 
-class _Run:
+class _SummarisedRun:
     """One run's tables; `load` is restricted to the period, and both are None without one."""
 
     def __init__(self, info: RunInfo, folder: Path) -> None:
@@ -71,7 +71,7 @@ def write_small_summary(
     if not are_small([truth, *folders]):
         raise NeedsSparkError
     wanted = read_columns(truth, schemas.TRUTH)
-    runs = [_Run(info, folder) for info, folder in read_runs(folders).items()]
+    runs = [_SummarisedRun(info, folder) for info, folder in read_runs(folders).items()]
     runs.sort(key=lambda run: run.info.name)
     tables = {
         "runs": (schemas.RUN_METRICS, [_metrics(run, wanted) for run in runs]),
@@ -95,8 +95,8 @@ def _period(published_us: _Numbers, width: int) -> _Period | None:
     return _Period(from_us, until_us, settled * width)
 
 
-def _metrics(run: _Run, truth: pa.Table) -> _Row:
-    """What is missing is null."""
+def _metrics(run: _SummarisedRun, truth: pa.Table) -> _Row:
+    """A missing value is null."""
     found: _Row = {
         "run": run.info.name,
         "system": run.info.system,
@@ -113,7 +113,7 @@ def _metrics(run: _Run, truth: pa.Table) -> _Row:
     return found
 
 
-def _verdict(run: _Run, truth: pa.Table) -> _Row:
+def _verdict(run: _SummarisedRun, truth: pa.Table) -> _Row:
     """Expected against delivered; the truth of publications that a run did not have is left out."""
     published = run.publications.select(schemas.PUBLICATION_KEY)
     expected = published.join(truth, list(schemas.PUBLICATION_KEY), join_type="inner")
@@ -136,7 +136,7 @@ def _sums(rows: Sequence[_Row]) -> Counter[str]:
 
 
 def _rates(rows: Sequence[_Row], duration_us: int) -> _Row:
-    """What both a run and a broker have, over a time that is summed over brokers."""
+    """Return the common rates of a run and a broker, over a time that is summed over brokers."""
     sums = _sums(rows)
     return {
         "message_rate_per_s": sums["messages_in"] * 1_000_000 / duration_us,
@@ -146,7 +146,7 @@ def _rates(rows: Sequence[_Row], duration_us: int) -> _Row:
     }
 
 
-def _load_metrics(run: _Run) -> _Row:
+def _load_metrics(run: _SummarisedRun) -> _Row:
     if run.period is None or not run.load:
         return {}
     from_us, until_us, settled_us = run.period
@@ -162,7 +162,7 @@ def _load_metrics(run: _Run) -> _Row:
     return found
 
 
-def _delivery_metrics(run: _Run) -> _Row:
+def _delivery_metrics(run: _SummarisedRun) -> _Row:
     settled = run.published_us >= (run.period.settled_us if run.period is not None else 0)
     return {
         "delay_mean_us": _mean(run.delay_us),
@@ -174,7 +174,7 @@ def _delivery_metrics(run: _Run) -> _Row:
     }
 
 
-def _move_metrics(run: _Run) -> _Row:
+def _move_metrics(run: _SummarisedRun) -> _Row:
     selections = run.read("selections").to_pylist()
     chosen = [*selections, *run.read("subscriber_selections").to_pylist()]
     return {
@@ -192,7 +192,7 @@ def _waits(migrations: Sequence[_Row]) -> list[int]:
     return [row["resumed_us"] - row["paused_us"] for row in migrations]
 
 
-def _brokers(run: _Run) -> list[_Row]:
+def _brokers(run: _SummarisedRun) -> list[_Row]:
     """One row per broker; a broker without work has zeros."""
     by_broker: dict[str, list[_Row]] = {}
     for row in run.load:
@@ -205,7 +205,7 @@ def _brokers(run: _Run) -> list[_Row]:
     ]
 
 
-def _timeline(run: _Run, width: int) -> list[_Row]:
+def _timeline(run: _SummarisedRun, width: int) -> list[_Row]:
     """One row per window in which something happened, and for its neighbours in the period."""
     if run.period is None:
         return []
@@ -231,7 +231,7 @@ def _timeline(run: _Run, width: int) -> list[_Row]:
     return rows
 
 
-def _moves(run: _Run) -> list[_Row]:
+def _moves(run: _SummarisedRun) -> list[_Row]:
     """One row per publisher."""
     names = ("publisher", "sequence", "first_broker")
     columns = [run.publications[name].to_pylist() for name in names]

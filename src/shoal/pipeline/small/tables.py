@@ -1,4 +1,4 @@
-"""What all that is done without Spark shares: when that is, tables read, and tables written."""
+"""Common parts of the steps without Spark: their limits, tables read, and tables written."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class NeedsSparkError(Exception):
 
 
 def are_small(paths: Sequence[Path], most: int = MOST_BYTES) -> bool:
-    """Whether these files and folders of Parquet are together small."""
+    """Return whether these files and folders of Parquet are together small."""
     files = (file for path in paths for file in part_files(path) if file.exists())
     return sum(file.stat().st_size for file in files) <= most
 
 
 def read_columns(path: Path, schema: StructType) -> pa.Table:
-    """The columns of `schema` from the table at `path`; TableError names what is missing."""
+    """The columns of `schema` from the table at `path`; TableError names a missing column."""
     return columns_of(read_table_file(path, inside=""), schema, path)
 
 

@@ -31,7 +31,7 @@ from shoal.pipeline.schemas import (
     TRUTH,
     arrow_schema,
 )
-from shoal.pipeline.small.judge import NOBODY, Judge
+from shoal.pipeline.small.judge import NOBODY, SmallJudge
 from shoal.pipeline.small.tables import NeedsSparkError, are_small, columns_of
 from shoal.pipeline.truth import TruthCounts
 
@@ -39,7 +39,7 @@ from shoal.pipeline.truth import TruthCounts
 MOST_PAIRS = 20_000_000_000
 MOST_BYTES = 100_000_000
 
-# Publications that are judged at a time, so that what is found of them is in memory only.
+# Publications that are judged at a time, so that only their results are in memory.
 PART = 16_384
 
 
@@ -53,7 +53,7 @@ def write_small_truth(workload: Path, out: Path, *, overwrite: bool = False) -> 
         raise NeedsSparkError
     attributes = events[ATTRIBUTES]
     columns = {field.name: pc.struct_field(attributes, [field.name]) for field in attributes.type}
-    judge = Judge(columns, events.num_rows)
+    judge = SmallJudge(columns, events.num_rows)
     wanted = [
         (row, _expression(row["subscription"], row["filter"]))
         for row in subscriptions.sort_by("subscription").to_pylist()
@@ -73,9 +73,12 @@ def write_small_truth(workload: Path, out: Path, *, overwrite: bool = False) -> 
 
 
 def _expected(
-    judge: Judge, events: pa.Table, part: slice, wanted: Sequence[tuple[dict[str, Any], Expression]]
+    judge: SmallJudge,
+    events: pa.Table,
+    part: slice,
+    wanted: Sequence[tuple[dict[str, Any], Expression]],
 ) -> pa.Table:
-    """Who gets which publications of a part."""
+    """Return the expected deliveries of a part."""
     times_us = np.asarray(events["replay_us"]) if "replay_us" in events.column_names else None
     found: list[npt.NDArray[np.int64]] = []
     for row, expression in wanted:

@@ -1,8 +1,8 @@
-"""What turns a file's rows into publications, declared: a mapping.
+"""Declares how a file's rows become publications: a mapping.
 
-A mapping says who publishes a row, when, and which of its columns become attributes of which
-type; `derived` attributes are Spark SQL expressions over the columns and over `event_time`.
-Mappings are TOML, read strictly: a key that is not known is an error that names it.
+A mapping names the publisher and the time of a row, and the columns that become attributes, with
+their types; `derived` attributes are Spark SQL expressions over the columns and over `event_time`.
+Mappings are TOML, read strictly: an unknown key is an error that names it.
 
 >>> mapping = decode_mapping('''
 ... publisher = ["station"]
@@ -32,7 +32,7 @@ import msgspec
 from shoal import typed_toml
 from shoal.typed_toml import TomlError
 
-# Where the keys of a declaration are explained.
+# The page that explains the keys of a declaration.
 PAGE = "docs/reference/source-declaration.md"
 
 AttributeType = Literal["string", "integer", "double", "boolean"]
@@ -59,7 +59,7 @@ class MappingError(ValueError):
 class ColumnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A column of the file; the type alone may stand for the table.
 
-    type       what the attribute is
+    type       the attribute's type
     column     its name in the file, if that differs
     required   a row without it is refused
     """
@@ -72,7 +72,7 @@ class ColumnRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class DerivedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An attribute that is computed.
 
-    type         what the attribute is
+    type         the attribute's type
     expression   in Spark SQL, over the columns and over `event_time`
     """
 
@@ -83,7 +83,7 @@ class DerivedRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The event time: a column of the file and its format, or an expression over the columns.
 
-    column       where it stands
+    column       the column
     format       a Spark datetime pattern such as `yyyy-MM-dd HH:mm`; or iso8601
                  (`2026-01-31T18:05:00.25+01:00`, down to the date alone); or epoch_s, epoch_ms,
                  epoch_us, since 1970 in UTC, whole or with a fraction; of a list the first
@@ -105,13 +105,13 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the rows of a file become publications.
+    """Mapping from the rows of a file to publications.
 
     publisher     the columns whose values are the publisher's name
     time          when a row was published
-    columns       which columns of the file are attributes, by name
+    columns       the columns of the file that are attributes, by name
     derived       attributes that are computed, by name
-    publish       which of these attributes are published; without, all
+    publish       the attributes that are published; without, all
     separator     stands between the values of a publisher's name
     delimiter     of CSV files, one character
     decimal       stands before the decimals of a number in text, a point or a comma
@@ -130,7 +130,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def rules(self) -> dict[str, ColumnRule]:
-        """The columns, each with its full rule; what names the publisher must be there."""
+        """Return the columns, each with its full rule; the publisher's columns must be there."""
         rules = {}
         for name, given in self.columns.items():
             rule = ColumnRule(type=given) if isinstance(given, str) else given
@@ -153,7 +153,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def load_mapping(path: Path) -> Mapping:
-    """The mapping in a TOML file; MappingError says what is wrong with it."""
+    """The mapping in a TOML file; MappingError names the fault."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -2,8 +2,8 @@
 
 Every reader gives the same columns: `file`, `line` (1-based; the row number in Parquet), `text`
 (the row as written), `broken` (why it cannot be taken apart, or null) and `row`, a struct of the
-file's columns.  A CSV record is one line: a quoted line break makes both its lines broken, which
-is what lets many cores read one file and still number its lines.
+file's columns. A CSV record is one line: a quoted line break makes both its lines broken, so that
+many cores can read one file and still number its lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from shoal.pipeline.sources.headers import (
     header_names,
     wrong_width,
 )
-from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, kind_of
+from shoal.pipeline.sources.json_lines import NOT_JSON, JsonLinesReader, check_lines, kind_of
 from shoal.pipeline.sources.parquet_columns import (
     NANOSECONDS_AS_INTEGERS,
     lacks,
@@ -109,7 +109,7 @@ def csv_rows(
 def _split(
     lines: DataFrame, names: Sequence[str], needed: Sequence[str], delimiter: str
 ) -> DataFrame:
-    # Positions as names: a header may hold anything, and what is not needed may repeat.
+    # Positions as names: a header may hold anything, and unused names may repeat.
     schema = ", ".join([f"c{position} string" for position in range(len(names))])
     options = {
         "sep": delimiter,
@@ -146,7 +146,7 @@ def json_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[str])
     row_type = pa.struct([(name, pa.string()) for name in needed])
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reader = Reader(needed)
+        reader = JsonLinesReader(needed)
         for batch in batches:
             rows, broken = [], []
             for said, is_text in zip(
@@ -199,7 +199,7 @@ def parquet_rows(spark: SparkSession, files: Sequence[Path], needed: Sequence[st
 
 
 class FolderText(NamedTuple):
-    """A column that folders' names are, as text; and what is known of it."""
+    """A column of folders' names, as text; and its known properties."""
 
     text: Column
     column: FolderColumn
@@ -210,7 +210,7 @@ def read_parquet(
 ) -> tuple[DataFrame, dict[str, FolderText]]:
     """The columns of Parquet files or folders, with `_metadata`; and those that are folders' names.
 
-    Spark would make numbers of `code=01001`, and takes what is escaped for Latin-1.
+    Spark would make numbers of `code=01001`, and reads escaped characters as Latin-1.
     """
     folders: dict[str, FolderColumn] = {}
     for file in files:
@@ -228,7 +228,7 @@ def read_parquet(
 
 
 def _folder_text(path: Column, column: FolderColumn) -> Column:
-    """What the folder `name=…` says, as `folder_values` does."""
+    """Return the value of the folder `name=…`, as `folder_values` does."""
     said = F.regexp_extract(path, f".*/{re.escape(column.raw_name)}=([^/]*)/", 1)
     text = F.coalesce(F.try_url_decode(F.replace(said, F.lit("+"), F.lit("%2B"))), said)
     return F.when((said != "") & (said != NO_VALUE), text)
@@ -274,7 +274,7 @@ def table_rows(
 
 
 def cut_text() -> str:
-    """The SQL expression for `text`, cut to what a rejects table keeps."""
+    """Return the SQL expression for `text`, cut to the length in a rejects table."""
     return f"left(text, {REJECTED_TEXT_CHARACTERS}) AS text"
 
 

@@ -1,4 +1,4 @@
-"""The first line of a CSV file, and what makes a row of it one that cannot be taken apart."""
+"""The first line of a CSV file, and conditions of rows that cannot be taken apart."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def header_names(header: str, delimiter: str, needed: Sequence[str], file: Path)
 
 
 def _other_delimiter(names: Sequence[str]) -> str:
-    """A hint where one name holds what others put between columns.
+    """Return a hint if one name holds a character that other files use as delimiter.
 
     >>> _other_delimiter(["at;station;wind"]), _other_delimiter(["at", "wind"])
     ("; if ';' stands between its columns, say delimiter = ';'", '')

@@ -1,14 +1,15 @@
 r"""JSON lines as rows: an object per line, whose fields are the columns of a declaration.
 
-A value is the text that stands there, and means what that text means in a CSV file: `12.50`,
-`true` and `"12.50"` alike; a list or an object is its text.  What is null or not there is missing,
-and so are NaN, which Python and C write, and a text with half a surrogate pair; what else is no
-JSON value (`Infinity`, `01`) is a text.  Names are those of `shoal.attributes`: the column
-`position.lat` is the field of that name, or else the field `lat` of the object `position`.
+A value is its text in the file, with that text's meaning in a CSV file: `12.50`, `true` and
+`"12.50"` alike; a list or an object is its text. A null or absent field is missing, and so are NaN,
+which Python and C write, and a text with half a surrogate pair; other tokens that are no JSON value
+(`Infinity`, `01`) are texts. Names are those of `shoal.attributes`: the column `position.lat` is
+the field of that name, or else the field `lat` of the object `position`.
 
->>> Reader(["at", "position.lat"]).read('{"at": 3.50, "position": {"lat": "48.4", "lon": null}}')
+>>> line = '{"at": 3.50, "position": {"lat": "48.4", "lon": null}}'
+>>> JsonLinesReader(["at", "position.lat"]).read(line)
 ['3.50', '48.4']
->>> Reader(["at"]).read('at,position') is None
+>>> JsonLinesReader(["at"]).read('at,position') is None
 True
 """
 
@@ -35,13 +36,14 @@ NOT_JSON = "not a JSON object on one line"
 _BYTE_ORDER_MARK = "\ufeff"
 _AROUND = " \t\r\0"
 _NAN = re.compile("[+-]?nan", re.IGNORECASE)
-# What makes a string none for JSON: control characters, and perhaps half a surrogate pair.
+# Matches the invalid parts of a string in JSON: control characters, and perhaps half a surrogate
+# pair.
 _ODD = re.compile(r"[\x00-\x1f]|\\u[dD][89a-fA-F]")
 _NAME = re.compile(r"\s*:")
 
 
 def is_json(file: Path) -> bool:
-    """Whether the name says so, packed or not."""
+    """Return whether the name says so, packed or not."""
     return Path(file.name.removesuffix(".gz")).suffix in ENDINGS
 
 
@@ -96,7 +98,7 @@ def _splits(name: str) -> _Splits:
     return tuple(_Split(first, rest, _splits(rest)) for first, rest in pairs)
 
 
-class Reader:
+class JsonLinesReader:
     """Takes the `columns` out of lines."""
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -104,7 +106,7 @@ class Reader:
         self._decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def read(self, line: str) -> list[str | None] | None:
-        """The text of each column, None where it is missing; None for what is no object."""
+        """The text of each column, None where it is missing; None for a line that is no object."""
         text = line.removeprefix(_BYTE_ORDER_MARK).strip(_AROUND)
         try:
             return self._read(text)
@@ -160,7 +162,7 @@ def _text(value: msgspec.Raw | None) -> str | None:
 
 
 def _as_json(found: re.Match[str]) -> str:
-    """What stands for a token that may be no JSON."""
+    """Return the replacement of a token that may be no JSON."""
     token = found[0]
     if token.startswith(":"):
         return ":null"

@@ -1,6 +1,7 @@
-"""What a Parquet file's columns are, looked at before Spark, which names neither file nor column.
+"""Checks a Parquet file's columns before Spark reads them, since Spark's errors name neither file
+nor column.
 
-Times in nanoseconds are what pandas writes by default; Spark reads them only as integers.
+pandas writes times in nanoseconds by default; Spark reads them only as integers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NANOSECONDS_AS_INTEGERS = "spark.sql.legacy.parquet.nanosAsLong"
 
 
 def path_of(schema: pa.Schema | pa.StructType, name: str) -> list[str] | None:
-    """Where a column stands: by its own name, or as a field within structs, `position.lat`.
+    """Return the path of a column: its own name, or a field within structs, `position.lat`.
 
     >>> position = pa.struct([("lat", pa.float64())])
     >>> path_of(pa.schema([("position", position)]), "position.lat")
@@ -45,8 +46,8 @@ class _Fields:
 
 
 def check_columns(file: Path, schema: pa.Schema, needed: Sequence[str]) -> None:
-    """SourceError for a column that is not there, that is there twice, or whose values are no
-    text, number, truth value or time.
+    """SourceError for a column that is missing, is there twice, or has values that are no text,
+    number, truth value or time.
     """
     if missing := [name for name in needed if path_of(schema, name) is None]:
         raise SourceError(lacks(file, missing, schema.names))
@@ -60,7 +61,7 @@ def check_columns(file: Path, schema: pa.Schema, needed: Sequence[str]) -> None:
 
 
 def lacks(file: Path, missing: Sequence[str], names: Sequence[str]) -> str:
-    """What is said of columns that a table has not."""
+    """Return the message about columns that a table lacks."""
     near = did_you_mean(missing[0], list(names))
     return (
         f"{file}: no column {', '.join(map(repr, missing))}{near if '?' in near else ''}; "
@@ -80,7 +81,8 @@ def kind_of_column(file: Path, schema: pa.Schema, name: str) -> pa.DataType:
 
 
 def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> dict[str, bool]:
-    """Which of the `needed` columns hold times in nanoseconds; of each, whether they tell a zone.
+    """Return those of the `needed` columns that hold times in nanoseconds, each with True if they
+    have a zone.
 
     SourceError for a column that `check_columns` refuses; ParquetError for a file that is no
     Parquet.

@@ -1,13 +1,13 @@
 """Raw rows become publications, or rejects: nothing is dropped in between.
 
-`apply_mapping` types the columns of a mapping, computes what it derives and gives every row
-either a publication or a reason; `publications` and `rejects` are its two halves, so their
-counts add up to the rows that were read.  A publisher's publications are numbered from 0 by
-event time, then file name and line, whatever the partitioning.
+`apply_mapping` types the columns of a mapping, computes derived attributes and gives every row
+either a publication or a reason; `publications` and `rejects` are its two halves, so their counts
+add up to the rows that were read. A publisher's publications are numbered from 0 by event time,
+then file name and line, whatever the partitioning.
 
-In Parquet, NaN is a missing value, as pandas writes it; a whole number may be stored as a
-double.  Text is a number only as digits, sign, point and exponent: `NaN`, `inf` or Java's `1d`
-are refused, and what is too large for a double.
+In Parquet, NaN is a missing value, as pandas writes it; a whole number may be stored as a double.
+Text is a number only as digits, sign, point and exponent: `NaN`, `inf` or Java's `1d` are refused,
+and numbers too large for a double.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from shoal.pipeline.sources.words import (
     NUMBER_WITH_COMMA,
 )
 
-# Letters of a datetime pattern that a zone stands for, and what is text in one.
+# Letters of a datetime pattern that stand for a zone, and quoted text in a pattern.
 _ZONE = "[VzOXxZ]"
 _QUOTED = re.compile("'[^']*'")
 _OPTIONAL_ZONE = re.compile(rf"\[[^\[\]]*{_ZONE}[^\[\]]*\]")
@@ -115,7 +115,7 @@ def rejects(parsed: DataFrame) -> DataFrame:
 
 
 def repeats(parsed: DataFrame) -> DataFrame:
-    """Publications that say what an earlier row said, of one publisher at one time, with that row.
+    """Return publications that repeat an earlier row, of one publisher at one time, with that row.
 
     They are publications all the same.
     """
@@ -151,7 +151,7 @@ def _typed(source: Column, kind: DataType, wanted: AttributeType, decimal: str) 
         elif wanted == "double":
             text = F.when(text.rlike(NUMBER), text)
         number = text.try_cast(target)
-        # What is too large would be infinite.
+        # A larger number would be infinite.
         return F.when(F.abs(number) < F.lit(math.inf), number) if wanted == "double" else number
     value = source.try_cast(target)
     if isinstance(kind, FractionalType) and wanted == "integer":
@@ -246,7 +246,7 @@ def _time_of_form(source: Column, format: str, zone: str, decimal: str) -> Colum
 
 
 def _since_1970(source: Column, places: int, decimal: str) -> Column:
-    """The whole microseconds of a number whose point is so many places too far left."""
+    """Return the whole microseconds of a number with its point so many places too far left."""
     text = F.btrim(source.cast("string"), F.lit(AROUND_EPOCH))
     form = NUMBER_WITH_COMMA if decimal == "," else NUMBER
     text = F.when(text.rlike(form), F.translate(text, ",", "."))
@@ -264,7 +264,7 @@ def _in_zone(time: Column, local: Column, zone: str) -> Column:
 
 
 def _tells_no_zone(text: Column, format: str) -> Column:
-    """Whether a text leaves out its zone, which the pattern `format` may demand or allow."""
+    """Return whether a text leaves out its zone, which the pattern `format` may demand or allow."""
     if not re.search(_ZONE, _QUOTED.sub("", format)):
         return F.lit(True)
     without = _OPTIONAL_ZONE.sub("", format)

@@ -82,7 +82,7 @@ def quote_rows(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 
 def is_padres(file: Path) -> bool:
-    """Whether a file has publications as PADRES writes them, and no table."""
+    """Return whether a file has publications as PADRES writes them, and no table."""
     opener = gzip.open if is_gzip(file) else open
     with unpacking(file, SourceError), opener(file, "rb") as opened:
         start: bytes = opened.read(64)

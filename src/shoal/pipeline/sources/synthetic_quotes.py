@@ -1,8 +1,8 @@
-"""Daily stock quotes that nobody ever traded, for experiments without a file of real ones.
+"""Synthetic daily stock quotes, for experiments without a file of real ones.
 
-Each stock's log price is a random walk whose volatility clusters (calm and wild weeks take
-turns), and volume rises with the day's range: the properties that make a quote's attributes
-depend on each other and on time.  The same seed gives the same quotes, on every machine.
+Each stock's log price is a random walk with clustered volatility (calm and wild weeks take turns),
+and volume rises with the day's range: the properties that make a quote's attributes depend on each
+other and on time. The same seed gives the same quotes, on every machine.
 
 >>> quotes = synthetic_quotes(stocks=2, days=2, seed=1)
 >>> quotes["symbol"], quotes["date"][:2]

@@ -1,4 +1,4 @@
-"""How rejected rows are told what is wrong with them, whoever reads them."""
+"""Wording of the reasons for rejected rows, for every reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBER_WITH_COMMA = NUMBER.replace(r"\.", ",")
 AROUND_EPOCH = " \t\n\x0b\f\r"
 # Places behind the point of its microseconds: Spark's decimals have 38 digits in all.
 EPOCH_PLACES = 10
-# What is read of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
+# The supported part of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
 ISO_TIME = (
     r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})"
     r"([T ](?P<h>[01][0-9]|2[0-3]):(?P<mi>[0-5][0-9])(:(?P<s>[0-5][0-9])(\.(?P<f>[0-9]{1,9}))?)?"

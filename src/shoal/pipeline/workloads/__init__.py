@@ -1,1 +1,1 @@
-"""From publications to who publishes what where, who wants it, and when."""
+"""Makes workloads of publications: publishers, subscribers, brokers, and times."""

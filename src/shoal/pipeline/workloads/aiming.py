@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from shoal.model import Operator, Predicate, predicate
 
-# How far from the wanted share (as a share of all events) a filter is still taken at once.
+# Distance from the wanted share (as a share of all events) within which a filter is taken at once.
 TOLERANCE = 0.01
 # Draws before the closest so far is taken; ties in the data make some shares unreachable.
 DRAWS = 24
@@ -59,7 +59,7 @@ class Numbers(NamedTuple):
 
     @property
     def can_aim(self) -> bool:
-        """Whether thresholds can divide the events: finite, not constant, not the clock."""
+        """Return whether thresholds can divide the events: finite, not constant, not the clock."""
         if len(self.ascending) == 0 or self.ascending[0] == self.ascending[-1]:
             return False
         if not np.isfinite(self.ascending).all():
@@ -158,7 +158,7 @@ def _two(
 ) -> Iterator[Aimed]:
     first, second = source.sample(names, 2)
     of_first, of_second = numbers[first], numbers[second]
-    # The first keeps more events than wanted, the second cuts what is left.
+    # The first bound keeps more events than wanted, the second cuts the rest.
     kept = source.randint(wanted, max(wanted, len(of_first.ascending)))
     ascending = of_first.ascending
     threshold = ascending[len(ascending) - min(kept, len(ascending))]

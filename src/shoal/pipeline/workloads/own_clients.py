@@ -1,4 +1,4 @@
-"""A user's own publishers and subscriptions as a workload's tables; what is missing is derived.
+"""A user's own publishers and subscriptions as a workload's tables; missing ones are derived.
 
 A subscription or publisher that names no broker is put at one that the seed and its name decide.
 """
@@ -26,18 +26,18 @@ from shoal.frames.spelling import did_you_mean
 from shoal.language import parse
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.checks.kind_checks import SAMPLE, Asked, complaints
+from shoal.pipeline.checks.kind_checks import SAMPLE, CheckedKind, complaints
 from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
 from shoal.pipeline.workloads.windows import replay_time
 
-# What the tables have instead of a rate class of the paper's.
+# Stands in the tables in place of a rate class of the paper's.
 OWN = "own"
 
 
 class OwnClients(msgspec.Struct):
     """Those in files; None where there is no file, and all are derived.
 
-    The files are named by what cannot be used of them.
+    Errors name the files.
     """
 
     subscriptions: list[OwnSubscription] | None
@@ -49,7 +49,7 @@ class OwnClients(msgspec.Struct):
 
     @classmethod
     def read(cls, subscriptions: Path | None, publishers: Path | None, seed: int) -> OwnClients:
-        """TableError names file and row of what cannot be used."""
+        """Read the files; TableError names file and row of a fault."""
         return cls(
             None if subscriptions is None else read_own_subscriptions(subscriptions),
             None
@@ -61,10 +61,12 @@ class OwnClients(msgspec.Struct):
         )
 
     def complaints(self, attributes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        """What filters ask in vain of publications with these attributes, a line each."""
+        """Return tests of filters that publications with these attributes cannot pass, a line
+        each.
+        """
         if self.subscriptions is None:
             return ()
-        asked = Asked.of(parse(own.filter) for own in self.subscriptions)
+        asked = CheckedKind.of(parse(own.filter) for own in self.subscriptions)
         # One more than are looked at says that there are more.
         some = [
             {name: _plain(value) for name, value in each.items() if value is not None}
@@ -80,7 +82,7 @@ class OwnClients(msgspec.Struct):
         return events.where(events["publisher"].isin(self.wanted_publishers(found)))
 
     def wanted_publishers(self, found: Collection[str]) -> list[str] | None:
-        """Those whose events count, of the ones that there are; None: all."""
+        """Return the publishers with events that count, of the existing ones; None: all."""
         if self.publishers is None:
             return None
         for name in self.publishers:
@@ -92,7 +94,7 @@ class OwnClients(msgspec.Struct):
         return sorted(self.publishers)
 
     def publisher_table(self, derived: DataFrame, places: Sequence[BrokerPlace]) -> DataFrame:
-        """The publishers with what is said of them in place of what was derived."""
+        """Return the publishers, with the user's values in place of derived ones."""
         if self.publishers is None:
             return derived
         rows = self.publisher_rows([row.asDict() for row in derived.collect()], places)

@@ -31,10 +31,10 @@ from shoal.pipeline.sources.headers import NOT_UTF_8, SourceError, wrong_width
 
 # The planners' largest network; more would be a mistyped number.
 MAX_BROKERS = 10_000
-# How far from the equator, and from Greenwich.
+# Largest distance from the equator, and from Greenwich.
 DEGREES = {"latitude": 90, "longitude": 180}
 BROKER_COLUMNS = ("broker", *DEGREES, "name")
-# What a row has beyond the header's columns.
+# Key of a row's values beyond the header's columns.
 MORE = "more"
 
 
@@ -170,7 +170,7 @@ def sampled_airports(count: int, seed: int) -> list[BrokerPlace]:
 
 
 def _airport_places() -> Iterator[tuple[str, BrokerPlace]]:
-    # What comes later wins: the flights' own package.
+    # A later entry wins: the flights' own package.
     with contextlib.suppress(SourceError):
         yield from _places_in(
             packaged_file("bokeh_sampledata", "_data", "airports.csv"),

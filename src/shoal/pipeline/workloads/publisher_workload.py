@@ -30,7 +30,7 @@ MAX_SAMPLED_EVENTS = 200_000
 
 
 class Derivation(msgspec.Struct, frozen=True, kw_only=True):
-    """What every publisher's part of the workload is derived by."""
+    """Parameters from which every publisher's part of the workload is derived."""
 
     seed: int
     constants: tuple[str, ...]

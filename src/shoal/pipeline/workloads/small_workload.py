@@ -29,7 +29,7 @@ from shoal.pipeline.small.tables import NeedsSparkError, are_small, columns_of, 
 from shoal.pipeline.workloads.own_clients import OwnClients
 from shoal.pipeline.workloads.places import listed_brokers, numbered_brokers
 from shoal.pipeline.workloads.publisher_workload import MAX_SAMPLED_EVENTS, Derivation
-from shoal.pipeline.workloads.windows import Window, replay_time
+from shoal.pipeline.workloads.windows import TimeWindow, replay_time
 from shoal.pipeline.workloads.workload import (
     AIRPORTS,
     WorkloadCounts,
@@ -104,7 +104,7 @@ def _read(publications: Path) -> pa.Table:
     return columns.append_column(ATTRIBUTES, table[ATTRIBUTES])
 
 
-def _within(publications: pa.Table, window: Window) -> pa.Table:
+def _within(publications: pa.Table, window: TimeWindow) -> pa.Table:
     if window.from_us is not None:
         publications = publications.filter(pc.field("time_us") >= window.from_us)
     if window.to_us is not None:
@@ -121,8 +121,8 @@ def _of_busiest(events: pa.Table, publishers: int | None) -> pa.Table:
     return events.filter(pc.is_in(events["publisher"], pa.array(busiest, pa.string())))
 
 
-def _bounds(events: pa.Table, window: Window) -> tuple[int, int]:
-    """Where the replay begins and ends, in event time."""
+def _bounds(events: pa.Table, window: TimeWindow) -> tuple[int, int]:
+    """Return begin and end of the replay, in event time."""
     found = pc.min_max(events["time_us"]).as_py()
     low = found["min"] if window.from_us is None else window.from_us
     return low, found["max"] + 1 if window.to_us is None else window.to_us
@@ -156,7 +156,9 @@ def _constants(publications: pa.Table) -> list[str]:
 
 
 def _sampled(events: pa.Table, names: Sequence[str]) -> Iterator[pa.Table]:
-    """What `Derivation.subscription_rows` reads, a publisher at a time; `place` counts from 1."""
+    """Yield the input of `Derivation.subscription_rows`, a publisher at a time; `place` counts from
+    1.
+    """
     ordered = events.sort_by([("publisher", "ascending"), ("sequence", "ascending")])
     columns = {
         f"a{place}": pc.struct_field(ordered[ATTRIBUTES], [name])

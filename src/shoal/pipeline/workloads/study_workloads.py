@@ -6,8 +6,8 @@ Publishers start at different moments within the interval, as independent machin
 publisher's subscribers stand where it stands, whatever brokers they use.  One Spark job derives
 the subscriptions of every variant.
 
-Source: the set-up of the relocation paper's experiments (5.1), whose publishers send one stock's
-quotes in order, and run on one machine with their subscribers.  It prints no rates.
+Source: the set-up of the relocation paper's experiments (5.1): its publishers send one stock's
+quotes in order, and run on one machine with their subscribers. The paper prints no rates.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from shoal.pipeline.workloads.workload import (
     sampled_events,
 )
 
-# Below this nobody can be traced and moved within a study, whatever else is asked for.
+# Below this no publisher can be traced and moved within a study.
 FEWEST_PUBLISHERS = 2
 _NUMBERED = "number"
 _VARIANT_SUBSCRIPTIONS = StructType([*SUBSCRIPTIONS.fields]).add("variant", "string")
 
 
 class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What all variants share.
+    """Options that all variants share.
 
     publishers      this many, those with most events; fewer where fewer have enough
     interval_us     from one publication of a publisher to its next
@@ -68,7 +68,9 @@ class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """One workload: how many publications and subscriptions of each publisher, who is where."""
+    """One workload: numbers of publications and subscriptions of each publisher, and their
+    brokers.
+    """
 
     name: str
     distribution: Distribution
@@ -79,7 +81,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StudyCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written."""
+    """Counts of the written workloads."""
 
     publishers: int
     variants: int

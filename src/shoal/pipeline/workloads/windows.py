@@ -1,4 +1,4 @@
-"""Which part of the publications is replayed, and how fast.
+"""Selects the replayed part of the publications, and the speed of the replay.
 
 A window of event time, from inclusive to exclusive, is mapped linearly onto virtual time from 0:
 a month of flights in ten minutes, say.  Without a duration the replay is as slow as the events.
@@ -25,7 +25,7 @@ class WindowError(ValueError):
     """A time or a window that cannot be."""
 
 
-class Window(msgspec.Struct, frozen=True):
+class TimeWindow(msgspec.Struct, frozen=True):
     """Event time from `from_us` to just before `to_us`; None leaves that end open."""
 
     from_us: int | None = None
@@ -36,17 +36,17 @@ class Window(msgspec.Struct, frozen=True):
             raise WindowError("the window ends before it begins: --to must be after --from")
 
 
-def month(text: str) -> Window:
+def month(text: str) -> TimeWindow:
     """The month `YYYY-MM`, in UTC."""
     found = re.fullmatch(r"(\d{4})-(\d{2})", text)
     if found is None or not 1 <= int(found[2]) <= 12 or int(found[1]) < 1:
         raise WindowError(f"{text!r} is not a month; write it as 2013-01")
     year, number = int(found[1]), int(found[2])
     following = f"{year + number // 12:04}-{number % 12 + 1:02}-01"
-    return Window(instant(f"{text}-01"), instant(following))
+    return TimeWindow(instant(f"{text}-01"), instant(following))
 
 
-def events_within(publications: DataFrame, window: Window) -> DataFrame:
+def events_within(publications: DataFrame, window: TimeWindow) -> DataFrame:
     """The publications in the window."""
     if window.from_us is not None:
         publications = publications.where(F.col("time_us") >= window.from_us)
@@ -55,8 +55,8 @@ def events_within(publications: DataFrame, window: Window) -> DataFrame:
     return publications
 
 
-def bounds(events: DataFrame, window: Window) -> tuple[int, int]:
-    """Where the replay of the events begins and ends, in event time."""
+def bounds(events: DataFrame, window: TimeWindow) -> tuple[int, int]:
+    """Return begin and end of the replay of the events, in event time."""
     found = events.agg(F.min("time_us"), F.max("time_us") + 1).first()
     assert found is not None
     low = window.from_us if window.from_us is not None else found[0]
@@ -74,7 +74,7 @@ def replay_time(time_us: int, ends: tuple[int, int], duration_us: int | None) ->
     return time_us - low if duration_us is None else (time_us - low) * duration_us // (high - low)
 
 
-def with_replay_time(events: DataFrame, window: Window, duration_us: int | None) -> DataFrame:
+def with_replay_time(events: DataFrame, window: TimeWindow, duration_us: int | None) -> DataFrame:
     """The events with `replay_us`, which is 0 where the window begins.
 
     An open end of the window lies at the first, or just after the last, of the events.

@@ -1,8 +1,8 @@
 """From publications to a workload: publishers, subscriptions, brokers and the events to replay.
 
 A publisher advertises the attributes that are constant for every publisher (`carrier = 'UA' AND
-origin = 'EWR'`).  Its subscriptions are the advertisement, narrowed to about 10 % (low), 50 %
-(medium) or 100 % (high) of its events in the window; `measured_selectivity` is what they got.
+origin = 'EWR'`). Its subscriptions are the advertisement, narrowed to about 10 % (low), 50 %
+(medium) or 100 % (high) of its events in the window; `measured_selectivity` is their real share.
 Everything left to chance comes from the seed and the publisher's name, so that one publisher's
 subscriptions do not depend on which others there are.
 
@@ -11,7 +11,7 @@ The paper's two distributions, per publisher:
   random      70 % low, 25 % medium, 5 % high, each at a random one of X brokers
   clustered   95 % low, 5 % high; the high ones at one broker, the low ones over the other X - 1
 
-Which X brokers is drawn per publisher: the paper speaks of the subscribers "to each publisher".
+The X brokers are drawn per publisher: the paper speaks of the subscribers "to each publisher".
 Shares are rounded to whole subscriptions, with at least one high-rated.
 
 >>> class_counts("random", 20), class_counts("clustered", 20), class_counts("random", 3)
@@ -51,8 +51,7 @@ from shoal.pipeline.workloads.places import (
     numbered_brokers,
 )
 from shoal.pipeline.workloads.publisher_workload import NUMERIC_TYPES, Derivation
-from shoal.pipeline.workloads.windows import Window as TimeWindow
-from shoal.pipeline.workloads.windows import bounds, events_within, with_replay_time
+from shoal.pipeline.workloads.windows import TimeWindow, bounds, events_within, with_replay_time
 
 Distribution = Literal["random", "clustered"]
 
@@ -73,7 +72,7 @@ class WorkloadError(ValueError):
 
 
 class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `shoal workload` is asked for.
+    """Options of `shoal workload`.
 
     brokers         `63` (named B0, B1, ...), `airports:63` (busiest first), or a CSV file
     subscriptions   per publisher
@@ -102,10 +101,10 @@ class WorkloadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkloadCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written; `selectivity` is the mean measured one of each class.
+    """Counts of the written workload; `selectivity` is the mean measured one of each class.
 
-    `left_out` are own subscriptions that come and go outside the events' time; `complaints` say
-    what own filters ask of the publications in vain.
+    `left_out` are own subscriptions that come and go outside the events' time; `complaints` are the
+    own filters' tests that the publications cannot pass.
     """
 
     events: int
@@ -118,11 +117,11 @@ class WorkloadCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def class_counts(distribution: Distribution, subscriptions: int) -> dict[str, int]:
-    """How many of a publisher's subscriptions are of each class."""
+    """Return how many of a publisher's subscriptions are of each class."""
     shares = CLASS_SHARES[distribution]
     counts = {name: int(share * subscriptions + 1e-9) for name, share in shares.items()}
     counts["high"] = max(1, counts["high"])
-    # What rounding left over goes where most is missing.
+    # The remainder of rounding goes to the classes with the largest gap.
     for _ in range(subscriptions - sum(counts.values())):
         name = max(shares, key=lambda each: shares[each] * subscriptions - counts[each])
         counts[name] += 1
@@ -185,7 +184,7 @@ def check_options(options: WorkloadOptions) -> None:
 
 
 def nothing_published(publications: Path, options: WorkloadOptions) -> WorkloadError:
-    """What to say where a workload would have no event."""
+    """Return the error about a workload without events."""
     if options.window != TimeWindow():
         return WorkloadError("no publication lies in the window; see --month, --from, --to")
     if options.own_publishers is not None:
@@ -260,7 +259,9 @@ def derivation_of(
     places: Sequence[BrokerPlace],
     options: WorkloadOptions,
 ) -> Derivation:
-    """What workloads are derived by; WorkloadError for options that do not fit the attributes."""
+    """Return the parameters from which workloads are derived; WorkloadError for options that do not
+    fit the attributes.
+    """
     for name in options.aim_at:
         if name not in numeric:
             raise WorkloadError(
@@ -315,7 +316,9 @@ def subscription_table(events: DataFrame, derivation: Derivation) -> DataFrame:
 
 
 def sampled_events(events: DataFrame, derivation: Derivation) -> DataFrame:
-    """What `Derivation.subscription_rows` reads, a publisher at a time; `place` counts from 1."""
+    """Return the input of `Derivation.subscription_rows`, a publisher at a time; `place` counts
+    from 1.
+    """
     of_publisher = Window.partitionBy("publisher")
     columns = [*derivation.constants, *derivation.numeric]
     return (

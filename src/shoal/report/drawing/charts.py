@@ -73,7 +73,7 @@ def line_chart(series: Sequence[Series], *, unit: str, time_unit: str, name: str
 
 
 def readings(series: Sequence[Series], unit: str, time_unit: str) -> Mapping[str, object]:
-    """What the page's script needs to show the values under the pointer."""
+    """Return the data with which the page's script shows values under the pointer."""
     x_end = max((x for line in series for x, _ in line.points), default=0.0) or 1.0
     return {
         "left": LEFT / WIDTH,

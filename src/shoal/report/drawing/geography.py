@@ -1,4 +1,4 @@
-"""Where brokers are drawn: on a map of the United States, on a plain map, or as a tree.
+"""Positions of brokers: on a map of the United States, on a plain map, or as a tree.
 
 Brokers that all lie in the United States are drawn by Albers' equal-area conic projection with
 Alaska, Hawaii and Puerto Rico as insets (shown when a broker is there); other coordinates are
@@ -86,8 +86,8 @@ INSETS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where each broker is drawn, the outlines behind, and what a reader must know about it."""
+class MapPlacement:
+    """Each broker's position, the outlines behind, and notes for the reader."""
 
     kind: str
     points: Mapping[str, Point]
@@ -99,7 +99,7 @@ def place(
     coordinates: Mapping[str, tuple[float, float] | None],
     links: Sequence[tuple[str, str]],
     inside: Collection[str] = (),
-) -> Placement:
+) -> MapPlacement:
     """Place brokers, given (latitude, longitude) in degrees or None by broker.
 
     Without places and without links they are drawn in a circle, those `inside` in another one.
@@ -108,13 +108,13 @@ def place(
     if not known or len(known) < len(coordinates):
         missing = len(coordinates) - len(known)
         if not links and len(coordinates) > 1:
-            return Placement(
+            return MapPlacement(
                 kind="circles",
                 points=spread(_fitted(circles(sorted(coordinates), inside), stretch=True)),
                 outlines=(),
                 note=f"{missing} brokers have no coordinates, so they are drawn in a circle.",
             )
-        return Placement(
+        return MapPlacement(
             kind="tree",
             points=spread(_fitted(tree_layout(sorted(coordinates), links), stretch=True)),
             outlines=(),
@@ -128,7 +128,7 @@ def place(
             for broker, region in regions.items()
             if region is not None
         }
-        return Placement(
+        return MapPlacement(
             kind="united-states", points=spread(points), outlines=_outlines(used),
             note="Brokers closer than a few pixels are drawn apart.",
         )  # fmt: skip
@@ -137,7 +137,7 @@ def place(
         broker: (longitude * math.cos(middle), -latitude)
         for broker, (latitude, longitude) in known.items()
     }
-    return Placement(
+    return MapPlacement(
         kind="plane", points=spread(_fitted(plane)), outlines=(),
         note="Brokers closer than a few pixels are drawn apart.",
     )  # fmt: skip

@@ -28,7 +28,7 @@ SPREAD_LIMIT = 1_500
 
 
 def size_factor(points: int) -> float:
-    """How much smaller than at full size discs and distances are, 0 to 1."""
+    """Return how much smaller than at full size discs and distances are, 0 to 1."""
     return min(1.0, math.sqrt(FULL_SIZE_POINTS / max(points, 1)))
 
 

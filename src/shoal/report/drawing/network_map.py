@@ -1,8 +1,8 @@
-"""The drawing of one network: overlay links, brokers by load, publishers and where they went.
+"""The drawing of one network: overlay links, brokers by load, publishers and their moves.
 
-A broker is a disc whose area is its message rate; a ring and a number say how many publishers
-are connected there; an arc leads from a publisher's first broker to its last, as wide as many
-publishers went that way.
+A broker is a disc whose area is its message rate; a ring and a number give the publishers connected
+there; an arc leads from a publisher's first broker to its last, with the width of the number of
+publishers.
 
 >>> _radius(100.0, 100.0), _radius(25.0, 100.0) < _radius(100.0, 100.0)
 (17.0, True)
@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from shoal.report.drawing.figures import quantity
-from shoal.report.drawing.geography import HEIGHT, WIDTH, Placement
+from shoal.report.drawing.geography import HEIGHT, WIDTH, MapPlacement
 from shoal.report.drawing.layout import Point, size_factor
 from shoal.report.drawing.markup import Markup, tag
 
@@ -32,20 +32,20 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """What one map shows; brokers among `squares` are squares, all others discs.
+    """Content of one map; brokers among `squares` are squares, all others discs.
 
     Of the links in the end, `new_links` were not there at the start; `gone_links` were.
     """
 
     title: str
     colour: str
-    placement: Placement
+    placement: MapPlacement
     names: Mapping[str, str]
     links: Sequence[tuple[str, str]]
     loads: Mapping[str, float]
     largest_load: float
     publishers: Mapping[str, Sequence[str]]
-    journeys: Counter[tuple[str, str]]
+    transfers: Counter[tuple[str, str]]
     squares: Collection[str] = ()
     new_links: Collection[tuple[str, str]] = ()
     gone_links: Collection[tuple[str, str]] = ()
@@ -121,7 +121,7 @@ def _broker(drawing: Drawing, broker: str, radius: float) -> Markup:
 
 def _arcs(drawing: Drawing, radii: Mapping[str, float]) -> list[Markup]:
     arcs = []
-    for (source, target), number in sorted(drawing.journeys.items()):
+    for (source, target), number in sorted(drawing.transfers.items()):
         start, end = drawing.placement.points[source], drawing.placement.points[target]
         if source == target or math.dist(start, end) < 1:
             continue
@@ -173,7 +173,7 @@ def _labels(drawing: Drawing, radii: Mapping[str, float]) -> list[Markup]:
     for broker in dict.fromkeys([*hosts, *named]):
         number = len(drawing.publishers.get(broker, ()))
         text = f"{broker} · {number}" if number else broker
-        # Where publishers are matters more than the discs of brokers without any.
+        # Publishers' places matter more than the discs of brokers without any.
         kept = [discs[other] for other in (hosts if number else discs)]
         box = _free_box(
             drawing.placement.points[broker], radii[broker] + 4, len(text), kept + written

@@ -1,1 +1,1 @@
-"""All that is wrong with a network file and with what it names, at once, for `shoal check`."""
+"""Finds all faults of a network file and of its named files, at once, for `shoal check`."""

@@ -1,4 +1,4 @@
-"""PEM files of certificates, authorities and keys: read, and asked what TLS will ask of them."""
+"""PEM files of certificates, authorities and keys: read, and checked as TLS will."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Chain = Sequence[x509.Certificate]
 
 
 class PemError(ValueError):
-    """A file that is not what its key says."""
+    """A file does not have the content of its key."""
 
 
 def read_certificates(path: str) -> Chain:
@@ -30,7 +30,7 @@ def read_certificates(path: str) -> Chain:
 
 
 def is_key_of(path: str, certificate: x509.Certificate) -> bool:
-    """Whether a file has the private key of a certificate."""
+    """Return whether a file has the private key of a certificate."""
     try:
         key = serialization.load_pem_private_key(Path(path).read_bytes(), None)
     except OSError as error:
@@ -49,7 +49,7 @@ def _spki(key: object) -> bytes:
 
 
 def is_signed_by(chain: Chain, authorities: Iterable[x509.Certificate]) -> bool:
-    """Whether an authority signed the first certificate, or the last one of its chain."""
+    """Return whether an authority signed the first certificate, or the last one of its chain."""
     known, left, last = list(authorities), list(chain[1:]), chain[0]
     while True:
         if any(last == each or _issued(each, last) for each in known):
@@ -76,7 +76,7 @@ def broker_names(certificate: x509.Certificate) -> set[str]:
 
 
 def fits_host(certificate: x509.Certificate, host: str) -> bool:
-    """Whether clients that connect to a host accept a certificate as its.
+    """Return whether clients that connect to a host accept a certificate as its.
 
     Only alternative names count; common names have not for years.
     """
@@ -120,7 +120,9 @@ def not_yet_valid(certificate: x509.Certificate) -> str:
 
 
 def lacks_use(certificate: x509.Certificate, *, as_client: bool) -> str:
-    """For what a certificate is not good though it is needed for that; empty if it is."""
+    """Return the use that a certificate lacks though it is needed for it; empty if it lacks
+    none.
+    """
     try:
         uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (x509.ExtensionNotFound, ValueError):
@@ -133,7 +135,7 @@ def lacks_use(certificate: x509.Certificate, *, as_client: bool) -> str:
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Whether a certificate may be an authority's."""
+    """Return whether a certificate may be an authority's."""
     try:
         return bool(certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
     except (x509.ExtensionNotFound, ValueError):

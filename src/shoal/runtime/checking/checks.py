@@ -1,4 +1,4 @@
-"""All that `shoal check` looks at: the file's keys, what they say together, and what they name."""
+"""All checks of `shoal check`: the file's keys, their combinations, and the named files."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.runtime.checking.findings import Finding, once
+from shoal.runtime.checking.findings import CheckFinding, once
 from shoal.runtime.checking.people import people
 from shoal.runtime.checking.places import folders, listeners
 from shoal.runtime.checking.reading import read_all
-from shoal.runtime.network_file import Network, hints, problems
+from shoal.runtime.network_file import NetworkFile, hints, problems
 
 
 class Checked(NamedTuple):
-    """What was found; `network` is None where too little of the file can be read.
+    """Result of a check; `network` is None where too little of the file can be read.
 
     `faults` and `warnings` each begin with their place.
     """
 
-    network: Network | None
+    network: NetworkFile | None
     faults: list[str]
     warnings: list[str]
 
 
 def check_file(path: Path) -> Checked:
-    """Look at a network file and at what it names; TomlError where it is no TOML."""
+    """Check a network file and the files that it names; TomlError where it is no TOML."""
     reading = read_all(path)
     if reading.network is None:
         return Checked(None, reading.faults, [])
-    # What was left out as it is at fault is not missing.
+    # A key that is left out because it is at fault is not missing.
     found = [
         each
         for each in once(_findings(reading.network))
@@ -41,10 +41,10 @@ def check_file(path: Path) -> Checked:
     return Checked(reading.network, reading.faults + faults, warnings)
 
 
-def _findings(network: Network) -> Iterator[Finding]:
+def _findings(network: NetworkFile) -> Iterator[CheckFinding]:
     for text in problems(network):
         place, _, problem = text.partition(": ")
-        yield Finding(place, problem)
+        yield CheckFinding(place, problem)
     yield from listeners(network)
     yield from folders(network)
     yield from people(network)
@@ -55,11 +55,11 @@ def _findings(network: Network) -> Iterator[Finding]:
         yield from certificates(network)
     for text in hints(network):
         place, _, problem = text.partition(": ")
-        yield Finding(place, problem, True)
+        yield CheckFinding(place, problem, True)
 
 
 def _is_within(place: str, path: str) -> bool:
-    """Whether one of two paths is the other, or begins with it.
+    """Return whether one of two paths is the other, or begins with it.
 
     >>> [_is_within("brokers[1].admin", path) for path in ("brokers", "brokers[1]", "brokers[10]")]
     [True, True, False]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """`place` is the path of a key, and behind it the file that the key names.
 
     A fault keeps the network, or a part of it, from working; a warning does not.
@@ -15,7 +15,7 @@ class Finding(NamedTuple):
     place: str
     problem: str
     is_warning: bool = False
-    # Of a problem whose sentence begins with the file.
+    # true for a problem whose sentence begins with the file
     is_place_last: bool = False
 
     @property
@@ -25,6 +25,6 @@ class Finding(NamedTuple):
         return f"{self.place}: {self.problem}"
 
 
-def once(findings: Iterable[Finding]) -> list[Finding]:
+def once(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
     """Each once, faults first, else in their order."""
     return sorted(dict.fromkeys(findings), key=lambda finding: finding.is_warning)

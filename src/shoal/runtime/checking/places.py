@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.checking.findings import Finding
-from shoal.runtime.network_file import Network
+from shoal.runtime.checking.findings import CheckFinding
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import FOR_CLIENTS
 
 
-def listeners(network: Network) -> Iterator[Finding]:
-    """Which listeners are in each other's way, and which are missing."""
+def listeners(network: NetworkFile) -> Iterator[CheckFinding]:
+    """Find listeners that collide, and missing ones."""
     yield from _ports(network)
     yield from _public_addresses(network)
     deaf = [
@@ -23,18 +23,20 @@ def listeners(network: Network) -> Iterator[Finding]:
     ]
     keys = ", ".join(FOR_CLIENTS)
     if len(deaf) == len(network.brokers):
-        yield Finding("brokers", f"none has a listener for clients ({keys})")
+        yield CheckFinding("brokers", f"none has a listener for clients ({keys})")
     else:
         for place in deaf:
             why = f"no client can connect to {network.brokers[place].name}: it has none of {keys}"
-            yield Finding(f"brokers[{place}]", why, True)
+            yield CheckFinding(f"brokers[{place}]", why, True)
     for place, broker in enumerate(network.brokers):
         if not broker.admin:
-            why = f"is missing: nobody can ask or order {broker.name} (health, status, metrics)"
-            yield Finding(f"brokers[{place}].admin", why, True)
+            why = (
+                f"is missing: no operator can ask or order {broker.name} (health, status, metrics)"
+            )
+            yield CheckFinding(f"brokers[{place}].admin", why, True)
 
 
-def _ports(network: Network) -> Iterator[Finding]:
+def _ports(network: NetworkFile) -> Iterator[CheckFinding]:
     """Listeners of one machine that want the same port.
 
     The same address twice is found by `network_file.problems`.
@@ -46,12 +48,14 @@ def _ports(network: Network) -> Iterator[Finding]:
             for other, name, elsewhere in taken:
                 if other != address and _collide(address, other, is_one=name == broker.name):
                     why = f"{address} and {elsewhere}, {other}, are one port of one machine"
-                    yield Finding(where, why)
+                    yield CheckFinding(where, why)
             taken.append((address, broker.name, where))
 
 
 def _collide(one: Address, other: Address, *, is_one: bool) -> bool:
-    """Whether both cannot be listened at; `is_one`: they are of one broker, so of one machine."""
+    """Return whether both cannot be listened at; `is_one`: they are of one broker, so of one
+    machine.
+    """
     if not one.port or one.port != other.port:
         return False
     if is_one:
@@ -61,18 +65,18 @@ def _collide(one: Address, other: Address, *, is_one: bool) -> bool:
     return both_here and "localhost" in (one.host, other.host)
 
 
-def _public_addresses(network: Network) -> Iterator[Finding]:
+def _public_addresses(network: NetworkFile) -> Iterator[CheckFinding]:
     """Addresses under which two listeners are said to be reached."""
     taken: dict[str, str] = {}
     for place, broker in enumerate(network.brokers):
         for key, text in broker.public.items():
             where = f"brokers[{place}].public.{key}"
             if text in taken:
-                yield Finding(where, f"{text} is {taken[text]} already")
+                yield CheckFinding(where, f"{text} is {taken[text]} already")
             taken.setdefault(text, where)
 
 
-def folders(network: Network) -> Iterator[Finding]:
+def folders(network: NetworkFile) -> Iterator[CheckFinding]:
     """Folders that brokers cannot write to, or that a file is in the way of."""
     wanted: dict[str, Path] = {}
     for broker in network.brokers:
@@ -86,11 +90,11 @@ def folders(network: Network) -> Iterator[Finding]:
         problem, key = _problem(folder), where.partition(":")[0]
         if problem and (key, problem) not in seen:
             seen.add((key, problem))
-            yield Finding(where, problem)
+            yield CheckFinding(where, problem)
 
 
 def _problem(folder: Path) -> str:
-    """Why a folder cannot be, or cannot be written to; empty if it can."""
+    """Return why a folder cannot be, or cannot be written to; empty if it can."""
     there = folder
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent

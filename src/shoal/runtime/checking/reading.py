@@ -12,25 +12,25 @@ from shoal.runtime.network_file import (
     KNOWN_KEYS,
     NO_PARAMETERS,
     PAGE,
-    Network,
+    NetworkFile,
     complete,
     located,
     take_systems,
 )
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """`network` is None where too little of it can be read to look at the rest.
 
-    `faulty` are the paths of what is at fault, and of keys that may be meant.
+    `faulty` are the paths of faults, and of keys that may be meant.
     """
 
-    network: Network | None
+    network: NetworkFile | None
     faults: list[str]
     faulty: set[str]
 
 
-def read_all(path: Path) -> Reading:
+def read_all(path: Path) -> FileReading:
     """Read a network file; TomlError where it is no TOML."""
     label, data = str(path), typed_toml.read_table(path)
     faults, faulty = [], set()
@@ -43,10 +43,10 @@ def read_all(path: Path) -> Reading:
         del data["system"]
     given, kind = take_systems(data)
     systems = typed_toml.draft(given, kind, label, pages={"": SYSTEMS_PAGE})
-    found = typed_toml.draft(data, Network, label, known=KNOWN_KEYS, pages={"": PAGE})
+    found = typed_toml.draft(data, NetworkFile, label, known=KNOWN_KEYS, pages={"": PAGE})
     faults += systems.faults + found.faults
     faulty |= systems.dropped | found.dropped
     if found.value is None or systems.value is None or not found.is_whole:
-        return Reading(None, faults, faulty)
+        return FileReading(None, faults, faulty)
     network = complete(found.value, systems.value, has_links="links" in data)
-    return Reading(located(network, path.parent.resolve()), faults, faulty)
+    return FileReading(located(network, path.parent.resolve()), faults, faulty)

@@ -1,4 +1,4 @@
-"""What a machine says to the service that runs it, beside messages and timers.
+"""Notifications from a machine to its service, beside messages and timers.
 
 It has left, or stays; it must know something when it starts again; a client is to go elsewhere;
 and it answers the orders of operators.
@@ -15,16 +15,16 @@ from shoal.model import BrokerId, ClientId
 
 
 class Asides:
-    """Who is told of each; until somebody asks, nobody is."""
+    """Callbacks for each notification; the defaults ignore it."""
 
     def __init__(self) -> None:
         self._orders: deque[Callable[[str], None]] = deque()
         # Told that the machine has left the network, or with a reason that it stays.
-        self.at_leave: Callable[[str], None] = _nobody_asked
-        # Told what the machine must know when it starts again.
-        self.at_remember: Callable[[Mapping[str, Any]], None] = _nobody_remembers
+        self.at_leave: Callable[[str], None] = _ignore_leave
+        # called with the facts that the machine must know after a restart
+        self.at_remember: Callable[[Mapping[str, Any]], None] = _ignore_facts
         # Sends a client to another broker, for the machine.
-        self.at_move: Callable[[ClientId, BrokerId], None] = _nobody_moves
+        self.at_move: Callable[[ClientId, BrokerId], None] = _ignore_move
 
     def expect(self, answered: Callable[[str], None]) -> None:
         """The machine is given an order; why it is not followed comes as the answer."""
@@ -48,13 +48,13 @@ class Asides:
         return True
 
 
-def _nobody_remembers(facts: Mapping[str, Any]) -> None:
+def _ignore_facts(facts: Mapping[str, Any]) -> None:
     """A broker of which nothing outlasts its process."""
 
 
-def _nobody_moves(client: ClientId, broker: BrokerId) -> None:
-    """Until there is a door with clients."""
+def _ignore_move(client: ClientId, broker: BrokerId) -> None:
+    """Until there is a front end with clients."""
 
 
-def _nobody_asked(reason: str) -> None:
-    """Until somebody asks the broker to leave."""
+def _ignore_leave(reason: str) -> None:
+    """Placeholder until an operator asks the broker to leave."""

@@ -47,7 +47,7 @@ def _batch(run: list[Carrier]) -> Carrier:
 
 
 def publications_in(input: Input) -> int:
-    """How many publications an input brings."""
+    """Return how many publications an input brings."""
     kind = type(input)
     if kind is Received:
         message = input.message  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Which client takes what a machine delivers, how much of it there is and how long it waits."""
+"""Delivery from a machine to its clients: destination, amount and waiting time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 from shoal.broker.effects import Deliver, Notify
 from shoal.model import ClientId
-from shoal.runtime.driving.surroundings import Client, Trace
+from shoal.runtime.driving.surroundings import NodeClient, TraceSink
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.watching import Watching
 
@@ -15,30 +15,30 @@ class Delivering:
     """The clients of one node; `counts` has its deliveries, as of the last flush."""
 
     def __init__(
-        self, clock: Clock, counts: Counter[str], watching: Watching, trace: Trace | None
+        self, clock: Clock, counts: Counter[str], watching: Watching, trace: TraceSink | None
     ) -> None:
         self._clock = clock
         self._counts = counts
         self._watching = watching
         self._trace = trace
-        self._clients: dict[ClientId, Client] = {}
+        self._clients: dict[ClientId, NodeClient] = {}
         # Since the last flush, and the first of them.
         self._deliveries = 0
         self._delivered_us = 0
 
     def __len__(self) -> int:
-        """How many clients there are."""
+        """Return how many clients there are."""
         return len(self._clients)
 
-    def attach(self, name: ClientId, client: Client) -> None:
+    def attach(self, name: ClientId, client: NodeClient) -> None:
         """Deliver to this client from now on; one of that name before is replaced."""
         self._clients[name] = client
 
     def detach(self, name: ClientId) -> None:
         self._clients.pop(name, None)
 
-    def client(self, name: ClientId) -> Client | None:
-        """Where this client's deliveries go now."""
+    def client(self, name: ClientId) -> NodeClient | None:
+        """Return the destination of this client's deliveries."""
         return self._clients.get(name)
 
     def deliver(self, effect: Deliver, now_us: int) -> None:
@@ -58,7 +58,7 @@ class Delivering:
             client.notify(effect.message)
 
     def flushed(self) -> None:
-        """What was delivered is written."""
+        """Note that deliveries are written."""
         if self._deliveries:
             monitor = self._watching.monitor
             if monitor is not None:

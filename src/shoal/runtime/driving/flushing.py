@@ -1,4 +1,4 @@
-"""What a live broker writes once its loop is through with the sockets that are ready, in order."""
+"""A live broker's writes, in order, once its loop has served all sockets that are ready."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import asyncio
 import enum
 from collections.abc import Callable
 
+from shoal.runtime.driving.cost_estimator import TURN_US
 from shoal.runtime.driving.timing.clock import Clock
-from shoal.runtime.driving.weighing import TURN_US
 
 
 class Phase(enum.IntEnum):
-    """The steps of a flush, in their order, so that nobody hears of what could still be lost.
+    """The steps of a flush in order, so that no peer learns of state that could still be lost.
 
-    DELIVER   what came for local clients reaches their sessions
-    SETTLE    so what caused it is settled
-    RECORD    what must survive this process is written where it does
-    LINKS     neighbours are written to, and told what is settled
-    CLIENTS   clients are written to, and told what is acknowledged
+    DELIVER   deliveries for local clients reach their sessions
+    SETTLE    so their cause is settled
+    RECORD    durable state is written to disk
+    LINKS     neighbours are written to, with acknowledgements
+    CLIENTS   clients are written to, with acknowledgements
     """
 
     DELIVER = 0
@@ -28,14 +28,14 @@ class Phase(enum.IntEnum):
 
 
 class Flushing:
-    """Whoever has something to write, by phase; `then` is called behind them all."""
+    """Registered writers, by phase; `then` is called after them all."""
 
     def __init__(self, then: Callable[[], None], clock: Clock) -> None:
         self._then = then
         self._clock = clock
         self._calls: list[tuple[Phase, Callable[[], None]]] = []
         self._is_due = False
-        # Whether what was delivered took a turn, and the rest waits for the next.
+        # True if delivery filled a time slice, and the rest waits for the next.
         self._has_delivered = False
 
     def at(self, phase: Phase, call: Callable[[], None]) -> None:
@@ -44,15 +44,16 @@ class Flushing:
         self._calls.sort(key=lambda entry: entry[0])
 
     def schedule(self) -> None:
-        """Flush once the loop is through with what is ready now."""
+        """Flush once the loop has served all ready sockets."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._flush_due)
 
     def _flush_due(self) -> None:
-        """What takes a turn to deliver is written in the next, together with what comes meanwhile.
+        """A delivery that fills a time slice is written in the next slice, with everything that
+        arrives meanwhile.
 
-        Only there can a flush be cut: what is told is told of all that was recorded.
+        Only there can a flush be split: acknowledgements cover recorded state only.
         """
         self._is_due = False
         if not self._has_delivered:
@@ -65,14 +66,14 @@ class Flushing:
         self.flush()
 
     def flush(self) -> None:
-        """Settle what has been gathered, then write it out, each socket once."""
+        """Settle gathered deliveries, then write them out, each socket once."""
         self._is_due = self._has_delivered = False
         for _, call in self._calls:
             call()
         self._then()
 
     def flush_only(self, phase: Phase) -> None:
-        """Only what is due in this phase; it may have more to do when all is flushed."""
+        """Run this phase only; it may have more to do in the full flush."""
         for of, call in self._calls:
             if of is phase:
                 call()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shoal.broker.effects import Measured
+from shoal.broker.effects import MeasuredDelays
 from shoal.model import BrokerId
 
 
@@ -45,10 +45,10 @@ class Monitor:
         self._deliveries += deliveries
         self._client_us += waited_us * deliveries
 
-    def report(self, output_us: Mapping[BrokerId, int]) -> Measured:
-        """The averages since the last report; `output_us` is what the links have measured."""
+    def report(self, output_us: Mapping[BrokerId, int]) -> MeasuredDelays:
+        """The averages since the last report; `output_us` has the links' measurements."""
         publications, deliveries = self._publications, self._deliveries
-        report = Measured(
+        report = MeasuredDelays(
             input_queue_us=self._waited_us // publications if publications else None,
             matching_us=self._busy_us // publications if publications else None,
             output_us=output_us,

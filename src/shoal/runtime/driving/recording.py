@@ -1,14 +1,14 @@
-"""Whether what a broker must remember is on its disk, and what its neighbours hear meanwhile.
+"""Tracks whether a broker's durable state is on disk, and holds acknowledgements meanwhile.
 
-A broker whose disk takes nothing counts as away for acknowledgements: what it delivered to its
-clients stays unsettled until its whole memory is on disk again.  It forwards, and serves its
-clients, as before.
+A broker with a failing disk counts as disconnected for acknowledgements: deliveries to its clients
+stay unsettled until its whole state is on disk again. It forwards, and serves its clients, as
+before.
 
-| told to a neighbour | while the disk takes all | from the flush that fails until all is written |
+| sent to a neighbour | while the disk works | from the failing flush until all is written |
 | --- | --- | --- |
-| settled, nothing of it was delivered here | behind the flush's records | at once |
-| settled, delivered here | behind the flush's records | once all is written (`Settling`) |
-| a system's own word that something has arrived here | behind the flush's records | the same |
+| settled, no delivery here | after the flush's records | at once |
+| settled, delivered here | after the flush's records | once all is written (`Settling`) |
+| a system's own acknowledgement of an arrival here | after the flush's records | the same |
 
 >>> told = []
 >>> recording = Recording()
@@ -58,7 +58,7 @@ class Recording:
         self._due.append(tell)
 
     def tell(self) -> None:
-        """Tell what may be told now; in each flush, behind its records."""
+        """Send the acknowledgements that are safe; in each flush, behind its records."""
         if self.stores and self._due:
             due, self._due = self._due, []
             for tell in due:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 import msgspec
 
-from shoal.runtime.driving.surroundings import Trace
+from shoal.runtime.driving.surroundings import TraceSink
 
 _ROWS_KEPT = 100
 
 
-class Rows:
+class RecordRows:
     """Those of one node; `shown` has the last of these kinds, by the name of their table."""
 
     def __init__(
         self,
         counts: Counter[str],
         shown: Mapping[str, type[msgspec.Struct]],
-        trace: Trace | None,
+        trace: TraceSink | None,
     ) -> None:
         self.shown = {name: deque[msgspec.Struct](maxlen=_ROWS_KEPT) for name in shown}
         self._shown_as = {kind: name for name, kind in shown.items()}

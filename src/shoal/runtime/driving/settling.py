@@ -1,54 +1,54 @@
-"""When what one input caused counts as settled: once all that was delivered is in sessions.
+"""Settles an input once all its deliveries are in sessions.
 
-What is for many clients is handed to them over several turns, and what was delivered behind it
-waits; until all of it is through, nobody is told that anything is settled.  While the broker cannot
-record what its sessions have, an input of which something was delivered here stays unsettled.
+Deliveries to many clients take several time slices, and later deliveries queue behind them; until
+all are through, nothing is reported as settled. While the broker cannot record its sessions' state,
+an input with local deliveries stays unsettled.
 
 >>> settling = Settling(Recording())
->>> settling.settle(Custody(lambda: print("nothing was delivered")), is_delivered=False)
+>>> settling.settle(AckTracker(lambda: print("nothing was delivered")), is_delivered=False)
 nothing was delivered
 >>> settling.has_delivered = True
->>> settling.settle(Custody(lambda: print("settled")), is_delivered=True)
->>> settling.is_handing_on = True
+>>> settling.settle(AckTracker(lambda: print("settled")), is_delivered=True)
+>>> settling.is_delivering = True
 >>> settling.look()
->>> settling.is_handing_on = False
+>>> settling.is_delivering = False
 >>> settling.look()
 settled
 """
 
 from __future__ import annotations
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.runtime.driving.recording import Recording
 
 
 class Settling:
-    """Of one node.
+    """Pending settlements of one node.
 
-    `has_delivered`: something was, since all was in sessions last; `is_handing_on`: that takes
-    several turns.
+    `has_delivered`: deliveries are not in sessions yet; `is_delivering`: that takes several time
+    slices.
     """
 
     def __init__(self, recording: Recording) -> None:
-        self.has_delivered = self.is_handing_on = False
+        self.has_delivered = self.is_delivering = False
         self._recording = recording
-        self._waiting: list[tuple[Custody, bool]] = []
+        self._waiting: list[tuple[AckTracker, bool]] = []
 
-    def settle(self, custody: Custody, *, is_delivered: bool) -> None:
-        """One thing less to wait for; `is_delivered` says whether it was delivered here."""
+    def settle(self, ack_tracker: AckTracker, *, is_delivered: bool) -> None:
+        """Settle an input; `is_delivered` is true if it was delivered here."""
         if self.has_delivered:
-            self._waiting.append((custody, is_delivered))
+            self._waiting.append((ack_tracker, is_delivered))
         else:
-            custody.settle()
+            ack_tracker.settle()
 
     def look(self) -> None:
-        """What was delivered has been handed on, or is being."""
-        if self.is_handing_on:
+        """Check whether deliveries are handed to sessions, or are in progress."""
+        if self.is_delivering:
             return
         self.has_delivered = False
         waiting, self._waiting = self._waiting, []
-        for custody, is_delivered in waiting:
+        for ack_tracker, is_delivered in waiting:
             if is_delivered and not self._recording.stores:
-                self._waiting.append((custody, True))
+                self._waiting.append((ack_tracker, True))
             else:
-                custody.settle()
+                ack_tracker.settle()

@@ -1,4 +1,4 @@
-"""What surrounds a live broker's machine, as far as its node knows it."""
+"""Interfaces between a live broker's machine and its surroundings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from typing import Protocol
 
 import msgspec
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Deliver
 from shoal.broker.messages import Message, Publish
 from shoal.model import BrokerId
 from shoal.runtime.driving.watching import Watched
 
 
-class Client(Protocol):
-    """Where a client's deliveries and notices go."""
+class NodeClient(Protocol):
+    """Destination of a client's deliveries and notices."""
 
     def deliver(self, delivery: Deliver) -> None: ...
 
     def notify(self, message: Message) -> None: ...
 
 
-class Links(Watched, Protocol):
-    """What carries a node's messages to its neighbours."""
+class NodeLinks(Watched, Protocol):
+    """Carries a node's messages to its neighbours."""
 
-    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
-        """Behind all sent before, in custody until it is settled there.
+    def send(
+        self, neighbour: BrokerId, message: Message, ack_tracker: AckTracker | None = None
+    ) -> None:
+        """Send behind all earlier messages; `ack_tracker` settles once they are settled there.
 
         WireError when it cannot be written.
         """
@@ -39,19 +41,21 @@ class Links(Watched, Protocol):
         """Its other end is dead: it has ended for good."""
 
     def recall(self, neighbour: BrokerId, over: BrokerId | None, *, moves: bool) -> None:
-        """Return what is not settled at a neighbour, to go over the link to another."""
+        """Take back messages that a neighbour has not settled, to send them over the link to
+        another.
+        """
 
     def reset(self, neighbour: BrokerId) -> None: ...
 
     def ready(self, neighbour: BrokerId) -> None:
-        """Publications may go to a neighbour whose link came up."""
+        """Allow publications to a neighbour after its link came up."""
 
     def go_on(self) -> None:
-        """What was held back can be brought."""
+        """Resume: bring the held input."""
 
 
-class Trace(Protocol):
-    """What keeps a record of what happens at a node."""
+class TraceSink(Protocol):
+    """Records events at a node."""
 
     def published(self, request: Publish) -> None: ...
 

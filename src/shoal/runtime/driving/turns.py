@@ -1,4 +1,4 @@
-"""What has come for a machine, in its order, and how much of it is handled in one turn."""
+"""Input queue of a machine, in order, handled in time slices."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Input, Received, Requested, Returned
 from shoal.broker.holding import Holding
+from shoal.runtime.driving.cost_estimator import TURN_US, CostEstimator
 from shoal.runtime.driving.timing.clock import Clock
-from shoal.runtime.driving.weighing import TURN_US, Weighing
 
-# An input, who waits for it, and since when (µs) it has.
-Handle = Callable[[Input, Custody | None, int | None], None]
+# An input, its acknowledgement tracker, and the time (µs) since when it waits.
+Handle = Callable[[Input, AckTracker | None, int | None], None]
 
 
-class Turns:
+class MachineTurns:
     """Inputs on their way to `handle`.
 
-    What comes up while one is handled is handled after it; what takes longer than a turn is gone on
-    with when others have had theirs.  `deliver` hands on what has been delivered, so that it counts
-    for the turn; `at_end` is called after each turn, and `at_change` when the machine falls behind,
-    and when it has caught up.
+    An input that arises while another is handled is handled after it; handling that exceeds a time
+    slice continues in a later slice. `deliver` hands deliveries to their clients within the slice
+    that caused them; `at_end` is called after each turn, and `at_change` when the machine falls
+    behind, and when it has caught up.
     """
 
     def __init__(
         self,
         handle: Handle,
-        holding: Holding[Custody | None],
-        weighing: Weighing,
+        holding: Holding[AckTracker | None],
+        cost_estimator: CostEstimator,
         clock: Clock,
         deliver: Callable[[], None],
         at_end: Callable[[], None],
@@ -37,19 +37,21 @@ class Turns:
     ) -> None:
         self._handle = handle
         self._holding = holding
-        self._weighing = weighing
+        self._cost_estimator = cost_estimator
         self._clock = clock
         self._deliver, self._at_end, self._at_change = deliver, at_end, at_change
-        self._inputs: deque[tuple[Input, Custody | None]] = deque()
+        self._inputs: deque[tuple[Input, AckTracker | None]] = deque()
         self._is_handling = False
-        # Whether what is next has been looked at in part.
+        # True if the next input has been searched in part.
         self._is_preparing = False
-        # Whether what has come waits for the next turn.
+        # True if input waits for the next time slice.
         self.is_behind = False
         self._is_paused = False
 
-    def bring(self, inputs: Iterable[tuple[Input, Custody | None]], since_us: int | None) -> None:
-        """Handle these, after what came before; together they have one turn."""
+    def bring(
+        self, inputs: Iterable[tuple[Input, AckTracker | None]], since_us: int | None
+    ) -> None:
+        """Handle these inputs, after earlier ones; together they have one time slice."""
         self._inputs += inputs
         if not (self._is_handling or self.is_behind):
             self._take(since_us)
@@ -62,12 +64,12 @@ class Turns:
                 self._has_caught_up()
 
     def pause(self, is_paused: bool) -> None:
-        """What has been delivered takes several turns, or no longer: all waits behind it."""
+        """Hold all input while deliveries take several slices."""
         if is_paused == self._is_paused:
             return
         self._is_paused = is_paused
         if not is_paused:
-            self._go_on_soon()
+            self._resume_soon()
         elif not self.is_behind:
             self.is_behind = True
             self._at_change(True)
@@ -85,14 +87,14 @@ class Turns:
                     break
                 has_more = self._inputs or self._holding.kept
                 if has_more and self._clock.now_us() < end_us:
-                    self._deliver()  # which may be the longer part of it
+                    self._deliver()  # this may take most of the slice
                 if self._is_paused:
                     is_more = True
                     break
                 if self._is_preparing or self._clock.now_us() >= end_us:
                     is_more = True
-                    self._at_end()  # what comes of it has its turn before what is next
-                    self._go_on_soon()
+                    self._at_end()  # resulting input is handled before the next one
+                    self._resume_soon()
                     break
         finally:
             self._is_handling = False
@@ -102,8 +104,8 @@ class Turns:
     def _take_piece(
         self,
         input: Input,
-        custody: Custody | None,
-        rest_to: deque[tuple[Input, Custody | None]],
+        ack_tracker: AckTracker | None,
+        rest_to: deque[tuple[Input, AckTracker | None]],
         since_us: int | None,
     ) -> None:
         """Handle an input, or as much of it as is enough, or nothing while that is prepared.
@@ -111,21 +113,21 @@ class Turns:
         The rest is put where it came from, in front.
         """
         if type(input) is Received or type(input) is Requested:
-            input, *rest = self._weighing.cut(input)
+            input, *rest = self._cost_estimator.cut(input)
             if rest:
-                if custody is not None:
-                    custody.extend()
-                rest_to.appendleft((rest[0], custody))
-        self._is_preparing = self._weighing.prepares(input)
+                if ack_tracker is not None:
+                    ack_tracker.extend()
+                rest_to.appendleft((rest[0], ack_tracker))
+        self._is_preparing = self._cost_estimator.prepares(input)
         if self._is_preparing:
-            rest_to.appendleft((input, custody))
+            rest_to.appendleft((input, ack_tracker))
         else:
-            self._handle(input, custody, since_us)
+            self._handle(input, ack_tracker, since_us)
 
     def _take_held(self, since_us: int | None) -> bool:
-        """Handle what was held back and need not be, then what has come; whether there is more.
+        """Handle held input that may go on, then queued input; return whether more is left.
 
-        What was recalled is older than both.
+        Retransmitted input is older than both.
         """
         is_recalled = bool(self._inputs) and type(self._inputs[0][0]) is Returned
         released = None if is_recalled else self._holding.next()
@@ -134,18 +136,18 @@ class Turns:
         elif not self._inputs:
             return False
         else:
-            input, custody = self._inputs.popleft()
-            if not self._holding.keep(input, custody):
-                self._take_piece(input, custody, self._inputs, since_us)
+            input, ack_tracker = self._inputs.popleft()
+            if not self._holding.keep(input, ack_tracker):
+                self._take_piece(input, ack_tracker, self._inputs, since_us)
         return True
 
-    def _go_on_soon(self) -> None:
+    def _resume_soon(self) -> None:
         if not self.is_behind:
             self.is_behind = True
             self._at_change(True)
-        asyncio.get_running_loop().call_soon(self._go_on)
+        asyncio.get_running_loop().call_soon(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._is_paused or not self.is_behind:
             return  # or all was handled meanwhile
         if not self._take():

@@ -1,4 +1,4 @@
-"""What a live machine asks to see of its surroundings: delays, its links' loads, costs.
+"""Observations that a live machine asks for: delays, its links' loads, costs.
 
 Delays come about every second, loads for each window that differs from the quiet one before it,
 costs at once and when they change.
@@ -17,12 +17,12 @@ from shoal.runtime.driving.monitor import Monitor
 MONITOR_INTERVAL_S = 1.0
 _MICROSECONDS = 1_000_000
 
-# Of each link what its queue was ever given, and what waits in it.
+# Per link: the total that entered its queue, and the present length.
 Queues = Mapping[BrokerId, tuple[int, int]]
 
 
 class Watched(Protocol):
-    """What carries a node's messages, as far as it is watched."""
+    """Observable part of the carrier of a node's messages."""
 
     def delays_us(self) -> Mapping[BrokerId, int]: ...
 
@@ -30,7 +30,7 @@ class Watched(Protocol):
 
 
 class Watching:
-    """What one node sees for its machine; `bring` takes what it has seen."""
+    """Observations of one node for its machine; `bring` takes them."""
 
     def __init__(self, bring: Callable[[Input], None]) -> None:
         # For a machine that watches its delays.
@@ -43,7 +43,7 @@ class Watching:
         self._before: Queues = {}
         self._loads = Loads({})
         # Told that the machine asks for costs.
-        self.at_costs: Callable[[], None] = _nobody_knows
+        self.at_costs: Callable[[], None] = _ignore_watching
         self._watches_costs = False
         self._busy_us = self._publications = 0
         self._costs: Costs | None = None
@@ -68,14 +68,14 @@ class Watching:
         self._windows = self._later(self._window_s, self._report_loads)
 
     def watch_costs(self) -> None:
-        """Say what is known of costs, now and whenever it changes."""
+        """Report known costs, at once and whenever they change."""
         self._watches_costs = True
         self.at_costs()
         if self._costs is not None:
             self._bring(self._costs)
 
-    def say_costs(self, costs: Costs) -> None:
-        """What messages cost now."""
+    def report_costs(self, costs: Costs) -> None:
+        """Report the current costs of messages."""
         if costs != self._costs:
             self._costs = costs
             if self._watches_costs:
@@ -83,7 +83,7 @@ class Watching:
 
     @property
     def is_on(self) -> bool:
-        """Whether somebody wants to know how long publications take."""
+        """Return whether the machine asks for delays of publications."""
         return self.monitor is not None or self._watches_costs
 
     def handled(self, publications: int, waited_us: int, busy_us: int) -> None:
@@ -95,7 +95,7 @@ class Watching:
 
     @property
     def handled_in_us(self) -> float:
-        """What a publication took so far; 0 before there was any."""
+        """Return the mean time per publication so far; 0 before the first."""
         return self._busy_us / self._publications if self._publications else 0.0
 
     def _report(self) -> None:
@@ -128,5 +128,5 @@ def _load(before: tuple[int, int] | None, now: tuple[int, int]) -> LinkLoad:
     return LinkLoad(entered, max(0, before[1] + entered - now[1]), now[1])
 
 
-def _nobody_knows() -> None:
-    """Until there is somebody who does."""
+def _ignore_watching() -> None:
+    """Placeholder until a listener is set."""

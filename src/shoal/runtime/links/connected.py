@@ -1,24 +1,24 @@
-"""Which connection is which link's, and which have not said yet whose they are."""
+"""Maps connections to links, and holds connections without a hello."""
 
 from __future__ import annotations
 
-from shoal.runtime.links.handing_on import Link
+from shoal.runtime.links.link_scheduler import PeerLink
 from shoal.runtime.links.peer_connections import PeerConnection
 
-# Connections that have not said who they are; more are closed as they come.
+# Connections without a hello; more are closed on arrival.
 MAX_STRANGERS = 100
 
 
-class Connected:
+class ConnectedPeers:
     """All connections of a broker's links, strangers' among them."""
 
     def __init__(self) -> None:
-        self._links: dict[PeerConnection, Link] = {}
+        self._links: dict[PeerConnection, PeerLink] = {}
         self._strangers: set[PeerConnection] = set()
 
     @property
     def are_many(self) -> bool:
-        """Whether no more strangers may come."""
+        """Return whether no more strangers may come."""
         return len(self._strangers) >= MAX_STRANGERS
 
     @property
@@ -26,25 +26,27 @@ class Connected:
         return [*self._links, *self._strangers]
 
     def opened(self, connection: PeerConnection) -> None:
-        """One that has not said whose it is."""
+        """Add a connection without a hello."""
         self._strangers.add(connection)
 
-    def hand_over(self, connection: PeerConnection) -> None:
-        """A stranger's is no link's: somebody else has it."""
+    def release(self, connection: PeerConnection) -> None:
+        """Remove a connection that belongs to no link; another component has it."""
         self._strangers.discard(connection)
 
-    def greet(self, connection: PeerConnection, link: Link) -> None:
-        """It is this link's from now on, which says who it is."""
+    def greet(self, connection: PeerConnection, link: PeerLink) -> None:
+        """Assign the connection to the link that its hello names."""
         self._strangers.discard(connection)
         self._links[connection] = link
         link.connection = connection
         connection.say(link.session.hello())
 
-    def link_of(self, connection: PeerConnection) -> Link | None:
-        """Whose it is; None before it has said so, and when a newer one has taken its place."""
+    def link_of(self, connection: PeerConnection) -> PeerLink | None:
+        """Return the connection's link; None before its hello, and after a newer connection has
+        replaced it.
+        """
         return self._links.get(connection)
 
-    def drop(self, connection: PeerConnection) -> Link | None:
-        """It is nobody's any more; whose it was."""
+    def drop(self, connection: PeerConnection) -> PeerLink | None:
+        """Forget a connection, and return its link."""
         self._strangers.discard(connection)
         return self._links.pop(connection, None)

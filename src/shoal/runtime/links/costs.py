@@ -1,8 +1,8 @@
-"""What messages cost a live broker, for a system that chooses its links by it (`Costs`).
+"""Costs of messages at a live broker, for a system that chooses its links by them (`Costs`).
 
-The network file may say it; else it is measured, in µs: what a publication takes to be handled,
-and the way to each broker that answers, over its link or by a question now and then.  It is said
-again when something has changed by a quarter: single measurements differ.
+The network file may give costs; else they are measured, in µs: the time to handle a publication,
+and the delay to each broker that answers, over its link or by a probe at intervals. A cost is
+reported again after a change by a quarter: single measurements differ.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.runtime.network_sections import CostsSection
 from shoal.runtime.node import Node
 
 MEASURE_S = 10.0
-# Of what is measured the share that a new value has.
+# Weight of a new measurement in the moving average.
 _SHARE = 0.3
 _CHANGED = 0.25
 
@@ -82,7 +82,7 @@ class LinkCosts:
     def _say(self, costs: Costs) -> None:
         if self._said is None or _differ(self._said, costs):
             self._said = costs
-            self._node.watching.say_costs(costs)
+            self._node.watching.report_costs(costs)
 
 
 def _differ(old: Costs, new: Costs) -> bool:

@@ -1,10 +1,10 @@
-"""Where the brokers of a live network are, as those that join and leave make it.
+"""Addresses of the brokers of a live network, with joins and leaves.
 
-Over each connection of a link both ends first say all they know, then what is news to them.  Of
-two words about a broker the later stays, so all agree that are joined by links, and who was away
-hears what it missed from the first neighbour that it is connected with.  A broker speaks for
-itself, with the time at which it started.  Of a broker that its own network file lists, a broker
-believes the file where it listens: the way to it may be another than for others.
+Over each link's connection both ends first send all entries, then updates. Of two entries about a
+broker the later wins, so all connected brokers agree, and a broker that was disconnected gets the
+updates from the first neighbour that it connects to. A broker announces itself, with its start
+time. For a broker in its own network file, a broker takes the address from the file: its route
+there may differ from others'.
 """
 
 from __future__ import annotations
@@ -15,58 +15,60 @@ from contextlib import suppress
 
 import msgspec
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, read_address
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 
-# Of more brokers nothing is remembered, those that have left included: who makes names up may say
-# millions.
+# Further brokers, including those that have left, are not remembered: a broker that makes names up
+# could send millions.
 MOST_BROKERS = 4_096
 
 _log = logging.getLogger(__name__)
 
 
 class Directory:
-    """What one broker knows; `given` is what its network file says, itself included.
+    """One broker's directory; `given` has the entries of its network file, itself included.
 
-    `addresses` has where brokers listen for others, also those that leave, and changes; `at_change`
-    is told who is elsewhere now, or has left.
+    `addresses` has brokers' listeners for other brokers, also of those that leave, and changes;
+    `at_change` gets the brokers that have moved or left.
     """
 
-    def __init__(self, broker: BrokerId, given: Iterable[Whereabouts], overlay: Overlay) -> None:
+    def __init__(
+        self, broker: BrokerId, given: Iterable[BrokerLocation], overlay: OverlayFile
+    ) -> None:
         self.addresses: dict[BrokerId, Address] = {}
-        self.at_change: list[Callable[[Whereabouts], None]] = []
+        self.at_change: list[Callable[[BrokerLocation], None]] = []
         self._broker = broker
         self._overlay = overlay
         self._given = {where.name: where for where in given}
-        self._known: dict[BrokerId, Whereabouts] = {}
-        # Whether the log knows that there are too many.
+        self._known: dict[BrokerId, BrokerLocation] = {}
+        # True if the log knows that there are too many.
         self._has_told = False
         for where in (*self._given.values(), *overlay.brokers.values()):
             known = self._known.get(where.name)
             if known is None or where.at_us >= known.at_us:
                 self._note(where)
 
-    def __iter__(self) -> Iterator[Whereabouts]:
+    def __iter__(self) -> Iterator[BrokerLocation]:
         return iter(list(self._known.values()))
 
     @property
-    def places(self) -> list[Whereabouts]:
-        """Where brokers are for this one, without those that have left."""
+    def places(self) -> list[BrokerLocation]:
+        """Return the brokers' addresses as this broker sees them, without those that have left."""
         return [self._here(where) for where in self if not where.has_left]
 
     def is_gone(self, broker: BrokerId) -> bool:
-        """Whether a broker has left, and has nothing more to hand over."""
+        """Return whether a broker has left, and has nothing more to hand over."""
         known = self._known.get(broker)
         return known is not None and known.is_gone
 
-    def _here(self, where: Whereabouts) -> Whereabouts:
-        """What of a word counts here."""
+    def _here(self, where: BrokerLocation) -> BrokerLocation:
+        """Return the part of an entry that counts here."""
         return where if where.has_left else self._given.get(where.name, where)
 
-    def hear(self, said: Iterable[Whereabouts]) -> list[Whereabouts]:
-        """What others say; what of that is news."""
+    def merge(self, said: Iterable[BrokerLocation]) -> list[BrokerLocation]:
+        """Merge other brokers' entries, and return the news."""
         news = []
         for where in said:
             known = self._known.get(where.name)
@@ -75,7 +77,7 @@ class Directory:
             if where.name == self._broker or (known is not None and known.at_us >= where.at_us):
                 continue
             if known is None and len(self._known) >= MOST_BROKERS:
-                self._tell_of_too_many(where)
+                self._log_too_many(where)
                 continue
             self._note(where)
             if known is None or msgspec.structs.replace(known, at_us=where.at_us) != where:
@@ -86,36 +88,36 @@ class Directory:
                         tell(self._here(where))
         return news
 
-    def _denial(self, where: Whereabouts) -> Whereabouts | None:
-        """What to say when others take this broker, which is there, for gone."""
+    def _denial(self, where: BrokerLocation) -> BrokerLocation | None:
+        """Return the reply if others believe that this live broker is gone."""
         own = self._known.get(self._broker)
         if own is None or own.has_left or not where.has_left or where.at_us < own.at_us:
             return None
         return self.stay(where.at_us + 1)
 
-    def _tell_of_too_many(self, where: Whereabouts) -> None:
+    def _log_too_many(self, where: BrokerLocation) -> None:
         if not self._has_told:
             self._has_told = True
             extra = {"name_of_broker": where.name, "known": len(self._known)}
             _log.error("too many brokers: others are not taken up", extra=extra)
 
-    def leave(self, now_us: int) -> Whereabouts:
-        """This broker leaves the network: what to say of it."""
-        own = Whereabouts(self._broker, now_us, has_left=True)
+    def leave(self, now_us: int) -> BrokerLocation:
+        """Return the directory entry that announces this broker's leave."""
+        own = BrokerLocation(self._broker, now_us, has_left=True)
         self._note(own)
         return own
 
-    def stay(self, now_us: int) -> Whereabouts:
-        """This broker takes its leave back: what to say of it."""
+    def stay(self, now_us: int) -> BrokerLocation:
+        """Return the directory entry that cancels this broker's leave."""
         own = msgspec.structs.replace(self._given[self._broker], at_us=now_us)
         self._note(own)
         return own
 
-    def declare_dead(self, broker: BrokerId, successor: BrokerId, now_us: int) -> Whereabouts:
-        """A broker is dead, as an operator says here: what to say of it."""
+    def declare_dead(self, broker: BrokerId, successor: BrokerId, now_us: int) -> BrokerLocation:
+        """Return the directory entry of a broker that an operator declares dead."""
         known = self._known.get(broker)
         at_us = now_us if known is None else max(now_us, known.at_us + 1)
-        gone = Whereabouts(broker, at_us, has_left=True, is_gone=True, successor=successor)
+        gone = BrokerLocation(broker, at_us, has_left=True, is_gone=True, successor=successor)
         self._note(gone)
         self._overlay.met(gone)
         for tell in self.at_change:
@@ -127,8 +129,8 @@ class Directory:
         known = self._known.get(broker)
         return "" if known is None else known.successor
 
-    def go(self) -> list[Whereabouts]:
-        """The last link of this broker ends: what to say of it, if it leaves."""
+    def go(self) -> list[BrokerLocation]:
+        """The last link of this broker ends: return the entry to send, if it leaves."""
         own = self._known.get(self._broker)
         if own is None or not own.has_left:
             return []
@@ -136,12 +138,12 @@ class Directory:
         self._note(gone)
         return [gone]
 
-    def _note(self, where: Whereabouts) -> None:
+    def _note(self, where: BrokerLocation) -> None:
         self._known[where.name] = where
         here = self._here(where)
         if here.has_left:
-            return  # it may still need links to hand over what it has
+            return  # it may still need links to hand over its state
         self.addresses.pop(where.name, None)
         if here.peers:
-            with suppress(ValueError):  # what another broker says may make no sense
+            with suppress(ValueError):  # another broker's entry may be malformed
                 self.addresses[where.name] = read_address(here.peers)

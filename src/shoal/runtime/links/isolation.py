@@ -1,7 +1,8 @@
-"""Whether a broker of a network has no link, not even one that is down for a while.
+"""Detects a broker of a network that has no link, not even one that is down for a while.
 
-Such a broker cannot know what the others do: it is not ready, and takes no publications from its
-clients, which are therefore not acknowledged.  A broker that knows of no other one is all there is.
+Such a broker cannot know other brokers' state: it is not ready, and takes no publications from its
+clients, which are therefore not acknowledged. A broker that knows no other broker is the whole
+network.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Isolation:
 
     @property
     def problem(self) -> str:
-        """What is missing, in words; empty if nothing is."""
+        """Return the problem as text; empty without one."""
         if self._links.neighbours:
             return ""
         others = sorted(each.name for each in self._directory.places if each.name != self._node.id)

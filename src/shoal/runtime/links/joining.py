@@ -1,11 +1,11 @@
-"""How a new broker joins a running network: over one link, to a member that takes it in.
+"""Join of a new broker to a running network: over one link, to a member that admits it.
 
 | stage | until |
 | --- | --- |
 | left | an operator starts it with --join: it has left, and its folder says so |
 | asking | a member takes it in: it asks every broker that it knows, in turn, again and again |
 | linking | its link to that member has come up for the first time |
-| answering | another member has answered it through the system, and said what is retained |
+| answering | another member has answered it through the system, and reported retained messages |
 
 The broker is not ready in any stage, and lets no client in.  Killed in the first two, it joins when
 it starts again, also without being told to; killed in the third, it waits again for an answer.  The
@@ -30,7 +30,7 @@ from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.peer_connections import EndedError
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 
 # Between two rounds of questions; brokers that start together are there in a moment.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
@@ -41,7 +41,7 @@ _POLL_S = 0.02
 _log = logging.getLogger(__name__)
 
 
-class Join(NamedTuple):
+class JoinAttempt(NamedTuple):
     """A member over which a broker can join the network, and where it listens for others."""
 
     broker: BrokerId
@@ -55,19 +55,19 @@ class JoinAgainError(Exception):
     """The member that took a broker in has gone before their link came up."""
 
 
-class Joining:
-    """One broker's way into the network; without `stage` it is a member, or founds a network.
+class NetworkJoining:
+    """Join protocol of one broker; without `stage` it is a member, or founds a network.
 
     `joins` are members that an operator has named, `given` the broker's neighbours by the network
-    file, in whose place it joins.
+    file, which `joins` replace.
     """
 
     def __init__(
         self,
         broker: BrokerId,
         given: Sequence[BrokerId],
-        joins: Sequence[Join],
-        overlay: Overlay,
+        joins: Sequence[JoinAttempt],
+        overlay: OverlayFile,
         directory: Directory,
         clock: Clock,
     ) -> None:
@@ -76,8 +76,8 @@ class Joining:
         self.stage = "asking" if is_asking else "" if overlay.is_member else "answering"
         if overlay.has_left and not is_asking:
             self.stage = "left"
-        # Why each of those that were asked last did not take the broker in.
-        self.problems: dict[Join, str] = {}
+        # The reasons why each member of the last attempt did not admit the broker.
+        self.problems: dict[JoinAttempt, str] = {}
         self._broker = broker
         self._given = given
         self._joins = joins
@@ -90,7 +90,7 @@ class Joining:
 
     @property
     def is_asking(self) -> bool:
-        """Whether no member has taken the broker in yet."""
+        """Return whether no member has taken the broker in yet."""
         return self.stage == "asking"
 
     # --- steps --------------------------------------------------------------------------------
@@ -119,26 +119,26 @@ class Joining:
             await asyncio.sleep(pause_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _known(self) -> Iterator[Join]:
+    def _known(self) -> Iterator[JoinAttempt]:
         """Every address at which a member may be; that of an earlier attempt first."""
         overlay = self._overlay
         for name, row in overlay.links.items():
             if row.address:
-                yield Join(name, read_address(row.address))
+                yield JoinAttempt(name, read_address(row.address))
         yield from self._joins
         for name, text in (overlay.joins or {}).items():
-            yield Join(name, read_address(text))
+            yield JoinAttempt(name, read_address(text))
         for name, address in sorted(self._directory.addresses.items()):
             if name != self._broker:
-                yield Join(name, address)
+                yield JoinAttempt(name, address)
 
-    def _note(self, join: Join, problem: str) -> None:
+    def _note(self, join: JoinAttempt, problem: str) -> None:
         if self.problems.get(join) != problem:
             extra = {"name_of_broker": join.broker, "address": str(join.address)}
             _log.warning("not taken in", extra=extra | {"problem": problem})
         self.problems[join] = problem
 
-    def _take(self, join: Join) -> None:
+    def _take(self, join: JoinAttempt) -> None:
         _log.info("joins", extra={"over": join.broker, "address": str(join.address)})
         # This address has answered, whatever the network file says.
         self._directory.addresses[join.broker] = join.address
@@ -161,21 +161,23 @@ class Joining:
         self.stage, self._since_us = "answering", self._clock.now_us()
 
     async def answered(self, is_told: Callable[[], bool]) -> None:
-        """Wait until a member has answered through the system, and has said what is retained."""
+        """Wait until a member has answered through the system, and has reported retained
+        messages.
+        """
         while not is_told():
             await asyncio.sleep(_POLL_S)
         self._overlay.becomes_member()
         self.stage = ""
 
-    # --- what it says about itself ------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------
 
     @property
     def problem(self) -> str:
-        """What it waits for, in words; empty for a member."""
+        """Return the reason for waiting as text; empty for a member."""
         match self.stage:
             case "asking":
                 asked = "; ".join(f"{join}: {problem}" for join, problem in self.problems.items())
-                return f"a member that takes it in ({asked or 'nobody has answered yet'})"
+                return f"a member that takes it in ({asked or 'no broker has answered yet'})"
             case "linking":
                 return "its first link"
             case "left":
@@ -186,12 +188,12 @@ class Joining:
         return ""
 
     def status(self) -> dict[str, Any]:
-        """What `shoal status` shows of it."""
+        """Return the row in `shoal status`."""
         advice = {
             "asking": "start one of these, or start this broker again with another --join",
             "linking": f"it asks again if the link is not up within {FIRST_LINK_S:g} s",
             "left": "to have it join again, start it with --join",
-            "answering": "it asks again and again; see what these brokers wait for",
+            "answering": "it asks again and again; see why these brokers refuse",
         }
         since_us = self._clock.now_us() - self._since_us if self.stage else 0
         return {
@@ -215,9 +217,10 @@ def check_joiner(broker: BrokerId, no_joiners: str, *, is_connected: bool) -> No
 
 
 def take_up(
-    hello: Hello, broker: BrokerId, overlay: Overlay, settings: PeerSettings, no_joiners: str
+    hello: Hello, broker: BrokerId, overlay: OverlayFile, settings: PeerSettings, no_joiners: str
 ) -> int | None:
-    """When the link was opened that a broker offers to which there is none; None: it does not last.
+    """Return when the link was opened that a broker offers to which there is none; None: it does
+    not last.
 
     EndedError when it means a link that has ended, WireError when `broker` takes it for a stranger.
     """

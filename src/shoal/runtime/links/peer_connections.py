@@ -1,7 +1,7 @@
 """One TCP connection between two brokers: hello from both, then a link's bytes.
 
-Whoever connects says hello first.  Until the other end's hello has come a connection belongs to
-no link, may say little and has little time; whatever else it says closes it.
+The dialling end sends its hello first. Before the other end's hello a connection belongs to no
+link, and bytes and time are bounded; any other message closes it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from shoal.broker.links.controls import CONTROLS, Hello, Refuse
+from shoal.broker.links.controls import CONTROLS, Hello, RefuseConnection
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
-from shoal.runtime.binding import Bound
+from shoal.runtime.binding import BoundAddress
 from shoal.runtime.bounded_lines import BoundedLines
 from shoal.runtime.tls.contexts import TlsContexts, certified_names
 from shoal.runtime.tls.listener import Listener, listen
 
-# A hello takes a hundred bytes; what is not one is not read on.
+# A hello takes a hundred bytes; longer input is not read.
 MAX_HELLO_BYTES = 4_096
 HELLO_TIMEOUT_S = 5.0
 
@@ -31,17 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class EndedError(WireError):
-    """The other end is not welcome, as the link that it means has ended for good."""
+    """The other end is refused because its link has ended for good."""
 
 
-class Door(Protocol):
-    """Where a connection's events go."""
+class ConnectionHandler(Protocol):
+    """Handler of a connection's events."""
 
     def opened(self, connection: PeerConnection) -> None:
         """The transport is there."""
 
     def greeted(self, connection: PeerConnection, hello: Hello) -> None:
-        """The other end's hello; WireError (with what to tell it) when it is not welcome."""
+        """Take the other end's hello; WireError (with the reply) if it is refused."""
 
     def received(self, connection: PeerConnection, data: bytes) -> None:
         """Bytes behind the hello; WireError when they make no sense."""
@@ -53,20 +53,22 @@ class Door(Protocol):
 class PeerConnection(asyncio.Protocol):
     """One connection; `is_dialled` is True at the end that connected.
 
-    `lines` is where it is said whom this end refuses: anybody may connect, as often as they like.
+    `lines` bounds log lines about refusals, since any machine can connect, as often as it likes.
     """
 
-    def __init__(self, door: Door, *, is_dialled: bool, lines: BoundedLines | None = None) -> None:
+    def __init__(
+        self, handler: ConnectionHandler, *, is_dialled: bool, lines: BoundedLines | None = None
+    ) -> None:
         self.is_dialled = is_dialled
         self.is_greeted = False
-        # Why either end did.
+        # the reason of a refusal by either end
         self.refused = ""
-        # Why it has ended, for people.
+        # the reason of the connection's end, as text
         self.problem = ""
-        # Whether the other end says that the link it is for has ended.
+        # True if the other end says that the link it is for has ended.
         self.has_ended = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._door = door
+        self._handler = handler
         self._lines = lines if lines is not None else _bounded_lines()
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
@@ -79,14 +81,14 @@ class PeerConnection(asyncio.Protocol):
         self._transport = transport
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HELLO_TIMEOUT_S, self._too_late)
-        self._door.opened(self)
+        self._handler.opened(self)
 
     def data_received(self, data: bytes) -> None:
         try:
             if not self.is_greeted:
                 data = self._greet(data)
             if data:
-                self._door.received(self, data)
+                self._handler.received(self, data)
         except EndedError as error:
             self.refuse(str(error), has_ended=True)
         except WireError as error:
@@ -98,12 +100,12 @@ class PeerConnection(asyncio.Protocol):
         if found is None:
             return b""
         hello = _CONTROLS.decode(found[0])
-        if isinstance(hello, Refuse):
+        if isinstance(hello, RefuseConnection):
             self.refused, self.has_ended = hello.reason, hello.has_ended
             raise WireError(f"refused by the other end: {hello.reason}")
         if not isinstance(hello, Hello):
             raise WireError(f"{type(hello).__name__} before a Hello")
-        self._door.greeted(self, hello)
+        self._handler.greeted(self, hello)
         self.is_greeted = True
         self._before = b""
         self._stop_waiting()
@@ -113,7 +115,7 @@ class PeerConnection(asyncio.Protocol):
         self._stop_waiting()
         said = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else ""
         self.problem = self.problem or self.refused or said or "the other end closed it"
-        self._door.closed(self)
+        self._handler.closed(self)
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -125,20 +127,20 @@ class PeerConnection(asyncio.Protocol):
             self._timeout.cancel()
             self._timeout = None
 
-    # --- the door's side ----------------------------------------------------------------------
+    # --- the handler's side ----------------------------------------------------------------------
 
-    def hand_to(self, door: Door) -> None:
-        """From now on another door has it."""
-        self._door = door
+    def hand_to(self, handler: ConnectionHandler) -> None:
+        """From now on another handler has it."""
+        self._handler = handler
 
     @property
     def peer(self) -> str:
-        """The other end's address, for logs."""
+        """Return the other end's address, for logs."""
         name: Any = self._transport.get_extra_info("peername") if self._transport else None
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unknown"
 
     def certified_names(self) -> set[str]:
-        """Who the other end has proved to be, by TLS."""
+        """Return the names in the other end's TLS certificate."""
         assert self._transport is not None
         return certified_names(self._transport.get_extra_info("peercert"))
 
@@ -155,7 +157,9 @@ class PeerConnection(asyncio.Protocol):
             return
         self._lines.warn(self.peer, reason)
         if not self.refused:
-            self.write(_CONTROLS.encode(Refuse(reason[: MAX_HELLO_BYTES // 8], has_ended)))
+            self.write(
+                _CONTROLS.encode(RefuseConnection(reason[: MAX_HELLO_BYTES // 8], has_ended))
+            )
             self.refused = reason
         self._transport.close()
 
@@ -177,12 +181,14 @@ def _bounded_lines() -> BoundedLines:
     return BoundedLines(_log, "peer connection refused", lambda: int(loop.time() * 1e6))
 
 
-async def listen_for_peers(door: Door, where: Address | Bound, tls: TlsContexts | None) -> Listener:
-    """Take connections of other brokers; the log says who is refused, and why, once in a while."""
+async def listen_for_peers(
+    handler: ConnectionHandler, where: Address | BoundAddress, tls: TlsContexts | None
+) -> Listener:
+    """Accept connections of other brokers; log refusals with their reasons at intervals."""
     lines = _bounded_lines()
     return await listen(
         where,
-        lambda: PeerConnection(door, is_dialled=False, lines=lines),
+        lambda: PeerConnection(handler, is_dialled=False, lines=lines),
         tls.incoming if tls else None,
         lines.warn,
         lambda: HELLO_TIMEOUT_S,
@@ -191,7 +197,7 @@ async def listen_for_peers(door: Door, where: Address | Bound, tls: TlsContexts 
 
 
 async def dial(
-    door: Door,
+    handler: ConnectionHandler,
     address: Address,
     tls: TlsContexts | None,
     told: Callable[[str], None] = lambda problem: None,
@@ -199,11 +205,11 @@ async def dial(
     """A new connection to a broker; None when it cannot be made: `told` is told why."""
     loop = asyncio.get_running_loop()
     try:
-        # Not `wait_for`: in Python 3.11 it forgets that it was cancelled when what it waits for
-        # is done at that moment, and whoever stops the broker waits for ever.
+        # Not `wait_for`: in Python 3.11 it loses a cancellation if the awaited work is done at that
+        # moment, and the broker's stop would hang.
         async with asyncio.timeout(HELLO_TIMEOUT_S):
             _, connection = await loop.create_connection(
-                lambda: PeerConnection(door, is_dialled=True),
+                lambda: PeerConnection(handler, is_dialled=True),
                 address.host,
                 address.port,
                 ssl=tls.outgoing if tls else None,
@@ -211,7 +217,7 @@ async def dial(
     except (OSError, ssl.SSLError, TimeoutError) as error:
         problem = str(error) or "no answer"
         if isinstance(error, ConnectionError) and error.errno is not None:
-            problem = os.strerror(error.errno)  # whichever loop says it
+            problem = os.strerror(error.errno)  # the same text with every event loop
         if isinstance(error, socket.gaierror):
             problem = f"the name cannot be resolved ({error.strerror})"
         _log.debug("cannot connect", extra={"address": str(address), "problem": problem})

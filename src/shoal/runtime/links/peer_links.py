@@ -1,4 +1,4 @@
-"""A live broker's links: who connects to whom, again and again, and who is let in."""
+"""A live broker's links: dialling with retries, and admission of neighbours."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import logging
 from itertools import count
 from typing import Any
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Departed, LinkChanged, LinkState
-from shoal.broker.links.controls import Hello, Purpose, Whereabouts
+from shoal.broker.links.controls import BrokerLocation, Hello, Purpose
 from shoal.broker.links.states import LinkError, OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
-from shoal.runtime.binding import Bound
+from shoal.runtime.binding import BoundAddress
 from shoal.runtime.driving.flushing import Phase
-from shoal.runtime.driving.timing.pauses import Rounds
-from shoal.runtime.links.connected import Connected
+from shoal.runtime.driving.timing.pauses import TickRounds
+from shoal.runtime.links.connected import ConnectedPeers
 from shoal.runtime.links.dialling import Dialling
 from shoal.runtime.links.directory import Directory
-from shoal.runtime.links.handing_on import HandingOn, Link
 from shoal.runtime.links.joining import check_joiner, take_up
-from shoal.runtime.links.peer_connections import Door, PeerConnection, listen_for_peers
+from shoal.runtime.links.link_scheduler import LinkScheduler, PeerLink
+from shoal.runtime.links.peer_connections import ConnectionHandler, PeerConnection, listen_for_peers
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 from shoal.runtime.links.probing import probe
-from shoal.runtime.links.table import Links
+from shoal.runtime.links.table import LinkTable
 from shoal.runtime.node import Node
-from shoal.runtime.storage.overlay_file import Overlay
+from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.storage.spool_files import Spools
 from shoal.runtime.tls.listener import Listener
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class PeerLinks:
-    """All links of one node; those that last keep what they cannot send in `spools`.
+    """All links of one node; messages that lasting links cannot send are in `spools`.
 
     `overlay` has which links there are beside those of the settings, and which have ended;
     `directory` where brokers are, if that changes.
@@ -53,40 +53,40 @@ class PeerLinks:
         codec: Codec,
         settings: PeerSettings,
         spools: Spools | None = None,
-        overlay: Overlay | None = None,
+        overlay: OverlayFile | None = None,
         directory: Directory | None = None,
     ) -> None:
-        self.overlay = overlay or Overlay()
+        self.overlay = overlay or OverlayFile()
         self.directory = directory
         self._node = node
         self._codec = codec
         self._settings = settings
         self._spools = spools
-        self._links = Links()
-        self._connected = Connected()
-        self._to_flush: dict[Link, None] = {}
+        self._links = LinkTable()
+        self._connected = ConnectedPeers()
+        self._to_flush: dict[PeerLink, None] = {}
         self._server: Listener | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._rounds = Rounds(TICK_S)
+        self._rounds = TickRounds(TICK_S)
         self._is_stopping = False
-        # Why no broker can join over this one, if so.
+        # reason why no broker can join over this one, if so
         self.no_joiners = settings.no_joiners
         # Of sessions, whichever link they are of: one that was opened and ended may come again.
         self._numbers = count(1)
-        # Where connections go that are no links.
-        self.couriers: Door | None = None
-        told = self._say_hello, self._vanish, self._not_up
+        # handler of connections that are no links
+        self.forwarding_channels: ConnectionHandler | None = None
+        told = self._send_hello, self._vanish, self._not_up
         self._dialling = Dialling(self, node.id, settings, *told)
-        self._handing = HandingOn(
+        self._scheduler = LinkScheduler(
             node, self._links.values, self._flush_soon, has_cycles=settings.has_cycles
         )
         node.links = self
         node.at_flush(Phase.LINKS, self.flush)
-        node.recording.at_change.append(self._tell_whether_stored)
+        node.recording.at_change.append(self._report_storage)
 
     # --- starting and stopping ----------------------------------------------------------------
 
-    async def start(self, listen: Address | Bound) -> Address:
+    async def start(self, listen: Address | BoundAddress) -> Address:
         """Listen, connect to the neighbours; where it listens."""
         self._server = await listen_for_peers(self, listen, self._settings.tls)
         port = self._server.sockets[0].getsockname()[1]
@@ -94,7 +94,7 @@ class PeerLinks:
             if neighbour not in self._links:  # the machine has not opened it as it started
                 self.start_link(neighbour)
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        return Address((listen.address if isinstance(listen, Bound) else listen).host, port)
+        return Address((listen.address if isinstance(listen, BoundAddress) else listen).host, port)
 
     def start_link(self, neighbour: BrokerId) -> None:
         """Bring a link up that was there before this broker started, or is to be."""
@@ -105,13 +105,13 @@ class PeerLinks:
         if self._spools is not None:
             self._spools.expect(link.session)
         if row is not None and row.ends:
-            # Once what is on disk for it is there; nothing else is left of it.
+            # Ends once its data on disk is deleted; nothing else is left of it.
             self._changed(link, link.session.end())
         self._dialling.see_to(link)
 
     async def stop(self) -> None:
-        """Write what can be written, and close everything."""
-        self._is_stopping = self._handing.is_stopping = self._dialling.is_stopping = True
+        """Write pending data, and close everything."""
+        self._is_stopping = self._scheduler.is_stopping = self._dialling.is_stopping = True
         if self._ticking is not None:
             self._ticking.cancel()
         self.flush()
@@ -131,13 +131,15 @@ class PeerLinks:
 
     # --- the node's side ----------------------------------------------------------------------
 
-    def send(self, neighbour: BrokerId, message: Message, custody: Custody | None = None) -> None:
+    def send(
+        self, neighbour: BrokerId, message: Message, ack_tracker: AckTracker | None = None
+    ) -> None:
         link = self._links.get(neighbour)
         if link is None:
             return  # a broker may still send while it learns that a link is gone
         self._to_flush[link] = None
-        if not link.session.send(message, custody):
-            _log.error("link given up, too much waits", extra={"neighbour": neighbour})
+        if not link.session.send(message, ack_tracker):
+            _log.error("link given up, its queue is too long", extra={"neighbour": neighbour})
             self.reset(neighbour)
         elif link.session.is_full:
             self._node.hold(True)
@@ -149,14 +151,13 @@ class PeerLinks:
         now_us = self._node.clock.now_us()
         if link is not None and link.is_kept:
             if is_lasting and not link.is_lasting:
-                self._make_last(link, self.overlay.stamp(neighbour, now_us), address)
+                self._make_lasting(link, self.overlay.stamp(neighbour, now_us), address)
             return
         if link is None and neighbour in self.overlay.neighbours(self._settings.neighbours):
-            self.start_link(neighbour)  # it has one record, whoever asks for it first
+            self.start_link(neighbour)  # one record per link, for whichever end asks first
             return
         if not self._dialling.knows(neighbour, address):
-            opened_us = 0 if is_lasting else None
-            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, opened_us))
+            self._node.bring(LinkChanged(neighbour, LinkState.FAILED, is_lasting))
             return
         if link is None or link.is_gone:
             opened_us = self.overlay.stamp(neighbour, now_us) if is_lasting else None
@@ -166,22 +167,22 @@ class PeerLinks:
         link.address = address
         self._dialling.dial(link)
 
-    def _make_last(self, link: Link, opened_us: int, address: str = "") -> None:
+    def _make_lasting(self, link: PeerLink, opened_us: int, address: str = "") -> None:
         """A link that is there outlives restarts from now on."""
         link.is_lasting = True
         link.session.last(opened_us)
         self.overlay.opened(link.session.neighbour, opened_us, address or link.address)
         if link.connection is None:
-            # Who connected before may have started anew, and know nothing of it.
+            # The dialling end may have restarted, and know nothing of it.
             self._dialling.see_to(link)
 
-    def _agree(self, link: Link, opened_us: int | None) -> None:
-        """The other end has the link last since then, if it does: so it lasts here."""
+    def _agree(self, link: PeerLink, opened_us: int | None) -> None:
+        """Make the link last here if it lasts at the other end since then."""
         neighbour, row = link.session.neighbour, self.overlay.links.get(link.session.neighbour)
         if not opened_us or link.is_gone or self.overlay.is_over(neighbour, opened_us):
             return
         if row is None or opened_us > row.opened_us:
-            self._make_last(link, opened_us, "" if row is None else row.address)
+            self._make_lasting(link, opened_us, "" if row is None else row.address)
 
     def end(self, neighbour: BrokerId) -> None:
         link = self._links.get(neighbour)
@@ -223,21 +224,21 @@ class PeerLinks:
             self._changed(link, link.session.give_up())
             if connection is not None:
                 connection.abort()
-            self._handing.see_to_room()
+            self._scheduler.resume_held()
 
-    def tell(self, news: list[Whereabouts]) -> None:
+    def tell(self, news: list[BrokerLocation]) -> None:
         """Say to all neighbours where brokers are now."""
         for link in self._links.values() if news else ():
             link.session.tell(news)
             self._to_flush[link] = None
 
-    def _tell_whether_stored(self, stores: bool) -> None:
+    def _report_storage(self, stores: bool) -> None:
         for link in self._links.values():
             link.session.store(stores)
             self._to_flush[link] = None
 
     def go_on(self) -> None:
-        self._handing.hand_on_all()
+        self._scheduler.handle_all()
 
     def delays_us(self) -> dict[BrokerId, int]:
         return self._links.delays_us
@@ -245,7 +246,7 @@ class PeerLinks:
     def queues(self) -> dict[BrokerId, tuple[int, int]]:
         return self._links.queues
 
-    def _flush_soon(self, link: Link) -> None:
+    def _flush_soon(self, link: PeerLink) -> None:
         self._to_flush[link] = None
         self._node.schedule_flush()
 
@@ -261,7 +262,7 @@ class PeerLinks:
         return self._links.status(self._spools, self._node.clock.now_us())
 
     def register(self, ledger: Ledger) -> None:
-        """What is kept for neighbours in memory; spools are on disk."""
+        """Register memory that holds messages for neighbours; spools are on disk."""
         ledger.register("messages for neighbours", lambda: self._links.measure(self._settings))
 
     @property
@@ -271,19 +272,19 @@ class PeerLinks:
 
     @property
     def away(self) -> list[BrokerId]:
-        """The neighbours whose links are to be there, and are not."""
+        """Return the neighbours with links that should be up, and are not."""
         return self._links.away
 
     @property
     def is_waiting(self) -> bool:
-        """Whether one of them is not, and will be waited for."""
+        """Return whether one of them is not, and will be waited for."""
         lost_us = self._node.clock.now_us() - self._settings.limits.give_up_us
         return not self._links.are_up_but_for(lost_us)
 
     # --- links --------------------------------------------------------------------------------
 
-    def _changed(self, link: Link, changes: list[LinkChanged]) -> None:
-        """A link came up, failed or ended: first that, then what its end left unsettled."""
+    def _changed(self, link: PeerLink, changes: list[LinkChanged]) -> None:
+        """A link came up, failed or ended: report that first, then its unsettled messages."""
         if link.is_gone and changes:
             if link.is_lasting:
                 self.overlay.has_ended(link.session.neighbour, link.session.opened_us or 0)
@@ -293,7 +294,7 @@ class PeerLinks:
         self._node.changed(changes)
         self._node.returned(link.session.neighbour, link.session.returned())
 
-    def _add(self, neighbour: BrokerId, *, is_lasting: bool, opened_us: int | None) -> Link:
+    def _add(self, neighbour: BrokerId, *, is_lasting: bool, opened_us: int | None) -> PeerLink:
         settings, spools = self._settings, self._spools
         session = settings.session(
             self._node.id,
@@ -307,38 +308,38 @@ class PeerLinks:
         session.store(self._node.recording.stores)
         former = self._links.get(neighbour)
         if former is not None and former.connection is not None:
-            self._drop(former.connection)
+            self._drop_connection(former.connection)
         now_us = self._node.clock.now_us()
-        link = self._links[neighbour] = Link(session, is_lasting=is_lasting, now_us=now_us)
+        link = self._links[neighbour] = PeerLink(session, is_lasting=is_lasting, now_us=now_us)
         return link
 
-    def _not_up(self, link: Link) -> None:
+    def _not_up(self, link: PeerLink) -> None:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
-            self._forget(link)  # before it is told: who hears of it may open it again
-            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, None)
+            self._forget(link)  # first, since the callback may open the link again
+            failed = LinkChanged(link.session.neighbour, LinkState.FAILED, is_lasting=False)
             self._node.bring(failed)
 
-    def _forget(self, link: Link) -> None:
+    def _forget(self, link: PeerLink) -> None:
         """There is no link any more."""
         del self._links[link.session.neighbour]
         if self._spools is not None:
             self._spools.forget(link.session.neighbour)
 
-    def _vanish(self, link: Link) -> None:
-        """The other end says that the link has ended."""
+    def _vanish(self, link: PeerLink) -> None:
+        """Take the other end's word that the link has ended."""
         if self._links.get(link.session.neighbour) is link:
             _log.warning("the link has ended", extra={"neighbour": link.session.neighbour})
             self._note_end(link)
 
-    def _note_end(self, link: Link) -> None:
-        """The link has ended without a word: its other end does not come back over it."""
+    def _note_end(self, link: PeerLink) -> None:
+        """End a link that its other end has ended, or left: report `Departed` to the machine."""
         self._changed(link, link.session.vanish())
         neighbour = link.session.neighbour
         successor = "" if self.directory is None else self.directory.successor(neighbour)
         self._node.bring(Departed(neighbour, "" if successor == self._node.id else successor))
 
-    def _say_hello(self, connection: PeerConnection, link: Link) -> None:
+    def _send_hello(self, connection: PeerConnection, link: PeerLink) -> None:
         if link.connection is not None:
             connection.refuse("the other end was faster")
             return
@@ -348,7 +349,7 @@ class PeerLinks:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
         for link in list(self._links.values()):
-            link.session.excuse(missed_us)
+            link.session.discount_pause(missed_us)
             link.tick(now_us)
             changes = link.session.tick(now_us)
             if changes and self._spools is not None:
@@ -360,22 +361,23 @@ class PeerLinks:
                 self._note_end(link)
             self._to_flush[link] = None
             if link.is_lasting and link.is_lost_since(now_us - ASK_US):
-                self._dialling.dial(link)  # the other end should, and may have ended the link
+                self._dialling.dial(link)  # the other end should dial, and may have ended the link
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
             if link.is_over(now_us):
                 self._forget(link)
         if self._spools is not None:
-            self._spools.stand_in()
-        self._handing.see_to_room()
+            self._spools.placeholder()
+        self._scheduler.resume_held()
         self._node.schedule_flush()
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
-    def _is_left_over(self, link: Link, now_us: int) -> bool:
-        """Whether its other end has left the network, and this one did not hear that it ended.
+    def _is_left_over(self, link: PeerLink, now_us: int) -> bool:
+        """Return whether its other end has left the network without this end learning that the link
+        ended.
 
-        Who leaves needs its links until it has handed everything over; killed meanwhile it comes
-        back with what it has, as one that never began to leave.
+        A leaving broker needs its links until it has handed everything over; if it is killed
+        meanwhile it returns with its state, as if it had not begun to leave.
         """
         neighbour, lost_us = link.session.neighbour, link.lost_us
         if link.is_gone or lost_us is None or self.directory is None:
@@ -395,10 +397,10 @@ class PeerLinks:
 
     def greeted(self, connection: PeerConnection, hello: Hello) -> None:
         now_us = self._node.clock.now_us()
-        if hello.purpose is Purpose.COURIER and self.couriers is not None:
-            self._connected.hand_over(connection)
-            connection.hand_to(self.couriers)
-            self.couriers.greeted(connection, hello)
+        if hello.purpose is Purpose.FORWARDING_CHANNEL and self.forwarding_channels is not None:
+            self._connected.release(connection)
+            connection.hand_to(self.forwarding_channels)
+            self.forwarding_channels.greeted(connection, hello)
             return
         self._check(connection, hello)
         if hello.purpose is Purpose.JOIN:
@@ -415,7 +417,7 @@ class PeerLinks:
         if link is None:
             link = self._links.get(hello.broker)
             if link is None or (link.is_gone and not link.session.knows(hello)):
-                link = self._let_in(hello)
+                link = self._admit(hello)
             self._take_in(connection, link, hello)
         elif hello.broker != link.session.neighbour:
             raise WireError(f"this is {hello.broker}, not {link.session.neighbour}")
@@ -424,7 +426,7 @@ class PeerLinks:
         except OutOfStepError as error:
             self._changed(link, error.changes)
             raise
-        link.came_up(hello, now_us)
+        link.on_link_up(hello, now_us)
         if self.directory is not None:
             link.session.tell(self.directory)
         self._agree(link, hello.opened_us)
@@ -432,7 +434,7 @@ class PeerLinks:
             self._spools.here(hello.broker)
         self._to_flush[link] = None
         self._changed(link, changes)
-        self._handing.see_to_room()
+        self._scheduler.resume_held()
         self._node.schedule_flush()
 
     def _check(self, connection: PeerConnection, hello: Hello) -> None:
@@ -445,7 +447,7 @@ class PeerLinks:
                 link.problem = str(error)
             raise
 
-    def _take_in(self, connection: PeerConnection, link: Link, hello: Hello) -> None:
+    def _take_in(self, connection: PeerConnection, link: PeerLink, hello: Hello) -> None:
         """A connection that the other end has made."""
         link.check(hello, self._node.clock.now_us())
         if link.session.is_overtaken(hello):
@@ -453,10 +455,10 @@ class PeerLinks:
         if link.connection is not None:
             if link.connection.is_dialled and self._node.id < hello.broker:
                 raise WireError("this end is connecting")
-            self._drop(link.connection)
+            self._drop_connection(link.connection)
         self._connected.greet(connection, link)
 
-    def _let_in(self, hello: Hello) -> Link:
+    def _admit(self, hello: Hello) -> PeerLink:
         """The link that a broker offers to which there is none; WireError if it is not taken up."""
         opened_us = take_up(hello, self._node.id, self.overlay, self._settings, self.no_joiners)
         link = self._add(hello.broker, is_lasting=opened_us is not None, opened_us=opened_us)
@@ -473,26 +475,26 @@ class PeerLinks:
         try:
             changes = link.session.receive(data, now_us)
         except LinkError as error:
-            self._came(link, error.changes, now_us)
+            self._on_changes(link, error.changes, now_us)
             raise
-        self._came(link, changes, now_us)
+        self._on_changes(link, changes, now_us)
 
-    def _came(self, link: Link, changes: list[LinkChanged], now_us: int) -> None:
-        """Handle what a link's session has taken in."""
+    def _on_changes(self, link: PeerLink, changes: list[LinkChanged], now_us: int) -> None:
+        """Handle the input of a link's session."""
         self._agree(link, link.session.opened_us)
         places = link.session.take_places()
         if self.directory is not None:
-            self.tell(self.directory.hear(places))
+            self.tell(self.directory.merge(places))
         link.since_us = link.since_us or now_us
-        self._handing.hand_on(link)
+        self._scheduler.handle_received(link)
         self._changed(link, changes)
-        self._handing.see_to_room()
+        self._scheduler.resume_held()
         self._flush_soon(link)
 
     def closed(self, connection: PeerConnection) -> None:
-        self._drop(connection)
+        self._drop_connection(connection)
 
-    def _drop(self, connection: PeerConnection) -> None:
+    def _drop_connection(self, connection: PeerConnection) -> None:
         link = self._connected.drop(connection)
         if link is not None:
             why = connection.problem or "another took its place"

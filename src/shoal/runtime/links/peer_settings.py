@@ -1,4 +1,4 @@
-"""What a broker knows about its links, and who the other end of a connection must be."""
+"""A broker's settings of its links, and the check of the other end's identity."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from shoal.runtime.tls.contexts import TlsContexts
 
 
 class PeerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker knows about its links.
+    """A broker's settings of its links.
 
     neighbours    the brokers it is linked to by the network file
-    addresses     where the network's brokers are; brokers that join are added
+    addresses     addresses of the network's brokers; brokers that join are added
     limits        bounds of each link
     tls           None: names are believed
-    has_cycles    who waits for a full link might wait for itself: neighbours are always read
+    has_cycles    circular waits over full links are possible: neighbours are always read
     open_to_all   brokers open links to any others of the network themselves
-    is_graceful   who comes back soon is told its tables; if not, the system sees to what one that
-                  comes back must be told and sent again
-    no_joiners    why no lasting link is taken up from a broker that nobody here knows, if so
-    protocol      the link protocol that it speaks
+    is_graceful   a neighbour that reconnects soon gets its tables; if False, the system decides
+                  which state and messages a returning neighbour gets
+    no_joiners    reason why no lasting link is accepted from an unknown broker, if so
+    protocol      version of the link protocol
     """
 
     network: str

@@ -21,7 +21,7 @@ from shoal.runtime.links.peer_connections import PeerConnection, dial
 from shoal.runtime.links.peer_settings import PeerSettings, check_peer
 
 
-class Answer(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """When an answer came; without one, why not."""
 
     at_us: int | None = None
@@ -36,10 +36,10 @@ class Probes:
         self._settings = settings
         self._clock = clock
         self._expected: dict[PeerConnection, BrokerId] = {}
-        self._answers: dict[PeerConnection, Answer] = {}
+        self._answers: dict[PeerConnection, ProbeAnswer] = {}
 
     async def delays_us(self, brokers: list[BrokerId]) -> Mapping[BrokerId, int]:
-        """How long a message takes to each of these that answers."""
+        """Return how long a message takes to each of these that answers."""
         found = await asyncio.gather(*map(self._delay_us, brokers))
         pairs = zip(brokers, found, strict=True)
         return {broker: delay_us for broker, delay_us in pairs if delay_us is not None}
@@ -54,19 +54,21 @@ class Probes:
         return None if answer.at_us is None else max(1, (answer.at_us - asked_us) // 2)
 
     async def why_not_taken(self, broker: BrokerId, address: Address) -> str:
-        """Why the broker at an address does not take this one in; empty if it does."""
+        """Return why the broker at an address does not take this one in; empty if it does."""
         problems: list[str] = []
         connection = await dial(self, address, self._settings.tls, problems.append)
         if connection is None:
             return problems[0]
         return (await self._ask(connection, broker, Purpose.JOIN)).problem
 
-    async def _ask(self, connection: PeerConnection, broker: BrokerId, purpose: Purpose) -> Answer:
+    async def _ask(
+        self, connection: PeerConnection, broker: BrokerId, purpose: Purpose
+    ) -> ProbeAnswer:
         self._expected[connection] = broker
         connection.say(probe(self._broker, self._settings, purpose))
         await connection.ended
         del self._expected[connection]
-        missing = Answer(problem=connection.refused or connection.problem)
+        missing = ProbeAnswer(problem=connection.refused or connection.problem)
         return self._answers.pop(connection, missing)
 
     # --- connections --------------------------------------------------------------------------
@@ -78,7 +80,7 @@ class Probes:
         check_peer(connection, hello, self._broker, self._settings)
         if hello.broker != self._expected.get(connection):
             raise WireError(f"this is {hello.broker}")
-        self._answers[connection] = Answer(self._clock.now_us())
+        self._answers[connection] = ProbeAnswer(self._clock.now_us())
         connection.close()
 
     def received(self, connection: PeerConnection, data: bytes) -> None:

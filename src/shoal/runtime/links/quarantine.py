@@ -1,19 +1,20 @@
-"""Neighbours whose connections are refused again and again, as their bytes make no sense.
+"""Neighbours with connections that are refused repeatedly because their bytes are malformed.
 
-Each such connection comes up before it is refused.  So the link would never count as away: its
-broker would keep in memory what it has for the neighbour, and publishers would wait for that
-neighbour's acknowledgement as long as the fault lasts.  After REFUSED_TIMES such connections in a
-row the link is in quarantine: the neighbour counts as away (what is for it goes to disk), and is
-connected to less and less often.  A connection that lasts GOOD_US ends the quarantine.
+Each such connection comes up before it is refused. So the link would never count as disconnected:
+its broker would keep messages for the neighbour in memory, and publishers would wait for that
+neighbour's acknowledgement as long as the fault lasts. After REFUSED_TIMES such connections in a
+row the link is in quarantine: the neighbour counts as disconnected (its messages go to disk), and
+is dialled less and less often. A connection that lasts GOOD_US ends the quarantine.
 
 >>> quarantine = Quarantine()
 >>> for second in range(5):
-...     quarantine.came_up(second * 1_000_000)
+...     quarantine.on_link_up(second * 1_000_000)
 ...     begins = quarantine.ended(second * 1_000_000 + 100_000, "a damaged frame")
 >>> begins, quarantine.reason, quarantine.pause_s
 (True, 'a damaged frame', 2.0)
->>> quarantine.came_up(10_000_000), quarantine.is_over(20_000_000), quarantine.is_over(20_000_001)
-(None, False, True)
+>>> quarantine.on_link_up(10_000_000)
+>>> quarantine.is_over(20_000_000), quarantine.is_over(20_000_001)
+(False, True)
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ class Quarantine:
 
     @property
     def pause_s(self) -> float:
-        """How long the end that connects waits before it does so again."""
+        """Return how long the end that connects waits before it does so again."""
         if not self.reason:
             return 0.0
         doubled = min(self._refused_times - REFUSED_TIMES, 10)
         return min(FIRST_PAUSE_S * 2.0**doubled, LONGEST_PAUSE_S)
 
     def refuses(self, now_us: int) -> bool:
-        """Whether the other end connects too early: it may not have heard why it was refused."""
+        """Return whether the other end connects too early: it may not have heard why it was
+        refused.
+        """
         return now_us - self._ended_us < self.pause_s / 2 * 1e6
 
-    def came_up(self, now_us: int) -> None:
+    def on_link_up(self, now_us: int) -> None:
         self._up_us = now_us
 
     def ended(self, now_us: int, refused: str) -> bool:
@@ -60,7 +63,7 @@ class Quarantine:
         return bool(self.reason) and not before
 
     def is_over(self, now_us: int) -> bool:
-        """Whether the quarantine has just ended: to be asked about every second."""
+        """Return whether the quarantine has just ended: to be asked about every second."""
         if self._up_us is None or now_us - self._up_us <= GOOD_US:
             return False
         reason, self.reason, self._refused_times = self.reason, "", 0

@@ -1,1 +1,1 @@
-"""What operators see of a live broker: the admin port, metrics, logs, traces."""
+"""Operations of a live broker: the admin port, metrics, logs, traces."""

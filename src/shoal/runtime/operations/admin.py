@@ -1,36 +1,36 @@
-"""A broker's admin port: is it alive, is it ready, what does it do; over HTTP or HTTPS.
+"""A broker's admin port: liveness, readiness, status and orders; over HTTP or HTTPS.
 
 | path | answer |
 | --- | --- |
 | /health | 200 as long as the broker answers at all |
-| /ready | 200 when its links are up and it takes clients in, else 503 and what is missing |
+| /ready | 200 when its links are up and it admits clients, else 503 and the reasons |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
-| /clients | who has a session, where from, and what waits in it, a page of it as below |
-| /subscriptions | what clients ask for, a page of it; `next` is the query of the next one |
-| /why | what the broker knows of a publication and a client that may get it |
-| /onward | where a publication goes from the broker; `shoal why` follows it from one to the next |
-| /retained | what is retained on topics that a `filter` matches, a page of it; no payloads |
-| /top | who publishes most, to which topics, and which filters cost most, by samples |
+| /clients | sessions with addresses and queues, a page of them as below |
+| /subscriptions | clients' subscriptions, a page of them; `next` is the query of the next one |
+| /why | the broker's knowledge about a publication and a client that may get it |
+| /routing_decision | a publication's next hops from the broker; `shoal why` follows them |
+| /retained | retained topics that a `filter` matches, a page of them; no payloads |
+| /top | the busiest publishers and topics, and the most costly filters, by samples |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
-| /survey | what a planner has to know of its system; `shoal plan dynatops --network` asks |
-| /leave-plan | what a leave would do now, and what refuses it; `without` as below |
+| /survey | a planner's input from its system; `shoal plan dynatops --network` asks |
+| /leave-plan | the steps of a leave, and reasons that refuse it; `without` as below |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | | `without`, names with commas between them: these neighbours are treated as dead |
-| /stay | by POST: the broker takes its leave back, 202; 409 and why if it is too late |
+| /stay | by POST: the broker cancels its leave, 202; 409 and why if it is too late |
 | /move | by POST, `client` and `broker` in the query: 202 when it is there; 409 and why not |
-| /rearrange | by POST, `do` and more in the query, what brokers of `dynatops` are to do; as above |
-| /drain | by POST: the broker begins to send its clients away, and takes nobody in; as above |
+| /rearrange | by POST, `do` and more in the query: an order to brokers of `dynatops`; as above |
+| /drain | by POST: the broker begins to redirect its clients, and admits none; as above |
 | /delete-session | by POST, `client`: its session ends, and its connection; as above |
-| /delete-retained | by POST, `filter`: what is retained on such topics goes; as above |
-| /undrain | by POST: it takes clients in again; as above |
+| /delete-retained | by POST, `filter`: retained messages on such topics are deleted; as above |
+| /undrain | by POST: it admits clients again; as above |
 
-A web page in somebody's browser can send a POST to a port of that machine, but not with a header of
-its own: who asks a broker to leave says `X-Shoal: leave`, and is refused without, 403.  So for
-the others.  Nor can it come by a name of its own: who asks where nobody needs a password says an
-address of the broker, or a name that the network file has for it.  Where operators have passwords,
-`admin_access.py` says who may have what; /health and /ready, which health checks and load balancers
-ask, name no clients and are everybody's.
+A web page in a browser can send a POST to a port of the browser's machine, but not with a header of
+its own: a request to leave needs `X-Shoal: leave`, and is refused without, 403. Each of the other
+orders needs a header of its own, too. A page cannot come by a name of its own either: if operators
+need no password, the Host header must be an address of the broker, or a name that the network file
+has for it. If operators have passwords, `admin_access.py` decides about each request; /health and
+/ready, for health checks and load balancers, name no clients and are open to all.
 """
 
 from __future__ import annotations
@@ -52,22 +52,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shoal.mqtt.notices import Party
 from shoal.runtime.addresses import Address
-from shoal.runtime.binding import Bound, bind
+from shoal.runtime.binding import BoundAddress, bind
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.contexts import certified_names
 from shoal.runtime.tls.listener import Listener, listen
 
 Status = Callable[[], Mapping[str, Any]]
-# What is missing until the broker is ready; nothing when it is.
+# Returns the reasons why the broker is not ready; empty if it is.
 Missing = Callable[[], list[str]]
 # A page of the answer to a question, by the query.
 Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any] | list[dict[str, Any]]]]
-# Does what the operator asks for, by the query and who it is (OPERATOR); why not, or nothing.
+# Executes an operator's order, given the query and the operator (OPERATOR); returns why it cannot,
+# or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
 OPERATOR = "operator"
-# What still holds a connection when the broker stops is left to the system after this.
+# Connections that are still open this long after the broker stops are left to the system.
 STOP_TIMEOUT_S = 1
 _BACKLOG = 128
 # So long may a request take to come.
@@ -84,7 +85,7 @@ def admin_app(
 ) -> Starlette:
     """The application behind the admin port; `orders` and `questions` by their paths' names.
 
-    `figures` is what the metrics need of the status.
+    `figures` are the metrics' part of the status.
     """
 
     def guarded(answers: Answer, *, is_order: bool = False) -> Answer:
@@ -158,16 +159,16 @@ def admin_app(
 
 
 class _Config(uvicorn.Config):
-    """Uvicorn's, with whom it tells of what is no HTTP."""
+    """Uvicorn's configuration, with a callback for input that is no HTTP."""
 
     access: AdminAccess
 
 
 class _Protocol(H11Protocol):
-    """HTTP that knows to whom the certificate of who asks is made out, and waits for nobody long.
+    """HTTP with the name in the client's certificate, and bounded waits.
 
-    Each connection is an open file, of which clients need theirs.  Who says what is no HTTP is in
-    the audit.
+    Each connection is an open file, and clients need those. Input that is no HTTP goes into the
+    audit log.
     """
 
     _late: asyncio.TimerHandle | None = None
@@ -245,18 +246,18 @@ class AdminServer:
         self._serving: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
 
-    async def start(self, where: Address | Bound) -> Address:
+    async def start(self, where: Address | BoundAddress) -> Address:
         """Listen; where that is."""
-        bound = where if isinstance(where, Bound) else bind(where)
+        bound = where if isinstance(where, BoundAddress) else bind(where)
         self._config.load()
-        if self._context is not None:  # whose certificate can be renewed while it serves
+        if self._context is not None:  # its certificate can be renewed while it serves
             await self._start_over_tls(bound, self._context)
         else:
             bound.listen(_BACKLOG)
             self._serving = asyncio.create_task(self._server.serve(sockets=[*bound.sockets]))
         return bound.address
 
-    async def _start_over_tls(self, bound: Bound, context: ssl.SSLContext) -> None:
+    async def _start_over_tls(self, bound: BoundAddress, context: ssl.SSLContext) -> None:
         """Uvicorn's own sockets wait for a handshake for a minute."""
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._listener = await listen(

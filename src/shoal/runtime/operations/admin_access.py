@@ -1,11 +1,11 @@
-"""Who may ask a broker at its admin port, and who may order it about.
+"""Authentication and authorization of requests to a broker's admin port.
 
-Operators say who they are by a certificate or by HTTP's Basic authentication.  A right password is
-remembered, as a keyed hash in memory, so that Prometheus costs no core every few seconds; a wrong
-one is answered late, as clients' are (`password_checks.py`).
+Operators authenticate by a certificate or by HTTP's Basic authentication. A right password is
+remembered, as a keyed hash in memory, so that Prometheus costs no core every few seconds; the
+answer to a wrong one is delayed, as clients' are (`password_checks.py`).
 
-A port that asks for nothing is on the loopback address, where the pages of its machine's browsers
-can reach it, too.  What they say to it under a name of their own is refused (`hosts.py`).
+A port without authentication is on the loopback address, where the pages of its machine's browsers
+can reach it, too. Requests under a host name of such a page are refused (`hosts.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.notices import Notices, Party
-from shoal.runtime.doors.entry.access import read_users
-from shoal.runtime.doors.entry.password_checks import PasswordChecks
-from shoal.runtime.doors.entry.passwords import check_password
+from shoal.runtime.front_ends.entry.access import read_users
+from shoal.runtime.front_ends.entry.password_checks import PasswordChecks
+from shoal.runtime.front_ends.entry.passwords import check_password
 from shoal.runtime.hosts import is_own_host
 from shoal.runtime.network_sections import AdminSection
 
@@ -31,8 +31,8 @@ from shoal.runtime.network_sections import AdminSection
 _MOST_REMEMBERED = 64
 
 
-class Verdict(NamedTuple):
-    """Whether a request is served, by HTTP's status code, and why not; `operator` is who asks."""
+class AccessVerdict(NamedTuple):
+    """HTTP's status code of a verdict, and its reason; `operator` is the authenticated name."""
 
     code: int = 200
     why: str = ""
@@ -75,16 +75,16 @@ class AdminAccess:
         *,
         is_order: bool,
         certified: str = "",
-    ) -> Verdict:
-        """Whether who sends this `Authorization` header from there may have what is at `path`.
+    ) -> AccessVerdict:
+        """Decide whether the sender of this `Authorization` header may have `path`.
 
-        `host` is the request's header, empty without one: every browser says it.
-        `certified` is the name in a certificate that was checked; it says who asks.
+        `host` is the request's header, empty without one: every browser sends it. `certified` is
+        the name in a certificate that was checked; it authenticates the operator.
         """
         if self._is_guarded or not host or is_own_host(host, self._hosts):
             verdict = await self._judge(authorization, address, certified, is_order=is_order)
         else:
-            verdict = Verdict(403, f"no address or name of this broker: {host[:256]!r}")
+            verdict = AccessVerdict(403, f"no address or name of this broker: {host[:256]!r}")
         who = Party("", verdict.operator, address)
         if verdict.code != 200:
             code = ReasonCode.NOT_AUTHORIZED
@@ -98,27 +98,27 @@ class AdminAccess:
         self._wake()
 
     def garbled(self, address: str | None, why: str = "no HTTP came to the admin port") -> None:
-        """From there comes what is no TLS or no HTTP: a client of MQTT, or a scanner."""
+        """Log input that is neither TLS nor HTTP: from an MQTT client, or a scanner."""
         who = Party("", None, address)
         self._notices.refuse("operator refused", ReasonCode.MALFORMED_PACKET, who, "", why)
         self._wake()
 
     async def _judge(
         self, authorization: str, address: str | None, certified: str, *, is_order: bool
-    ) -> Verdict:
+    ) -> AccessVerdict:
         if self._is_open:
-            return Verdict()
+            return AccessVerdict()
         name = certified
         if not certified:
             given = read_basic(authorization)
             if given is None:
-                return Verdict(401, "this broker wants to know who asks")
+                return AccessVerdict(401, "this broker needs an operator's name and password")
             name, password = given
             if not await self._is_right(name, password, address):
-                return Verdict(401, "the operator's name or password is wrong", name)
+                return AccessVerdict(401, "the operator's name or password is wrong", name)
         if is_order and self._orders and name not in self._orders:
-            return Verdict(403, f"{name} may not order brokers (admin.orders)", name)
-        return Verdict(operator=name)
+            return AccessVerdict(403, f"{name} may not order brokers (admin.orders)", name)
+        return AccessVerdict(operator=name)
 
     async def _is_right(self, name: str, password: bytes, address: str | None) -> bool:
         known, right = self._secret, self._right
@@ -134,7 +134,7 @@ class AdminAccess:
 
 
 def basic(name: str, password: str) -> str:
-    """The header by which an operator says who he is.
+    """Return the header that authenticates an operator.
 
     >>> read_basic(basic("ann", "a:b"))
     ('ann', b'a:b')

@@ -1,7 +1,7 @@
-"""Asking admin ports: over TLS or not, by an operator or by nobody in particular.
+"""Requests to admin ports: over TLS or not, by an operator or anonymous.
 
-What does not fit is said, and not taken for a broker that is away: one end speaks TLS and the other
-does not, a certificate that is not trusted, an operator who is not known.
+A mismatch is reported, and not taken for a broker that is down: one end speaks TLS and the other
+does not, a certificate is not trusted, an operator is unknown.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.network_sections import AdminSection
 from shoal.runtime.operations.admin_access import basic
 
-# How long an answer may take, if nothing else is said; a wrong password is answered after 5 s.
+# Default time limit of an answer; a wrong password is answered after 5 s.
 ANSWER_S = 8.0
 # Long enough to begin a TLS handshake anywhere.
 _PROBE_S = 3.0
 
 
-class RefusedError(OSError):
-    """A broker is there, and does not let itself be asked so; says what to change."""
+class OrderRefusedError(OSError):
+    """A broker is there, and refuses the request; the text says which option to change."""
 
 
 class Caller(NamedTuple):
-    """How admin ports of a network are reached, and who asks.
+    """Access to the admin ports of a network, with the operator's credentials.
 
-    `server_name` is to whom the certificate is made out, if not to the host, and `certificate`
-    the file with the operator's own.
+    `server_name` is the name that the certificate is made out to, if not the host, and
+    `certificate` the file with the operator's own.
     """
 
     context: ssl.SSLContext | None = None
@@ -42,7 +42,9 @@ class Caller(NamedTuple):
     certificate: str = ""
 
     def to(self, broker: BrokerId) -> Caller:
-        """Who asks this broker; with an authority of the network's own it proves its name."""
+        """Return the caller for this broker; with an authority of the network's own the broker must
+        prove its name.
+        """
         return self._replace(server_name=broker) if self.names_brokers else self
 
     def exchange(
@@ -65,14 +67,14 @@ class Caller(NamedTuple):
             answer = connection.getresponse()
             return answer.status, answer.read()
         except ssl.SSLError as error:
-            raise RefusedError(_problem(error)) from None
+            raise OrderRefusedError(_problem(error)) from None
         except (http.client.HTTPException, ConnectionResetError, BrokenPipeError) as error:
             if self.context is None and speaks_tls(address):
                 why = "it speaks TLS; set admin.certificate in the network file"
-                raise RefusedError(why) from None
+                raise OrderRefusedError(why) from None
             if self.certificate and isinstance(error, http.client.RemoteDisconnected):
                 why = f"it hangs up on {self.certificate}, which admin.operator_authority may not"
-                raise RefusedError(f"{why} have signed") from None
+                raise OrderRefusedError(f"{why} have signed") from None
             if isinstance(error, http.client.HTTPException):  # it was killed while it answered
                 raise OSError(f"the answer broke off: {error!r}") from None
             raise
@@ -80,7 +82,7 @@ class Caller(NamedTuple):
             connection.close()
 
 
-# Of a network whose admin ports are for this machine only.
+# For a network with admin ports for this machine only.
 ANYBODY = Caller()
 
 
@@ -102,7 +104,7 @@ class _Connection(http.client.HTTPConnection):
 def make_caller(
     section: AdminSection, operator: str = "", password: str = "", certificate: str = ""
 ) -> Caller:
-    """Who asks the brokers of a network; ValueError for a file that cannot be used.
+    """Return the caller for the brokers of a network; ValueError for a file that cannot be used.
 
     `certificate` names a PEM file with the operator's certificate and its key.
     """
@@ -136,7 +138,7 @@ def _problem(error: ssl.SSLError) -> str:
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a listener that hangs up on plain text is one for TLS."""
+    """Return whether a listener that hangs up on plain text is one for TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

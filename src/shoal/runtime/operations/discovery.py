@@ -1,18 +1,18 @@
-"""Which brokers there are, as they join and leave: HTTP service discovery for Prometheus."""
+"""HTTP service discovery for Prometheus: the brokers, with joins and leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, is_somewhere
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 
 
 def targets(
-    network: Network, places: Iterable[Whereabouts], own: BrokerId, admin: Address | None
+    network: NetworkFile, places: Iterable[BrokerLocation], own: BrokerId, admin: Address | None
 ) -> list[dict[str, Any]]:
     """A target for each broker that has an admin port, in the format of `http_sd_config`.
 

@@ -1,7 +1,7 @@
-"""Exceptions of this process that nothing has caught: how many, and the last one.
+"""Uncaught exceptions of this process: their number, and the last one.
 
-Each is somebody's slip, in shoal or in a system of one's own, and costs the connection over which
-it came about; the log has its traceback.
+Each is a defect, in shoal or in a custom system, and costs the connection that caused it; the log
+has its traceback.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class Exceptions:
-    """Counts what a loop's callbacks and tasks raise."""
+    """Counts exceptions of a loop's callbacks and tasks."""
 
     def __init__(self) -> None:
         self.count = 0
-        # Its type, what it says, and where it was raised.
+        # type, text and place of the last
         self.last = ""
 
-    def heard(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The loop's handler of exceptions."""
         error = context.get("exception")
         if error is not None:

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line, with what the code says beside its message.
+"""Structured logs: one JSON object per line, with the code's fields beside its message.
 
 >>> record = logging.LogRecord("shoal.x", logging.INFO, "", 0, "link up", (), None)
 >>> record.neighbour = "B2"
@@ -38,10 +38,10 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(broker: str, level: str = "info") -> None:
-    """Write what this process logs to its standard error."""
+    """Write this process's log to its standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(broker))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    # What strangers say to the admin port is in the audit, with their addresses.
+    # Malformed input to the admin port is in the audit log, with its source address.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)

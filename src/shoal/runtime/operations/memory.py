@@ -1,4 +1,4 @@
-"""What a broker's caches and tables take in memory, for people and metrics."""
+"""Memory of a broker's caches and tables, for people and metrics."""
 
 from __future__ import annotations
 

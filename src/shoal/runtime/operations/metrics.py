@@ -23,9 +23,9 @@ from shoal.overlays.registry import SYSTEMS
 from shoal.overlays.trace_rows import SHARED_RECORDS
 from shoal.runtime.traffic.latency import BUCKETS, ELSEWHERE, HERE
 
-# What brokers refuse each other or clients' libraries is apart from what clients are refused.
+# Refusals between brokers or of clients' libraries are apart from refusals of clients.
 _TABLES = {"refusals": "protocol_refusals"}
-# Name and help of counters, by what a node counts.
+# Name and help of counters, by the key in a node's counts.
 _COUNTERS = {
     "publications_in": ("shoal_publications_received", "Publications handled by this broker."),
     "deliveries": ("shoal_deliveries", "Deliveries to clients of this broker."),
@@ -34,7 +34,10 @@ _COUNTERS = {
 }
 _LINKS = {
     "buffered_bytes": ("shoal_link_buffered_bytes", "Sent and not yet handled by the neighbour."),
-    "spooled_bytes": ("shoal_link_spooled_bytes", "On disk for the neighbour while it is away."),
+    "spooled_bytes": (
+        "shoal_link_spooled_bytes",
+        "On disk for the neighbour while it is disconnected.",
+    ),
     "congested_seconds": ("shoal_link_congested_seconds", "For how long it has been congested."),
     "delay_seconds": ("shoal_link_delay_seconds", "How long a message takes to the neighbour."),
     "up": ("shoal_link_up", "1 while the link is connected."),
@@ -50,7 +53,7 @@ _MQTT = {
     "retained": ("shoal_mqtt_retained_messages", "Retained messages."),
     "subscription_bytes": (
         "shoal_mqtt_subscription_bytes",
-        "What the subscriptions of all MQTT clients take, about.",
+        "Memory of the subscriptions of all MQTT clients, about.",
     ),
     "queued_bytes": ("shoal_mqtt_queued_bytes", "On the way to all MQTT clients."),
     "queues_are_full": ("shoal_mqtt_queues_full", "1 while QoS 1 and 2 are refused for that."),
@@ -66,28 +69,28 @@ _MQTT_COUNTERS = {
 }
 _TABLE_SIZES = {
     "entries": ("shoal_memory_entries", "Entries of a cache or table of the memory ledger."),
-    "bytes": ("shoal_memory_bytes", "What they take, about."),
+    "bytes": ("shoal_memory_bytes", "Their memory, about."),
     "most_entries": ("shoal_memory_maximum_entries", "How many there may be."),
-    "most_bytes": ("shoal_memory_maximum_bytes", "What they may take."),
+    "most_bytes": ("shoal_memory_maximum_bytes", "Their limit."),
 }
 _USERS = {
     "queued_bytes": (
         "shoal_user_queued_bytes",
-        "On the way to all clients of a user, of the 10 users who take the most memory.",
+        "On the way to all clients of a user, of the 10 users with the most memory.",
     ),
     "subscription_bytes": (
         "shoal_user_subscription_bytes",
-        "What the subscriptions of a user take, of the same users.",
+        "Memory of the subscriptions of a user, of the same users.",
     ),
 }
 _RETAINED_BYTES = (
     "shoal_client_retained_bytes",
-    "What a client's retained messages take, of the 10 clients whose take the most; its user, if "
-    "its session is at this broker.",
+    "Memory of a client's retained messages, of the 10 clients with the most; its user, if its "
+    "session is at this broker.",
 )
 _JOURNAL = {
     "bytes": ("shoal_journal_bytes", "The journal's files."),
-    "free_bytes": ("shoal_disk_free_bytes", "What is free on the disk of the broker's folder."),
+    "free_bytes": ("shoal_disk_free_bytes", "Free space on the disk of the broker's folder."),
     "is_failing": ("shoal_journal_failing", "1 while the journal cannot be written."),
 }
 
@@ -134,7 +137,7 @@ class Metrics(Collector):
 
 
 def _memory_metrics(memory: Mapping[str, Any]) -> Iterator[Metric]:
-    """The memory ledger, and the users who take the most."""
+    """Make metrics of the memory ledger, and of the users that take the most."""
     for key, (name, text) in _TABLE_SIZES.items():
         family = GaugeMetricFamily(name, text, labels=["table"])
         for row in memory.get("tables", ()):
@@ -154,7 +157,7 @@ def _memory_metrics(memory: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:
-    """What brokers of this system write down, and those of every system."""
+    """Make metrics of records of this system's brokers, and of records of every system."""
     own = SYSTEMS[system].records if system in SYSTEMS else {}
     for table, row in {**own, **SHARED_RECORDS}.items():
         text = (row.__doc__ or "").partition("\n")[0]
@@ -163,9 +166,9 @@ def _record_metrics(system: str, counts: Mapping[str, int]) -> Iterator[Metric]:
 
 
 def _refusals(rows: Iterable[Mapping[str, Any]]) -> CounterMetricFamily:
-    """What clients were refused."""
+    """Make metrics of refusals to clients."""
     family = CounterMetricFamily(
-        "shoal_refusals", "What clients were refused, and why.", labels=["what", "reason"]
+        "shoal_refusals", "Refused requests of clients, by reason.", labels=["what", "reason"]
     )
     for row in rows:
         family.add_metric([row["what"], row["reason"]], row["count"])
@@ -173,9 +176,9 @@ def _refusals(rows: Iterable[Mapping[str, Any]]) -> CounterMetricFamily:
 
 
 def _proposals(counts: Mapping[str, int]) -> CounterMetricFamily:
-    """Links that were proposed, by what became of them."""
+    """Make metrics of proposed links, by outcome."""
     family = CounterMetricFamily(
-        "shoal_link_proposals", "What became of proposed links here.", labels=["outcome"]
+        "shoal_link_proposals", "Outcomes of proposed links here.", labels=["outcome"]
     )
     for key, count in counts.items():
         what, _, outcome = key.partition(" ")
@@ -189,7 +192,7 @@ def _move_metrics(clients: Mapping[str, Any]) -> Iterator[Metric]:
     draining = float(clients.get("is_draining", False))
     yield GaugeMetricFamily("shoal_draining", "1 while it takes no clients in.", value=draining)
     moves = CounterMetricFamily(
-        "shoal_client_moves", "What became of clients that were to move.", labels=["outcome"]
+        "shoal_client_moves", "Outcomes of redirected clients.", labels=["outcome"]
     )
     for outcome, count in clients.get("moves", {}).items():
         moves.add_metric([outcome], count)
@@ -197,7 +200,9 @@ def _move_metrics(clients: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _latency_metrics(latency: Mapping[str, Any]) -> Iterator[Metric]:
-    """How long deliveries take, by where they were published: one clock, or two machines' ones."""
+    """Return how long deliveries take, by where they were published: one clock, or two machines'
+    ones.
+    """
     family = HistogramMetricFamily(
         "shoal_delivery_seconds",
         "From coming in at the first broker to being written to clients, by samples; published "

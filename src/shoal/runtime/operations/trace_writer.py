@@ -1,10 +1,10 @@
-"""What happens at a live broker as Parquet tables, in the form the pipeline reads runs in.
+"""Writes events at a live broker as Parquet tables, in the form of the pipeline's runs.
 
 Each table is a folder, such as `deliveries.parquet`, to which every broker of the network may add
 files.  Rows are gathered in memory and written, off the loop, as a file of their own when there
-are enough of them or they are old enough; a file is there whole or not at all.  What a broker
-that is killed had not written yet is lost: a trace is for learning, not for accounting.  Arrow is
-imported when there are rows to write.
+are enough of them or they are old enough; a file is there whole or not at all. Rows that a killed
+broker had not written are lost: a trace is for learning, not for accounting. Arrow is imported when
+there are rows to write.
 
 | table | one row for |
 | --- | --- |
@@ -14,7 +14,7 @@ imported when there are rows to write.
 | migrations | each move of a publisher that is finished |
 | failed_migrations | each move of a publisher that failed |
 | refusals | each message or request that was refused |
-| further ones | what brokers of one system record (`System.records`) |
+| further ones | records of brokers of one system (`System.records`) |
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from shoal.model import BrokerId
 from shoal.overlays.trace_tables import RECORDS, TRACE_TABLES
 from shoal.runtime.network_sections import TraceSection
 
-# What a live broker writes.
+# Tables that a live broker writes.
 WRITTEN = ("publications", "deliveries", *RECORDS)
 _TABLES: Mapping[type, str] = {row: name for name, row in RECORDS.items()}
 _SUFFIX = ".parquet"
@@ -63,7 +63,7 @@ class TraceWriter:
         self._wait()
 
     async def stop(self) -> None:
-        """Write what is there."""
+        """Write pending rows."""
         if self._timer is not None:
             self._timer.cancel()
         self._write_all()
@@ -135,7 +135,7 @@ class TraceWriter:
     def _write_now(self, table: str, rows: list[tuple[Any, ...]], path: Path) -> None:
         from shoal.runtime.operations.trace_files import write_rows
 
-        # Spark reads no file whose name begins with a dot.
+        # Spark ignores files whose names begin with a dot.
         partial = path.with_name(f".{path.name}.partial")
         write_rows(partial, TRACE_TABLES[table], rows)
         partial.rename(path.with_name(path.name + _SUFFIX))

@@ -1,1 +1,1 @@
-"""What a live broker has on disk: its journal, its spools, the overlay as it is."""
+"""A live broker's state on disk: its journal, its spools, its overlay."""

@@ -1,12 +1,12 @@
-"""Until when a broker has lived, so that its next life begins later.
+"""Records the time until which a broker has run, so that its next incarnation begins later.
 
-A broker numbers what it publishes by its clock, and of two words about one thing the later stays.
-So its clock may not run back from one life to the next, though its machine's may: one without a
-battery begins in the past, one that was wrong is put right.  Each second the time is written to a
-file, over what was there, beside how long the machine has run.  So as long as that runs the next
-life goes on with the same clock, to the microsecond: one that was ahead of other brokers' by more
-would have the last word about clients that have gone on.  What a reboot lost is made up for by a
-great step.
+A broker numbers its publications by its clock, and of two entries about one thing the later wins.
+So its clock may not run back from one incarnation to the next, though its machine's may: one
+without a battery begins in the past, and a wrong clock is corrected. Each second the time is
+written to a file, over the former one, beside the machine's uptime. So until a reboot the next
+incarnation continues with the same clock, to the microsecond: a clock further ahead of other
+brokers' would win against later entries about clients that have moved. A great step makes up for
+the time of a reboot.
 
 >>> first_us(wall_us=9_000_000, lived_until_us=5_000_000, since_us=4_000_000)  # all is well
 9000000
@@ -28,7 +28,7 @@ from pathlib import Path
 from shoal.runtime.driving.timing.clock import Clock
 
 FILE = "clock"
-# How often the time is written.
+# Interval of writes.
 EVERY_S = 1.0
 # A life may have lasted so much longer than its file says; the system writes within half a minute.
 _LOST_US = 60_000_000
@@ -40,7 +40,8 @@ _log = logging.getLogger(__name__)
 
 
 def first_us(wall_us: int, lived_until_us: int, since_us: int | None) -> int:
-    """When a life begins: when its machine says, unless the one before may have lasted longer.
+    """Return when a life begins: when its machine says, unless the one before may have lasted
+    longer.
 
     `since_us` has passed since its last word by the machine's own count, if that has not restarted.
     """
@@ -50,9 +51,9 @@ def first_us(wall_us: int, lived_until_us: int, since_us: int | None) -> int:
 
 
 class ClockFile:
-    """The file of one broker, in a folder that nobody else uses, and the clock that goes by it.
+    """The file of one broker, in a locked folder, and the clock that follows it.
 
-    What cannot be read or written is as if it were not there; the log says so.
+    A file that cannot be read or written is ignored; the log says so.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +104,7 @@ class ClockFile:
         try:
             if self._file < 0:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            # Always as long: whoever is killed meanwhile leaves what can be read.
+            # Always of equal length: a broker killed meanwhile leaves a readable file.
             text = f"{self.clock.now_us():020} {_ran_us():020} {self._boot}\n"
             os.pwrite(self._file, text.encode(), 0)
         except OSError as error:

@@ -1,17 +1,17 @@
 """A broker's journal as files of one folder: batches of bytes, appended, and read again at a start.
 
-A batch is there whole or not at all: before it stand its length and a checksum, and what a crash
-cut short is dropped at the next start, with a warning.  Anything else that is wrong is an error
-that names file and byte.  When all that matters has been said again in a new file, that file is
-marked, and those before it go; so no file is ever rewritten, and a crash at any moment leaves a
-whole journal.
+A batch is there whole or not at all: before it stand its length and a checksum, and a batch cut
+short by a crash is dropped at the next start, with a warning. Anything else that is wrong is an
+error that names file and byte. Once all live state is restated in a new file, that file is marked,
+and older files are deleted; so no file is ever rewritten, and a crash at any moment leaves a whole
+journal.
 
-| file | what it is |
+| file | content |
 | --- | --- |
 | lock | held by the process that uses the folder; has its number, and that of the last file |
-| clock | until when the broker has lived (see `clock_file`) |
-| reserve | nothing; its room is for the day on which the disk is full |
-| journal-00000001, … | a heading (whose journal), then batches; read in this order |
+| clock | until when the broker has run (see `clock_file`) |
+| reserve | nothing; its room is for a full disk |
+| journal-00000001, … | a heading (name of the broker), then batches; read in this order |
 
 A batch: length, CRC-32 of the bytes, CRC-32 of these two, 4 bytes each; the bytes.  A batch of no
 bytes is the mark.
@@ -40,7 +40,9 @@ _FIRST = 1
 
 
 class JournalError(Exception):
-    """A folder that cannot be used, or a file in it that cannot be read; says what to do."""
+    """A folder that cannot be used, or a file in it that cannot be read; the text names the
+    remedy.
+    """
 
 
 def other_version(path: Path, found: object, own: object) -> JournalError:
@@ -61,7 +63,7 @@ _decode_heading = msgspec.msgpack.Decoder(_Heading).decode
 
 
 class JournalFiles:
-    """The journal of one broker; from the start on nobody else can use its folder.
+    """The journal of one broker; its lock keeps other processes from its folder.
 
     Call `read`, once, before anything else.
     """
@@ -69,7 +71,7 @@ class JournalFiles:
     def __init__(self, folder: Path, network: str, broker: BrokerId) -> None:
         self.folder = folder
         self._heading = _Heading(_FORMAT, network, broker)
-        # What a start should be told, though it can go on.
+        # warnings for the start, which can go on
         self.warnings: list[str] = []
         self._lock, self._last_number = self._take_lock()
         self._reserve = folder / "reserve"
@@ -203,7 +205,7 @@ class JournalFiles:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def _remove_before(self, first: int) -> None:
-        """Oldest first: what is left is always one piece."""
+        """Oldest first: the rest is always one piece."""
         for number in self._numbers():
             if number < first:
                 self._path(number).unlink()
@@ -222,7 +224,7 @@ class JournalFiles:
         return [number for number in numbers if number >= first]
 
     def _is_marked(self, path: Path) -> bool:
-        """Whether a file has the mark, as far as it can be read."""
+        """Return whether a file has the mark, as far as it can be read."""
         data = path.read_bytes()
         position, is_marked = 0, False
         while (batch := batch_at(data, position)) is not None:
@@ -288,10 +290,10 @@ class JournalFiles:
             f"this one; to begin with nothing, move {self.folder} away"
         )
 
-    # --- whose it is --------------------------------------------------------------------------
+    # --- lock ---------------------------------------------------------------------------------
 
     def _take_lock(self) -> tuple[int, int]:
-        """The lock, and the number of the last file of whoever had it before."""
+        """Take the lock; return it and the number of the last file of its former holder."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -342,7 +344,7 @@ def batch_at(data: bytes, position: int) -> bytes | None:
 
 
 def is_torn(data: bytes, position: int) -> bool:
-    """Whether what begins there is no batch because a crash came in between: it is the last.
+    """Return whether the bytes there are a last batch that a crash cut short.
 
     After a power cut the end of a file may be zeros that were never overwritten.
     """

@@ -1,14 +1,14 @@
-"""Writes what a broker must not forget, before anyone is told, with one write for each flush.
+"""Writes durable state before acknowledgements go out, with one write for each flush.
 
-The journal's files grow, so from time to time all is said again in a new one, a bit with each
-write; memory is the truth, and the broker waits for nothing.  What cannot be written (a full disk)
-is not acknowledged either: the connections that were about to be answered are closed, and from then
-on publications above QoS 0 and lasting subscriptions are refused, until writing works again and all
-has been said anew.  The old files may be what fills the disk, so there is room in reserve for that.
+The journal's files grow, so from time to time all state is restated in a new one, a bit with each
+write; memory is the truth, and the broker waits for nothing. State that cannot be written (a full
+disk) is not acknowledged: the connections that await an answer are closed, and then publications
+above QoS 0 and lasting subscriptions are refused, until writing works again and all state is
+restated. The old files may fill the disk, so there is room in reserve for that.
 
 | `sync` | a crash of the broker loses | a power cut loses |
 | --- | --- | --- |
-| never | nothing | what the system had not written yet, often half a minute |
+| never | nothing | data that the system had not written yet, often half a minute |
 | second | nothing | about a second |
 | always | nothing | nothing; every write waits for the disk |
 """
@@ -30,13 +30,13 @@ from shoal.runtime.storage.journal_files import JournalError, JournalFiles, Sync
 
 # Below this, all is never said again; above, when there is twice as much as it came to last.
 SMALL_BYTES = 32 * 2**20
-# Kept free for saying all again on a full disk: what is left then is mostly far less.
+# Kept free for a restatement on a full disk: live state is mostly far smaller.
 RESERVE_BYTES = 32 * 2**20
 # Every start begins a file.
 MAX_FILES = 8
-# What is said again with one write: about a millisecond.
+# Bytes restated with one write: about a millisecond.
 STEP_BYTES = 64 * 1_024
-# How often written bytes are synced, and how long after a failure it is tried again.
+# Interval of syncs, and of retries after a failure.
 TICK_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class JournalWriter:
             _log.error("not restored", extra={"problem": problem})
         assert clients.journal is not None
         self._journal = clients.journal
-        # How long the files were when all had been said again.
+        # the files' length at the end of the last restatement
         self._restated_bytes = files.size
 
     @property
@@ -94,12 +94,12 @@ class JournalWriter:
         return tuple(self._journal.neighbours)
 
     def start(self) -> None:
-        """Begin to see to what is due each second."""
+        """Start the periodic tasks."""
         self._hold_reserve()
         self._timer = self._node.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
-        """Write what is left, have it on the disk, and let go of the folder."""
+        """Write the rest, sync it, and release the folder."""
         if self._timer is not None:
             self._timer.cancel()
         self.write()
@@ -112,7 +112,7 @@ class JournalWriter:
         self._files.close()
 
     def write(self) -> bool:
-        """Write what has changed, before anything else is written; whether it may be told."""
+        """Write changes, before any other output; return whether acknowledgements may go out."""
         if self._is_stopped or (self._journal.is_failing and self._restating is None):
             self._journal.take()
             return True
@@ -145,15 +145,15 @@ class JournalWriter:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether a new file may be begun: the last one is done with, and no message is being
-        handed to many, since who has had it only the files know.
+        """Return whether a new file may be begun: the last one is complete, and no message is on
+        its way to many clients, since only the files have its progress.
         """
         if self._clients.spreading.is_on:
             return False
         return self._restating is None and self._dropping is None and self._syncing is None
 
     def _begin_again(self) -> None:
-        """What was gathered until now goes into the old file; all that there is, into a new one."""
+        """Write gathered records into the old file, and begin a restatement in a new one."""
         data = self._journal.take()
         if data and not self._journal.is_failing:
             self._files.append(data)

@@ -1,9 +1,9 @@
-"""The overlay as it is now, as far as one broker knows: what differs from its network file.
+"""The current overlay, as far as one broker knows: its differences from the network file.
 
-Links that were opened on purpose, links that have ended, brokers that came later, and what the
-system says that it must not forget.  It is a small file that is written anew with each change,
-which are rare, and is there before anything comes of the change.  Without a folder it lasts as long
-as the broker's process.
+Links that were opened on purpose, links that have ended, brokers that came later, and the system's
+durable facts. It is a small file that is written anew with each change, which are rare, and is
+there before anything comes of the change. Without a folder it lasts as long as the broker's
+process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.broker.links.controls import Whereabouts
+from shoal.broker.links.controls import BrokerLocation
 from shoal.model import BrokerId
 from shoal.runtime.storage.journal_files import JournalError, other_version
 
@@ -34,7 +34,7 @@ class LinkRow(msgspec.Struct, frozen=True):
     ends: bool = False
 
 
-# What is added to the file has a default; what means something else is another format.
+# Additions to the file have a default; a changed meaning needs another format.
 _FORMAT = 1
 
 
@@ -42,7 +42,7 @@ class _Contents(msgspec.Struct):
     format: int
     links: dict[BrokerId, LinkRow] = msgspec.field(default_factory=dict)
     ended: dict[BrokerId, int] = msgspec.field(default_factory=dict)
-    brokers: dict[BrokerId, Whereabouts] = msgspec.field(default_factory=dict)
+    brokers: dict[BrokerId, BrokerLocation] = msgspec.field(default_factory=dict)
     facts: dict[str, Any] = msgspec.field(default_factory=dict)
     is_founder: bool = True
     is_member: bool = True
@@ -50,8 +50,8 @@ class _Contents(msgspec.Struct):
     left_us: int = 0
 
 
-class Overlay:
-    """What one broker knows of it.
+class OverlayFile:
+    """One broker's record of the overlay.
 
     `links` are those beside the network file's, and those that end; `ended` has when a link that
     has ended was opened, 0 for one of the network file.
@@ -82,7 +82,7 @@ class Overlay:
 
     @property
     def has_left(self) -> bool:
-        """Whether the broker has left its network, and has not been told to join again."""
+        """Return whether the broker has left its network, and has not been told to join again."""
         return self._contents.left_us > 0
 
     def begins_to_join(self, over: Mapping[BrokerId, str]) -> None:
@@ -115,19 +115,19 @@ class Overlay:
         self._write()
 
     def neighbours(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
-        """Whom the broker is linked to when it starts; `given` by the network file."""
+        """Return the broker's neighbours at its start; `given` are those of the network file."""
         found = {name for name in given if name not in self.ended}
         return tuple(sorted(found | self.links.keys()))
 
     def expected(self, given: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
-        """Those of them to whom the link is not only to be settled, and then to end."""
+        """Return those of them whose link is not only settled and then ended."""
         rows = self.links
         return tuple(
             name for name in self.neighbours(given) if name not in rows or not rows[name].ends
         )
 
     def stamp(self, neighbour: BrokerId, now_us: int) -> int:
-        """When a link is opened now: later than one to that broker that has ended."""
+        """Return when a link is opened now: later than one to that broker that has ended."""
         return max(now_us, self.ended.get(neighbour, 0) + 1)
 
     def opened(self, neighbour: BrokerId, opened_us: int, address: str = "") -> None:
@@ -151,22 +151,26 @@ class Overlay:
         self._write()
 
     def is_over(self, neighbour: BrokerId, opened_us: int) -> bool:
-        """Whether the link that was opened then has ended."""
+        """Return whether the link that was opened then has ended."""
         return neighbour not in self.links and self.ended.get(neighbour, -1) >= opened_us
 
-    def met(self, where: Whereabouts) -> None:
+    def met(self, where: BrokerLocation) -> None:
         """A broker is elsewhere than the network file says, or has left."""
         self.brokers[where.name] = where
         self._write()
 
     @property
     def is_founder(self) -> bool:
-        """Whether the broker was there when its network began; a broker that has joined was not."""
+        """Return whether the broker was there when its network began; a broker that has joined was
+        not.
+        """
         return self._contents.is_founder
 
     @property
     def is_member(self) -> bool:
-        """Whether the broker is a founder, or a member has answered it through the system."""
+        """Return whether the broker is a founder, or a member has answered it through the
+        system.
+        """
         return self._contents.is_member
 
     def becomes_member(self) -> None:
@@ -176,7 +180,7 @@ class Overlay:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the system has said last that it must not forget."""
+        """Return the last durable facts of the system."""
         return self._contents.facts
 
     def remember(self, facts: Mapping[str, Any]) -> None:
@@ -216,10 +220,10 @@ class Overlay:
 
 def who_has_left(folders: Iterable[Path]) -> set[BrokerId]:
     """Brokers that have left the network, by the last that the brokers of these folders heard."""
-    last: dict[BrokerId, Whereabouts] = {}
+    last: dict[BrokerId, BrokerLocation] = {}
     for folder in folders:
         with suppress(JournalError):  # its broker says so when it starts
-            for where in Overlay(folder).brokers.values():
+            for where in OverlayFile(folder).brokers.values():
                 if where.name not in last or where.at_us > last[where.name].at_us:
                     last[where.name] = where
     return {where.name for where in last.values() if where.has_left}

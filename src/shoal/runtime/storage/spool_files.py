@@ -1,12 +1,12 @@
-"""The spools of a broker as files: what waits for each neighbour that is away.
+"""The spools of a broker as files: queued messages for each disconnected neighbour.
 
-| in the broker's folder | what it is |
+| in the broker's folder | content |
 | --- | --- |
-| spool/NEIGHBOUR | there since the neighbour's link came up for the first time |
+| spool/NEIGHBOUR | exists since the neighbour's link first came up |
 | spool/NEIGHBOUR/00000001, … | segments: the format, then batches of records, as in the journal |
 
-All spools of a broker are written with each flush, before neighbours and clients are told, and
-synced as its journal is; together they have at most so many bytes.
+All spools of a broker are written with each flush, before acknowledgements go to neighbours and
+clients, and synced as its journal is; their total size is bounded.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import msgspec
 
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import KEEP_US, Spool, SpoolRecord
-from shoal.broker.links.states import State
+from shoal.broker.links.states import LinkSessionState
 from shoal.model import BrokerId
-from shoal.overlays.system import StandIn
+from shoal.overlays.system import Placeholder
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import (
@@ -38,15 +38,15 @@ from shoal.runtime.storage.journal_files import (
 )
 
 FOLDER = "spool"
-_FORMAT = "shoal spool 2"
+_FORMAT = "shoal spool 1"
 MAXIMUM_BYTES = 2**30
 # No heading of any format is longer.
 _HEADING_BYTES = HEAD_BYTES + 64
-# How often written bytes are synced, and how long after a failure it is tried again.
+# Interval of syncs, and of retries after a failure.
 TICK_S = 1.0
 # A broker that starts waits so long for neighbours that were there before: less than its machine
 # waits for their tables.
-STAND_IN_US = 5_000_000
+PLACEHOLDER_US = 5_000_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _heading = framed(_encode(_FORMAT))
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class SpoolSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker may keep for its neighbours, and how long; `folder` is the broker's own."""
+    """Bounds of size and time of a broker's spools; `folder` is the broker's own."""
 
     folder: Path
     sync: Sync = "second"
@@ -68,7 +68,7 @@ class SpoolFiles:
     """The segments of one spool; their folder must be this process's alone."""
 
     def __init__(self, folder: Path, *, syncs: bool = False) -> None:
-        """Where it `syncs`, what is appended would outlast a power cut."""
+        """With `syncs`, appended records are synced, so that they outlast a power cut."""
         self.folder = folder
         self._syncs = syncs
         # The segment that is appended to.
@@ -135,7 +135,7 @@ class SpoolFiles:
 
     @property
     def is_known(self) -> bool:
-        """Whether the neighbour was ever here."""
+        """Return whether the neighbour was ever here."""
         return self.folder.is_dir()
 
     def know(self) -> None:
@@ -148,7 +148,7 @@ class SpoolFiles:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def take_unsynced(self) -> list[int]:
-        """Files to be synced, and then closed, by anyone."""
+        """Return files to sync and then close."""
         files, self._former = self._former, []
         if self._is_unsynced and self._file >= 0:
             files.append(os.dup(self._file))
@@ -180,7 +180,7 @@ class SpoolFiles:
         self._file, self._number, self._is_unsynced = -1, 0, False
 
     def _keep_aside(self, path: Path, position: int, error: Exception) -> None:
-        """What can be read goes on its way; somebody may want to look at the rest."""
+        """Messages that can be read are sent; the rest is kept for inspection."""
         aside = path.with_name(f"damaged-{path.name}")
         with suppress(OSError):
             path.replace(aside)
@@ -191,7 +191,7 @@ class SpoolFiles:
 
 
 def _format_of(batch: bytes | None) -> str | None:
-    """What a segment's first batch says of its format; None if it is torn, or is no heading."""
+    """Return the format in a segment's first batch; None if it is torn, or is no heading."""
     try:
         return _read_heading(batch or b"")
     except msgspec.MsgspecError:
@@ -210,7 +210,7 @@ def check_formats(folder: Path) -> None:
 
 
 def waits_for(folder: Path) -> list[BrokerId]:
-    """The neighbours for whom something is in the spools of a broker's folder."""
+    """Return the neighbours with messages in the spools of a broker's folder."""
     if not (folder / FOLDER).is_dir():
         return []
     found = [path for path in (folder / FOLDER).iterdir() if SpoolFiles(path).segments()]
@@ -218,16 +218,18 @@ def waits_for(folder: Path) -> list[BrokerId]:
 
 
 class Spools:
-    """All spools of one node, written before anyone is told what is settled.
+    """All spools of one node, written before acknowledgements go out.
 
-    `at_full` is told when no more can be kept, and why, or with an empty text that it can again.
+    `at_full` gets the reason when no more can be kept, or an empty text when there is room again.
     """
 
-    def __init__(self, node: Node, settings: SpoolSettings, stand_in: StandIn | None) -> None:
-        self.at_full: Callable[[str], None] = _nobody_is_told
+    def __init__(
+        self, node: Node, settings: SpoolSettings, placeholder: Placeholder | None
+    ) -> None:
+        self.at_full: Callable[[str], None] = _ignore_problem
         self._node = node
         self._settings = settings
-        self._stand_in = stand_in
+        self._placeholder = placeholder
         self._files: dict[BrokerId, SpoolFiles] = {}
         self._spools: dict[BrokerId, Spool] = {}
         self._refusal = ""
@@ -270,7 +272,7 @@ class Spools:
 
     def gone(self, neighbour: BrokerId) -> None:
         """A neighbour counts as gone, with all that waited for it."""
-        _log.error("given up, what waited for it is dropped", extra={"neighbour": neighbour})
+        _log.error("given up, its queued messages are dropped", extra={"neighbour": neighbour})
         self._expected.pop(neighbour, None)
         self._files[neighbour].forget()
 
@@ -284,16 +286,16 @@ class Spools:
             files.forget()
             files.close()
 
-    def stand_in(self) -> None:
+    def placeholder(self) -> None:
         """Speak for neighbours that were waited for long enough, and are away."""
-        if self._stand_in is None:
+        if self._placeholder is None:
             return
         now_us = self._node.clock.now_us()
         for neighbour, (session, since_us) in list(self._expected.items()):
-            if now_us - since_us > STAND_IN_US and session.state is State.AWAY:
+            if now_us - since_us > PLACEHOLDER_US and session.state is LinkSessionState.AWAY:
                 del self._expected[neighbour]
                 _log.warning("away since the start", extra={"neighbour": neighbour})
-                for input in self._stand_in(neighbour, self._node.id):
+                for input in self._placeholder(neighbour, self._node.id):
                     self._node.bring(input)
 
     def size(self, neighbour: BrokerId) -> int:
@@ -302,7 +304,7 @@ class Spools:
         return 0 if spool is None else spool.size
 
     def start(self) -> None:
-        """All spools are there: begin to see to what is due each second."""
+        """All spools are open: start the periodic tasks."""
         for name in waits_for(self._settings.folder):
             if name not in self._spools:
                 folder = str(self._settings.folder / FOLDER / name)
@@ -313,7 +315,7 @@ class Spools:
         self._timer = self._node.loop.call_later(TICK_S, self._tick)
 
     async def stop(self) -> None:
-        """Write what is left, have it on the disk."""
+        """Write the rest, and sync it."""
         if self._timer is not None:
             self._timer.cancel()
         self.write()
@@ -326,7 +328,7 @@ class Spools:
             files.close()
 
     def write(self) -> None:
-        """Write what is pending, as far as there is room for it; nothing once it has stopped."""
+        """Write pending records, as far as there is room; nothing after the stop."""
         if self._is_stopped:
             return
         problem = ""
@@ -340,7 +342,9 @@ class Spools:
             except OSError as error:
                 self._fail(neighbour, error)
             if spool.is_stuck:
-                problem = f"too much waits for broker {neighbour}, which is away or cannot write"
+                problem = (
+                    f"too much waits for broker {neighbour}, which is disconnected or cannot write"
+                )
         if bool(problem) != bool(self._refusal):
             self._refusal = problem
             self.at_full(problem)
@@ -380,5 +384,5 @@ def _sync_all(files: list[int]) -> None:
             os.close(file)
 
 
-def _nobody_is_told(problem: str) -> None:
-    """Until there is somebody to tell."""
+def _ignore_problem(problem: str) -> None:
+    """Placeholder until a listener is set."""

@@ -1,1 +1,1 @@
-"""TLS of a live broker: certificates, who they say it is, and until when."""
+"""TLS of a live broker: certificates, their names and their expiry."""

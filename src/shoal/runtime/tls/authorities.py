@@ -1,8 +1,7 @@
-"""Who signed the certificates of clients: is one of them trusted still, when authorities change?
+"""Checks whether authorities still trust clients' certificates after a change.
 
-Only those count that signed a certificate themselves.  A certificate that another one between
-signed is not trusted any more when any authority has gone: its client shows the whole chain when it
-comes again.
+Only direct signers count. A certificate with an intermediate signer is not trusted any more after
+any authority was removed: its client shows the whole chain when it connects again.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ class Authorities:
                 self._certificates[each.tbs_certificate_bytes] = each
 
     def lacks_some_of(self, before: Authorities) -> bool:
-        """Whether one that was here before has gone."""
+        """Return whether one that was here before has gone."""
         return not before._certificates.keys() <= self._certificates.keys()
 
     def signed(self, certificate: bytes) -> bool:
-        """Whether one of them signed a certificate, in DER."""
+        """Return whether one of them signed a certificate, in DER."""
         from cryptography import x509
         from cryptography.exceptions import InvalidSignature
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.tls.authorities import Authorities
 from shoal.runtime.tls.contexts import (
     Replaceable,
@@ -26,7 +26,7 @@ from shoal.runtime.tls.endings import endings
 class Certificates:
     """Those that a network file names; TlsError when a file cannot be used."""
 
-    def __init__(self, network: Network, name: BrokerId) -> None:
+    def __init__(self, network: NetworkFile, name: BrokerId) -> None:
         self._name = name
         self._network = network
         tls, client_tls, admin = network.tls, network.client_tls, network.admin
@@ -36,7 +36,7 @@ class Certificates:
             self._clients = Replaceable(load_client_context(client_tls, name))
         if admin.is_over_tls:
             self._admin = Replaceable(load_admin_context(admin, name))
-        # Who signs clients' certificates, if anybody.
+        # Authority of clients' certificates, if there is one.
         path = client_tls.authority if client_tls is not None else ""
         self.authorities = Authorities(path)
         # When those in use end, whatever the files have become since.
@@ -52,7 +52,7 @@ class Certificates:
         """For the admin port."""
         return None if self._admin is None else self._admin.context
 
-    def renewable(self, network: Network) -> dict[str, Any]:
+    def renewable(self, network: NetworkFile) -> dict[str, Any]:
         """The tables of a network file that `renew` can take over; all their files can be loaded.
 
         TlsError when one cannot.
@@ -71,7 +71,7 @@ class Certificates:
         return found
 
     def renew(self, tables: dict[str, Any]) -> None:
-        """Use what these tables name, for connections to come."""
+        """Use these tables' files for later connections."""
         made = Certificates(msgspec.structs.replace(self._network, **tables), self._name)
         if self.links is not None and made.links is not None:
             self.links.replace(made.links)

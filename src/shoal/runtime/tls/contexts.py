@@ -1,4 +1,4 @@
-"""Mutual TLS between brokers: who proves to be which broker.
+"""Mutual TLS between brokers, which proves a broker's name.
 
 A broker's certificate is signed by the network's own authority and made out to the broker's name,
 as the common name of its subject or one of its alternative names.  Hosts and addresses play no
@@ -20,18 +20,17 @@ class TlsError(ValueError):
 
 
 class Replaceable:
-    """A listener's `context`, in whose place another one serves connections to come.
+    """A listener's `context`, which a newer one replaces for later connections.
 
-    A listener has its context for as long as it listens, and a context trusts for ever what it has
-    once trusted.  So each handshake goes on with the context of today, from its first message on:
-    certificate, key and authorities are its own.  Whether clients need certificates is the first
-    one's word.
+    A listener keeps its context for as long as it listens, and a context never drops an authority.
+    So each handshake switches to the current context at its first message: certificate, key and
+    authorities are from there. The first context decides whether clients need certificates.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = self._today = context
         if context.verify_mode != ssl.CERT_NONE:
-            # Who came by a ticket would not have to show a certificate again.
+            # A client that resumes by a ticket would not have to show a certificate again.
             context.num_tickets = 0
             context.options |= ssl.OP_NO_TICKET
         context.sni_callback = self._choose
@@ -63,7 +62,7 @@ class TlsContexts:
 
 
 def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
-    """What `broker` needs; TlsError when a file is missing or is not what it should be."""
+    """Load the contexts of `broker`; TlsError if a file is missing or malformed."""
     files = {
         "authority": section.authority.format(broker=broker),
         "certificate": section.certificate.format(broker=broker),
@@ -90,12 +89,12 @@ def load_contexts(section: TlsSection, broker: BrokerId) -> TlsContexts:
 
 
 def load_client_context(section: ClientTlsSection, broker: BrokerId) -> ssl.SSLContext:
-    """For listeners that clients connect to over TLS; TlsError names what cannot be used."""
+    """For listeners that clients connect to over TLS; TlsError names the unusable file."""
     return _listening_context(section, broker, "client_tls", section.authority)
 
 
 def load_admin_context(section: AdminSection, broker: BrokerId) -> ssl.SSLContext:
-    """For an admin port over TLS; TlsError names what cannot be used."""
+    """For an admin port over TLS; TlsError names the unusable file."""
     context = _listening_context(section, broker, "admin", section.operator_authority)
     if section.operator_authority:
         context.verify_mode = ssl.CERT_OPTIONAL  # health checks and passwords need none
@@ -105,7 +104,7 @@ def load_admin_context(section: AdminSection, broker: BrokerId) -> ssl.SSLContex
 def _listening_context(
     section: ClientTlsSection | AdminSection, broker: BrokerId, where: str, authority: str = ""
 ) -> ssl.SSLContext:
-    """With an `authority` whoever connects must have a certificate that it signed."""
+    """With an `authority` each client needs a certificate that it signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     certificate, key = (text.format(broker=broker) for text in (section.certificate, section.key))

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from shoal.model import BrokerId
-from shoal.runtime.network_file import Network
+from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import AdminSection, ClientTlsSection, TlsSection
 
-# Who is told less than this ahead may have no time left to renew one.
+# A shorter warning may leave no time to renew a certificate.
 SOON_S = 30 * 86_400.0
 
 
-def endings(network: Network, name: BrokerId) -> list[dict[str, Any]]:
+def endings(network: NetworkFile, name: BrokerId) -> list[dict[str, Any]]:
     """Of each file of certificates: its `use`, `file`, and `ends_s`, in seconds since 1970 UTC.
 
     Of a broker's own file the first that ends counts, of an authority's the last: others in it may
@@ -31,7 +31,7 @@ def endings(network: Network, name: BrokerId) -> list[dict[str, Any]]:
     return found
 
 
-def _files(network: Network) -> Iterator[tuple[str, str, bool]]:
+def _files(network: NetworkFile) -> Iterator[tuple[str, str, bool]]:
     """Use, file, and whether it is of an authority."""
     admin = network.admin
     sections: list[tuple[str, TlsSection | ClientTlsSection | AdminSection | None, str]] = [
@@ -57,7 +57,7 @@ def _ends_s(path: str) -> list[float]:
 
 
 def ended(row: dict[str, Any], now_s: float | None = None) -> bool:
-    """Whether a certificate is not good any more."""
+    """Return whether a certificate is not good any more."""
     end_s: float = row["ends_s"]
     return end_s <= (time.time() if now_s is None else now_s)
 

@@ -1,9 +1,9 @@
-"""A listener that takes a few connections in at a time, and says whose TLS does not begin, and why.
+"""A listener that accepts a few connections at a time, and reports failed TLS handshakes.
 
-asyncio's own servers take in all that wait, a thousand and more, before they look elsewhere.  And
-where a handshake fails they drop the connection without a word, so nobody would hear of clients, or
-of brokers, that do not trust a broker's certificate.  Who hangs up before a handshake has begun, as
-load balancers do to see whether somebody listens, is not told of.
+asyncio's own servers accept all waiting connections, a thousand and more, before they do other
+work. If a handshake fails they drop the connection silently, so clients or brokers that distrust a
+broker's certificate would go unnoticed. A connection that ends before a handshake has begun, as
+health checks of load balancers do, is not reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Callable, Coroutine
 
 from shoal.runtime.addresses import Address
-from shoal.runtime.binding import Bound, bind
+from shoal.runtime.binding import BoundAddress, bind
 
 BACKLOG = 1_024
 # So many are taken in before others have their turn, in a few milliseconds.
@@ -27,12 +27,12 @@ _SHORT_PAUSE_S = 1.0
 
 Protocol = Callable[[], asyncio.Protocol]
 Failed = Callable[[str, str], None]
-# How many seconds a handshake may take, from the first byte on that is waited for.
+# Seconds that a handshake may take, from the first byte on.
 Patience = Callable[[], float]
 
 
 async def listen(
-    where: Address | Bound,
+    where: Address | BoundAddress,
     protocol: Protocol,
     tls: ssl.SSLContext | None,
     failed: Failed,
@@ -48,7 +48,7 @@ async def listen(
 class Listener:
     """Takes connections; `failed` is told from which address, and why, where TLS does not begin.
 
-    `patience` says how long a handshake may take, `who` is what connects, in words.  Without a
+    `patience` returns the time limit of a handshake, `who` names the kind of peer. Without a
     context there is no TLS.
     """
 
@@ -69,9 +69,9 @@ class Listener:
         self._who = who
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, where: Address | Bound) -> None:
+    def start(self, where: Address | BoundAddress) -> None:
         """Listen wherever the name leads; OSError where that cannot be."""
-        bound = where if isinstance(where, Bound) else bind(where)
+        bound = where if isinstance(where, BoundAddress) else bind(where)
         self.address, self.sockets = bound
         try:
             bound.listen(BACKLOG)
@@ -85,7 +85,7 @@ class Listener:
             self._run(self._accept(listener))
 
     def close(self) -> None:
-        """Take nobody in any more; who is in the middle of a handshake is cut off."""
+        """Stop accepting, and abort handshakes."""
         for task in self._tasks:
             task.cancel()
         for listener in self.sockets:
@@ -150,7 +150,7 @@ class Listener:
 
 
 async def _speaks(taken: socket.socket) -> bool:
-    """When a client has said its first word: whether it did, or has hung up."""
+    """Return when a client has said its first word: whether it did, or has hung up."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(taken, ready.set)
     try:
@@ -161,12 +161,12 @@ async def _speaks(taken: socket.socket) -> bool:
 
 
 def hung_up(who: str = "client") -> str:
-    """Some libraries do not say what they do not like."""
+    """Some libraries do not report their reason."""
     return f"TLS: the {who} hangs up in the handshake; it may not trust this broker's certificate"
 
 
 def handshake_failure(error: ssl.SSLError, who: str = "client") -> str:
-    """Why TLS does not begin with who connects, in words.
+    """Return the reason of a failed handshake as text.
 
     >>> error = ssl.SSLError()
     >>> error.reason = "TLSV1_ALERT_UNKNOWN_CA"

@@ -1,1 +1,1 @@
-"""What goes through a live broker, by samples: who and what is heavy, and how long it takes."""
+"""Sampled traffic of a live broker: heavy hitters and latency."""

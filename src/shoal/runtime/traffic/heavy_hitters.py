@@ -45,7 +45,7 @@ class SpaceSaving:
 
 
 class Lately:
-    """What was heavy in the last one or two spans."""
+    """Heavy hitters of the last one or two spans."""
 
     def __init__(self, now_us: int, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -57,7 +57,7 @@ class Lately:
         self._now.add(key, weight)
 
     def heaviest(self, most: int, now_us: int) -> list[tuple[str, float]]:
-        """The heaviest keys, with what they were a second, about."""
+        """Return the heaviest keys, with their rate a second, about."""
         self._turn(now_us)
         total = dict(self._before.weights)
         for key, weight in self._now.weights.items():

@@ -1,10 +1,10 @@
-"""How long deliveries take, by sampled messages: from when one came in at its first broker until it
-was written to the clients that asked for it, but for those that are behind.
+"""Latency of deliveries, by sampled messages: from arrival at the first broker to the write to
+subscribers, except slow ones.
 
-A duration needs one clock.  Of what was published at this broker it is its own; of what came from
-another broker the two machines' clocks are compared, so that it is as exact as they agree, and is
-told apart.  Where clocks differ by more than the way takes, deliveries seem to come before they
-were published: they count as 0, and are counted.
+A duration needs one clock. Publications of this broker use its clock; for publications of another
+broker the two machines' clocks are compared, so the result is as exact as they agree, and is kept
+apart. If clocks differ by more than the delay, deliveries seem to precede their publication: they
+count as 0, and are counted.
 
 >>> latencies = Latencies()
 >>> for milliseconds in (1, 1, 1, 40):
@@ -73,7 +73,7 @@ class Latencies:
 
     def __init__(self) -> None:
         self._histograms = {HERE: _Histogram(), ELSEWHERE: _Histogram()}
-        # How many seemed to come before they were published.
+        # number of deliveries that seem to precede their publication
         self._ahead = 0
 
     def note(self, took_us: int, where: str, weight: int, now_us: int) -> None:

@@ -1,10 +1,10 @@
-"""What goes through a broker's MQTT side, by samples: who publishes most, to which topics, which
-filters cost most, and how long deliveries take.
+"""Sampled traffic of a broker's MQTT side: busiest publishers and topics, most costly filters,
+latency of deliveries.
 
-Nothing is counted where messages are handled.  Every few milliseconds at most, one of the messages
-that came last is looked at, and stands for all since the last look.  What filters cost is measured
-on that one: those that its topic leads to are asked once more, a few of each topic filter, for at
-most a hundredth of the broker's time.
+Nothing is counted where messages are handled. Every few milliseconds at most, one of the latest
+messages is sampled, and stands for all since the last sample. The cost of filters is measured on
+the sample: the filters that its topic leads to are evaluated once more, a few of each topic filter,
+for at most a hundredth of the broker's time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shoal.matching import matches
 from shoal.model import Attributes, FilterError
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.content import attributes_of
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.runtime.traffic.heavy_hitters import Lately
 from shoal.runtime.traffic.latency import ELSEWHERE, HERE, Latencies
@@ -28,12 +28,12 @@ from shoal.runtime.traffic.latency import ELSEWHERE, HERE, Latencies
 LOOK_US, MOST_SHARE = 2_000, 0.01
 # Larger messages are not read once more; so many topic filters and filters of each are asked.
 LONGEST, MOST_LEAVES, MOST_ASKED = 16_384, 64, 16
-# And no longer than that before others have their turn.
+# Longest time of such tests before other tasks run.
 MOST_ASKING_S = 0.002
 # Longer keys are cut.
 MOST_CHARACTERS = 200
 SHOWN = 50
-# By what clients, topics and filters are heavy: a second, messages, bytes, and seconds of testing.
+# Measures of clients, topics and filters: per second, messages, bytes, and seconds of testing.
 MESSAGES, BYTES, TIME = "messages", "bytes", "time"
 KINDS: Mapping[str, tuple[str, ...]] = {
     "clients": (MESSAGES, BYTES),
@@ -42,7 +42,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Traffic:
+class TrafficWatch:
     """One broker's; `due_us` is when `look` is to be called again."""
 
     def __init__(self, clients: BrokerClients, json: Json, clock: Callable[[], int]) -> None:
@@ -58,7 +58,7 @@ class Traffic:
         self._sketches = {
             (kind, by): Lately(now_us) for kind, kinds in KINDS.items() for by in kinds
         }
-        # How long filters were asked so far, and deliveries since they were asked last.
+        # time of evaluating filters so far, and deliveries since the last evaluation
         self._asked_us = 0.0
         self._unasked = 0
 
@@ -72,10 +72,10 @@ class Traffic:
         deliveries = statistics.deliveries - self._delivered
         self._published = statistics.publications_received
         self._delivered = statistics.deliveries
-        if isinstance(published, Message) and count > 0:
+        if isinstance(published, PublishedMessage) and count > 0:
             for kind, key in (("clients", published.publisher), ("topics", published.topic)):
                 self._add(kind, key, count, len(published.payload), now_us)
-        if not isinstance(routed, Message) or deliveries <= 0 or routed.topic[:1] == "$":
+        if not isinstance(routed, PublishedMessage) or deliveries <= 0 or routed.topic[:1] == "$":
             return
         where = HERE if self._is_from_here(routed) else ELSEWHERE
         self.latencies.note(now_us - routed.published_us, where, deliveries, now_us)
@@ -103,15 +103,15 @@ class Traffic:
         self._sketches[kind, MESSAGES].add(name, count, now_us)
         self._sketches[kind, BYTES].add(name, count * size, now_us)
 
-    def _is_from_here(self, message: Message) -> bool:
-        """Whether a message was published at this broker, on its clock."""
-        door = self._clients.door
-        if message.key is None or door is None:
+    def _is_from_here(self, message: PublishedMessage) -> bool:
+        """Return whether a message was published at this broker, on its clock."""
+        front_end = self._clients.front_end
+        if message.key is None or front_end is None:
             return True
         client = message.key[0]
-        return client == door.client or self._clients.connection(client) is not None
+        return client == front_end.client or self._clients.connection(client) is not None
 
-    def _ask(self, message: Message, weight: int, now_us: int) -> None:
+    def _ask(self, message: PublishedMessage, weight: int, now_us: int) -> None:
         """Ask the filters that a message's topic leads to, for messages like it."""
         began = time.perf_counter()
         attributes: Attributes | None = None

@@ -1,1 +1,1 @@
-"""Judges that stand outside the brokers, and what faults excuse."""
+"""Independent checkers, and the deliveries that faults excuse."""

@@ -1,8 +1,8 @@
-"""Judges that stand outside: they see what was asked and what was delivered, never how.
+"""Independent checkers: they see requests and deliveries, but no broker state.
 
-`check_deliveries` compares a run's deliveries with the naive truth over the global picture:
-nothing lost, nothing twice, nothing that nobody asked for, each publisher's order kept.  What
-brokers hold is judged by each system's own oracle (`shoal.overlays.system`).
+`check_deliveries` compares a run's deliveries with the naive truth over the global picture: no
+loss, no duplicate, no delivery without a subscription, each publisher's order kept. Each system's
+own oracle checks brokers' tables (`shoal.overlays.system`).
 
 A subscription takes a while to reach the publishers.  Within `settle_us` of the moment it is
 made or taken back, a delivery is allowed and not required.
@@ -23,7 +23,7 @@ from shoal.model import (
     Subscription,
     SubscriptionId,
 )
-from shoal.simulation.trace import Delivery, Published
+from shoal.simulation.trace import DeliveryEvent, Published
 
 PublicationKey = tuple[ClientId, int]
 DeliveryKey = tuple[PublicationKey, SubscriptionId]
@@ -37,8 +37,8 @@ class TimedSubscription(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int | None = None
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, publication and subscription by name; all empty when nothing did."""
+class CheckerVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors, publication and subscription by name; all empty without an error."""
 
     required: int
     lost: tuple[DeliveryKey, ...]
@@ -51,14 +51,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.lost or self.duplicates or self.phantoms or self.out_of_order)
 
 
-class Tally(NamedTuple):
-    """How often each delivery was made, and which came behind a later one of its publisher."""
+class CheckerTally(NamedTuple):
+    """Number of deliveries of each pair, and those behind a later one of the same publisher."""
 
     counts: Counter[DeliveryKey]
     out_of_order: list[DeliveryKey]
 
 
-def tally(deliveries: Iterable[Delivery]) -> Tally:
+def tally(deliveries: Iterable[DeliveryEvent]) -> CheckerTally:
     """Count deliveries, which must be in the order they reached their subscribers."""
     counts: Counter[DeliveryKey] = Counter()
     out_of_order = []
@@ -71,18 +71,18 @@ def tally(deliveries: Iterable[Delivery]) -> Tally:
             if newest.get((subscription_id, publisher), -1) > sequence:
                 out_of_order.append(key)
             newest[subscription_id, publisher] = sequence
-    return Tally(counts, out_of_order)
+    return CheckerTally(counts, out_of_order)
 
 
 def check_deliveries(
     publications: Iterable[Publication],
     subscriptions: Sequence[TimedSubscription],
-    deliveries: Sequence[Delivery],
+    deliveries: Sequence[DeliveryEvent],
     settle_us: int,
     *,
     handed: Mapping[PublicationKey, Published] | None = None,
     excused: Callable[[Published, TimedSubscription], bool] = lambda published, timed: False,
-) -> Verdict:
+) -> CheckerVerdict:
     """Judge deliveries, which must be in the order they reached their subscribers.
 
     A publication counts from when it was published; with `handed`, from when its publisher handed
@@ -105,7 +105,7 @@ def check_deliveries(
                 continue
             row = handed[publication.key]
         for timed in subscriptions:
-            # Whether it held then is sooner said than whether its filter matches.
+            # True if it held then is sooner said than whether its filter matches.
             if not _is_within(timed, row.at_us, settle_us):
                 continue
             if not matches(timed.subscription.filter, publication.attributes):
@@ -114,7 +114,7 @@ def check_deliveries(
             allowed.add(key)
             if _is_within(timed, row.at_us, -settle_us) and not excused(row, timed):
                 required.add(key)
-    return Verdict(
+    return CheckerVerdict(
         required=len(required),
         lost=tuple(sorted(required - counts.keys())),
         duplicates=tuple(sorted(key for key, count in counts.items() if count > 1)),
@@ -124,7 +124,7 @@ def check_deliveries(
 
 
 def _is_within(timed: TimedSubscription, published_us: int, margin_us: int) -> bool:
-    """Whether the subscription, made longer by a margin at both ends, held at that time."""
+    """Return whether the subscription, made longer by a margin at both ends, held at that time."""
     if published_us < timed.from_us - margin_us:
         return False
     return timed.until_us is None or published_us < timed.until_us + margin_us

@@ -1,16 +1,16 @@
-"""What faults excuse: the deliveries that need not arrive, and no others.
+"""Deliveries that faults excuse, and no others.
 
 A publication that its publisher hands to broker *b* at time *t* must reach a subscriber at broker
 *s*, unless
 
-1. a broker or a link on the way from *b* to *s*, or from where the publisher was within
-   `settle_us` before, is down within `settle_us` of *t*: what is in a link or a broker that fails
-   is lost, and a subscription that such a failure took back needs that long to come again;
-2. the publisher's own broker has crashed, the publisher goes on at another or at the same one
+1. a broker or a link on the way from *b* to *s*, or from the publisher's broker within `settle_us`
+   before, is down within `settle_us` of *t*: messages in a failed link or broker are lost, and a
+   subscription that such a failure removed needs that long to come again;
+2. the publisher's own broker has crashed, the publisher continues at another or at the same one
    after its restart, and *t* is within `settle_us` of that: its advertisements spread anew.
 
-A failure elsewhere excuses nothing, whatever it does to a publisher on its way: that is what
-"aborted without loss" means.
+A failure elsewhere excuses nothing, even if it affects a relocating publisher: that is the meaning
+of "aborted without loss".
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     until_us: int
 
 
-class Whereabouts:
-    """Where each publisher was attached, and when; from its start and the records of its moves."""
+class PublisherAttachments:
+    """Each publisher's brokers over time, from its start and the records of its moves."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Whereabouts:
         return found
 
     def settled_us(self, publisher: ClientId, at_us: int) -> int:
-        """When it published again, if it was on its way at that time."""
+        """Return when it published again, if it was on its way at that time."""
         for paused_us, resumed_us in self._waits[publisher]:
             if paused_us <= at_us <= resumed_us:
                 return resumed_us
@@ -70,13 +70,13 @@ class Whereabouts:
 
 
 class Excuses:
-    """Which deliveries some outages of a tree excuse."""
+    """Deliveries that outages of a tree excuse."""
 
     def __init__(
         self,
         links: Iterable[tuple[BrokerId, BrokerId]],
         outages: Sequence[Outage],
-        whereabouts: Whereabouts,
+        whereabouts: PublisherAttachments,
         settle_us: int,
     ) -> None:
         self._neighbours: dict[BrokerId, list[BrokerId]] = defaultdict(list)
@@ -91,7 +91,7 @@ class Excuses:
     def excuse(
         self, publisher: ClientId, broker: BrokerId, at_us: int, subscriber_broker: BrokerId
     ) -> bool:
-        """Whether what was handed over then and there may miss a subscriber there."""
+        """Return whether a publication of that time and broker may miss a subscriber there."""
         settle_us = self._settle_us
         homes = self._whereabouts.homes(publisher, at_us - settle_us, at_us) | {broker}
         ways = [self._way(home, subscriber_broker) for home in sorted(homes)]

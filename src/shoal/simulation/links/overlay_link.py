@@ -1,6 +1,6 @@
 """One direction of a simulated overlay link: an output queue, transmission, and the way.
 
-`Link.send_one` is part of the simulator's inner loop and written for speed.
+`SimulatedLink.send_one` is part of the simulator's inner loop and written for speed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from heapq import heappush
 
 from shoal.broker.effects import LinkLoad, Received
 from shoal.simulation.event_queue import Action, EventQueue
-from shoal.simulation.links.shared_outputs import Turn
+from shoal.simulation.links.shared_outputs import OutputTurn
 
 
-class Link:
+class SimulatedLink:
     """Messages wait in the output queue, are sent one after the other, and arrive.
 
-    Batches of one publication come in by a door of their own, `arrive_one`.
+    Batches of one publication come in by a front end of their own, `arrive_one`.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Link:
         self._passed: deque[tuple[int, int, int]] | None = None
         self._waiting: deque[tuple[int, int]] = deque()
         # Its place among those that share a processor, if they do.
-        self.turn: Turn | None = None
+        self.turn: OutputTurn | None = None
 
     def send(self, input: Received, units: int, ready_us: int) -> None:
         """Queue a message that is ready at `ready_us`."""
@@ -80,14 +80,14 @@ class Link:
 
     @property
     def empty_us(self) -> int:
-        """When all that was sent so far will have arrived, at the earliest."""
+        """Return when all that was sent so far will have arrived, at the earliest."""
         if self.turn is not None:
             return self.turn.empty_us()
         return self._free_us + self.latency_us
 
     @property
     def waiting(self) -> list[Received]:
-        """What has not had its turn; without turns whatever is sent is an event at once."""
+        """Return queued messages; without turns each message is an event at once."""
         return [] if self.turn is None else self.turn.waiting
 
     def measure_us(self) -> int:
@@ -99,12 +99,12 @@ class Link:
         return waited_us + self._transmission_us + self.latency_us
 
     def watch_loads(self) -> None:
-        """Count from now on what passes."""
+        """Count traffic from now on."""
         if self._passed is None:
             self._passed = deque()
 
     def load(self, until_us: int) -> LinkLoad:
-        """What passed before `until_us`, since the last call."""
+        """Return the traffic before `until_us`, since the last call."""
         if self.turn is not None:
             return self.turn.load()
         entering, waiting = self._passed, self._waiting

@@ -1,9 +1,9 @@
 """An exactly-once, in-order link over one that loses, doubles and reorders.
 
-A machine around a machine: it has the broker's own door, numbers what the broker sends to each
-neighbour, keeps it until it is acknowledged, sends it again when that takes too long, and hands
-on what comes in once and in order.  Drivers whose links are reliable by themselves (a simulated
-wire, one TCP connection) use the broker without it.
+A machine around a machine: it has the broker's own front end, numbers the broker's messages to each
+neighbour, keeps each until it is acknowledged, retransmits after a timeout, and delivers incoming
+messages once and in order. Drivers with reliable links (a simulated wire, one TCP connection) use
+the broker without it.
 
 The protocol is go-back-n with cumulative acknowledgements that ride on whatever goes the other
 way.  A link that comes up starts from nothing on both sides.
@@ -45,7 +45,7 @@ _TIMER = "link"
 _HELD: TimerKey = ("held",)
 
 
-class Frame(Message, frozen=True):
+class ReliableFrame(Message, frozen=True):
     """A numbered message, or without one just an acknowledgement.
 
     `sequence` counts the link's messages from 1; `acknowledged` is the last one the sender has
@@ -57,7 +57,7 @@ class Frame(Message, frozen=True):
     message: Message | None
 
 
-class _Channel:
+class _ReliableChannel:
     """Both directions of one link, seen from one end."""
 
     __slots__ = (
@@ -81,12 +81,12 @@ class _Channel:
 
 
 class ReliableBroker:
-    """A broker behind reliable links; the same door, but `Send` carries frames."""
+    """A broker behind reliable links; the same front end, but `Send` carries frames."""
 
     def __init__(self, broker: Broker, resend_us: int = RESEND_US) -> None:
         self._broker = broker
         self._resend_us = resend_us
-        self._channels: dict[BrokerId, _Channel] = {}
+        self._channels: dict[BrokerId, _ReliableChannel] = {}
         # While it holds: of which neighbours it takes messages, and the requests that wait.
         self._but: tuple[BrokerId, ...] | None = None
         self._requests: deque[Requested] = deque()
@@ -100,12 +100,12 @@ class ReliableBroker:
         return self._broker.strategy
 
     def handle(self, input: Input, now_us: int) -> list[Effect]:
-        """As `Broker.handle`; what comes from neighbours must be frames."""
+        """As `Broker.handle`; input of neighbours must be frames."""
         out: list[Effect] = []
         match input:
             case Requested() if self._but is not None or self._requests:
                 self._requests.append(input)
-            case Received(neighbour, Frame() as frame):
+            case Received(neighbour, ReliableFrame() as frame):
                 self._receive(neighbour, frame, now_us, out)
             case Received(neighbour, message):
                 error = unexpected(message, f"neighbour {neighbour}")
@@ -126,18 +126,22 @@ class ReliableBroker:
 
     @property
     def is_holding(self) -> bool:
-        """Whether the broker takes nothing, or not all, for now, or what waited is yet to come."""
+        """Return whether the broker takes nothing, or not all, for now, or held input is yet to
+        come.
+        """
         return self._but is not None or bool(self._requests)
 
     def owes(self, neighbour: BrokerId) -> bool:
-        """Whether something sent to this neighbour is not acknowledged."""
+        """Return whether something sent to this neighbour is not acknowledged."""
         channel = self._channels.get(neighbour)
         return channel is not None and bool(channel.unacknowledged or channel.waiting)
 
-    def _channel(self, neighbour: BrokerId) -> _Channel:
-        return self._channels.setdefault(neighbour, _Channel())
+    def _channel(self, neighbour: BrokerId) -> _ReliableChannel:
+        return self._channels.setdefault(neighbour, _ReliableChannel())
 
-    def _receive(self, neighbour: BrokerId, frame: Frame, now_us: int, out: list[Effect]) -> None:
+    def _receive(
+        self, neighbour: BrokerId, frame: ReliableFrame, now_us: int, out: list[Effect]
+    ) -> None:
         channel = self._channel(neighbour)
         if channel.given_up or frame.acknowledged > channel.sent:
             return  # the second is garbage: nothing that high was sent
@@ -147,12 +151,12 @@ class ReliableBroker:
         channel.owes_acknowledgement = True
         if channel.received < frame.sequence <= channel.received + WINDOW:
             channel.early[frame.sequence] = frame.message
-        self._hand_on(neighbour, channel, now_us, out)
+        self._deliver_in_order(neighbour, channel, now_us, out)
 
-    def _hand_on(
-        self, neighbour: BrokerId, channel: _Channel, now_us: int, out: list[Effect]
+    def _deliver_in_order(
+        self, neighbour: BrokerId, channel: _ReliableChannel, now_us: int, out: list[Effect]
     ) -> None:
-        """Bring what has come in order, as far as the broker does not hold it back."""
+        """Bring received messages in order, as far as the broker does not hold them back."""
         while self._but is None or neighbour in self._but:
             message = channel.early.pop(channel.received + 1, None)
             if message is None:
@@ -163,16 +167,16 @@ class ReliableBroker:
             self._carry_out(effects, now_us, out)
 
     def _bring_held(self, now_us: int, out: list[Effect]) -> None:
-        """What was held back comes now, unless the broker holds again meanwhile."""
+        """Bring held input, unless the broker holds again meanwhile."""
         for neighbour, channel in list(self._channels.items()):
-            self._hand_on(neighbour, channel, now_us, out)
+            self._deliver_in_order(neighbour, channel, now_us, out)
         while self._requests and self._but is None:
             self._carry_out(self._broker.handle(self._requests.popleft(), now_us), now_us, out)
 
     def _acknowledged(
         self,
         neighbour: BrokerId,
-        channel: _Channel,
+        channel: _ReliableChannel,
         acknowledged: int,
         now_us: int,
         out: list[Effect],
@@ -212,7 +216,7 @@ class ReliableBroker:
                     out.append(SetTimer(_key(effect.neighbour), now_us + self._resend_us))
                 self._transmit(effect.neighbour, channel, effect.message, out)
 
-    def _give_up(self, neighbour: BrokerId, channel: _Channel, out: list[Effect]) -> None:
+    def _give_up(self, neighbour: BrokerId, channel: _ReliableChannel, out: list[Effect]) -> None:
         channel.given_up = True
         channel.unacknowledged.clear()
         channel.waiting.clear()
@@ -220,17 +224,17 @@ class ReliableBroker:
         out.append(ResetLink(neighbour))
 
     def _transmit(
-        self, neighbour: BrokerId, channel: _Channel, message: Message, out: list[Effect]
+        self, neighbour: BrokerId, channel: _ReliableChannel, message: Message, out: list[Effect]
     ) -> None:
         channel.sent += 1
         channel.unacknowledged.append((channel.sent, message))
         channel.owes_acknowledgement = False
-        out.append(Send(neighbour, Frame(channel.sent, channel.received, message)))
+        out.append(Send(neighbour, ReliableFrame(channel.sent, channel.received, message)))
 
     def _resend(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         channel = self._channel(neighbour)
         for sequence, message in channel.unacknowledged:
-            out.append(Send(neighbour, Frame(sequence, channel.received, message)))
+            out.append(Send(neighbour, ReliableFrame(sequence, channel.received, message)))
         if channel.unacknowledged:
             out.append(SetTimer(_key(neighbour), now_us + self._resend_us))
 
@@ -238,7 +242,7 @@ class ReliableBroker:
         for neighbour, channel in self._channels.items():
             if channel.owes_acknowledgement:
                 channel.owes_acknowledgement = False
-                out.append(Send(neighbour, Frame(0, channel.received, None)))
+                out.append(Send(neighbour, ReliableFrame(0, channel.received, None)))
 
 
 def _key(neighbour: BrokerId) -> TimerKey:

@@ -1,10 +1,11 @@
 """Outputs of a simulated broker that share its processor: copies leave one at a time, in turns.
 
-Each link has a queue of its own, as in PADRES, where a thread empties each; they share what sends,
-which takes one of each queue in turn.  Without this every link sends by itself, however many do.
+Each link has a queue of its own, as in PADRES, where a thread empties each; they share one sender,
+which takes one message of each queue in turn. Without this every link sends by itself, however many
+do.
 
 >>> queue, out = EventQueue(), []
->>> outputs = Outputs(queue)
+>>> outputs = SharedOutputs(queue)
 >>> one, other = outputs.turn(), outputs.turn()
 >>> for turn, name in ((one, "a"), (one, "b"), (other, "c")):
 ...     turn.send(name, 1, 0, 10, lambda now_us, what: out.append((now_us, what)), 5)
@@ -33,20 +34,20 @@ class _Copy(NamedTuple):
     latency_us: int
 
 
-class Outputs:
+class SharedOutputs:
     """The processor that one broker's links share."""
 
     def __init__(self, queue: EventQueue) -> None:
         self.queue = queue
         # Links with something to send, in turn.
-        self._waiting: deque[Turn] = deque()
+        self._waiting: deque[OutputTurn] = deque()
         self._is_busy = False
 
-    def turn(self) -> Turn:
+    def turn(self) -> OutputTurn:
         """A place for one more link."""
-        return Turn(self)
+        return OutputTurn(self)
 
-    def wait(self, turn: Turn, now_us: int) -> None:
+    def wait(self, turn: OutputTurn, now_us: int) -> None:
         """A link has something to send, and had nothing before."""
         self._waiting.append(turn)
         if not self._is_busy:
@@ -61,17 +62,17 @@ class Outputs:
                 return
         self._is_busy = False
 
-    def _sent(self, now_us: int, argument: tuple[Turn, _Copy]) -> None:
+    def _sent(self, now_us: int, argument: tuple[OutputTurn, _Copy]) -> None:
         turn, copy = argument
         if turn.sent(copy, now_us):
             self._waiting.append(turn)
         self._send_next(now_us)
 
 
-class Turn:
-    """One link's place among those that share a processor, and what waits there."""
+class OutputTurn:
+    """One link's place among those that share a processor, and its queue."""
 
-    def __init__(self, outputs: Outputs) -> None:
+    def __init__(self, outputs: SharedOutputs) -> None:
         self._outputs = outputs
         self._copies: deque[_Copy] = deque()
         self._is_closed = False
@@ -127,28 +128,28 @@ class Turn:
 
     @property
     def waiting(self) -> list[Any]:
-        """What has not been sent, in its order."""
+        """Return queued messages, in order."""
         return [copy.input for copy in self._unsent]
 
     def close(self) -> None:
-        """The link is gone, and with it what waits."""
+        """The link is gone, with its queue."""
         self._is_closed = True
         self._copies.clear()
         self._unsent.clear()
 
     def empty_us(self) -> int:
-        """When all that was sent so far will have arrived, at the earliest."""
+        """Return when all that was sent so far will have arrived, at the earliest."""
         now_us = self._outputs.queue.now_us
         return max(self._arrived_us, now_us + 1) if self._unsent else self._arrived_us
 
     def measure_us(self) -> int:
-        """How long messages waited in the mean, since the last call."""
+        """Return how long messages waited in the mean, since the last call."""
         waited_us = self._waited_us // self._begun if self._begun else 0
         self._waited_us = self._begun = 0
         return waited_us
 
     def load(self) -> LinkLoad:
-        """What passed, since the last call."""
+        """Return the traffic since the last call."""
         found = LinkLoad(self._entered, self._left, self._waits)
         self._entered = self._left = 0
         return found

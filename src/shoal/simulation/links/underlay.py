@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from shoal.model import BrokerId, ClientId
 
-# Mean earth radius (IUGG), and two thirds of the speed of light: what light does in fibre.
+# Mean earth radius (IUGG), and two thirds of the speed of light: the speed in fibre.
 EARTH_RADIUS_KM = 6_371.009
 FIBRE_KM_PER_US = 0.299_792_458 * 2 / 3
 
@@ -34,11 +34,11 @@ Coordinates = tuple[float, float]
 
 
 class UnderlayError(ValueError):
-    """A place nobody knows, impossible coordinates, or a matrix that does not answer."""
+    """An unknown place, impossible coordinates, or a matrix without the entry."""
 
 
 class Underlay(Protocol):
-    """What the simulator asks the network below."""
+    """Interface of the simulator to the network below."""
 
     def latency_us(self, source_place: str, target_place: str) -> int:
         """One way, in microseconds, at least 1; UnderlayError for an unknown place."""
@@ -106,7 +106,7 @@ class MatrixUnderlay:
     sources, targets, rtt_ms   the rows of the matrix: host, host, milliseconds.  A pair measured
                                in one direction counts for both.
     places                     given hosts by a permutation drawn from `seed`; no more than hosts
-    fill_missing               what a pair without a measurement is: an error (False), or the
+    fill_missing               delay of a pair without a measurement: an error (False), or the
                                median of all measured pairs (True)
     local_latency_us           within a place, and the least between two places
     """
@@ -123,7 +123,7 @@ class MatrixUnderlay:
         local_latency_us: int = 100,
     ) -> None:
         _check_latency("local_latency_us", local_latency_us)
-        # Sorted by text, so that the order of the rows does not decide who stands where.
+        # Sorted by text, so that places do not depend on the order of the rows.
         hosts = sorted({*sources, *targets}, key=lambda host: (str(host), repr(host)))
         if len(places) > len(hosts):
             raise UnderlayError(

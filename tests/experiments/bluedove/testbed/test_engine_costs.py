@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Work
+from shoal.broker.effects import MatchingWork
 from shoal.experiments.bluedove.testbed.engine_costs import (
     EngineCosts,
     SearchTime,
@@ -34,8 +34,8 @@ def test_the_measurement_says_where_it_is_from() -> None:
 
 def test_work_is_that_of_each_publication_slowed_down() -> None:
     costs = EngineCosts(stands_for=40, slowdown=20)
-    one = costs.work_us(Work(1, 25))  # a set of 25, which stands for 1,000
+    one = costs.work_us(MatchingWork(1, 25))  # a set of 25, which stands for 1,000
     (thousand,) = (time for time in measured().times if time.subscriptions == 1_000)
     assert one == pytest.approx(thousand.single_ns * 20 / 1_000, abs=1)
-    assert costs.work_us(Work(3, 75)) == pytest.approx(3 * one, abs=2)
-    assert costs.work_us(Work(1, 0)) > 0
+    assert costs.work_us(MatchingWork(3, 75)) == pytest.approx(3 * one, abs=2)
+    assert costs.work_us(MatchingWork(1, 0)) > 0

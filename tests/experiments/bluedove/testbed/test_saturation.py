@@ -15,7 +15,7 @@ from shoal.experiments.bluedove.testbed.saturation import (
     saturation_rate,
     trial_s,
 )
-from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
+from shoal.experiments.bluedove.testbed.testbed import BlueDoveSetting, LoadedCluster, Responses
 
 TIMES_US = np.arange(0.0, 30e6, 5_000.0)
 NOISE = np.random.default_rng(5).exponential(50_000.0, len(TIMES_US))
@@ -79,14 +79,14 @@ def test_what_waits_may_go_up_and_down_and_must_not_grow(waiting: list[int], gro
 
 
 def test_a_trial_has_as_many_messages_for_each_matcher_however_slow_it_is() -> None:
-    setting = Setting(matchers=20)
+    setting = BlueDoveSetting(matchers=20)
     assert trial_s(setting, 500.0, 2_000) == 80
     assert trial_s(setting, 50.0, 2_000) == 800
     assert trial_s(setting, 5_000.0, 2_000) == 40
     assert trial_s(msgspec.structs.replace(setting, report_s=10), 5_000.0, 2_000) == 100
 
 
-FULL = Setting(
+FULL = BlueDoveSetting(
     system="full replication", matchers=3, subscriptions=40, search_ns=60_000, dispatchers=2
 )
 

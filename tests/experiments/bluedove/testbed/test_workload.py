@@ -12,10 +12,10 @@ from shoal.experiments.bluedove.testbed.workload import (
     ATTRIBUTES,
     NARROW,
     RANGE,
+    BlueDoveWorkload,
     Drawing,
     Points,
     PointsWorkload,
-    Workload,
     load_points,
     points_digest,
     save_points,
@@ -27,7 +27,7 @@ from shoal.matching.semantics import matches
     ("drawing", "hot_spots"), [("moved", (125, 875)), ("single", (125, 875)), ("cut", (0, 1_000))]
 )
 def test_ranges_lie_around_hot_spots(drawing: Drawing, hot_spots: tuple[float, float]) -> None:
-    workload = Workload(Random(2), deviation=50.0, adverse=0, drawing=drawing, segments=20)
+    workload = BlueDoveWorkload(Random(2), deviation=50.0, adverse=0, drawing=drawing, segments=20)
     assert (workload.hot_spots[0], workload.hot_spots[-1]) == hot_spots
     (low,) = (dimension for dimension in workload.dimensions(4) if dimension.attribute == "a1")
     ranges = [low.ranges(workload.filter()) for _ in range(200)]

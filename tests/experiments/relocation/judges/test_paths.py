@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.relocation.grid import LOAD, Setting
+from shoal.experiments.relocation.grid import LOAD, RelocationSetting
 from shoal.experiments.relocation.judges.paths import (
     long_moves_take,
     means_by_path,
@@ -18,7 +18,7 @@ from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import selection, spec, summary
 
 
-def moved(hops_and_waits: list[tuple[int, int]], setting: Setting = LOAD) -> RunSummary:
+def moved(hops_and_waits: list[tuple[int, int]], setting: RelocationSetting = LOAD) -> RunSummary:
     migrations = tuple(
         Migration(publisher=f"P{n}", source="A", target="B", path_hops=hops, wait_us=wait_us)
         for n, (hops, wait_us) in enumerate(hops_and_waits)

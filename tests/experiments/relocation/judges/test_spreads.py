@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.experiments.relocation.evidence import Evidence, Judge
-from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, Setting, grape
+from shoal.experiments.relocation.evidence import Judge, RelocationEvidence
+from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, RelocationSetting, grape
 from shoal.experiments.relocation.judges.spreads import (
     Pick,
     alike,
@@ -19,18 +19,20 @@ from shoal.experiments.relocation.judges.spreads import (
     lower_by,
     lowest,
 )
-from shoal.experiments.relocation.measuring.results import Results
+from shoal.experiments.relocation.measuring.results import RelocationResults
 from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 
 
-def given_by(values: dict[Setting, dict[int, float]], metric: str = "delay_us") -> Evidence:
+def given_by(
+    values: dict[RelocationSetting, dict[int, float]], metric: str = "delay_us"
+) -> RelocationEvidence:
     runs = [
         summary(spec(setting, spread), **{metric: value})
         for setting, by_spread in values.items()
         for spread, value in by_spread.items()
     ]
-    return Evidence(Results(runs), "quotes", [], [])
+    return RelocationEvidence(RelocationResults(runs), "quotes", [], [])
 
 
 @pytest.mark.parametrize("after", [31.0, 33.0])
@@ -65,7 +67,9 @@ def test_a_cut_is_the_best_over_spreads(after: float) -> None:
          {POP: {1: 10, 2: 10}, LOAD: {1: 1, 2: 5}}, 0.9),
     ],
 )  # fmt: skip
-def test_values(judge: Judge, values: dict[Setting, dict[int, float]], value: float) -> None:
+def test_values(
+    judge: Judge, values: dict[RelocationSetting, dict[int, float]], value: float
+) -> None:
     outcome = judge(given_by(values))
     assert outcome is not None
     assert outcome.value == pytest.approx(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, Setting
+from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, RelocationSetting
 from shoal.experiments.relocation.judges.thresholds import (
     greatest_overhead,
     lowest_threshold_is_worst,
@@ -45,7 +45,7 @@ def test_a_delay_that_never_comes_close_to_its_mean_has_no_response() -> None:
 def thresholds(system: Any, falls_at: list[int], overheads: list[float]) -> list[RunSummary]:
     found = []
     for threshold, falls, overhead in zip(THRESHOLDS, falls_at, overheads, strict=True):
-        setting = Setting(system=system, threshold=threshold)
+        setting = RelocationSetting(system=system, threshold=threshold)
         rows = {"timeline": moments([10.0] * falls + [5.0] * (20 - falls))}
         found.append(
             summary(

@@ -10,7 +10,7 @@ from shoal.experiments.relocation.judges.weights import (
     weights_cost_alike,
     weights_trade,
 )
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 from tests.experiments.relocation.judges.evidence import WIDE, evidence, value
 from tests.experiments.relocation.summaries import spec, summary
 
@@ -34,7 +34,7 @@ def test_weights_trade_one_figure_for_the_other() -> None:
     assert settings_alike(WIDE, ["delay_us"])(evidence(runs[0])) is None
     worse = summary(spec(grape("load", 1)), delay_us=300, message_rate_per_s=50, overhead=0.3)
     outcome = weights_trade(WIDE, "load", falling, rising)(evidence(*runs, worse))
-    assert outcome == Outcome(
+    assert outcome == ClaimOutcome(
         "7 of 8 steps of weight; not load25 to load1 at X = 16, delivery delay", 7 / 8
     )
     assert value(weights_cost_alike(WIDE, "overhead")(evidence(*runs, worse))) == pytest.approx(0.2)

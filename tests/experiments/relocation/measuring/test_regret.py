@@ -7,7 +7,7 @@ import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
 from shoal.experiments.relocation.measuring.regret import costs_by_publisher, regret, regrets
-from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where
 from shoal.experiments.relocation.measuring.summary import RunSummary
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
 
@@ -39,7 +39,7 @@ def test_costs_are_gathered_from_all_probes() -> None:
 
 
 def test_regrets_of_a_run() -> None:
-    results = Results([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
+    results = RelocationResults([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
     (one,) = regrets(results, [LOAD, DELAY], ["load"])
     assert (one.setting, one.decisions, one.median) == ("load100", 3, 0)
     assert one.best_taken == pytest.approx(2 / 3)
@@ -47,7 +47,7 @@ def test_regrets_of_a_run() -> None:
 
 
 def test_a_session_tells_of_the_decision_that_it_led_to() -> None:
-    results = Results([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
+    results = RelocationResults([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
     (one,) = regrets(results, [LOAD], ["traced_load"])
     assert (one.decisions, one.p95) == (2, pytest.approx(0.19))
 

@@ -8,7 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD
-from shoal.experiments.relocation.measuring.results import TABLES, Results, Where, tables_of
+from shoal.experiments.relocation.measuring.results import (
+    TABLES,
+    RelocationResults,
+    Where,
+    tables_of,
+)
 from shoal.experiments.relocation.measuring.summary import Migration, Moment
 from shoal.experiments.studies.study import write_tables
 from tests.experiments.relocation.summaries import selection, spec, stand, summary
@@ -25,7 +30,7 @@ RUNS = [
 
 
 def test_values_come_by_spread_and_only_from_the_grid() -> None:
-    results = Results(RUNS)
+    results = RelocationResults(RUNS)
     assert results.values(WHERE, BASELINE, "delay_us") == {2: 100.0, 16: 200.0}
     assert list(results.runs(WHERE, BASELINE)) == [2, 16]
     assert results.values(WHERE, DELAY, "delay_us") == {}
@@ -36,9 +41,9 @@ def test_values_come_by_spread_and_only_from_the_grid() -> None:
 
 
 def test_a_cut_needs_both_runs() -> None:
-    assert Results(RUNS).cuts(WHERE, LOAD, "delay_us") == {2: 0.75}
+    assert RelocationResults(RUNS).cuts(WHERE, LOAD, "delay_us") == {2: 0.75}
     nothing = [summary(spec(setting, 2), overhead=0.0) for setting in (BASELINE, LOAD)]
-    assert Results(nothing).cuts(WHERE, LOAD, "overhead") == {}
+    assert RelocationResults(nothing).cuts(WHERE, LOAD, "overhead") == {}
 
 
 def test_every_table_is_written(tmp_path: Path) -> None:

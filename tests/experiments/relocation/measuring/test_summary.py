@@ -11,7 +11,7 @@ import pytest
 from shoal.experiments.relocation.grid import BASELINE, PUBLISHING_FROM_US, RunSpec
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.summary import expected_deliveries, summarise
-from shoal.experiments.run_files import RUN_TABLES, Workload, read_workload
+from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles, read_workload
 from shoal.experiments.runner import RunResult
 from shoal.simulation.service import ServiceCosts
 from tests.experiments.relocation.summaries import spec
@@ -23,7 +23,7 @@ SPEC: RunSpec = msgspec.structs.replace(spec(BASELINE), duration_us=90 * SECOND_
 
 
 @pytest.fixture
-def workload(tmp_path: Path) -> Workload:
+def workload(tmp_path: Path) -> WorkloadFiles:
     subscriptions = [
         SUBSCRIPTION,
         {**SUBSCRIPTION, "subscription": "s2", "client": "c2", "filter": "dep_delay > 5"},
@@ -59,7 +59,7 @@ MEMORY = PeakMemory()
 CHECKS = {"delivered": 5, "duplicates": 1, "phantoms": 0, "out_of_order": 0, "refused": 0}
 
 
-def test_rates_are_those_of_the_last_third_over_all_brokers(workload: Workload) -> None:
+def test_rates_are_those_of_the_last_third_over_all_brokers(workload: WorkloadFiles) -> None:
     rows = tables(
         load=[
             load("B1", -10, 900, 900),
@@ -81,7 +81,7 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: Workload) 
     assert metrics["overhead_whole"] == pytest.approx((120 + 42) / (1_200 + 252))
 
 
-def test_delays_are_those_of_what_was_published_late(workload: Workload) -> None:
+def test_delays_are_those_of_what_was_published_late(workload: WorkloadFiles) -> None:
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
@@ -96,7 +96,7 @@ def test_delays_are_those_of_what_was_published_late(workload: Workload) -> None
     ]
 
 
-def test_selections_and_migrations(workload: Workload) -> None:
+def test_selections_and_migrations(workload: WorkloadFiles) -> None:
     rows = tables(
         selections=[
             ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0, None),
@@ -112,7 +112,7 @@ def test_selections_and_migrations(workload: Workload) -> None:
     assert summary.migrations[0].path_hops == 3
 
 
-def test_what_was_lost_is_against_the_filters(workload: Workload) -> None:
+def test_what_was_lost_is_against_the_filters(workload: WorkloadFiles) -> None:
     assert expected_deliveries(workload) == 4
     summary = summarise(
         SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
@@ -121,7 +121,7 @@ def test_what_was_lost_is_against_the_filters(workload: Workload) -> None:
     assert summary.metrics["duplicated"] == 1
 
 
-def test_an_empty_run_has_no_averages(workload: Workload) -> None:
+def test_an_empty_run_has_no_averages(workload: WorkloadFiles) -> None:
     summary = summarise(
         SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
     )
@@ -130,7 +130,7 @@ def test_an_empty_run_has_no_averages(workload: Workload) -> None:
     assert msgspec.json.decode(msgspec.json.encode(summary), type=type(summary)) == summary
 
 
-def test_memory_of_tracing_is_a_share_of_routing_tables(workload: Workload) -> None:
+def test_memory_of_tracing_is_a_share_of_routing_tables(workload: WorkloadFiles) -> None:
     memory = PeakMemory()
     memory.peak_bytes, memory.routing_bytes = 630, 6_300
     result = RunResult(tables=tables(), checks=CHECKS)

@@ -7,21 +7,21 @@ from shoal.mqtt.codec.packets import Puback, Publish, Pubrec
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.sessions.delivering.backlog import ENTRY_BYTES, MESSAGE_BYTES
-from tests.mqtt.house import Client, House
-from tests.mqtt.network_house import Network
+from tests.mqtt.broker_api import BrokerApi, Client
+from tests.mqtt.network_broker_api import Network
 
 SIZE = 10_000
 KEPT = Properties(session_expiry_interval_s=1_000)
 EACH = SIZE + MESSAGE_BYTES + ENTRY_BYTES
 
 
-def crowded(count: int, **limits: int) -> House:
+def crowded(count: int, **limits: int) -> BrokerApi:
     """A house with room for so many messages of one session each, about."""
-    return House(maximum_all_queued_bytes=(count + 1) * EACH, **limits)
+    return BrokerApi(maximum_all_queued_bytes=(count + 1) * EACH, **limits)
 
 
-def away(house: House, name: str, topic: str = "a/#") -> Client:
-    client = house.connect(name, properties=KEPT)
+def away(broker_api: BrokerApi, name: str, topic: str = "a/#") -> Client:
+    client = broker_api.connect(name, properties=KEPT)
     client.subscribe(topic, qos=2)
     client.lose()
     return client
@@ -34,60 +34,60 @@ def publish(client: Client, topic: str = "a/b", qos: int = 1) -> ReasonCode:
 
 
 def test_all_queues_together_are_bounded_and_what_was_acknowledged_comes() -> None:
-    house = crowded(100)
+    broker_api = crowded(100)
     for number in range(20):
-        away(house, f"away-{number}", f"a/{number}")
-    publisher = house.connect("p")
+        away(broker_api, f"away-{number}", f"a/{number}")
+    publisher = broker_api.connect("p")
     acknowledged = dict.fromkeys(range(20), 0)
     for count in range(400):
         code = publish(publisher, f"a/{count % 20}", qos=1 + count % 2)
         assert code in (ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED)
         acknowledged[count % 20] += code is ReasonCode.SUCCESS
-    assert house.clients.backlog.is_full
-    assert house.clients.backlog.bytes <= 102 * EACH
+    assert broker_api.clients.backlog.is_full
+    assert broker_api.clients.backlog.bytes <= 102 * EACH
     assert 100 <= sum(acknowledged.values()) <= 102
-    assert house.clients.statistics.publications_refused == 400 - sum(acknowledged.values())
+    assert broker_api.clients.statistics.publications_refused == 400 - sum(acknowledged.values())
     for number, count in acknowledged.items():
-        again = house.connect(f"away-{number}", clean_start=False, properties=KEPT)
+        again = broker_api.connect(f"away-{number}", clean_start=False, properties=KEPT)
         assert len(again.take_publications()) == count
-    assert house.clients.backlog.bytes == 0
-    assert not house.clients.backlog.is_full
+    assert broker_api.clients.backlog.bytes == 0
+    assert not broker_api.clients.backlog.is_full
     assert publish(publisher) is ReasonCode.NO_MATCHING_SUBSCRIBERS
 
 
 def test_a_message_that_waits_in_many_sessions_counts_once() -> None:
-    house = crowded(20)
+    broker_api = crowded(20)
     for number in range(50):
-        away(house, f"away-{number}")
-    publisher = house.connect("p")
+        away(broker_api, f"away-{number}")
+    publisher = broker_api.connect("p")
     codes = [publish(publisher) for _ in range(9)]
     assert codes == [ReasonCode.SUCCESS] * 9
-    assert house.clients.backlog.bytes == 9 * (EACH + 3 + 49 * ENTRY_BYTES)
+    assert broker_api.clients.backlog.bytes == 9 * (EACH + 3 + 49 * ENTRY_BYTES)
 
 
 def test_sessions_that_end_leave_nothing_behind() -> None:
-    house = crowded(5)
-    away(house, "away")
-    slow = house.connect("slow")
+    broker_api = crowded(5)
+    away(broker_api, "away")
+    slow = broker_api.connect("slow")
     slow.subscribe("a/#", qos=1)
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     codes = [publish(publisher) for _ in range(10)]
     assert codes[-1] is ReasonCode.QUOTA_EXCEEDED
     slow.lose()
-    house.after(1_001)
-    assert house.clients.backlog.bytes == 0
+    broker_api.after(1_001)
+    assert broker_api.clients.backlog.bytes == 0
     assert publish(publisher) is ReasonCode.NO_MATCHING_SUBSCRIBERS
 
 
 def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
-    house = crowded(100)
-    much, little = house.connect("much"), house.connect("little")
+    broker_api = crowded(100)
+    much, little = broker_api.connect("much"), broker_api.connect("little")
     much.subscribe("a/#", qos=0)
     little.subscribe("b", qos=0)
-    away(house, "away", "c")
+    away(broker_api, "away", "c")
     much.connection.pause()
     little.connection.pause()
-    publisher = house.connect("p")
+    publisher = broker_api.connect("p")
     for _ in range(5):
         publisher.publish("b", bytes(SIZE))
     for number in range(80):
@@ -96,8 +96,8 @@ def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
         assert publish(publisher, "c") is ReasonCode.SUCCESS
     assert little.connection.session.dropped == 0
     assert much.connection.session.dropped >= 50
-    assert not house.clients.backlog.is_full
-    house.carry_out(much.connection.resume(house.now_us))
+    assert not broker_api.clients.backlog.is_full
+    broker_api.carry_out(much.connection.resume(broker_api.now_us))
     # The oldest of what was there are kept.
     came = [int(packet.payload.rstrip(b"\0")) for packet in much.take()]
     assert came == list(range(len(came)))
@@ -110,9 +110,9 @@ def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
 
 
 def test_who_cannot_hear_of_quotas_is_closed() -> None:
-    house = crowded(3)
-    away(house, "away")
-    publisher = house.connect("p", version=MQTT_3_1_1)
+    broker_api = crowded(3)
+    away(broker_api, "away")
+    publisher = broker_api.connect("p", version=MQTT_3_1_1)
     for number in range(1, 7):
         assert not publisher.closed or number > 3
         publisher.send(Publish("a/b", bytes(SIZE), 1, packet_id=number))
@@ -121,12 +121,12 @@ def test_who_cannot_hear_of_quotas_is_closed() -> None:
 
 
 def test_a_file_that_is_read_again_changes_the_bound() -> None:
-    house = crowded(1_000)
-    away(house, "away")
-    publisher = house.connect("p")
+    broker_api = crowded(1_000)
+    away(broker_api, "away")
+    publisher = broker_api.connect("p")
     for _ in range(10):
         publish(publisher)
-    backlog = house.clients.backlog
+    backlog = broker_api.clients.backlog
     backlog.maximum_bytes = EACH
     assert publish(publisher) is ReasonCode.QUOTA_EXCEEDED
     backlog.maximum_bytes = 1_000 * EACH

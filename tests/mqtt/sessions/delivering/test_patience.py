@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.mqtt.sessions.delivering.patience import LONGEST_US, READS_US, SHARE
-from tests.mqtt.house import SECOND, Client, House
-from tests.mqtt.network_house import Network
+from shoal.mqtt.sessions.delivering.slow_consumers import LONGEST_US, READS_US, SHARE
+from tests.mqtt.broker_api import SECOND, BrokerApi, Client
+from tests.mqtt.network_broker_api import Network
 
 MOST = 100
 
@@ -14,11 +14,11 @@ MOST = 100
 class Reader:
     """A client that is written to no faster than it reads."""
 
-    def __init__(self, house: House, name: str, qos: int = 0) -> None:
-        self.client = house.connect(name)
+    def __init__(self, broker_api: BrokerApi, name: str, qos: int = 0) -> None:
+        self.client = broker_api.connect(name)
         self.client.subscribe("a", qos=qos)
         self.client.connection.pause()
-        self.house = house
+        self.broker_api = broker_api
         self.taken = 0
 
     @property
@@ -36,7 +36,7 @@ class Reader:
     def read_all(self) -> None:
         if self.client.closed:
             return
-        self.house.carry_out(self.client.connection.resume(self.house.now_us))
+        self.broker_api.carry_out(self.client.connection.resume(self.broker_api.now_us))
         self.taken += len(self.client.take_publications())
         self.client.connection.pause()
 
@@ -51,22 +51,22 @@ def publish_until_held(publisher: Client, most: int = 3 * MOST, qos: int = 0) ->
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_publisher_waits_for_one_who_reads(qos: int) -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader, publisher = Reader(house, "r", qos), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader, publisher = Reader(broker_api, "r", qos), broker_api.connect("p")
     sent = 0
     for _ in range(20):
         sent += publish_until_held(publisher, qos=qos)
         assert publisher.connection.must_wait
-        house.after(0.1)
+        broker_api.after(0.1)
         reader.read_all()
         assert not publisher.connection.must_wait
-        house.after(0.03)
+        broker_api.after(0.03)
     assert (reader.dropped, reader.taken) == (0, sent)
 
 
 def test_large_messages_are_waited_for_as_well() -> None:
-    house = House(maximum_queued_bytes=100_000)
-    reader, publisher = Reader(house, "r"), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_bytes=100_000)
+    reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     for _ in range(6):
         publisher.publish("a", bytes(10_000))
     assert publisher.connection.must_wait
@@ -75,8 +75,8 @@ def test_large_messages_are_waited_for_as_well() -> None:
 
 
 def test_pings_are_answered_meanwhile_and_what_was_held_goes_on() -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader, publisher = Reader(house, "r"), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
     before = reader.queued
     publisher.publish("a", b"y")
@@ -85,16 +85,16 @@ def test_pings_are_answered_meanwhile_and_what_was_held_goes_on() -> None:
     assert reader.queued == before
     assert publisher.connection.holds
     reader.read_all()
-    house.carry_out(publisher.connection.take_held(house.now_us))
+    broker_api.carry_out(publisher.connection.take_held(broker_api.now_us))
     reader.read_all()
     assert reader.taken == before + 1
 
 
 def test_nobody_waits_for_one_who_hangs() -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader, publisher = Reader(house, "r"), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
-    house.after(READS_US / SECOND + 0.1)
+    broker_api.after(READS_US / SECOND + 0.1)
     assert not publisher.connection.must_wait
     assert publish_until_held(publisher) == 3 * MOST
     assert reader.dropped > 0
@@ -104,22 +104,22 @@ def test_nobody_waits_for_one_who_hangs() -> None:
 
 
 def test_one_that_takes_a_little_is_not_hanging() -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader, publisher = Reader(house, "r"), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
     for _ in range(10):
-        house.after(0.5)
-        reader.client.connection.took(house.now_us)
+        broker_api.after(0.5)
+        reader.client.connection.took(broker_api.now_us)
     assert publish_until_held(publisher) < MOST
 
 
 def test_nobody_is_held_longer_than_its_share() -> None:
     """However many take something now and then and never catch up."""
-    house = House(maximum_queued_messages=MOST)
-    readers = [Reader(house, f"r{number}") for number in range(3)]
-    publisher = house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    readers = [Reader(broker_api, f"r{number}") for number in range(3)]
+    publisher = broker_api.connect("p")
     held_us = longest_us = since_us = 0
-    began_us = house.now_us
+    began_us = broker_api.now_us
     for step in range(2_000):
         if publisher.connection.must_wait:
             held_us += 10_000
@@ -129,19 +129,19 @@ def test_nobody_is_held_longer_than_its_share() -> None:
             since_us = 0
             publish_until_held(publisher, 10)
         for reader in readers:
-            reader.client.connection.took(house.now_us)
+            reader.client.connection.took(broker_api.now_us)
         if step % 50 == 49:
             readers[step // 50 % 3].read_all()
-        house.after(0.01)
+        broker_api.after(0.01)
     assert longest_us <= LONGEST_US + 20_000
-    share = held_us / (house.now_us - began_us)
+    share = held_us / (broker_api.now_us - began_us)
     assert 0.5 < share <= SHARE / (SHARE + 1) + 0.1
 
 
 def test_only_who_sends_to_it_waits() -> None:
-    house = House(maximum_queued_messages=MOST)
-    Reader(house, "r")
-    publisher, other = house.connect("p"), house.connect("o")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    Reader(broker_api, "r")
+    publisher, other = broker_api.connect("p"), broker_api.connect("o")
     publish_until_held(publisher)
     other.publish("b", b"x")
     assert publisher.connection.must_wait
@@ -149,26 +149,26 @@ def test_only_who_sends_to_it_waits() -> None:
 
 
 def test_nobody_waits_for_itself() -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader = Reader(house, "r")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader = Reader(broker_api, "r")
     assert publish_until_held(reader.client) == 3 * MOST
 
 
 @pytest.mark.parametrize("end", ["reader", "publisher", "again"])
 def test_whoever_goes_is_waited_for_no_more(end: str) -> None:
-    house = House(maximum_queued_messages=MOST)
-    reader, publisher = Reader(house, "r"), house.connect("p")
+    broker_api = BrokerApi(maximum_queued_messages=MOST)
+    reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
     if end == "reader":
         reader.client.lose()
     elif end == "publisher":
         publisher.lose()
-        publisher = house.connect("p")
+        publisher = broker_api.connect("p")
     else:
-        house.connect("r")
+        broker_api.connect("r")
     assert not publisher.connection.must_wait
     reader.read_all()
-    assert not list(house.clients.patience.behind)
+    assert not list(broker_api.clients.patience.behind)
 
 
 def test_in_a_network_its_own_broker_s_publishers_wait() -> None:

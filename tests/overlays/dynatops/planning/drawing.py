@@ -7,16 +7,18 @@ from random import Random
 import numpy as np
 
 from shoal.overlays.dynatops.planning.crowd import User
-from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.problem import PlacementProblem, trees_of
 from shoal.overlays.dynatops.structures.structure import Structure
 
 
-def draw_problem(structure: Structure, random: Random, *, is_measured: bool = False) -> Problem:
+def draw_problem(
+    structure: Structure, random: Random, *, is_measured: bool = False
+) -> PlacementProblem:
     """Brokers that want some of up to twelve topics, of which some are published to more often."""
     size, topics = structure.size, random.randint(2, 12)
     share = random.uniform(0.1, 0.6)
     round_trips = [[random.randint(1, 9) / 4 for _ in range(size)] for _ in range(size)]
-    return Problem(
+    return PlacementProblem(
         trees=trees_of(structure, [random.randrange(size) for _ in range(topics)]),
         wanted=np.array([[random.random() < share for _ in range(topics)] for _ in range(size)]),
         publications=np.array([float(random.choice((0, 10, 20, 70))) for _ in range(topics)]),
@@ -25,7 +27,7 @@ def draw_problem(structure: Structure, random: Random, *, is_measured: bool = Fa
     )
 
 
-def draw_users(problem: Problem, random: Random, count: int) -> list[User]:
+def draw_users(problem: PlacementProblem, random: Random, count: int) -> list[User]:
     """Users of kinds, as many topics as kinds; a tenth are pinned."""
     users = []
     for _ in range(count):

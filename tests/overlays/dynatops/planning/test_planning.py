@@ -22,7 +22,7 @@ from shoal.overlays.dynatops.planning.greedy import (
     is_worth_a_look,
     propose,
 )
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse, trees_of
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem, inverse, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
@@ -32,9 +32,9 @@ NAMES = "ABCDEFGH"
 MAPPING = ["ABECGDHF".index(name) for name in NAMES]
 
 
-def figure_2(publications: float = 1.0, delay_weight: float = 1.0) -> Problem:
+def figure_2(publications: float = 1.0, delay_weight: float = 1.0) -> PlacementProblem:
     wanted = [[name in "ABEG", name in "CDFH"] for name in NAMES]
-    return Problem(
+    return PlacementProblem(
         trees=trees_of(Chord(8), [1, 4]),
         wanted=np.array(wanted),
         publications=np.full(2, publications),
@@ -99,13 +99,13 @@ def test_whether_it_is_worth_a_look() -> None:
 
 def draw(
     structure: Structure, random: Random, *, is_measured: bool
-) -> tuple[Problem, Structure, list[int]]:
+) -> tuple[PlacementProblem, Structure, list[int]]:
     brokers, topics = structure.size, random.randint(1, 12)
     roots = [random.randrange(brokers) for _ in range(topics)]
     share = random.random()
     wanted = [[random.random() < share for _ in range(topics)] for _ in range(brokers)]
     round_trips = [[random.randint(1, 9) / 4 for _ in range(brokers)] for _ in range(brokers)]
-    problem = Problem(
+    problem = PlacementProblem(
         trees=trees_of(structure, roots),
         wanted=np.array(wanted),
         publications=np.array([float(random.choice((0, 1, 2, 7))) for _ in range(topics)]),
@@ -116,7 +116,7 @@ def draw(
 
 
 def defined_costs(
-    problem: Problem, structure: Structure, roots: list[int], mapping: Mapping
+    problem: PlacementProblem, structure: Structure, roots: list[int], mapping: Mapping
 ) -> list[float]:
     """Eq. 10 to 12, broker by broker, from the ways that publications take."""
     at = inverse(mapping)

@@ -13,14 +13,16 @@ from shoal.overlays.dynatops.planning.advising.prices import (
 )
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
 from shoal.overlays.dynatops.planning.costs import moved
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem, inverse
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 
 
-def counted(structure: Structure, problem: Problem, before: Mapping, after: Mapping) -> int:
+def counted(
+    structure: Structure, problem: PlacementProblem, before: Mapping, after: Mapping
+) -> int:
     """The messages of 5.1.2, by the ways that they take."""
 
     def hops(start: int, target: int) -> int:

@@ -9,16 +9,16 @@ import pytest
 
 from shoal.overlays.dynatops.planning.costs import notification_cost
 from shoal.overlays.dynatops.planning.greedy import improvements
-from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+from shoal.overlays.dynatops.planning.problem import PlacementProblem, trees_of
 from shoal.overlays.dynatops.planning.search import annealed, by_any_swap, cheapest
 from shoal.overlays.dynatops.structures.chord import Chord
 
 
-def draw(brokers: int, topics: int, seed: int) -> Problem:
+def draw(brokers: int, topics: int, seed: int) -> PlacementProblem:
     random = np.random.default_rng(seed)
     roots = random.integers(0, brokers, topics).tolist()
     wanted = random.random((brokers, topics)) < 0.3
-    return Problem(trees_of(Chord(brokers), roots), wanted, np.ones(topics))
+    return PlacementProblem(trees_of(Chord(brokers), roots), wanted, np.ones(topics))
 
 
 @pytest.mark.parametrize("seed", range(3))

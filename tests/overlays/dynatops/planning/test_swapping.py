@@ -11,7 +11,7 @@ import pytest
 
 from shoal.overlays.dynatops.planning.advising.prices import Prices, no_prices, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import (
-    Rules,
+    SwapRules,
     after,
     handled,
     plan_swaps,
@@ -19,7 +19,7 @@ from shoal.overlays.dynatops.planning.advising.swapping import (
 )
 from shoal.overlays.dynatops.planning.costs import notification_cost, standing
 from shoal.overlays.dynatops.planning.greedy import improvements
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem, inverse
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import route
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
@@ -33,7 +33,7 @@ def swapped(mapping: Mapping, one: int, other: int) -> list[int]:
     return at
 
 
-def net(problem: Problem, prices: Prices, before: Mapping, then: Mapping) -> float:
+def net(problem: PlacementProblem, prices: Prices, before: Mapping, then: Mapping) -> float:
     """What the step from one mapping to the other saves beyond its price."""
     gain = notification_cost(problem, before) - notification_cost(problem, then)
     each = [float(prices.moving[b, to]) for b, to in enumerate(then)]
@@ -53,7 +53,7 @@ def test_each_swap_pays_and_in_the_end_none_would(
         start = draw_mapping(12, random)
         prices = predicted_prices(RING, problem, start)
         mapping: Mapping = start
-        for swap in swaps(problem, start, prices, Rules(search, least_gain=5.0)):
+        for swap in swaps(problem, start, prices, SwapRules(search, least_gain=5.0)):
             then = after(mapping, [swap])
             assert swap.gain - swap.price > 5.0
             assert swap.gain - swap.price == pytest.approx(net(problem, prices, mapping, then))
@@ -72,7 +72,7 @@ def test_the_worst_brokers_swaps_are_the_papers_when_nothing_costs() -> None:
     for seed in range(10):
         random = Random(seed)
         problem, start = draw_problem(RING, random), draw_mapping(12, random)
-        ours = list(swaps(problem, start, no_prices(start), Rules("worst")))
+        ours = list(swaps(problem, start, no_prices(start), SwapRules("worst")))
         papers = list(improvements(problem, start))
         assert [each.brokers for each in ours] == [step.swap for step in papers]
 
@@ -80,7 +80,7 @@ def test_the_worst_brokers_swaps_are_the_papers_when_nothing_costs() -> None:
 def test_any_two_start_with_the_best_of_all() -> None:
     random = Random(4)
     problem, start = draw_problem(RING, random), draw_mapping(12, random)
-    first = next(swaps(problem, start, no_prices(start), Rules("any")))
+    first = next(swaps(problem, start, no_prices(start), SwapRules("any")))
     cost = notification_cost(problem, start)
     best = max(
         cost - notification_cost(problem, swapped(start, *pair))
@@ -96,7 +96,7 @@ def test_pins_regions_and_budget_hold() -> None:
         problem, start = draw_problem(RING, random), draw_mapping(12, random)
         pinned = np.array([number in (2, 7) for number in range(12)])
         regions = [number // 6 for number in range(12)]
-        rules = Rules("any", most=2, pinned=pinned, regions=regions)
+        rules = SwapRules("any", most=2, pinned=pinned, regions=regions)
         found = list(swaps(problem, start, no_prices(start), rules))
         assert len(found) <= 2
         for (one, other), *_ in found:
@@ -104,12 +104,12 @@ def test_pins_regions_and_budget_hold() -> None:
             assert regions[one] == regions[other]
             assert not {one, other} & {2, 7}
     assert taken > 10
-    assert not list(swaps(problem, start, no_prices(start), Rules(most=0)))
+    assert not list(swaps(problem, start, no_prices(start), SwapRules(most=0)))
     everybody = np.ones(12, np.bool_)
-    assert not list(swaps(problem, start, no_prices(start), Rules(pinned=everybody)))
+    assert not list(swaps(problem, start, no_prices(start), SwapRules(pinned=everybody)))
 
 
-def loads(problem: Problem, mapping: Mapping) -> list[float]:
+def loads(problem: PlacementProblem, mapping: Mapping) -> list[float]:
     """(brokers): messages to and from each, by the ways that publications take."""
     at, found = inverse(mapping), [0.0] * 12
     for topic, row in enumerate(problem.trees.of):
@@ -132,8 +132,10 @@ def test_nobody_gets_above_what_it_can_handle() -> None:
         by_position = handled(problem, standing(problem, start))
         assert by_position[start].tolist() == pytest.approx(before)
         capacities = np.array([random.uniform(0.7, 1.2) * (load + 20) for load in before])
-        found = list(swaps(problem, start, no_prices(start), Rules("any", capacities=capacities)))
-        free = list(swaps(problem, start, no_prices(start), Rules("any")))
+        found = list(
+            swaps(problem, start, no_prices(start), SwapRules("any", capacities=capacities))
+        )
+        free = list(swaps(problem, start, no_prices(start), SwapRules("any")))
         bound += found != free
         then = loads(problem, after(start, found))
         for load, former, capacity in zip(then, before, capacities, strict=True):
@@ -144,7 +146,9 @@ def test_nobody_gets_above_what_it_can_handle() -> None:
 def test_what_any_change_costs_must_be_saved_too() -> None:
     random = Random(2)
     problem, start = draw_problem(RING, random), draw_mapping(12, random)
-    found = list(swaps(problem, start, no_prices(start), Rules()))
+    found = list(swaps(problem, start, no_prices(start), SwapRules()))
     gain = sum(each.gain for each in found)
-    assert plan_swaps(problem, start, no_prices(start)._replace(fixed=gain - 1), Rules()) == found
-    assert plan_swaps(problem, start, no_prices(start)._replace(fixed=gain + 1), Rules()) == []
+    assert (
+        plan_swaps(problem, start, no_prices(start)._replace(fixed=gain - 1), SwapRules()) == found
+    )
+    assert plan_swaps(problem, start, no_prices(start)._replace(fixed=gain + 1), SwapRules()) == []

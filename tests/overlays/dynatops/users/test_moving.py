@@ -8,10 +8,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from shoal.overlays.dynatops.planning.advising.choosing import Limits
-from shoal.overlays.dynatops.planning.advising.moving import HANDOVER, Move, join_ways, plan_moves
-from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem, trees_of
+from shoal.overlays.dynatops.planning.advising.choosing import PlanLimits
+from shoal.overlays.dynatops.planning.advising.moving import (
+    HANDOVER,
+    AdvisedMove,
+    join_ways,
+    plan_moves,
+)
+from shoal.overlays.dynatops.planning.crowd import PlannedCrowd, User
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem, trees_of
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.structure import route
 from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem, draw_users
@@ -19,16 +24,20 @@ from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem,
 RING = Chord(12)
 
 
-def crowd_of(problem: Problem, mapping: Mapping, users: list[User]) -> Crowd:
-    return Crowd(problem, mapping, users, problem.trees.depths)
+def crowd_of(problem: PlacementProblem, mapping: Mapping, users: list[User]) -> PlannedCrowd:
+    return PlannedCrowd(problem, mapping, users, problem.trees.depths)
 
 
-def planned(problem: Problem, crowd: Crowd, limits: Limits) -> list[Move]:
+def planned(
+    problem: PlacementProblem, crowd: PlannedCrowd, limits: PlanLimits
+) -> list[AdvisedMove]:
     hops = trees_of(RING, range(12)).depths
     return plan_moves(crowd, limits, join_ways(hops, problem.trees))
 
 
-def cost(problem: Problem, mapping: Mapping, users: list[User], broker_of: list[int]) -> float:
+def cost(
+    problem: PlacementProblem, mapping: Mapping, users: list[User], broker_of: list[int]
+) -> float:
     """Hops of all publications, and weighted delays to subscribing brokers, by their ways."""
     total = 0.0
     for topic, row in enumerate(problem.trees.of):
@@ -49,7 +58,7 @@ def test_gains_and_prices_are_those_of_messages(seed: int) -> None:
     users = draw_users(problem, random, 80)
     crowd = crowd_of(problem, mapping, users)
     before = [user.broker for user in users]
-    limits = Limits(least_gain=10.0, load_weight=0.5)
+    limits = PlanLimits(least_gain=10.0, load_weight=0.5)
     moves = planned(problem, crowd, limits)
     after = list(before)
     for move in moves:
@@ -73,10 +82,10 @@ def test_a_budget_keeps_the_useful_ones() -> None:
     random = Random(3)
     problem, mapping = draw_problem(RING, random), draw_mapping(12, random)
     users = draw_users(problem, random, 80)
-    free = planned(problem, crowd_of(problem, mapping, users), Limits())
-    few = planned(problem, crowd_of(problem, mapping, users), Limits(most=3))
+    free = planned(problem, crowd_of(problem, mapping, users), PlanLimits())
+    few = planned(problem, crowd_of(problem, mapping, users), PlanLimits(most=3))
     assert len(free) > 3 >= len(few) > 0
-    assert not planned(problem, crowd_of(problem, mapping, users), Limits(most=0))
+    assert not planned(problem, crowd_of(problem, mapping, users), PlanLimits(most=0))
 
 
 def test_users_stay_in_their_region_and_find_room() -> None:
@@ -89,7 +98,7 @@ def test_users_stay_in_their_region_and_find_room() -> None:
         regions = [number // 4 for number in range(12)]
         before = list(crowd.loads)
         rooms = [load + random.randint(0, 3) for load in before]
-        moves = planned(problem, crowd, Limits(regions=regions, rooms=rooms))
+        moves = planned(problem, crowd, PlanLimits(regions=regions, rooms=rooms))
         moved += len(moves)
         assert all(regions[move.source] == regions[move.target] for move in moves)
         assert all(load <= room for load, room in zip(crowd.loads, rooms, strict=True))
@@ -102,7 +111,7 @@ def test_a_broker_that_holds_too_much_is_relieved_whatever_it_saves() -> None:
     problem = problem._replace(publications=np.zeros(problem.topics))
     crowd = crowd_of(problem, range(12), users)
     rooms = [2.0, *[1.0] * 11]
-    moves = planned(problem, crowd, Limits(rooms=rooms))
+    moves = planned(problem, crowd, PlanLimits(rooms=rooms))
     assert len(moves) == 2
     assert all(move.is_forced for move in moves)
     assert crowd.loads[0] == 2
@@ -112,11 +121,11 @@ def test_likes_come_together() -> None:
     """Of two brokers with the same two kinds of users one gets each kind."""
     kinds = [frozenset([0, 1]), frozenset([2, 3])]
     users = [User(kinds[number % 2], number // 2 % 2) for number in range(20)]
-    problem = Problem(
+    problem = PlacementProblem(
         trees_of(RING, [5, 6, 7, 8]), np.zeros((12, 4), np.bool_), np.full(4, 1_000.0)
     )
     crowd = crowd_of(problem, range(12), users)
-    planned(problem, crowd, Limits(load_weight=0.1, regions=[0, 0, *range(1, 11)]))
+    planned(problem, crowd, PlanLimits(load_weight=0.1, regions=[0, 0, *range(1, 11)]))
     assert [set(np.flatnonzero(row)) for row in crowd.problem.wanted[:2]] in (
         [{0, 1}, {2, 3}],
         [{2, 3}, {0, 1}],

@@ -8,10 +8,10 @@ import pytest
 
 from shoal.broker.effects import Requested
 from shoal.broker.messages import Message, Publish
-from shoal.clients.doors import StandsFor, Stayed, Wants, Wish
+from shoal.clients.front_ends import StandsFor, Stayed, Wants, Wish
 from shoal.language import parse
 from shoal.model import EVERYTHING, Advertisement, Publication, Subscription
-from shoal.overlays.dynatops.parameters import Parameters, Placement
+from shoal.overlays.dynatops.parameters import DynatopsParameters, PlacementParameters
 from shoal.overlays.dynatops.planning.placement import HashRing
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.registry import strategy_factory
@@ -26,7 +26,7 @@ TOPIC_OF = {"A": "sport", "B": "news"}
 
 def world(users: Mapping[str, tuple[str, str]], **options: object) -> World:
     """The settled ones, and later these: where they come, and what they want."""
-    parameters = Parameters(brokers=BROKERS, topic="topic", update_us=SECOND_US, **options)  # type: ignore[arg-type]
+    parameters = DynatopsParameters(brokers=BROKERS, topic="topic", update_us=SECOND_US, **options)  # type: ignore[arg-type]
     found = World((), strategy_factory("dynatops", parameters), Near(), brokers=BROKERS)
     settled = {name: (home, TOPIC_OF[home]) for name, home in SETTLED.items()}
     for at_us, some in ((0, settled), (10 * SECOND_US, users)):
@@ -95,7 +95,7 @@ def test_brokers_look_one_after_the_other_at_who_came_before_they_had_heard() ->
 
 def test_users_are_placed_by_hash_whatever_they_want_and_miss_nothing() -> None:
     late = {f"late{number}": (BROKERS[number % 4], "news") for number in range(12)}
-    ring = world(late, placement=Placement.HASH)
+    ring = world(late, placement=PlacementParameters.HASH)
     publish_news(ring)
     ring.run()
     hashed = HashRing(BROKERS)
@@ -113,7 +113,7 @@ def test_users_are_placed_by_hash_whatever_they_want_and_miss_nothing() -> None:
 
 
 def test_who_wants_any_topic_is_placed_by_hash_too() -> None:
-    ring = world({}, placement=Placement.HASH)
+    ring = world({}, placement=PlacementParameters.HASH)
     home = next(each for each in BROKERS if each != HashRing(BROKERS).broker_of("all"))
     ring.add_subscriber("all", home)
     ring.subscribe(0, home, Subscription(id="all", client="all", filter=EVERYTHING))
@@ -123,7 +123,7 @@ def test_who_wants_any_topic_is_placed_by_hash_too() -> None:
 
 def test_users_are_placed_by_hash_again_when_a_broker_joins_and_leaves() -> None:
     users = {f"u{number}": ("A", "art") for number in range(20)}
-    ring = world(users, placement=Placement.HASH)
+    ring = world(users, placement=PlacementParameters.HASH)
     ring.run(30 * SECOND_US)
     before = len(moves(ring))
     ring.add_broker(31 * SECOND_US, "E", ["A"])
@@ -140,27 +140,28 @@ def test_users_are_placed_by_hash_again_when_a_broker_joins_and_leaves() -> None
 
 def test_users_placed_by_hash_have_no_clusters() -> None:
     with pytest.raises(ValueError, match="cluster: 4"):
-        Parameters(cluster=4, placement=Placement.HASH)
+        DynatopsParameters(cluster=4, placement=PlacementParameters.HASH)
 
 
-# --- users behind doors -----------------------------------------------------------------------
+# --- users behind front ends
+# -----------------------------------------------------------------------
 
 
 class Behind:
-    """A door at C, whose clients these are; both topics are wanted elsewhere."""
+    """A front end at C, whose clients these are; both topics are wanted elsewhere."""
 
     def __init__(self) -> None:
         self.ring = world({}, cluster=4, load_weight=0.0)
         self.now_us = SECOND_US
-        self.ring.add_subscriber("door", "C")
+        self.ring.add_subscriber("front_end", "C")
         for topic in ("sport", "news"):
-            wants = Subscription(id=topic, client="door", filter=parse(f"topic = '{topic}'"))
+            wants = Subscription(id=topic, client="front_end", filter=parse(f"topic = '{topic}'"))
             self.ring.subscribe(0, "C", wants)
         self.ring.run(self.now_us)
         self.say(StandsFor())
 
     def say(self, request: Message) -> None:
-        self.ring.brokers["C"].bring(self.now_us, Requested("door", request))
+        self.ring.brokers["C"].bring(self.now_us, Requested("front_end", request))
         self.now_us += 5 * SECOND_US
         self.ring.run(self.now_us)
 
@@ -172,41 +173,41 @@ def follower(*topics: str, since_us: int = 0) -> Wish:
     return Wish("u", topics, since_us, follows=True)
 
 
-def test_a_door_that_stands_for_others_is_no_user_and_they_are() -> None:
-    door = Behind()
-    assert moves(door.ring) == []
-    door.wishes(follower("sport"), Wish("stays", ("news",)), Wish("away", ()))
-    assert moves(door.ring) == [("u", "A")]
+def test_a_front_end_that_stands_for_others_is_no_user_and_they_are() -> None:
+    front_end = Behind()
+    assert moves(front_end.ring) == []
+    front_end.wishes(follower("sport"), Wish("stays", ("news",)), Wish("away", ()))
+    assert moves(front_end.ring) == [("u", "A")]
 
 
 def test_who_is_sent_away_is_not_looked_at_until_it_stays_or_comes_again() -> None:
-    door = Behind()
-    door.wishes(follower("sport"))
-    door.wishes(follower("news"))
-    assert moves(door.ring) == [("u", "A")]
-    door.say(Stayed("u"))
-    door.wishes(follower("news"))
-    assert moves(door.ring) == [("u", "A"), ("u", "B")]
-    door.wishes(follower("news", since_us=7))
-    assert moves(door.ring) == [("u", "A"), ("u", "B"), ("u", "B")]
-    door.wishes(Wish("u", ()))
-    door.wishes(follower("sport"))
-    assert len(moves(door.ring)) == 4
+    front_end = Behind()
+    front_end.wishes(follower("sport"))
+    front_end.wishes(follower("news"))
+    assert moves(front_end.ring) == [("u", "A")]
+    front_end.say(Stayed("u"))
+    front_end.wishes(follower("news"))
+    assert moves(front_end.ring) == [("u", "A"), ("u", "B")]
+    front_end.wishes(follower("news", since_us=7))
+    assert moves(front_end.ring) == [("u", "A"), ("u", "B"), ("u", "B")]
+    front_end.wishes(Wish("u", ()))
+    front_end.wishes(follower("sport"))
+    assert len(moves(front_end.ring)) == 4
 
 
 def test_who_does_not_follow_counts_where_it_is() -> None:
-    door = Behind()
-    door.wishes(Wish("stays", ("sport",)))
-    door.wishes(follower("sport"))
-    assert moves(door.ring) == []
+    front_end = Behind()
+    front_end.wishes(Wish("stays", ("sport",)))
+    front_end.wishes(follower("sport"))
+    assert moves(front_end.ring) == []
 
 
-def test_a_door_may_speak_of_somebody_who_is_a_client_itself() -> None:
-    door = Behind()
-    door.ring.add_subscriber("u", "C")
+def test_a_front_end_may_speak_of_somebody_who_is_a_client_itself() -> None:
+    front_end = Behind()
+    front_end.ring.add_subscriber("u", "C")
     own = Subscription(id="own", client="u", filter=parse("topic = 'art'"))
-    door.ring.subscribe(door.now_us, "C", own)
-    door.wishes(Wish("u", ("sport",)))
-    door.ring.unsubscribe(door.now_us, "C", own)
-    door.wishes(Wish("u", ()))
-    assert moves(door.ring) == []
+    front_end.ring.subscribe(front_end.now_us, "C", own)
+    front_end.wishes(Wish("u", ("sport",)))
+    front_end.ring.unsubscribe(front_end.now_us, "C", own)
+    front_end.wishes(Wish("u", ()))
+    assert moves(front_end.ring) == []

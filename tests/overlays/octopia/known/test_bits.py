@@ -11,7 +11,7 @@ from shoal.matching import covering_set, covers, matches, overlaps
 from shoal.model import Advertisement, Filter, Subscription
 from shoal.overlays.octopia.known import bits
 from shoal.overlays.octopia.messages import BitCleared, BitSet, Notification
-from shoal.overlays.octopia.parameters import Dynamic, Parameters
+from shoal.overlays.octopia.parameters import Dynamic, OctopiaParameters
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.examples import examples
 from tests.overlays.octopia.stages import ProductStage
@@ -322,7 +322,7 @@ def test_nothing_is_kept_for_what_is_not_promised_any_more() -> None:
 @pytest.mark.parametrize("most", [-1, 257])
 def test_how_many_there_may_be(most: int) -> None:
     with pytest.raises(ValueError, match="sharp_bits"):
-        Parameters(sharp_bits=most)
+        OctopiaParameters(sharp_bits=most)
 
 
 def test_publications_still_travel_in_one_message_where_they_go_alike() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from shoal.broker.effects import Leave, LinkChanged, LinkState, Returned
 from shoal.broker.messages import Advertise, Subscribe
-from shoal.overlays.octopia.messages import Notification, Turn
-from shoal.overlays.octopia.places.roster import Place, Places, Stay
+from shoal.overlays.octopia.messages import Notification, TurnTables
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, RosterPlace
 from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.tree.messages import AdvertisementsSaid
 from tests.broker.transcript import advertisement, publish, subscription
@@ -22,28 +22,28 @@ def leave(here: ProductStage, broker: str) -> None:
     assert broker not in here.brokers["b1"].strategy.product.brokers
 
 
-def end_links(here: ProductStage, leaver: str, *but: str) -> None:
+def end_links(here: ProductStage, leaving_broker: str, *but: str) -> None:
     """All that a broker that has left has ended; on these something is unsettled."""
-    neighbours = [other for one, other in here.links if one == leaver and other not in but]
+    neighbours = [other for one, other in here.links if one == leaving_broker and other not in but]
     for neighbour in neighbours:
-        for one, other in ((leaver, neighbour), (neighbour, leaver)):
+        for one, other in ((leaving_broker, neighbour), (neighbour, leaving_broker)):
             here.handle(one, LinkChanged(other, LinkState.ENDED))
             if (one, RETRY) in here.timers:
                 here.fire(one, RETRY)
 
 
-def come_back(here: ProductStage, leaver: str, neighbour: str) -> None:
+def come_back(here: ProductStage, leaving_broker: str, neighbour: str) -> None:
     """The link to a neighbour is given up, and what was sent there is not settled."""
     sent = [
         each
         for source, target, each in here.sent(Notification)
-        if (source, target) == (leaver, neighbour)
+        if (source, target) == (leaving_broker, neighbour)
     ]
     assert sent
-    here.break_link(leaver, neighbour)
+    here.break_link(leaving_broker, neighbour)
     for each in sent:
-        here.handle(leaver, Returned(neighbour, each))
-    here.fire(leaver, RETRY)
+        here.handle(leaving_broker, Returned(neighbour, each))
+    here.fire(leaving_broker, RETRY)
 
 
 def test_what_it_carried_to_another_cluster() -> None:
@@ -123,7 +123,7 @@ def test_nothing_is_handed_over_to_one_that_has_left_too() -> None:
     leave(here, "a0")
     end_links(here, "a0", "a1", "b0")
     for broker in ("a0", "a1"):
-        left = Places((Place("a1", 9_000, Stay.LEFT, 0, 0, 1),))
+        left = PlacesAnnounced((RosterPlace("a1", 9_000, PlaceStage.LEFT, 0, 0, 1),))
         here.tell("b1" if broker == "a1" else "a1", broker, left)
     come_back(here, "a0", "b0")
     here.settle()
@@ -137,7 +137,7 @@ def test_nobody_begins_to_enter_a_cluster_by_one_that_others_do_without(is_lost:
     link(here, "b0", "c0")
     link(here, "a1", "b0")
     here.handle("a0", Leave())
-    while not any(type(each) is Turn for each in here.links["a0", "b0"]):
+    while not any(type(each) is TurnTables for each in here.links["a0", "b0"]):
         here.carry(*next(way for way, messages in here.links.items() if messages))
     link(here, "b1", "a0")
     here.heard()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shoal.broker.effects import Returned
 from shoal.broker.messages import Advertise, Subscribe
 from shoal.overlays.octopia.messages import Notification
-from shoal.overlays.octopia.order.gate import TIMER
+from shoal.overlays.octopia.order.sequencer import TIMER
 from shoal.overlays.octopia.parameters import Dynamic
 from tests.broker.transcript import advertisement, subscription
 from tests.overlays.octopia.stages import ProductStage
@@ -28,7 +28,9 @@ def got(here: ProductStage, client: str) -> list[int]:
 
 
 def held(here: ProductStage) -> dict[str, int]:
-    counts = {name: len(each.strategy.routing.gate.lines) for name, each in here.brokers.items()}
+    counts = {
+        name: len(each.strategy.routing.sequencer.lines) for name, each in here.brokers.items()
+    }
     return {name: count for name, count in counts.items() if count}
 
 

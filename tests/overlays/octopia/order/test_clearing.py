@@ -19,7 +19,7 @@ from shoal.overlays.octopia.messages import (
     WayLost,
 )
 from shoal.overlays.octopia.order.clearing import Clearing
-from shoal.overlays.octopia.order.gate import TIMER
+from shoal.overlays.octopia.order.sequencer import TIMER
 from shoal.overlays.octopia.routing import RETRY
 from tests.broker.transcript import advertisement, publish
 from tests.overlays.octopia.order.crowded import (
@@ -36,7 +36,7 @@ from tests.overlays.octopia.stages import ProductStage
 @pytest.fixture(autouse=True)
 def _is_all_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever goes on has said all that there is to say, whether or not all were looked at."""
-    go_on = Clearing.go_on
+    go_on = Clearing.update
 
     def checked(self: Clearing, now_us: int, out: list[Effect]) -> None:
         go_on(self, now_us, out)
@@ -45,7 +45,7 @@ def _is_all_said(monkeypatch: pytest.MonkeyPatch) -> None:
         go_on(self, now_us, more)
         assert more == []
 
-    monkeypatch.setattr(Clearing, "go_on", checked)
+    monkeypatch.setattr(Clearing, "update", checked)
 
 
 # Of the region of the publisher: its host, and who carries for it.

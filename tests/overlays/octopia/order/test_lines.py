@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shoal.broker.messages import RoutedPublication
 from shoal.model import MessageId, Publication
 from shoal.overlays.octopia.order import lines as lines_module
-from shoal.overlays.octopia.order.lines import Entry, Lines
+from shoal.overlays.octopia.order.lines import LineEntry, OrderLines
 from tests.examples import examples
 from tests.unread import Unread
 
@@ -19,19 +19,19 @@ ORDER_US, DOUBT_US = 1_000, 100
 FIRST = 50
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> LineEntry:
     publication = Publication(publisher="P", sequence=number, published_us=0, attributes={})
-    return Entry(RoutedPublication(publication, MessageId("H", "P", number)), 1)
+    return LineEntry(RoutedPublication(publication, MessageId("H", "P", number)), 1)
 
 
-def numbers(entries: list[Entry]) -> list[int]:
+def numbers(entries: list[LineEntry]) -> list[int]:
     return [each.routed.publication.sequence for each in entries]
 
 
 @settings(max_examples=examples(200))
 @given(st.permutations(range(FIRST, FIRST + 12)), st.integers(0, 12), st.booleans())
 def test_in_turn_whatever_comes_first(order: list[int], begins_at: int, ends: bool) -> None:
-    lines, left = Lines(ORDER_US, DOUBT_US), []
+    lines, left = OrderLines(ORDER_US, DOUBT_US), []
     for place, number in enumerate(order):
         if place == begins_at:
             left += lines.begin("H", "P", FIRST, place)
@@ -55,7 +55,7 @@ def test_each_that_comes_leaves_once(
     arrivals: list[tuple[int, int]], doubted_at: int | None
 ) -> None:
     """Some are lost, some come twice; each that comes leaves once."""
-    lines, now_us = Lines(ORDER_US, DOUBT_US), 0
+    lines, now_us = OrderLines(ORDER_US, DOUBT_US), 0
     lines.begin("H", "P", 0, now_us)
     came: list[int] = []
     left: list[int] = []
@@ -75,7 +75,7 @@ def test_each_that_comes_leaves_once(
 
 
 def test_a_gap_is_given_up_after_its_time() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
     assert numbers(lines.give_up(ORDER_US + 9)) == []
@@ -84,7 +84,7 @@ def test_a_gap_is_given_up_after_its_time() -> None:
 
 
 def test_and_sooner_when_a_link_was_lost() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
     lines.doubt(20)
@@ -96,7 +96,7 @@ def test_and_sooner_when_a_link_was_lost() -> None:
 
 def test_but_no_sooner_where_its_host_is_linked() -> None:
     """What was lost comes back to it, and from there under the same number."""
-    lines = Lines(ORDER_US, DOUBT_US, lambda host: host == "H")
+    lines = OrderLines(ORDER_US, DOUBT_US, lambda host: host == "H")
     for host in ("H", "I"):
         lines.begin(host, "P", 0, 0)
         lines.arrive(host, "P", 2, entry(2), 10)
@@ -113,7 +113,7 @@ def test_but_no_sooner_where_its_host_is_linked() -> None:
 
 
 def test_what_is_said_does_not_prolong_a_wait() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
     lines.end("H", "P", 3, 500)
@@ -123,7 +123,7 @@ def test_what_is_said_does_not_prolong_a_wait() -> None:
 
 def test_what_came_a_moment_ago_is_not_let_in_before_what_is_on_its_way() -> None:
     """A line gives up what the first in it waits for; behind that another has just come."""
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
     lines.arrive("H", "P", 4, entry(4), ORDER_US)
@@ -135,7 +135,7 @@ def test_what_came_a_moment_ago_is_not_let_in_before_what_is_on_its_way() -> Non
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, DOUBT_US - 40)), max_size=40))
 def test_who_knows_no_beginning_lets_in_all_in_turn(ways: list[tuple[int, int]]) -> None:
     """Each is sent so long after the one before, and under way so long, less than is waited."""
-    lines, left = Lines(ORDER_US, DOUBT_US), []
+    lines, left = OrderLines(ORDER_US, DOUBT_US), []
     lines.begin("H", "P", None, 0)
     sent_us, arrivals = 0, []
     for number, (after_us, takes_us) in enumerate(ways):
@@ -150,7 +150,7 @@ def test_who_knows_no_beginning_lets_in_all_in_turn(ways: list[tuple[int, int]])
 
 def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MOST", 10)
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     for number in range(1, 11):
         assert lines.arrive("H", "P", number, entry(number), 0)[1] == []
@@ -167,7 +167,7 @@ def test_what_another_life_had_not_settled_leaves_in_its_order(
     are_numbered: list[bool], random: Random, ends: bool
 ) -> None:
     """Before, between and behind numbers that nobody knows some have none."""
-    lines, left = Lines(ORDER_US, DOUBT_US), []
+    lines, left = OrderLines(ORDER_US, DOUBT_US), []
     assert lines.begin("H", "P", None, 0) == []
     arrivals = list(enumerate(are_numbered))
     random.shuffle(arrivals)
@@ -183,7 +183,7 @@ def test_what_another_life_had_not_settled_leaves_in_its_order(
 
 
 def test_what_has_no_number_waits_for_others_once() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", None, entry(1), 0)
     assert numbers(lines.give_up(DOUBT_US)) == [1]
@@ -195,7 +195,7 @@ def test_what_has_no_number_waits_for_others_once() -> None:
 
 
 def test_a_line_whose_numbers_began_elsewhere_goes_on_when_all_has_come() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     for number in (7, 5):
         lines.arrive("H", "P", number, entry(number), 1, is_near=False)
@@ -207,7 +207,7 @@ def test_a_line_whose_numbers_began_elsewhere_goes_on_when_all_has_come() -> Non
 
 
 def test_who_is_told_that_it_will_be_told_waits_longer() -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
     lines.open("H", "P", None, 2)
@@ -218,7 +218,7 @@ def test_who_is_told_that_it_will_be_told_waits_longer() -> None:
 
 @pytest.mark.parametrize("is_taken_back", [False, True])
 def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
     lines.open("H", "P", None, 2)
@@ -235,7 +235,7 @@ def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
 
 def test_whether_a_host_has_lines_is_known_without_a_look_at_others() -> None:
     """Each publication without a number asks, and 10,000 publishers may have one."""
-    lines = Lines(ORDER_US, DOUBT_US)
+    lines = OrderLines(ORDER_US, DOUBT_US)
     for client in range(100):
         lines.begin("H", f"P{client}", FIRST, 0)
     lines.begin("I", "P0", FIRST, 0)

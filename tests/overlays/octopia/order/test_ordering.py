@@ -33,8 +33,8 @@ from shoal.overlays.octopia.messages import (
     Sweep,
     WayLost,
 )
-from shoal.overlays.octopia.order.gate import TIMER
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.order.sequencer import TIMER
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.order.crowded import (
     CROWDED,
@@ -48,7 +48,7 @@ from tests.overlays.octopia.order.crowded import (
 from tests.overlays.octopia.stages import ProductStage
 from tests.unread import Unread
 
-DEFAULTS = Parameters()
+DEFAULTS = OctopiaParameters()
 
 
 def test_what_overtakes_waits_at_the_gate() -> None:
@@ -93,7 +93,7 @@ def test_numbers_end_when_the_shortest_way_has_long_been_free() -> None:
     assert (got(here, "S1"), held(here)) == ([], {"b0": 3})
     here.settle()
     assert got(here, "S1") == [0, 1, 2, 3]
-    assert not here.brokers["b0"].strategy.routing.gate.lines.has_of("b2")
+    assert not here.brokers["b0"].strategy.routing.sequencer.lines.has_of("b2")
 
 
 def test_numbers_end_with_their_publisher() -> None:
@@ -104,7 +104,7 @@ def test_numbers_end_with_their_publisher() -> None:
     here.settle()
     begun, ended = [next(here.sent(kind))[2].number for kind in (NumbersBegin, NumbersEnd)]
     assert ended == begun + 1
-    assert not here.brokers["b0"].strategy.routing.gate.lines.has_of("b2")
+    assert not here.brokers["b0"].strategy.routing.sequencer.lines.has_of("b2")
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -411,7 +411,7 @@ def test_numberings_that_ended_long_ago_are_forgotten_from_the_front() -> None:
         now_us = part * order_us // 4
         numbering.number(publications, {0: "b0"}, {"b1": 0b001}, {}, now_us, [])
         numbering.end(f"P{part}", now_us, [])
-    remembered = [part for part in parts if numbering.gate_of((f"P{part}", 0)) == "b0"]
+    remembered = [part for part in parts if numbering.sequencer_of((f"P{part}", 0)) == "b0"]
     assert remembered == [4, 5, 6, 7, 8]
 
 
@@ -429,6 +429,6 @@ def test_a_publisher_that_leaves_ends_its_own_numbers() -> None:
     here.ask("b2", "P", Goodbye())
     here.ask("b2", "P", Goodbye())
     assert numbering._numbers.rows().keys() == {("Q", 0)}
-    assert numbering.gate_of(("P", 0)) == "b0"  # of what has ended
+    assert numbering.sequencer_of(("P", 0)) == "b0"  # of what has ended
     here.settle()
     assert [each.publisher for _, _, each in here.sent(NumbersEnd)] == ["P"]

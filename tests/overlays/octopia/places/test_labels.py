@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.overlays.octopia.parameters import Parameters, links
+from shoal.overlays.octopia.parameters import OctopiaParameters, links
 from shoal.overlays.octopia.places.labels import Product, most_clusters, rows_of
 from shoal.overlays.shapes import TopologyError, check_connected
 from tests.overlays.octopia.stages import SIX, rows
@@ -96,4 +96,4 @@ def test_how_many_clusters_without_a_word(brokers: int, clusters: int) -> None:
 )
 def test_what_makes_no_overlay(parameters: dict[str, object], problem: str) -> None:
     with pytest.raises((TopologyError, ValueError), match=problem):
-        links(Parameters(**parameters), ["A", "B", "C"])  # type: ignore[arg-type]
+        links(OctopiaParameters(**parameters), ["A", "B", "C"])  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
 from shoal.model import MessageId
 from shoal.overlays.octopia.known import exchange
-from shoal.overlays.octopia.parameters import Parameters
-from shoal.overlays.octopia.places.roster import Place, Places, Stay
+from shoal.overlays.octopia.parameters import OctopiaParameters
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, RosterPlace
 from shoal.overlays.octopia.routing import RETRY
 from shoal.overlays.octopia.ways.copies import bits_of
 from shoal.overlays.octopia.ways.keeping import QUARTERS, TIMER
@@ -100,7 +100,7 @@ def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
 
 
 def test_a_broker_that_starts_waits_for_who_was_there_before_as_long_as_for_who_goes() -> None:
-    parameters = Parameters(rows=rows("ab", 2), parents=(0,))
+    parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     machine = Broker("a0", (), strategy_factory("octopia", parameters), expected=("a1", "b0"))
     started = Started(former=("b0",), give_up_us=3_000_000)
     now_us, last_us = 0, started.give_up_us + parameters.patience_us
@@ -121,7 +121,7 @@ def test_what_comes_back_for_a_cluster_whose_last_broker_has_left_counts_as_sett
     here.ask("a0", "P", Advertise(advertisement("p")))
     here.settle()
     here.ask("a0", "P", publish(1))
-    here.tell("a1", "a0", Places((Place("a1", 5, Stay.LEFT, 0, 0, 1),)))
+    here.tell("a1", "a0", PlacesAnnounced((RosterPlace("a1", 5, PlaceStage.LEFT, 0, 0, 1),)))
     break_and_return(here, "a0", "a1")
     here.fire("a0", RETRY)
     assert here.brokers["a0"].strategy.description["kept"] == 1

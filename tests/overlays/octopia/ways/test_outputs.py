@@ -6,7 +6,7 @@ import pytest
 
 from shoal.broker.effects import LinkLoad
 from shoal.overlays.octopia.parameters import Congestion
-from shoal.overlays.octopia.ways.outputs import FORMULAS, Outputs, congestion_element
+from shoal.overlays.octopia.ways.outputs import FORMULAS, OutputLoads, congestion_element
 
 TAU = 10.0
 
@@ -30,7 +30,7 @@ def test_both_readings(load: LinkLoad, element: float, paper: float, product: fl
 @pytest.mark.parametrize("congestion", Congestion)
 def test_a_window_without_arrivals_calls_a_long_queue_free(congestion: Congestion) -> None:
     """In either reading of the paper's; so routes flap while a queue drains.  Not in ours."""
-    outputs = Outputs(congestion, TAU)
+    outputs = OutputLoads(congestion, TAU)
     found = []
     for window in range(1, 6):
         arriving = 30 if outputs.cost("B") <= TAU else 0
@@ -42,7 +42,7 @@ def test_a_window_without_arrivals_calls_a_long_queue_free(congestion: Congestio
 
 
 def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
-    outputs = Outputs(Congestion.STEADY, TAU)
+    outputs = OutputLoads(Congestion.STEADY, TAU)
     outputs.sent("B", 500)
     assert outputs.cost("B") == 0  # nobody knows yet what it passes
     outputs.renew({"B": LinkLoad(30, 25, 5)}, 1)
@@ -56,7 +56,7 @@ def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
 
 def test_an_output_that_was_never_busy_passes_no_more_than_the_others() -> None:
     """It was free whatever was sent, so that a burst piled up in one carrier's output."""
-    outputs = Outputs(Congestion.STEADY, TAU)
+    outputs = OutputLoads(Congestion.STEADY, TAU)
     outputs.renew({"B": LinkLoad(9, 4, 5), "C": LinkLoad(9, 2, 7), "D": LinkLoad(0, 0, 0)}, 1)
     outputs.sent("D", 14)
     assert outputs.cost("D") == TAU
@@ -65,7 +65,7 @@ def test_an_output_that_was_never_busy_passes_no_more_than_the_others() -> None:
 
 
 def test_an_output_is_free_again_below_half_of_the_threshold() -> None:
-    outputs = Outputs(Congestion.STEADY, TAU)
+    outputs = OutputLoads(Congestion.STEADY, TAU)
     for now_us, waiting, is_congested in (
         (1, 11, True),
         (2, 8, True),

@@ -9,8 +9,8 @@ import pytest
 
 from shoal.broker.effects import LinkLoad, Loads
 from shoal.broker.messages import Advertise, RoutedPublication, Subscribe
-from shoal.overlays.octopia.messages import Notification, Spread
-from shoal.overlays.octopia.parameters import Congestion, Dynamic, Parameters
+from shoal.overlays.octopia.messages import Notification, SpreadCopy
+from shoal.overlays.octopia.parameters import Congestion, Dynamic, OctopiaParameters
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 from tests.overlays.octopia.stages import ProductStage
 
@@ -27,14 +27,16 @@ def stage() -> ProductStage:
 
 
 def arrivals(here: ProductStage) -> Counter[str]:
-    return Counter(target for kind in (Spread, Notification) for _, target, _ in here.sent(kind))
+    return Counter(
+        target for kind in (SpreadCopy, Notification) for _, target, _ in here.sent(kind)
+    )
 
 
 def test_nothing_is_spread_while_no_output_is_congested() -> None:
     here = stage()
     here.ask("a0", "P", publish(1))
     here.settle()
-    assert not list(here.sent(Spread))
+    assert not list(here.sent(SpreadCopy))
     assert sorted(client for _, client in here.delivered()) == sorted(here.brokers)
 
 
@@ -54,7 +56,7 @@ def test_every_broker_gets_one_copy_along_one_tree(
     here.congest(*congested)
     here.ask("a0", "P", publish(1))
     here.settle()
-    assert {(source, target) for source, target, _ in here.sent(Spread)} == tree
+    assert {(source, target) for source, target, _ in here.sent(SpreadCopy)} == tree
     assert arrivals(here) == dict.fromkeys(here.brokers.keys() - {"a0"}, 1)
     assert sorted(client for _, client in here.delivered()) == sorted(here.brokers)
 
@@ -80,7 +82,7 @@ def test_what_a_lost_link_has_not_settled_goes_the_usual_way_once_more() -> None
     here = stage()
     here.congest(("a0", "b0", 50), ("a0", "a2", 3))
     here.ask("a0", "P", publish(1))
-    (source, target, spread) = next(here.sent(Spread))
+    (source, target, spread) = next(here.sent(SpreadCopy))
     assert (source, target) == ("a0", "a1")
     here.break_link("a0", "a1")
     effects: list[object] = []
@@ -100,7 +102,7 @@ def test_what_a_lost_link_has_not_settled_goes_the_usual_way_once_more() -> None
 
 def test_nothing_is_spread_where_a_cluster_has_a_region_more() -> None:
     """There are as many brokers as in a whole product of the host's regions."""
-    parameters = Parameters(
+    parameters = OctopiaParameters(
         rows=(("a0", "a1", "a2"), ("b0", "b1", ""), ("c0", "", "")),
         parents=(0, 1),
         dynamic=Dynamic.SPREAD,

@@ -16,7 +16,9 @@ from shoal.overlays.publisher_relocation.traces import BrokerTrace
 Traces = Mapping[BrokerId, BrokerTrace]
 
 
-def _onward(traces: Traces, broker: BrokerId, came_from: BrokerId | None) -> list[BrokerId]:
+def _routing_decision(
+    traces: Traces, broker: BrokerId, came_from: BrokerId | None
+) -> list[BrokerId]:
     return [
         neighbour
         for neighbour in traces[broker].neighbours
@@ -32,7 +34,7 @@ def naive_delay(traces: Traces, root: BrokerId, ping_us: int) -> Fraction:
         trace = traces[broker]
         matched_us = so_far_us + trace.input_queue_us + trace.matching_us
         waits.append((trace.deliveries, matched_us + trace.client_output_us))
-        for neighbour in _onward(traces, broker, came_from):
+        for neighbour in _routing_decision(traces, broker, came_from):
             visit(neighbour, broker, matched_us + dict(trace.output_queue_us)[neighbour])
 
     visit(root, None, ping_us)
@@ -47,7 +49,7 @@ def naive_rate(traces: Traces, root: BrokerId) -> int:
 
     def visit(broker: BrokerId, came_from: BrokerId | None) -> tuple[int, int]:
         bits, rate = traces[broker].bits, 0
-        for neighbour in _onward(traces, broker, came_from):
+        for neighbour in _routing_decision(traces, broker, came_from):
             behind_bits, behind_rate = visit(neighbour, broker)
             bits |= behind_bits
             rate += behind_rate
@@ -61,7 +63,7 @@ def naive_hops(traces: Traces, root: BrokerId) -> dict[BrokerId, int]:
 
     def visit(broker: BrokerId, came_from: BrokerId | None, so_far: int) -> None:
         hops[broker] = so_far
-        for neighbour in _onward(traces, broker, came_from):
+        for neighbour in _routing_decision(traces, broker, came_from):
             visit(neighbour, broker, so_far + 1)
 
     visit(root, None, 0)

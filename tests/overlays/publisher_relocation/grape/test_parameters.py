@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from shoal.overlays.publisher_relocation.choosing import Priority
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 
 
 def test_defaults_are_the_papers() -> None:
-    parameters = Parameters()
+    parameters = GrapeParameters()
     assert (parameters.trace_session_length, parameters.weight) == (100, 100)
     assert parameters.priority is Priority.LOAD
 
@@ -28,4 +28,4 @@ def test_defaults_are_the_papers() -> None:
 )
 def test_out_of_bounds(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^{key}: {value} is not between"):
-        msgspec.convert({key: value}, Parameters)
+        msgspec.convert({key: value}, GrapeParameters)

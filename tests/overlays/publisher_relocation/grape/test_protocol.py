@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Measured
+from shoal.broker.effects import MeasuredDelays
 from shoal.broker.messages import Advertise, PublicationBatch, Subscribe, Unadvertise
 from shoal.clients.messages import MigrationAdvertisement, Paused, PingRequest, PingTimes, Relocate
 from shoal.model import MessageId
@@ -13,7 +13,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from tests.broker.transcript import Stage, advertisement, publish, subscription
@@ -32,7 +32,7 @@ def grape(
     priority: Priority = Priority.LOAD, weight: int = 100, *, at: str = "B3", length: int = 3
 ) -> Stage:
     """P at B1, a subscriber of everything, sessions of three publications."""
-    parameters = Parameters(
+    parameters = GrapeParameters(
         trace_session_length=length,
         priority=priority,
         weight=weight,
@@ -310,7 +310,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
 
 def test_the_answers_carry_what_the_monitors_measured() -> None:
     stage = grape()
-    stage.measure("B3", Measured(11, 22, {"B2": 33}, 44))
+    stage.measure("B3", MeasuredDelays(11, 22, {"B2": 33}, 44))
     fill_session(stage)
     (answer,) = [row for row in stage.sent(TraceInformationAnswer) if row[0] == "B3"]
     (trace,) = answer[2].traces  # type: ignore[attr-defined]

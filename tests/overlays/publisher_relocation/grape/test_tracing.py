@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.broker.effects import Effect, Measured, Send
+from shoal.broker.effects import Effect, MeasuredDelays, Send
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import MessageId
@@ -13,7 +13,7 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationRequest,
 )
 from shoal.overlays.publisher_relocation.grape.parameters import MAX_TRACE_SESSION_LENGTH
-from shoal.overlays.publisher_relocation.grape.tracing import Tracing
+from shoal.overlays.publisher_relocation.grape.tracing import GrapeTracing
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.tree.routing_table import Route
 from tests.broker.transcript import publication
@@ -38,14 +38,14 @@ def forward(neighbour: str, *numbers: int, session: MessageId | None = M212) -> 
     return [(routed(number, session), Route((neighbour,), ())) for number in numbers]
 
 
-def note(tracing: Tracing, *noted: list[Went], upstream: str | None = None) -> None:
+def note(tracing: GrapeTracing, *noted: list[Went], upstream: str | None = None) -> None:
     for each in noted:
         for one, route in each:
             tracing.note(one, route, upstream, 0, [])
 
 
-def tracing_at_b5() -> Tracing:
-    return Tracing("B5", ("B6", "B1", "B7"))
+def tracing_at_b5() -> GrapeTracing:
+    return GrapeTracing("B5", ("B6", "B1", "B7"))
 
 
 def answer(broker: str, session: MessageId = M212) -> TraceInformationAnswer:
@@ -79,9 +79,9 @@ def test_figure_3_bits_start_at_the_session() -> None:
 
 def test_all_seven_fields_of_the_payload() -> None:
     tracing = tracing_at_b5()
-    tracing.measured(Measured(30, 20, {"B1": 100, "B6": 200}, 7))
-    tracing.measured(Measured(None, None, {"B6": 250}, None))  # nothing new to average
-    tracing.measured(Measured(31, None, {}, None))
+    tracing.measured(MeasuredDelays(30, 20, {"B1": 100, "B6": 200}, 7))
+    tracing.measured(MeasuredDelays(None, None, {"B6": 250}, None))  # nothing new to average
+    tracing.measured(MeasuredDelays(31, None, {}, None))
     note(tracing, deliver(212), deliver(214))
     traces = tracing.retrieve(M212, None, [])
     assert traces == (
@@ -133,9 +133,9 @@ def test_answers_are_joined_into_one_message_upstream() -> None:
     tracing.retrieve(M212, "B1", out)
     assert [effect.neighbour for effect in out] == ["B6", "B7"]  # type: ignore[union-attr]
     out.clear()
-    assert tracing.answered("B7", answer("B7"), out) is None
+    assert tracing.on_answer("B7", answer("B7"), out) is None
     assert out == []
-    assert tracing.answered("B6", answer("B6"), out) is None
+    assert tracing.on_answer("B6", answer("B6"), out) is None
     (sent,) = out
     assert isinstance(sent, Send)
     assert sent.neighbour == "B1"
@@ -150,7 +150,7 @@ def test_who_asked_and_went_is_not_answered() -> None:
     assert tracing.retrieve(M212, "B1", out) is None
     assert out == [Send("B6", TraceInformationRequest(M212))]
     tracing.link("B1", up=False)
-    assert tracing.answered("B6", answer("B6"), out) is None
+    assert tracing.on_answer("B6", answer("B6"), out) is None
     assert len(out) == 1
 
 
@@ -171,7 +171,7 @@ def test_a_newer_session_takes_the_place_of_an_older_one() -> None:
     tracing.retrieve(M212, "B1", [])
     note(tracing, deliver(312, session=NEWER))
     out: list[Effect] = []
-    assert tracing.answered("B6", answer("B6"), out) is None  # too late: nobody waits for it
+    assert tracing.on_answer("B6", answer("B6"), out) is None  # too late: nobody waits for it
     assert out == []
     traces = tracing.retrieve(NEWER, None, out)
     assert traces is not None
@@ -183,12 +183,12 @@ def test_answers_nobody_asked_for_are_refused_or_ignored() -> None:
     note(tracing, forward("B6", 212), forward("B7", 212))
     tracing.retrieve(M212, "B1", [])
     out: list[Effect] = []
-    assert tracing.answered("B6", answer("B6", NEWER), out) is None
+    assert tracing.on_answer("B6", answer("B6", NEWER), out) is None
     with pytest.raises(ProtocolError, match="B1 was not asked"):
-        tracing.answered("B1", answer("B1"), out)
-    tracing.answered("B6", answer("B6"), out)
+        tracing.on_answer("B1", answer("B1"), out)
+    tracing.on_answer("B6", answer("B6"), out)
     with pytest.raises(ProtocolError, match="B6 was not asked"):
-        tracing.answered("B6", answer("B6"), out)
+        tracing.on_answer("B6", answer("B6"), out)
     assert out == []
 
 
@@ -214,7 +214,7 @@ def test_one_session_a_publisher_is_kept() -> None:
 
 def test_a_changed_link_changes_the_neighbours_that_are_reported() -> None:
     tracing = tracing_at_b5()
-    tracing.measured(Measured(1, 1, {"B6": 5, "B7": 6}, 1))
+    tracing.measured(MeasuredDelays(1, 1, {"B6": 5, "B7": 6}, 1))
     tracing.link("B6", False)
     tracing.link("B8", True)
     note(tracing, deliver(212))
@@ -224,5 +224,5 @@ def test_a_changed_link_changes_the_neighbours_that_are_reported() -> None:
     assert traces[0].output_queue_us == (("B1", 0), ("B7", 6), ("B8", 0))
 
 
-def holds_nothing(tracing: Tracing) -> bool:
+def holds_nothing(tracing: GrapeTracing) -> bool:
     return not tracing._traces and not tracing._retrievals

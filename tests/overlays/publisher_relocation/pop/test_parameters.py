@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 
 
 def test_the_papers_values_are_the_defaults() -> None:
-    parameters = Parameters()
+    parameters = PopParameters()
     assert (parameters.window_publications, parameters.trace_window_us) == (50, 60_000_000)
     assert (parameters.average_weight_percent, parameters.threshold) == (25, 100)
 
@@ -26,4 +26,4 @@ def test_the_papers_values_are_the_defaults() -> None:
 )
 def test_what_is_out_of_bounds_is_named(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{key}: {value} is not between"):
-        Parameters(**{key: value})
+        PopParameters(**{key: value})

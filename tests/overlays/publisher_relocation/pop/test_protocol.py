@@ -23,7 +23,7 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationRequest,
     TraceResult,
 )
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.protocol import Pop
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.relocation import Relocation
@@ -40,7 +40,7 @@ SUBSCRIBERS = {"C": "B3", "D": "B3", "E": "B4"}
 
 def stage_of(**parameters: int) -> Stage:
     given = {"threshold": 2, "answer_timeout_us": TIMEOUT_US, **parameters}
-    stage = Stage(WEB, "pop", Parameters(**given))
+    stage = Stage(WEB, "pop", PopParameters(**given))
     stage.ask("B1", "P", Advertise(advertisement("a")))
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s{client}", client=client)))
@@ -256,7 +256,7 @@ def test_the_same_randomness_traces_the_same_publications() -> None:
         raise AssertionError("nobody has answered")
 
     def marks() -> list[bool]:
-        pop = Pop(BrokerContext("B1", (), Random(7)), Parameters(), never)
+        pop = Pop(BrokerContext("B1", (), Random(7)), PopParameters(), never)
         rows = tuple(
             RoutedPublication(publication(number), MessageId("B1", "P", number))
             for number in range(100)

@@ -12,7 +12,7 @@ from shoal.clients.records import MigrationRecord, SubscriberMoveRecord
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription
 from shoal.overlays.publisher_relocation.choosing import Priority
-from shoal.overlays.publisher_relocation.grape.parameters import Moves, Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters, Moves
 from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from shoal.overlays.registry import strategy_factory
 from shoal.simulation.links.underlay import ConstantUnderlay
@@ -29,7 +29,7 @@ TIMER = ("subscriber", "C")
 
 def staged(moves: Moves = Moves.SUBSCRIBERS) -> Stage:
     """Sessions of three publications."""
-    stage = Stage(WEB, "grape", Parameters(trace_session_length=3, moves=moves))
+    stage = Stage(WEB, "grape", GrapeParameters(trace_session_length=3, moves=moves))
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.ask("B3", "C", Subscribe(subscription("s")))
     stage.settle()
@@ -156,7 +156,7 @@ SECOND_US = 1_000_000
 
 def world(moves: Moves, priority: Priority = Priority.LOAD) -> World:
     """P at B1; one subscriber of everything at B3, one at B7 that gets every second."""
-    parameters = Parameters(trace_session_length=20, moves=moves, priority=priority)
+    parameters = GrapeParameters(trace_session_length=20, moves=moves, priority=priority)
     costs = ServiceCosts(
         processing_us=500, matching_us=300, transmission_us=150, client_transmission_us=50
     )

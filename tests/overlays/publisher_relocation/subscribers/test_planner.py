@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.subscribers.planner import (
-    Session,
-    Share,
+    PlannedSession,
+    SubscriberShare,
     choose,
     figures_of,
     share_of,
@@ -42,9 +42,11 @@ def trace(broker: str, bits: int, link_us: int = 1_000) -> BrokerTrace:
     )
 
 
-def line(entry: str, **bits: int) -> Session:
+def line(entry: str, **bits: int) -> PlannedSession:
     """A session that entered there; `bits` are what brokers delivered."""
-    return Session(entry, tuple(trace(name, bits.get(name, 0)) for name in LINE if name >= entry))
+    return PlannedSession(
+        entry, tuple(trace(name, bits.get(name, 0)) for name in LINE if name >= entry)
+    )
 
 
 def test_load_and_delay_of_a_worked_example() -> None:
@@ -95,7 +97,7 @@ def test_a_small_gain_and_none_at_all_are_no_reason_to_go() -> None:
 
 def test_what_does_not_fit_together_is_said() -> None:
     with pytest.raises(ValueError, match="'D' is not among the traces"):
-        share_of(Session("B", (trace("B", 1), trace("C", 1))), "D", 1, 1)
+        share_of(PlannedSession("B", (trace("B", 1), trace("C", 1))), "D", 1, 1)
     figures = figures_of([share_of(line("B", D=0b1), "D", 1, 1)], "D")
     for pings in ({}, {"B": 1}, {"D": 1}):
         with pytest.raises(ValueError, match="no ping time"):
@@ -120,7 +122,7 @@ def test_equals_the_figures_of_each_publication(
     names = [each.broker for each in snapshot.traces]
     current = generator.choice(names)
     links = {each.broker: tuple(set(each.neighbours) & set(names)) for each in snapshot.traces}
-    shares: list[Share] = []
+    shares: list[SubscriberShare] = []
     naive_load = dict.fromkeys(names, 0)
     naive_delay = dict.fromkeys(names, Fraction(0))
     count = 0
@@ -133,7 +135,7 @@ def test_equals_the_figures_of_each_publication(
             _with_bits(each, others[each.broker] | (got if each.broker == current else 0))
             for each in snapshot.traces
         ]
-        shares.append(share_of(Session(entry, tuple(traces)), current, got, alone))
+        shares.append(share_of(PlannedSession(entry, tuple(traces)), current, got, alone))
         count += got.bit_count()
         for place in (place for place in range(bits) if got >> place & 1):
             wanted = [name for name in names if others[name] >> place & 1]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters
+from shoal.overlays.self_organising.parameters import Heuristic, SelfOrganisingParameters
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.shapes import check_tree
 
@@ -78,10 +78,10 @@ def test_taken_together_they_give_no_broker_more_links_than_it_may_have() -> Non
     rows = [advised("A", "D", ("A", "B"), 30), advised("C", "E", ("D", "E"), 20)]
     rows.append(advised("B", "D", ("B", "C"), 10))
     assert recommend(line, rows, 0).exchanges == rows
-    may_have = Parameters(max_degree=2)
+    may_have = SelfOrganisingParameters(max_degree=2)
     assert recommend(line, rows[1:2], 0, may_have).exchanges == []
     # D has three with the first, two without its link to E, and three again.
-    assert recommend(line, rows, 0, Parameters(max_degree=3)).exchanges == rows
+    assert recommend(line, rows, 0, SelfOrganisingParameters(max_degree=3)).exchanges == rows
     assert recommend(line, rows[:1], 0, may_have).exchanges == []
     # One that only takes another's place at its own end is none more.
     assert recommend(LINE, [advised("A", "C", ("B", "C"))], 0, may_have).exchanges != []
@@ -89,7 +89,10 @@ def test_taken_together_they_give_no_broker_more_links_than_it_may_have() -> Non
 
 def test_what_the_operator_rules_out_by_now_is_not_recommended() -> None:
     row = advised("A", "C", ("A", "B"))
-    for rules in (Parameters(pinned=(("B", "A"),)), Parameters(forbidden=(("C", "A"),))):
+    for rules in (
+        SelfOrganisingParameters(pinned=(("B", "A"),)),
+        SelfOrganisingParameters(forbidden=(("C", "A"),)),
+    ):
         assert recommend(LINE, [row], 0, rules) == (LINE, [])
 
 

@@ -21,17 +21,17 @@ from shoal.broker.effects import (
     TimerFired,
 )
 from shoal.broker.messages import Advertise, Message, Subscribe
-from shoal.overlays.self_organising.deciding.interest import Summary
-from shoal.overlays.self_organising.deciding.neighbourhood import MAX_KNOWN, Hop
+from shoal.overlays.self_organising.deciding.interest import InterestSummary
+from shoal.overlays.self_organising.deciding.neighbourhood import MAX_KNOWN, NeighbourHop
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.decisions import TIMER
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
 from shoal.overlays.self_organising.parameters import (
     Consensus,
     Heuristic,
-    Interest,
-    Parameters,
+    InterestMeasure,
+    SelfOrganisingParameters,
 )
 from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.overlays.self_organising.rules import HOUR_US
@@ -47,7 +47,7 @@ FIGURE_2: Mapping[frozenset[str], float] = {
     frozenset(("B2", "B3")): 4.0,
 }
 # Of the last quarter of an interval.
-COUNTED_US = Parameters().interval_us // 4
+COUNTED_US = SelfOrganisingParameters().interval_us // 4
 LINE = (("B1", "B2"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B5", "B6"))
 
 
@@ -62,10 +62,10 @@ def stage(
     """
     paper: dict[str, object] = {
         "least_gain_percent": 0,
-        "interest": Interest.LOCAL,
+        "interest": InterestMeasure.LOCAL,
         "rest_intervals": 1,
     }
-    made = Stage(links, "self_organising", Parameters(**(paper | parameters)))  # type: ignore[arg-type]
+    made = Stage(links, "self_organising", SelfOrganisingParameters(**(paper | parameters)))  # type: ignore[arg-type]
     for broker in made.brokers:
         pairs = [pair for pair in costs if broker in pair]
         to = {other: costs[pair] for pair in pairs for other in pair - {broker}}
@@ -126,7 +126,7 @@ def test_where_costs_are_counted_they_are_those_of_the_notifications() -> None:
 
 def test_who_only_forwards_counts_as_interested_by_what_passes() -> None:
     """So B1 is not spared what it is in the way of: the price of knowing what links carry."""
-    here = stage(interest=Interest.PASSING)
+    here = stage(interest=InterestMeasure.PASSING)
     traffic(here, "B2", ("B3",), 10)
     assert interval(here) + interval(here) == []
 
@@ -141,7 +141,7 @@ def test_the_second_example_of_figure_2_stays_as_it_is() -> None:
     here.ask("B2", "P", publish(*range(10)))
     here.settle()
     assert interval(here) == []
-    assert not list(here.sent(Proposal))
+    assert not list(here.sent(ExchangeProposal))
 
 
 @pytest.mark.parametrize(("heuristic", "removed"), [("mst", None), ("mit", ("B1", "B3"))])
@@ -172,7 +172,7 @@ def test_broadcasts_go_so_many_hops() -> None:
         assert known["B1"] == min(hops, 5)
         assert known["B3"] == min(hops, 2) + min(hops, 3)
         if hops == 1:  # nobody can propose anything
-            assert not list(here.sent(Proposal))
+            assert not list(here.sent(ExchangeProposal))
 
 
 def test_nothing_is_said_before_costs_are_known() -> None:
@@ -206,7 +206,7 @@ def test_what_the_operator_does_not_allow_is_not_proposed(
     rows = interval(here)
     assert {row.outcome for row in rows} == {"refused"}
     assert all(reason in row.reason for row in rows)
-    assert not list(here.sent(Proposal))
+    assert not list(here.sent(ExchangeProposal))
 
 
 def test_the_same_refusal_is_said_once() -> None:
@@ -339,7 +339,7 @@ def test_a_proposal_over_a_link_that_is_gone_is_refused() -> None:
     here = stage()
     traffic(here, "B2", ("B3",), 10)
     interval(here)
-    (proposal,) = {row[2] for row in here.sent(Proposal) if row[:2] == ("B2", "B1")}
+    (proposal,) = {row[2] for row in here.sent(ExchangeProposal) if row[:2] == ("B2", "B1")}
     here.break_link("B1", "B3")
     before = len(here.records)
     here.tell("B2", "B1", proposal)
@@ -348,30 +348,30 @@ def test_a_proposal_over_a_link_that_is_gone_is_refused() -> None:
 
 
 GOOD = Cycle(brokers=("B2", "B1", "B3"), processing=(1.0,) * 3, costs=(1.0,) * 3)
-EMPTY = Summary(0, 0, b"")
+EMPTY = InterestSummary(0, 0, b"")
 
 
 @pytest.mark.parametrize(
     "message",
     [
         Broadcast(1, EMPTY, ()),
-        Broadcast(0, EMPTY, (Hop("B2", 1.0),)),
-        Broadcast(17, EMPTY, (Hop("B2", 1.0),)),
-        Broadcast(1, EMPTY, (Hop("B2", 1.0), Hop("B3", 1.0))),
-        Broadcast(1, EMPTY, (Hop("B2", 1.0), Hop("B2", 1.0))),
-        Broadcast(1, EMPTY, (Hop("B2", float("nan")),)),
-        Broadcast(1, EMPTY, (Hop("B2", 1.0, -1.0),)),
-        Broadcast(1, EMPTY, (Hop("B2", 1.0, 1.0, -1),)),
-        Broadcast(1, Summary(8, 1, b""), (Hop("B2", 1.0),)),
-        Proposal(GOOD, (1.0, 2.0)),
-        Proposal(GOOD, (1.0, 2.0, float("inf"))),
-        Proposal(msgspec.structs.replace(GOOD, brokers=("B3", "B1", "B2")), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, brokers=("B1", "B3", "B2")), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, brokers=("B2", "B1", "B2")), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, brokers=("B2", "B1")), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, costs=(1.0,)), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, shared=(1,)), (0.0,) * 3),
-        Proposal(msgspec.structs.replace(GOOD, shared=(1, 2, -3)), (0.0,) * 3),
+        Broadcast(0, EMPTY, (NeighbourHop("B2", 1.0),)),
+        Broadcast(17, EMPTY, (NeighbourHop("B2", 1.0),)),
+        Broadcast(1, EMPTY, (NeighbourHop("B2", 1.0), NeighbourHop("B3", 1.0))),
+        Broadcast(1, EMPTY, (NeighbourHop("B2", 1.0), NeighbourHop("B2", 1.0))),
+        Broadcast(1, EMPTY, (NeighbourHop("B2", float("nan")),)),
+        Broadcast(1, EMPTY, (NeighbourHop("B2", 1.0, -1.0),)),
+        Broadcast(1, EMPTY, (NeighbourHop("B2", 1.0, 1.0, -1),)),
+        Broadcast(1, InterestSummary(8, 1, b""), (NeighbourHop("B2", 1.0),)),
+        ExchangeProposal(GOOD, (1.0, 2.0)),
+        ExchangeProposal(GOOD, (1.0, 2.0, float("inf"))),
+        ExchangeProposal(msgspec.structs.replace(GOOD, brokers=("B3", "B1", "B2")), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, brokers=("B1", "B3", "B2")), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, brokers=("B2", "B1", "B2")), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, brokers=("B2", "B1")), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, costs=(1.0,)), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, shared=(1,)), (0.0,) * 3),
+        ExchangeProposal(msgspec.structs.replace(GOOD, shared=(1, 2, -3)), (0.0,) * 3),
     ],
 )
 def test_what_makes_no_sense_from_a_neighbour_is_refused(message: Message) -> None:
@@ -384,7 +384,7 @@ def test_what_makes_no_sense_from_a_neighbour_is_refused(message: Message) -> No
 def test_a_broadcast_that_comes_round_is_dropped() -> None:
     here = stage()
     here.heard()
-    way = (Hop("B3", 1.0), Hop("B1", 1.0, 1.0), Hop("B2", 1.0, 1.0))
+    way = (NeighbourHop("B3", 1.0), NeighbourHop("B1", 1.0, 1.0), NeighbourHop("B2", 1.0, 1.0))
     here.tell("B2", "B1", Broadcast(2, EMPTY, way))
     assert here.heard() == []
     assert here.brokers["B1"].strategy.decisions.known == 0
@@ -393,7 +393,7 @@ def test_a_broadcast_that_comes_round_is_dropped() -> None:
 def test_made_up_brokers_do_not_fill_the_memory() -> None:
     here = stage()
     for number in range(MAX_KNOWN + 10):
-        way = (Hop(f"X{number}", 1.0), Hop("B2", 1.0, 1.0))
+        way = (NeighbourHop(f"X{number}", 1.0), NeighbourHop("B2", 1.0, 1.0))
         here.handle("B1", Received("B2", Broadcast(1, EMPTY, way)))
     assert here.brokers["B1"].strategy.decisions.known == MAX_KNOWN
 
@@ -423,5 +423,5 @@ def test_nothing_that_neighbours_say_raises(heuristic: Heuristic, inputs: list[I
             match effect:  # what a broker passes on its neighbours need not refuse
                 case Send(_, Broadcast() as broadcast):
                     broadcast.check("B1")
-                case Send(neighbour, Proposal() as proposal):
+                case Send(neighbour, ExchangeProposal() as proposal):
                     proposal.check("B1", neighbour)

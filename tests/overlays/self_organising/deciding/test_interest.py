@@ -11,7 +11,7 @@ import pytest
 
 from shoal.overlays.self_organising.deciding.interest import (
     Cache,
-    Summary,
+    InterestSummary,
     bloom_filter,
     exact,
     notification_id,
@@ -88,17 +88,17 @@ def test_identifiers_are_sent_where_they_are_smaller() -> None:
 @pytest.mark.parametrize(
     "summary",
     [
-        Summary(0, 0, b"1234567"),
-        Summary(0, 1, b"12345678"),
-        Summary(16, 0, b"12"),
-        Summary(16, 33, b"12"),
-        Summary(-1, 5, b""),
-        Summary(16, 5, b"1"),
-        Summary(16, 5, b"123"),
-        Summary(1 << 40, 5, b""),
+        InterestSummary(0, 0, b"1234567"),
+        InterestSummary(0, 1, b"12345678"),
+        InterestSummary(16, 0, b"12"),
+        InterestSummary(16, 33, b"12"),
+        InterestSummary(-1, 5, b""),
+        InterestSummary(16, 5, b"1"),
+        InterestSummary(16, 5, b"123"),
+        InterestSummary(1 << 40, 5, b""),
     ],
 )
-def test_what_is_no_summary_is_told(summary: Summary) -> None:
+def test_what_is_no_summary_is_told(summary: InterestSummary) -> None:
     assert summary.problem()
 
 

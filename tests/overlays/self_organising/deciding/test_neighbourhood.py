@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.overlays.self_organising.deciding.interest import Cache, Summary, exact, notification_id
-from shoal.overlays.self_organising.deciding.neighbourhood import Hop, Neighbourhood, cycle_of
+from shoal.overlays.self_organising.deciding.interest import (
+    Cache,
+    InterestSummary,
+    exact,
+    notification_id,
+)
+from shoal.overlays.self_organising.deciding.neighbourhood import (
+    Neighbourhood,
+    NeighbourHop,
+    cycle_of,
+)
 from shoal.overlays.self_organising.parameters import Heuristic, ThreeWay
 
 CI, MIT = Heuristic.COST_AND_INTEREST, Heuristic.INTEREST
@@ -18,42 +27,42 @@ def cache(*numbers: int) -> Cache:
     return made
 
 
-def summary(*numbers: int) -> Summary:
+def summary(*numbers: int) -> InterestSummary:
     return exact(cache(*numbers).ids)
 
 
 def test_the_mean_is_over_all_others_of_the_neighbourhood() -> None:
     around = Neighbourhood(cache(1, 2, 3, 4), ThreeWay.MEAN)
-    around.heard("B", summary(1, 2, 3))
-    around.heard("C", summary(1, 2))
-    around.heard("D", summary())
+    around.on_broadcast("B", summary(1, 2, 3))
+    around.on_broadcast("C", summary(1, 2))
+    around.on_broadcast("D", summary())
     assert around.shared_by_three("B", "C") == pytest.approx(5 / 3)
-    around.heard("D", summary(1, 2, 3, 4))  # in the place of what was heard before
+    around.on_broadcast("D", summary(1, 2, 3, 4))  # in the place of what was heard before
     assert around.shared_by_three("B", "C") == 2
 
 
 def test_counted_three_ways_are_what_is_in_both() -> None:
     here = cache(1, 2, 3, 4)
     around = Neighbourhood(here, ThreeWay.COUNTED)
-    around.heard("B", summary(1, 2, 3))
-    around.heard("C", summary(3, 4, 5))
+    around.on_broadcast("B", summary(1, 2, 3))
+    around.on_broadcast("C", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 1
     # What was shared with either was counted before these came.
     here.add(notification_id("P", 5))
-    around.heard("B", summary(3, 4, 5))
+    around.on_broadcast("B", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 2
 
 
 def test_a_second_chance_lasts_an_interval_to_two() -> None:
     around = Neighbourhood(cache(1), ThreeWay.MEAN)
-    around.heard("B", summary(1))
+    around.on_broadcast("B", summary(1))
     around.turn()
-    around.heard("C", summary())
+    around.on_broadcast("C", summary())
     assert "B" in around
     around.turn()
     assert "B" not in around
     assert "C" in around
-    around.heard("C", summary(1))
+    around.on_broadcast("C", summary(1))
     around.turn()
     assert around.shared_by_three("C", "C") == 1
     around.turn()
@@ -61,7 +70,11 @@ def test_a_second_chance_lasts_an_interval_to_two() -> None:
 
 
 def test_a_cycle_is_the_way_back_and_the_new_link() -> None:
-    heard = (Hop("C", 30.0), Hop("B", 20.0, 2.0, 7), Hop("A", 10.0, 1.0, None))
+    heard = (
+        NeighbourHop("C", 30.0),
+        NeighbourHop("B", 20.0, 2.0, 7),
+        NeighbourHop("A", 10.0, 1.0, None),
+    )
     cycle = cycle_of(heard, 5.0, 9, CI)
     assert cycle is not None
     assert cycle.brokers == ("A", "B", "C")
@@ -71,9 +84,13 @@ def test_a_cycle_is_the_way_back_and_the_new_link() -> None:
 
 
 def test_the_baseline_of_interest_waits_until_each_link_is_known() -> None:
-    heard = [Hop("C", 30.0), Hop("B", 20.0, 2.0, 7), Hop("A", 10.0, 1.0, None)]
+    heard = [
+        NeighbourHop("C", 30.0),
+        NeighbourHop("B", 20.0, 2.0, 7),
+        NeighbourHop("A", 10.0, 1.0, None),
+    ]
     assert cycle_of(heard, 5.0, 9, MIT) is None
-    heard[2] = Hop("A", 10.0, 1.0, 4)
+    heard[2] = NeighbourHop("A", 10.0, 1.0, 4)
     cycle = cycle_of(heard, 5.0, 9, MIT)
     assert cycle is not None
     assert cycle.shared == (4, 7, 9)

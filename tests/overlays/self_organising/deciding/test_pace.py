@@ -13,7 +13,7 @@ from shoal.overlays.registry import strategy_factory
 from shoal.overlays.self_organising.deciding.pace import Pace
 from shoal.overlays.self_organising.decisions import Decisions
 from shoal.overlays.self_organising.messages import Broadcast
-from shoal.overlays.self_organising.parameters import Mode, Parameters
+from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
 from shoal.simulation.world import World
 from tests.broker.transcript import advertisement, publication, subscription
 from tests.seeds.faults.test_random_absences import is_tree
@@ -66,7 +66,9 @@ def test_other_publishers_or_rates_are_a_change(publishers: tuple[str, ...]) -> 
 class Network:
     """Five brokers with a publisher of two types at A; C has one of them, and E the other later."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, parameters: Parameters) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, parameters: SelfOrganisingParameters
+    ) -> None:
         # When each broker has broadcast.
         self.told: dict[str, list[int]] = defaultdict(list)
         costs = {
@@ -104,9 +106,9 @@ class Network:
 def test_at_rest_broadcasts_become_rare_and_come_soon_when_interest_changes(
     mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network = Network(monkeypatch, Parameters(mode=mode, interval_us=INTERVAL_US))
+    network = Network(monkeypatch, SelfOrganisingParameters(mode=mode, interval_us=INTERVAL_US))
     network.world.run(END_US)
-    most = Parameters().rest_intervals
+    most = SelfOrganisingParameters().rest_intervals
     early = network.count(0, 4 * INTERVAL_US)
     late = network.count(CHANGE_US - 4 * most * INTERVAL_US, CHANGE_US)
     assert early >= 2 * len(NAMES)
@@ -120,7 +122,7 @@ def test_at_rest_broadcasts_become_rare_and_come_soon_when_interest_changes(
 
 
 def test_in_the_papers_way_each_interval_has_its_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    parameters = Parameters(interval_us=INTERVAL_US, rest_intervals=1)
+    parameters = SelfOrganisingParameters(interval_us=INTERVAL_US, rest_intervals=1)
     network = Network(monkeypatch, parameters)
     network.world.run(CHANGE_US)
     assert network.count(0, CHANGE_US) >= 54 * len(NAMES)
@@ -129,7 +131,9 @@ def test_in_the_papers_way_each_interval_has_its_broadcast(monkeypatch: pytest.M
 def test_a_broker_that_has_started_anew_hears_of_the_others_within_an_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    network = Network(monkeypatch, Parameters(mode=Mode.EXCHANGE, interval_us=INTERVAL_US))
+    network = Network(
+        monkeypatch, SelfOrganisingParameters(mode=Mode.EXCHANGE, interval_us=INTERVAL_US)
+    )
     network.world.crash(CHANGE_US - 10 * INTERVAL_US, "C")
     network.world.restart(CHANGE_US - 10 * INTERVAL_US + SECOND_US, "C")
     network.world.run(CHANGE_US - 10 * INTERVAL_US + 2 * SECOND_US + 2 * LONGEST_US)
@@ -139,7 +143,7 @@ def test_a_broker_that_has_started_anew_hears_of_the_others_within_an_interval(
 
 def healed_us(monkeypatch: pytest.MonkeyPatch, rest_intervals: int) -> int:
     """When the others are linked after B is lost for good, beside one that has started anew."""
-    parameters = Parameters(
+    parameters = SelfOrganisingParameters(
         mode=Mode.EXCHANGE, interval_us=INTERVAL_US, rest_intervals=rest_intervals
     )
     world = Network(monkeypatch, parameters).world

@@ -1,1 +1,1 @@
-"""What commands about live networks share: how brokers and clients' listeners are asked."""
+"""Helpers of commands about live networks: queries to brokers and to clients' listeners."""

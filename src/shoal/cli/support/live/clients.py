@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Broker = Annotated[
     str, typer.Option(help="host:port of a broker, or mqtts://, ws://, wss://host:port.")
 ]
-Username = Annotated[str | None, typer.Option(help="Who you are.")]
+Username = Annotated[str | None, typer.Option(help="The user name.")]
 Password = Annotated[
     str | None, typer.Option(envvar="SHOAL_PASSWORD", help="And how you prove it.")
 ]
@@ -25,7 +25,7 @@ Authority = Annotated[
     str,
     typer.Option(
         metavar="FILE",
-        help="Over TLS: who signed the broker's certificate, in PEM.",
+        help="Over TLS: the authority of the broker's certificate, in PEM.",
         show_default="those that the system trusts",
     ),
 ]
@@ -36,14 +36,14 @@ KeyFile = Annotated[str, typer.Option(metavar="FILE", help="And its key.")]
 ServerName = Annotated[
     str,
     typer.Option(
-        metavar="NAME", help="Over TLS: to whom the broker's certificate is made out, if not host."
+        metavar="NAME", help="Over TLS: the name in the broker's certificate, if not host."
     ),
 ]
 Version = Annotated[str, typer.Option("--mqtt", help="The version of MQTT: 5 or 3.1.1.")]
 
 
 class _OnStderr(logging.Handler):
-    """What clients log, as commands say things."""
+    """Prints clients' log lines in the commands' format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(f"shoal: {record.getMessage()}", file=sys.stderr, flush=True)
@@ -53,7 +53,7 @@ _ON_STDERR = _OnStderr()
 
 
 class Connecting(NamedTuple):
-    """How clients of a command connect, and to what."""
+    """Address and options with which clients of a command connect."""
 
     endpoint: Endpoint
     username: str | None
@@ -89,7 +89,7 @@ def read_connecting(
     server_name: str,
     version: str = "5",
 ) -> Connecting:
-    """What the options say; UserError for an address or files that cannot be used."""
+    """Read the options; UserError for an address or files that cannot be used."""
     from shoal.client.endpoint import read_endpoint
 
     try:
@@ -105,7 +105,7 @@ def read_connecting(
 
 
 def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tls:
-    """What the options say of TLS; UserError names a file that cannot be used."""
+    """Read the options about TLS; UserError names a file that cannot be used."""
     from shoal.client.endpoint import Tls
 
     tls = Tls(authority=authority, certificate=certificate, key=key, server_name=server_name)
@@ -117,7 +117,7 @@ def read_tls(authority: str, certificate: str, key: str, server_name: str) -> Tl
 
 
 def check_topic_filters(*topics: str) -> None:
-    """UserError for one that MQTT does not allow, before anybody connects."""
+    """UserError for a topic filter that MQTT does not allow, before a connection is made."""
     from shoal.matching.topics.filters import TopicError
     from shoal.mqtt.codec.requests import check_topic_filter
 

@@ -1,4 +1,4 @@
-"""How a dead broker is declared dead at those that were linked to it."""
+"""Declares a dead broker dead at its former neighbours."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.runtime.supervisor import get_json, order
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 _POLL_S = 0.1
 
 
-async def forget_broker(network: Network, broker: str, caller: Caller, at: str = "") -> str:
+async def forget_broker(network: NetworkFile, broker: str, caller: Caller, at: str = "") -> str:
     """Have all neighbours do without the broker; the first of them, which has its place.
 
     `at` is the neighbour that is to have it, if that matters.

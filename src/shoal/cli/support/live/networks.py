@@ -1,4 +1,4 @@
-"""What the commands about live networks share: reading a network file, naming a broker."""
+"""Helpers of commands about live networks: a network file is read, a broker is named."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 from shoal.cli.support.errors import UserError
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import read_address
-from shoal.runtime.links.joining import Join
-from shoal.runtime.network_file import PAGE, Network, load_network, problems
+from shoal.runtime.links.joining import JoinAttempt
+from shoal.runtime.network_file import PAGE, NetworkFile, load_network, problems
 from shoal.runtime.network_sections import BrokerSection
 from shoal.typed_toml import TomlError
 
 
-def read_network(path: Path, *, has_files: bool = True) -> Network:
+def read_network(path: Path, *, has_files: bool = True) -> NetworkFile:
     """The network in a file that has no problems; else a UserError that lists them.
 
-    Who only asks brokers need not have the files that are theirs (`has_files` False).
+    A command that only queries brokers need not have the brokers' files (`has_files` False).
     """
     try:
         network = load_network(path)
@@ -29,14 +29,14 @@ def read_network(path: Path, *, has_files: bool = True) -> Network:
     return network
 
 
-def _check(network: Network, where: str, newcomer: str = "", *, has_files: bool = True) -> None:
+def _check(network: NetworkFile, where: str, newcomer: str = "", *, has_files: bool = True) -> None:
     found = problems(network, newcomer, has_files=has_files)
     if found:
         lines = [f"{where}: {problem}" for problem in found]
         raise UserError("\n       ".join([*lines, f"all keys: {PAGE}"]))
 
 
-def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -> Network:
+def with_broker(network: NetworkFile, name: str, join: str, listen: Sequence[str]) -> NetworkFile:
     """The network with a broker that its file does not list; UserError where that cannot be."""
     names = [broker.name for broker in network.brokers]
     if name in names:
@@ -51,7 +51,7 @@ def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -
         raise UserError(f"--listen: {error}") from error
     system = SYSTEMS[network.system]
     if system.links is not None:
-        # Who was there from the beginning; the new one is told its place.
+        # The founding members; the new broker is told its place.
         given = network.system_parameters or system.parameters()
         parameters = {**network.parameters, system.name: system.complete(given, names)}
         network = msgspec.structs.replace(network, parameters=parameters)
@@ -62,13 +62,15 @@ def with_broker(network: Network, name: str, join: str, listen: Sequence[str]) -
     return grown
 
 
-def read_join(network: Network, text: str) -> Join:
-    """Whom a new broker joins, and where that listens; UserError when it does not say so."""
+def read_join(network: NetworkFile, text: str) -> JoinAttempt:
+    """Return the member that a new broker joins, and its address; UserError if the text names
+    none.
+    """
     name, given, address = text.partition("=")
     known = {broker.name: broker.reached_at("peers") for broker in network.brokers}
     if not given and name not in known:
         raise UserError(f"--join: the network file lists no broker {name!r}; say {name}=HOST:PORT")
     try:
-        return Join(name, read_address(address if given else known[name]))
+        return JoinAttempt(name, read_address(address if given else known[name]))
     except ValueError as error:
         raise UserError(f"--join: {error}") from error

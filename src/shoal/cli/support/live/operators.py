@@ -9,11 +9,14 @@ import typer
 from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 Operator = Annotated[
-    str, typer.Option(envvar="SHOAL_OPERATOR", help="Who you are at admin ports that want to know.")
+    str,
+    typer.Option(
+        envvar="SHOAL_OPERATOR", help="The operator's name at admin ports that ask for it."
+    ),
 ]
 OperatorPassword = Annotated[
     str, typer.Option(envvar="SHOAL_OPERATOR_PASSWORD", help="And how you prove it.")
@@ -29,12 +32,14 @@ OperatorCertificate = Annotated[
 ]
 
 
-def read_caller(network: Network, operator: str, password: str, certificate: str = "") -> Caller:
-    """Who asks the brokers of a network; UserError for what cannot be used."""
+def read_caller(
+    network: NetworkFile, operator: str, password: str, certificate: str = ""
+) -> Caller:
+    """Return the caller for the brokers of a network; UserError for files that cannot be used."""
     from shoal.runtime.operations.caller import make_caller
 
     if password and not operator:
-        raise UserError("--operator-password: whose is it? give --operator, too")
+        raise UserError("--operator-password needs --operator, too")
     try:
         return make_caller(network.admin, operator, password, certificate)
     except ValueError as error:

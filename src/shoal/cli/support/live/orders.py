@@ -1,4 +1,4 @@
-"""What a live broker is asked to do, at its admin port."""
+"""Orders to a live broker, at its admin port."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from shoal.cli.support.live.statuses import (
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 async def give_order(
-    network: Network, caller: Caller, broker: str, name: str, instead: str, **said: str
+    network: NetworkFile, caller: Caller, broker: str, name: str, instead: str, **said: str
 ) -> Address:
     """Have a broker do something; its admin port.
 
-    UserError says why it cannot, and, of one that does not answer, what to do `instead`.
+    UserError has the broker's reason, and, for a broker that does not answer, the alternative
+    `instead`.
     """
     from shoal.runtime.addresses import read_address
     from shoal.runtime.supervisor import order
@@ -48,9 +49,9 @@ async def give_order(
 
 
 async def order_everywhere(
-    network: Network, statuses: Statuses, caller: Caller, name: str, absent: str, **said: str
+    network: NetworkFile, statuses: Statuses, caller: Caller, name: str, absent: str, **said: str
 ) -> dict[str, str]:
-    """Ask all brokers that answer to do what only one can; what each says that knows of it.
+    """Send all answering brokers an order that only one can execute; return the informed answers.
 
     Empty where it was done, else why not.  A broker that answers `absent`, with its name in the
     place of `{broker}`, does not know of it.
@@ -71,8 +72,10 @@ async def order_everywhere(
     }
 
 
-def that_answers(network: Network, statuses: Statuses) -> str:
-    """Which brokers were not asked, behind the word for one; empty where all were."""
+def that_answers(network: NetworkFile, statuses: Statuses) -> str:
+    """Return a note about brokers that were not asked, behind the word for one; empty if all
+    were.
+    """
     here = admin_addresses(network, statuses)
     silent = ", ".join(name for name in statuses if name not in here)
     return f" that answers ({silent} does not)" if silent else ""

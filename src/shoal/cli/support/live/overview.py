@@ -1,4 +1,4 @@
-"""A live network in a table of a line for each broker, and what is known of each beyond that."""
+"""A live network as a table with a line for each broker, and each broker's details."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from shoal.cli.support.live.statuses import Statuses, clock
 from shoal.cli.support.live.wrongs import duration, is_well, link_words
-from shoal.overlays.trace_rows import Told
+from shoal.overlays.trace_rows import EventRow
 
 DECISIONS_SHOWN = 10
 # So many characters of neighbours' names fit into a table at 80 columns; more are counted.
@@ -48,7 +48,7 @@ def overview(statuses: Statuses) -> Table:
 
 
 def summary(statuses: Statuses) -> str:
-    """How many brokers are ready."""
+    """Return how many brokers are ready."""
     ready = sum(found is not None and bool(found["ready"]) for found in statuses.values())
     if ready == len(statuses):
         return f"all {ready} brokers are ready" if ready > 1 else f"{next(iter(statuses))} is ready"
@@ -56,7 +56,7 @@ def summary(statuses: Statuses) -> str:
 
 
 def footnotes(statuses: Statuses) -> Iterator[str]:
-    """What is good to know where nothing is wrong, a line each."""
+    """Return notes that are no problems, a line each."""
     free = {name: row["free_bytes"] for name, row in _journals(statuses).items()}
     if free:
         least = min(free, key=lambda name: free[name])
@@ -68,11 +68,11 @@ def footnotes(statuses: Statuses) -> Iterator[str]:
     }
     if any(refused.values()):
         words = ", ".join(f"{name} {count:,}" for name, count in refused.items() if count)
-        yield f"refused since they started: {words} (--details says what)"
+        yield f"refused since they started: {words} (see --details)"
 
 
 def _latency(statuses: Statuses) -> Iterator[str]:
-    """How long deliveries take at the broker where they take longest."""
+    """Return how long deliveries take at the broker where they take longest."""
     found = {
         name: latency
         for name, status in statuses.items()
@@ -94,7 +94,7 @@ def latency_words(found: Mapping[str, Any]) -> str:
 
 
 def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -> None:
-    """What each broker has, on links, on disk and in tables, and what it has refused."""
+    """Print each broker's links, disk, tables, and refusals."""
     for name, found in statuses.items():
         if found is None:
             continue
@@ -105,8 +105,8 @@ def details(console: Console, statuses: Statuses, records: Mapping[str, type]) -
         console.print(rows)
 
 
-def told(statuses: Statuses, kinds: Mapping[str, type[Told]]) -> Table:
-    """What brokers say happened lately; two may say the same."""
+def told(statuses: Statuses, kinds: Mapping[str, type[EventRow]]) -> Table:
+    """Return a table of brokers' recent events; two brokers may report the same event."""
     rows = [kind(**row) for name, kind in kinds.items() for row in statuses.shown(name)]
     rows.sort(key=lambda row: row.at_us)
     table = Table("at", "what", title="what happened", title_justify="left")
@@ -124,12 +124,12 @@ def moved(statuses: Statuses) -> Table:
         for row in (found or {}).get("publishers", ()):
             if row["moved"] or row["is_moving"]:
                 place = f"{row['broker']} (moving)" if row["is_moving"] else row["broker"]
-                table.add_row(row["publisher"], row["door"], place, f"{row['moved']:,}")
+                table.add_row(row["publisher"], row["front_end"], place, f"{row['moved']:,}")
     return table
 
 
 def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tuple[str, str]]:
-    """What a broker says of itself, by a heading."""
+    """Yield a broker's own records, by a heading."""
     yield "version", f"{found['version']}, process {found['pid']}"
     if listening := found.get("listening"):
         yield "listens", ", ".join(f"{key} {where}" for key, where in listening.items())
@@ -163,7 +163,7 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
 
 
 def _urgency(found: Mapping[str, Any] | None) -> int:
-    """What comes first in the table is wrong."""
+    """Sort key: problems come first in the table."""
     return 0 if found is None else 1 + bool(found["ready"])
 
 

@@ -1,6 +1,6 @@
-"""The way of one publication through a live network, as its brokers say it.
+"""The route of one publication through a live network, as its brokers report it.
 
-Each broker says where a publication would go from it, and what it would tell whom; nothing is
+Each broker answers with the publication's next hops and the routing data it would send; nothing is
 published.
 """
 
@@ -15,15 +15,15 @@ from rich.filesize import decimal
 
 from shoal.cli.support.live.statuses import Statuses
 
-# What each broker that answers says (see `shoal.runtime.questions`).
+# Each answering broker's reply (see `shoal.runtime.questions`).
 Answers = Mapping[str, Mapping[str, Any]]
-# What a broker says of a publication that comes from a source ("": a client) and is told so much.
-AskOnward = Callable[[str, str, str], Awaitable[Mapping[str, Any]]]
+# Queries a broker about a publication from a source ("": a client) with its routing data.
+AskRoutingDecision = Callable[[str, str, str], Awaitable[Mapping[str, Any]]]
 FAR = 1_000_000
 
 
 class Way(NamedTuple):
-    """Brokers from the first to as far as it comes, and what stops it, if anything does.
+    """Brokers from the first to the last that is reached, and the obstacle, if there is one.
 
     `reasons` say why it goes to each of them, "" where that is a table of subscriptions.
     `is_said`: brokers say where it goes; else these are the links that lead there.
@@ -59,7 +59,7 @@ class Way(NamedTuple):
         return self._replace(brokers=(*self.brokers, broker), reasons=(*before, last, reason))
 
 
-async def find_way(start: str, target: str, ask: AskOnward, statuses: Statuses) -> Way:
+async def find_way(start: str, target: str, ask: AskRoutingDecision, statuses: Statuses) -> Way:
     """The way from one broker to another as brokers say it, as far as it leads there.
 
     Of several ways, which systems with cycles have, the one is taken that its links make short.
@@ -104,7 +104,7 @@ def _end(here: str, target: str, hops: list[str], problem: str) -> str:
 
 
 def _over_links(start: str, target: str, statuses: Statuses) -> Way:
-    """Where brokers do not say: the shortest way over links, up or not."""
+    """Return the shortest route over links, up or not, for brokers that do not report routes."""
     distances = _distances(target, statuses)
     if start not in distances:
         return Way((start,), f"no links lead from {start} to {target}")
@@ -125,7 +125,7 @@ def down(way: Way, statuses: Statuses) -> str:
 
 
 def queues(way: Way, statuses: Statuses) -> Iterator[str]:
-    """What waits on the way, link by link, where something does or the link is not up."""
+    """Yield queues on the route, link by link, if a queue is not empty or the link is down."""
     for here, there in pairwise(way.brokers):
         link = _link(statuses, here, there)
         if link is None:
@@ -156,7 +156,9 @@ def _neighbours(statuses: Statuses) -> Mapping[str, set[str]]:
 
 
 def _distances(target: str, statuses: Statuses) -> Mapping[str, int]:
-    """How many links lead from each broker to the target; those that none lead from are not in."""
+    """Return how many links lead from each broker to the target; those that none lead from are not
+    in.
+    """
     neighbours = _neighbours(statuses)
     found = {target: 0}
     queue = [target]

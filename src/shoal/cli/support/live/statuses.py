@@ -1,4 +1,4 @@
-"""What the brokers of a live network say of themselves, asked at their admin ports."""
+"""Statuses of the brokers of a live network, from their admin ports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shoal.cli.support.errors import UserError
 
 if TYPE_CHECKING:
     from shoal.runtime.addresses import Address
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 class Statuses(dict[str, "dict[str, Any] | None"]):
-    """What every broker of a network answers, None when it does not.
+    """Every broker's answer, None if it does not answer.
 
-    `refusals` say why of brokers that are there, and do not talk to this caller, `silences` of
-    those that do not answer.
+    `refusals` have the reasons of brokers that refuse this caller, `silences` those of brokers that
+    do not answer.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Statuses(dict[str, "dict[str, Any] | None"]):
         self.silences = dict(silences or {})
 
     def why_not(self, broker: str) -> str:
-        """Why a broker that does not answer does not, to be put behind its name."""
+        """Return why a broker that does not answer does not, to be put behind its name."""
         if broker in self.refusals:
             return f"does not say: {self.refusals[broker]}"
         return self.silences.get(broker, "does not answer")
 
     def only(self, broker: str) -> Statuses:
-        """What one broker answers."""
+        """Return one broker's answer."""
         return Statuses({broker: self[broker]}, self.refusals, self.silences)
 
     def shown(self, table: str) -> list[dict[str, Any]]:
@@ -59,10 +59,11 @@ def clock(at_us: int) -> str:
     return datetime.fromtimestamp(at_us / 1_000_000).strftime("%H:%M:%S")
 
 
-async def ask_status(network: Network, caller: Caller) -> Statuses:
-    """What brokers say: those of the file and those that have joined, without those that left.
+async def ask_status(network: NetworkFile, caller: Caller) -> Statuses:
+    """Return the statuses of the file's brokers and of those that have joined, without those that
+    left.
 
-    UserError when none talks to this caller.
+    UserError if all refuse this caller.
     """
     listed = {broker.name: broker.reached_at("admin") for broker in network.brokers}
     found = await _ask_all(listed, caller)
@@ -83,15 +84,15 @@ async def ask_status(network: Network, caller: Caller) -> Statuses:
     return found
 
 
-def check_known(network: Network, statuses: Statuses, broker: str) -> None:
+def check_known(network: NetworkFile, statuses: Statuses, broker: str) -> None:
     """UserError unless a broker of that name is in the network."""
     if broker not in statuses:
         names = ", ".join(statuses)
         raise UserError(f"{network.name} has no broker {broker}; its brokers are {names}")
 
 
-def admin_addresses(network: Network, statuses: Statuses) -> dict[str, Address]:
-    """Where those listen that have answered; UserError when none has."""
+def admin_addresses(network: NetworkFile, statuses: Statuses) -> dict[str, Address]:
+    """Return the admin addresses of brokers that have answered; UserError if none has."""
     from shoal.runtime.addresses import read_address
 
     found = {
@@ -107,7 +108,7 @@ def admin_addresses(network: Network, statuses: Statuses) -> dict[str, Address]:
 
 async def _ask_all(admins: Mapping[str, str], caller: Caller) -> Statuses:
     from shoal.runtime.addresses import read_address
-    from shoal.runtime.operations.caller import RefusedError
+    from shoal.runtime.operations.caller import OrderRefusedError
     from shoal.runtime.supervisor import get_json
 
     refusals, silences = {}, {}
@@ -118,7 +119,7 @@ async def _ask_all(admins: Mapping[str, str], caller: Caller) -> Statuses:
             return None
         try:
             return await get_json(read_address(admin), "/status", caller.to(name))
-        except RefusedError as error:
+        except OrderRefusedError as error:
             refusals[name] = str(error)
         except OSError as error:
             silences[name] = f"does not answer at {admin}: {problem_of(error)}"
@@ -131,7 +132,7 @@ async def _ask_all(admins: Mapping[str, str], caller: Caller) -> Statuses:
 
 
 def problem_of(error: OSError) -> str:
-    """Why a broker cannot be asked, in words."""
+    """Return why a broker cannot be asked, in words."""
     if isinstance(error, socket.gaierror):
         return f"the name cannot be resolved ({error.strerror})"
     if error.errno is None:

@@ -1,4 +1,4 @@
-"""What the clients of a live network ask for, asked at its brokers' admin ports."""
+"""Subscriptions of the clients of a live network, from its brokers' admin ports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.statuses import ask_status
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 async def ask_subscriptions(
-    network: Network, caller: Caller
+    network: NetworkFile, caller: Caller
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """All subscriptions, by broker, and the brokers' names; UserError if one does not answer."""
     from shoal.runtime.addresses import read_address

@@ -1,4 +1,4 @@
-"""What is wrong in a live network, a line each, by what its brokers say of themselves."""
+"""Problems in a live network, a line each, from its brokers' statuses."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def link_words(link: Mapping[str, Any]) -> str:
 
 
 def is_well(link: Mapping[str, Any]) -> bool:
-    """Whether a link is up, and neither congested nor in quarantine."""
+    """Return whether a link is up, and neither congested nor in quarantine."""
     is_slow = link.get("congested_us") or link.get("quarantined")
     return link["state"] == "up" and not is_slow
 
 
 def duration(seconds: float | None) -> str:
-    """How long, in the largest unit that is full."""
+    """Return a duration in the largest unit that is full."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds is not None and seconds >= size:
             return f"{seconds / size:.0f} {unit}"
@@ -49,14 +49,14 @@ def duration(seconds: float | None) -> str:
 
 
 def _silent(statuses: Statuses) -> Iterator[str]:
-    """Who does not answer, and why."""
+    """Yield brokers that do not answer, with the reason."""
     for name, found in statuses.items():
         if found is None:
             yield f"[red]{name} {escape(statuses.why_not(name))}[/red]"
 
 
 def _waiting(statuses: Statuses) -> Iterator[str]:
-    """What those lack that are not ready, and how far those are that leave."""
+    """Yield the reasons of brokers that are not ready, and the progress of those that leave."""
     for name, found in statuses.items():
         if found is not None and (missing := found["missing"]):
             yield f"[yellow]{name} waits for: {escape('; '.join(missing))}[/yellow]"
@@ -77,7 +77,7 @@ def _waiting(statuses: Statuses) -> Iterator[str]:
 
 
 def _links(statuses: Statuses) -> Iterator[str]:
-    """Which links are down or congested, and what waits for them."""
+    """Yield links that are down or congested, with their queues."""
     for name, found in statuses.items():
         links = [link_words(each) for each in (found or {}).get("links", ()) if not is_well(each)]
         if links:
@@ -85,7 +85,7 @@ def _links(statuses: Statuses) -> Iterator[str]:
 
 
 def _raised(statuses: Statuses) -> Iterator[str]:
-    """Whose code has raised what nothing caught."""
+    """Yield brokers with uncaught exceptions."""
     for name, found in statuses.items():
         raised = found["exceptions"] if found is not None else {}
         if count := raised.get("count"):
@@ -95,14 +95,17 @@ def _raised(statuses: Statuses) -> Iterator[str]:
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:
-    """Who cannot write to its disk."""
+    """Yield brokers that cannot write to their disk."""
     for name, found in statuses.items():
         if ((found or {}).get("journal") or {}).get("is_failing"):
-            yield f"[red]{name} cannot write to its disk: it refuses what it could not keep[/red]"
+            yield (
+                f"[red]{name} cannot write to its disk: it refuses messages that it could not "
+                "keep[/red]"
+            )
 
 
 def _moves(statuses: Statuses) -> Iterator[str]:
-    """Who is on the way to another broker, and what became of those who were to go."""
+    """Yield moves that are under way, and redirects with their outcomes."""
     for name, found in statuses.items():
         clients = (found or {}).get("clients", {})
         if clients.get("is_draining") and clients["problem"]:
@@ -126,7 +129,7 @@ def _certificates(statuses: Statuses) -> Iterator[str]:
 
 
 def _versions(statuses: Statuses) -> Iterator[str]:
-    """Who runs which version, where they are not all of one."""
+    """Yield brokers by version, if versions differ."""
     found: dict[str, list[str]] = {}
     for name, each in statuses.items():
         if each is not None:

@@ -1,1 +1,1 @@
-"""Rings of topic trees: who should be elsewhere, who stands where, what was decided."""
+"""Rings of topic trees: better places, current places, recent decisions."""

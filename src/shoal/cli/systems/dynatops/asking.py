@@ -1,4 +1,4 @@
-"""What `shoal plan --network` asks live topic trees: who stands where, and wants what."""
+"""Queries of `shoal plan --network` to live topic trees: places and interests."""
 
 from __future__ import annotations
 
@@ -13,24 +13,29 @@ from shoal.cli.support.live.subscriptions import ask_subscriptions
 from shoal.cli.support.surveys import read_amounts
 from shoal.matching.topics.filters import topic_matches
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.planning.advising.survey import Broker, Client, Survey
+from shoal.overlays.dynatops.planning.advising.survey import (
+    SurveyedBroker,
+    SurveyedClient,
+    UserSurvey,
+)
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 
 class LiveSurvey(NamedTuple):
-    """What is known of a live ring; `pinned` brokers stay by its parameters."""
+    """Data of a live ring; `pinned` brokers stay by its parameters."""
 
-    survey: Survey
+    survey: UserSurvey
     pinned: frozenset[BrokerId]
 
 
-def ask_ring(network: Network, caller: Caller, rates: Path | None) -> LiveSurvey:
+def ask_ring(network: NetworkFile, caller: Caller, rates: Path | None) -> LiveSurvey:
     """The survey of a ring; the `rates` of a file instead of its brokers', if there is one.
 
-    UserError says which broker does not answer, or that nobody has counted publications.
+    UserError names the broker that does not answer, or says that no broker has counted
+    publications.
     """
     rows, answers = asyncio.run(_ask(network, caller))
     given = None if rates is None else read_amounts(rates, ("topic", "per_second"))
@@ -38,14 +43,14 @@ def ask_ring(network: Network, caller: Caller, rates: Path | None) -> LiveSurvey
 
 
 async def _ask(
-    network: Network, caller: Caller
+    network: NetworkFile, caller: Caller
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any] | None]]:
     rows, _ = await ask_subscriptions(network, caller)
     return rows, await ask_places(network, caller)
 
 
-async def ask_places(network: Network, caller: Caller) -> dict[str, dict[str, Any] | None]:
-    """What each broker says of the ring; UserError says which one does not answer."""
+async def ask_places(network: NetworkFile, caller: Caller) -> dict[str, dict[str, Any] | None]:
+    """Return each broker's view of the ring; UserError names a broker that does not answer."""
     from shoal.runtime.supervisor import get_json
 
     answers = {}
@@ -58,7 +63,7 @@ async def ask_places(network: Network, caller: Caller) -> dict[str, dict[str, An
 
 
 def latest_of(answers: Mapping[str, Mapping[str, Any] | None]) -> Mapping[str, Any]:
-    """The latest that is said, by who decides if that answers; UserError without any ring."""
+    """Return the latest ring, the manager's if that answers; UserError without any ring."""
     known = [each for each in answers.values() if each is not None]
     if not known:
         raise UserError("no broker stands on a ring")
@@ -72,7 +77,7 @@ def survey_of(
     rates: Mapping[str, float] | None = None,
     system: str = "dynatops",
 ) -> LiveSurvey:
-    """The survey by what brokers say of their clients' subscriptions and of the ring.
+    """Return the survey from brokers' reports about their clients' subscriptions and the ring.
 
     Each client wants the topics with known rates that its filters match, whatever their conditions.
 
@@ -81,7 +86,7 @@ def survey_of(
     >>> row = {"client": "c", "broker": "B1", "topic_filter": "+"}
     >>> survey, pinned = survey_of([row], {"B1": said})
     >>> survey.users, [(each.name, each.position, each.region) for each in survey.brokers]
-    ({'c': Client(broker='B1', topics=('a', 'b'))}, [('B2', 0, ''), ('B1', 1, '1')])
+    ({'c': SurveyedClient(broker='B1', topics=('a', 'b'))}, [('B2', 0, ''), ('B1', 1, '1')])
     """
     latest = latest_of(answers)
     if rates is None:
@@ -93,7 +98,7 @@ def survey_of(
         )
     regions = {name: str(number) for number, row in enumerate(latest["regions"], 1) for name in row}
     brokers = [
-        Broker(name, position, regions.get(name, ""))
+        SurveyedBroker(name, position, regions.get(name, ""))
         for position, name in enumerate(latest["members"])
     ]
     wanted: dict[tuple[str, BrokerId], set[str]] = {}
@@ -106,16 +111,20 @@ def survey_of(
         if row["broker"] in latest["members"]:
             wanted.setdefault((row["client"], row["broker"]), set()).update(topics)
     users = {
-        client: Client(broker, tuple(sorted(topics)))
+        client: SurveyedClient(broker, tuple(sorted(topics)))
         for (client, broker), topics in wanted.items()
         if topics
     }
-    survey = Survey(brokers, users, rates, system=system, per_gateway=latest.get("per_gateway", 1))
+    survey = UserSurvey(
+        brokers, users, rates, system=system, per_gateway=latest.get("per_gateway", 1)
+    )
     return LiveSurvey(survey, frozenset(latest["pinned"]))
 
 
 def _counted(known: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
-    """Of all topics; who has heard of one most has heard of all of its publications."""
+    """Merge the counts of all topics; the largest count of a topic covers all of its
+    publications.
+    """
     rates: dict[str, float] = {}
     for answer in known:
         for topic, each in answer["rates"].items():

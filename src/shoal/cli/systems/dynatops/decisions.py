@@ -1,4 +1,4 @@
-"""What was decided about who should be elsewhere."""
+"""Recent decisions about places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DECISIONS_SHOWN = 10
 
 def decided(statuses: Statuses) -> Table:
     """The last that was decided about where brokers of a ring stand, and where users should be."""
-    table = Table(title="who should be elsewhere", title_justify="left")
+    table = Table(title="better places", title_justify="left")
     for column in ("at", "what", "said by"):
         table.add_column(column)
     for row in statuses.in_order("reconfigurations")[-DECISIONS_SHOWN:]:

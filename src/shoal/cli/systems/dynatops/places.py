@@ -1,4 +1,4 @@
-"""Who stands where on a live ring, in lines."""
+"""The places of brokers on a live ring, in lines."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shoal.runtime.network_file import Network
+    from shoal.runtime.network_file import NetworkFile
     from shoal.runtime.operations.caller import Caller
 
 # Systems whose brokers have places, which they can change.
 RINGS = ("dynatops", "bayeux", "geops", "hybrid")
 
 
-def places(network: Network, caller: Caller) -> list[str]:
-    """What its brokers say; UserError says which one does not, or that none stands on a ring."""
+def places(network: NetworkFile, caller: Caller) -> list[str]:
+    """Return the places that brokers report; UserError names a broker that does not answer, or says
+    that none is on a ring.
+    """
     from shoal.cli.systems.dynatops.asking import ask_places, latest_of
     from shoal.cli.systems.dynatops.words import ring_in_words
 

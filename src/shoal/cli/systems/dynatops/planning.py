@@ -11,28 +11,28 @@ import msgspec
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.operators import read_caller
 from shoal.cli.systems.dynatops.places import RINGS
-from shoal.cli.systems.kinds import Measured, Planning
+from shoal.cli.systems.kinds import MeasuredSystem, Planning
 from shoal.overlays.dynatops.parameters import PER_GATEWAY
 
 if TYPE_CHECKING:
     from shoal.model import BrokerId
-    from shoal.overlays.dynatops.planning.advising.survey import Survey
+    from shoal.overlays.dynatops.planning.advising.survey import UserSurvey
 
 
 class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What moves and swaps must be like."""
+    """Constraints of moves and swaps."""
 
     network: Annotated[
         Path | None,
         msgspec.Meta(
-            description="Of this network, which runs: who stands where and wants what, and what "
-            "its manager counts. Instead of --users and --brokers.",
+            description="A running network, for places, interests and its manager's counts, "
+            "instead of --users and --brokers.",
             title="NETWORK.toml",
         ),
     ] = None
     users: Annotated[
         Path | None,
-        msgspec.Meta(description="Who wants what and is where, as CSV: user,broker,topic."),
+        msgspec.Meta(description="Users' brokers and topics, as CSV: user,broker,topic."),
     ] = None
     brokers: Annotated[
         Path | None,
@@ -67,13 +67,13 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True):
     load_weight: Annotated[
         float,
         msgspec.Meta(
-            ge=0, le=1_000_000, description="What a broker's load counts beside similarity."
+            ge=0, le=1_000_000, description="Weight of a broker's load beside similarity."
         ),
     ] = 1.0
     delay_weight: Annotated[
         float,
         msgspec.Meta(
-            ge=0, le=1_000_000, description="What a hop to who wants it counts beside a message."
+            ge=0, le=1_000_000, description="Weight of a hop to a subscriber beside a message."
         ),
     ] = 1.0
     price: Annotated[
@@ -108,16 +108,16 @@ class HybridOptions(TopicOptions, frozen=True, kw_only=True):
     ] = PER_GATEWAY
 
 
-def _plan(system: str, measured: Measured, options: TopicOptions) -> None:
-    """Print who should be elsewhere, by files or, with `--network`, of brokers that run."""
+def _plan(system: str, measured: MeasuredSystem, options: TopicOptions) -> None:
+    """Print better places, by files or, with `--network`, for running brokers."""
     from shoal.cli.systems.dynatops.words import as_orders, in_words
     from shoal.overlays.dynatops.planning.advising.advice import advise
-    from shoal.overlays.dynatops.planning.advising.survey import Wishes
+    from shoal.overlays.dynatops.planning.advising.survey import SurveyedInterests
 
     survey, pinned = _survey(system, measured, options)
     found = advise(
         survey,
-        Wishes(
+        SurveyedInterests(
             hours=options.hours,
             most_swaps=options.most_swaps,
             most_moves=options.most_moves,
@@ -139,15 +139,15 @@ def _plan(system: str, measured: Measured, options: TopicOptions) -> None:
 
 
 def _survey(
-    system: str, measured: Measured, options: TopicOptions
-) -> tuple[Survey, frozenset[BrokerId]]:
-    """What is known, and which brokers stay by what their network has."""
+    system: str, measured: MeasuredSystem, options: TopicOptions
+) -> tuple[UserSurvey, frozenset[BrokerId]]:
+    """Return the data, and the brokers that the network's parameters pin."""
     from shoal.cli.systems.dynatops.files import read_topic_survey
 
     rtt, rates, sites, *caller = measured
     if options.network is None:
         if options.users is None:
-            raise UserError(f"--users: {system} is planned by who wants what; give a file of it")
+            raise UserError(f"--users: {system} is planned by users' topics; give a file of them")
         survey = read_topic_survey(options.users, options.brokers, rates, rtt, sites)
         per_gateway = options.per_gateway if isinstance(options, HybridOptions) else 1
         found = msgspec.structs.replace(survey, system=system, per_gateway=per_gateway)

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.overlays.dynatops.planning.advising.advice import Advice, BrokerSwap, State
+from shoal.overlays.dynatops.planning.advising.advice import (
+    AdviceState,
+    BrokerSwap,
+    PlacementAdvice,
+)
 from shoal.overlays.dynatops.planning.advising.hybrid import Outlook, clusters
 
 
-def in_words(advice: Advice) -> Iterator[str]:
+def in_words(advice: PlacementAdvice) -> Iterator[str]:
     """The lines that say it."""
     yield f"over {advice.hours:g} h; gains and prices in messages"
     yield from _moves(advice)
@@ -42,7 +46,7 @@ def in_words(advice: Advice) -> Iterator[str]:
         yield f"warning: {warning}"
 
 
-def as_orders(advice: Advice, network: Path) -> str:
+def as_orders(advice: PlacementAdvice, network: Path) -> str:
     """The command that has brokers swap so, and stay."""
     swaps = " ".join(f"--swap {','.join(swap.brokers)}" for swap in advice.swaps)
     return f"shoal rearrange {network} --stop {swaps}"
@@ -54,11 +58,11 @@ def _clusters(clusters: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def ring_in_words(said: Mapping[str, Any], manager: str) -> Iterator[str]:
-    """Who stands where by what a broker says of its ring.
+    """Yield the places in a broker's ring as text.
 
     >>> said = {"version": 3, "members": ["B2", "B1", "B3"], "pinned": ["B3"], "is_held": True}
     >>> print("\\n".join(ring_in_words(said, "B1")))
-    who stands where, in the order of positions (version 3, B1 decides):
+    places in the order of positions (version 3, B1 decides):
       B2, B1, B3 (pinned)
     all stay where they are until `--go`
     """
@@ -69,16 +73,16 @@ def ring_in_words(said: Mapping[str, Any], manager: str) -> Iterator[str]:
         yield f"gateways on the ring, each with the brokers behind it ({decides}):"
         yield from _clusters(clusters(names, per_gateway))
     else:
-        yield f"who stands where, in the order of positions ({decides}):"
+        yield f"places in the order of positions ({decides}):"
         yield f"  {', '.join(names)}"
     for region in said.get("regions", ()):
         yield f"these swap with each other only: {', '.join(region)}"
     if said.get("is_held"):
         yield "all stay where they are until `--go`"
     elif said.get("is_planning"):
-        yield "they change places by themselves where that pays"
+        yield "they change places by themselves if that pays"
     else:
-        yield "nobody changes places without an order, as reconfigure_us is not set"
+        yield "no broker changes places without an order, as reconfigure_us is not set"
 
 
 def _gateways(gateways: Outlook) -> Iterator[str]:
@@ -92,7 +96,7 @@ def _gateways(gateways: Outlook) -> Iterator[str]:
     )
 
 
-def _moves(advice: Advice) -> Iterator[str]:
+def _moves(advice: PlacementAdvice) -> Iterator[str]:
     if not advice.moves:
         yield "no user should move"
         return
@@ -104,7 +108,7 @@ def _moves(advice: Advice) -> Iterator[str]:
         )
 
 
-def _swaps(advice: Advice) -> Iterator[str]:
+def _swaps(advice: PlacementAdvice) -> Iterator[str]:
     if not advice.swaps:
         yield "no brokers should change places"
     else:
@@ -122,13 +126,13 @@ def _swaps(advice: Advice) -> Iterator[str]:
 
 
 def _parts(swap: BrokerSwap) -> str:
-    """What makes a swap's gain: what weighs nothing is left out."""
+    """Return the parts of a swap's gain, without those of weight 0."""
     delay = swap.gain - swap.relays - swap.roots
     parts = {"relays": swap.relays, "roots that want it": swap.roots, "delay": delay}
     return ", ".join(f"{name} {_number(each)}" for name, each in parts.items() if each)
 
 
-def _figures(state: State) -> list[str]:
+def _figures(state: AdviceState) -> list[str]:
     figures = (state.messages, state.relays, state.brokers, state.delay, state.load)
     return [f"{each:.2f}" for each in figures]
 

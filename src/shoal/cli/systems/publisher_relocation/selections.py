@@ -1,4 +1,4 @@
-"""Why GRAPE and POP moved whom: what brokers decided last, with the figures that they went by."""
+"""Decisions of GRAPE and POP: the last publisher moves of each broker, with their figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SELECTIONS_SHOWN = 10
 
 
 def selected(statuses: Statuses) -> Table:
-    """The last decisions to move somebody; those to stay are left out."""
+    """Return the last decisions to move a publisher, without decisions to stay."""
     rows = [*statuses.shown("selections"), *statuses.shown("subscriber_selections")]
     table = Table(
         title="why clients were moved",
@@ -37,7 +37,7 @@ def selected(statuses: Statuses) -> Table:
 
 
 def change(now: float | None, then: float | None, unit: str = "", scale: float = 1) -> str:
-    """From what to what; empty where the decision did not need it.
+    """Return a change as text; empty if the decision did not use it.
 
     >>> change(40.0, 30.0), change(10_000, 12_000, "ms", 1_000), change(None, None), change(0, 0)
     ('40 -> 30 (25 % less)', '10 -> 12 ms (20 % more)', '', '0 -> 0')

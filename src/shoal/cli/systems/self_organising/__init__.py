@@ -1,1 +1,1 @@
-"""Brokers that choose their links: which they recommend, and what became of those they proposed."""
+"""Brokers that choose their links: their recommendations, and the outcomes of their proposals."""

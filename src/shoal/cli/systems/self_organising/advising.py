@@ -1,4 +1,4 @@
-"""Which links brokers recommend, as TOML: of those that run, and of a run."""
+"""Recommended links as TOML: of running brokers, and of a run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from shoal.cli.systems.self_organising.proposals import proposals
 
 if TYPE_CHECKING:
     from shoal.cli.support.live.statuses import Statuses
-    from shoal.overlays.self_organising.parameters import Parameters
-    from shoal.runtime.network_file import Network
+    from shoal.overlays.self_organising.parameters import SelfOrganisingParameters
+    from shoal.runtime.network_file import NetworkFile
 
 
-def _of_network(network: Network, statuses: Statuses) -> str:
-    """By what brokers proposed lately; UserError where not all links are known."""
+def _of_network(network: NetworkFile, statuses: Statuses) -> str:
+    """Return advice from brokers' recent proposals; UserError where not all links are known."""
     from shoal.overlays.self_organising.deciding.advice import as_toml, recommend
-    from shoal.overlays.self_organising.parameters import Parameters
+    from shoal.overlays.self_organising.parameters import SelfOrganisingParameters
     from shoal.overlays.shapes import TopologyError, check_tree
 
-    parameters = network.system_parameters or Parameters()
-    assert isinstance(parameters, Parameters)
+    parameters = network.system_parameters or SelfOrganisingParameters()
+    assert isinstance(parameters, SelfOrganisingParameters)
     links = {
         (min(name, link["neighbour"]), max(name, link["neighbour"]))
         for name, found in statuses.items()
@@ -41,8 +41,8 @@ def _of_network(network: Network, statuses: Statuses) -> str:
     return as_toml(advice, parameters.heuristic, [*_how_advised(parameters), *silent])
 
 
-def _how_advised(parameters: Parameters) -> Iterator[str]:
-    """What an operator may wonder about."""
+def _how_advised(parameters: SelfOrganisingParameters) -> Iterator[str]:
+    """Yield notes for the operator."""
     from shoal.overlays.self_organising.parameters import Mode
 
     if parameters.frozen:
@@ -55,12 +55,14 @@ def _how_advised(parameters: Parameters) -> Iterator[str]:
 
 
 def _of_run(parameters: msgspec.Struct, tables: Columns) -> str:
-    """By what brokers proposed in the run; or that they recommend none, if they were to."""
+    """Return advice from brokers' proposals in the run; or a note that they recommend none, if they
+    could.
+    """
     from shoal.overlays.self_organising.deciding.advice import NOTHING, as_toml, recommend
-    from shoal.overlays.self_organising.parameters import Mode, Parameters
+    from shoal.overlays.self_organising.parameters import Mode, SelfOrganisingParameters
     from shoal.overlays.self_organising.records import ProposalRecord
 
-    assert isinstance(parameters, Parameters)
+    assert isinstance(parameters, SelfOrganisingParameters)
     if parameters.mode is not Mode.ADVICE:
         return ""
     columns = tables["proposals"]

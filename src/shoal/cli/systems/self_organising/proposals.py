@@ -1,4 +1,4 @@
-"""What became of the links that brokers proposed."""
+"""Outcomes of the links that brokers proposed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROPOSALS_SHOWN = 10
 
 
 def proposed(statuses: Statuses) -> Table:
-    """The last links that were proposed and what became of them, and the last exchanges."""
+    """Return the last proposed links with their outcomes, and the last exchanges."""
     table = Table(
         title="links that were proposed",
         caption="cost: of the cycle that the new link closes, in an interval",
@@ -49,7 +49,7 @@ def _cost(row: ProposalRecord) -> str:
 
 
 def proposals(statuses: Statuses) -> list[ProposalRecord]:
-    """What became of links that were proposed, in order."""
+    """Return proposed links with their outcomes, in order."""
     from shoal.overlays.self_organising.records import ProposalRecord
 
     return [ProposalRecord(**row) for row in statuses.in_order("proposals")]

@@ -1,1 +1,1 @@
-"""What the evaluation of BlueDove measures with: simulated clusters, their costs and their load."""
+"""Test bed of the evaluation of BlueDove: simulated clusters, their costs and their load."""

@@ -1,8 +1,8 @@
-"""The second cost of matching: what our own engine takes, measured once and kept as data.
+"""The second cost of matching: that of our own engine, measured once and kept as data.
 
 `benchmarks/bench_set_search.py` matches the evaluation's messages against sets of several sizes,
-one message at a time, as a matcher does, and writes `engine_costs.toml` with what it was measured
-on.  Between sizes, and beyond them, time is a power of the size.  A run may have fewer
+one message at a time, as a matcher does, and writes `engine_costs.toml` with the machine's
+description. Between sizes, and beyond them, time is a power of the size. A run may have fewer
 subscriptions than the paper, each standing for several.
 
 >>> times = (SearchTime(10, 1_000, 0), SearchTime(1_000, 100_000, 0))
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from shoal.broker.effects import Work
+from shoal.broker.effects import MatchingWork
 from shoal.simulation.service import ServiceCosts
 from shoal.typed_toml import convert, read_table
 
@@ -40,7 +40,7 @@ class SearchTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was measured, when and where."""
+    """A measurement, with date and machine."""
 
     date: str
     machine: str
@@ -77,7 +77,7 @@ class EngineCosts(ServiceCosts, frozen=True, kw_only=True):
     stands_for: int
     slowdown: int
 
-    def work_us(self, work: Work) -> int:
+    def work_us(self, work: MatchingWork) -> int:
         size = self.stands_for * work.searched / max(1, work.publications)
         return round(work.publications * _single_ns(size) * self.slowdown / 1_000)
 

@@ -1,8 +1,8 @@
 """A linear index of boxes, as the paper's prototype has: every subscription is looked at.
 
 It holds filters that are one conjunction of ranges of numbers, as arrays, and compares a
-publication with all of them at once; so a simulated cluster can hold millions of copies.  It gives
-what `shoal.matching.MatchIndex` gives for such filters, in the order they were added.
+publication with all of them at once; so a simulated cluster can hold millions of copies. It gives
+the answer of `shoal.matching.MatchIndex` for such filters, in the order they were added.
 
 >>> from shoal.language import parse
 >>> index = LinearIndex(("x", "y"))

@@ -1,17 +1,18 @@
 """The highest rate, or the most subscriptions, that a cluster sustains (IV-B, IV-C).
 
-Where forwarding does not look at loads (peer-to-peer, full replication, random, subscription
-amount), the limit is arithmetic: the rate at which the busiest matcher's share of the messages
-takes all of its time.  A trial says the same only when it is very long, since chance sends one
-matcher more than its share for a while; two trials, below and above, check the arithmetic.
+If forwarding ignores loads (peer-to-peer, full replication, random, subscription amount), the limit
+is arithmetic: the rate at which the busiest matcher's share of the messages takes all of its time.
+A trial says the same only when it is very long, since chance sends one matcher more than its share
+for a while; two trials, below and above, check the arithmetic.
 
-Where it does, the limit is tried, as in the paper: a cluster is saturated when response times grow
-linearly.  Messages come at a rate for a while, and a line is laid through the slowest responses of
-each part of that time.  The slowest, since one matcher that falls behind saturates a system that
-has no other choice, while the mean over all hardly moves.  Near its limit a cluster keeps up until
-chance makes queues long; then messages go to large sets, and queues grow for good.  So a trial has
-so many messages for each matcher, however slow it is, and what waits must not grow over its second
-half.  A limit is looked for by trials of half that length, then lowered until a whole one holds.
+If forwarding uses loads, trials find the limit, as in the paper: a cluster is saturated when
+response times grow linearly. Messages come at a rate for a while, and a line is fitted to the
+slowest responses of each part of that time. The slowest count, since one matcher that falls behind
+saturates a system that has no other choice, while the mean over all hardly moves. Near its limit a
+cluster keeps up until chance makes queues long; then messages go to large sets, and queues grow for
+good. So a trial has so many messages for each matcher, however slow it is, and queues must not grow
+over its second half. Trials of half that length narrow the limit, which is then lowered until a
+whole trial holds.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shoal.broker.effects import Work
-from shoal.experiments.bluedove.testbed.testbed import LoadedCluster, Responses, Setting
+from shoal.broker.effects import MatchingWork
+from shoal.experiments.bluedove.testbed.testbed import BlueDoveSetting, LoadedCluster, Responses
 from shoal.model import BrokerId
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 
@@ -40,8 +41,8 @@ HALF = 0.5
 PRECISION = 0.02
 # A trial is at least so long, and has at least so many reports of loads.
 LEAST_TRIAL_S, LEAST_REPORTS = 40.0, 10
-# What waits is counted so often in a trial.  It grows when the last quarter has so many times what
-# the second has, and messages of more than so much time.
+# A trial counts its queues so often. They grow if the last quarter has so many times the messages
+# of the second, and more than so much time's.
 SLICES, MORE_WAIT, SOME_WAIT_S = 16, 1.5, 0.25
 # A trial is ended when messages of so much time wait.
 HOPELESS_S = 5.0
@@ -50,14 +51,14 @@ GUESSED_FROM, GUESSED_EACH = 4_000, 1_000
 COUNTED_EACH, MOST_COUNTED = 10_000, 1_000_000
 # Arithmetic is checked this far from the limit; chance changes a matcher's share by less.
 CHECKED = 0.1
-# How far the next value is when the limit is not yet between two.
+# Factor to the next value while the limit is not yet between two.
 STEP = 1.3
-# What a measured limit depends on.
+# Settings that determine a measured limit.
 RULE = (LEAST_TRIAL_S, LEAST_REPORTS, PRECISION, SLICES, MORE_WAIT, COUNTED_EACH)
 
 
 def is_growing(responses: Responses) -> bool:
-    """Whether response times grow linearly.
+    """Return whether response times grow linearly.
 
     >>> times_us = np.arange(0.0, 60e6, 10_000.0)
     >>> is_growing(Responses(times_us, 5e4 + 0.1 * times_us)), is_growing(Responses(times_us,
@@ -69,7 +70,7 @@ def is_growing(responses: Responses) -> bool:
         return False
     if np.isinf(took_us).any():
         return True
-    # Once no more messages come, what waits is done faster; so only those count that came before
+    # After the last message, the queue is served faster; so only messages count that came before
     # any that was still waiting then.
     end_us, passed_us = published_us[-1], published_us[-1] - published_us[0]
     waiting = published_us + took_us > end_us
@@ -94,7 +95,7 @@ def is_growing(responses: Responses) -> bool:
 
 
 def is_piling_up(waiting: Sequence[int], rate_per_s: float) -> bool:
-    """Whether more wait at the end of a trial than before, by counts at even distances.
+    """Return whether more wait at the end of a trial than before, by counts at even distances.
 
     >>> is_piling_up([9, 90, 90, 95, 130, 99, 99, 120] * 2, rate_per_s=500)
     False
@@ -106,14 +107,16 @@ def is_piling_up(waiting: Sequence[int], rate_per_s: float) -> bool:
     return after > MORE_WAIT * before and after > SOME_WAIT_S * rate_per_s * quarter
 
 
-def trial_s(setting: Setting, rate_per_s: float, messages: float) -> float:
-    """How long a trial is, with so many messages for each matcher."""
+def trial_s(setting: BlueDoveSetting, rate_per_s: float, messages: float) -> float:
+    """Return how long a trial is, with so many messages for each matcher."""
     least_s = max(LEAST_TRIAL_S, LEAST_REPORTS * setting.report_s)
     return max(least_s, messages * setting.matchers / rate_per_s)
 
 
 def sustains(testbed: LoadedCluster, rate_per_s: float, messages: float) -> bool:
-    """Whether the cluster keeps up with so many messages for each matcher; empty afterwards."""
+    """Return whether the cluster keeps up with so many messages for each matcher; empty
+    afterwards.
+    """
     testbed.responses()
     duration_s = trial_s(testbed.setting, rate_per_s, messages)
     waiting = []
@@ -162,7 +165,7 @@ def lowered(holds: Callable[[float], bool], value: float) -> float:
 
 
 def looks_at_loads(testbed: LoadedCluster) -> bool:
-    """Whether what matchers report decides where messages go."""
+    """Return whether matchers' reports decide about the destinations of messages."""
     parameters = testbed.parameters
     is_blind = parameters.policy in (Policy.RANDOM, Policy.SUBSCRIPTIONS)
     return not (is_blind or len(parameters.dimensions) == 1)
@@ -174,7 +177,7 @@ def limit_by_arithmetic(testbed: LoadedCluster) -> float:
 
 
 def expected_rate(testbed: LoadedCluster, least: int = GUESSED_FROM) -> float:
-    """What the busiest matcher can do when messages go by their sets, from `least` messages.
+    """Return the busiest matcher's limit when messages go by their sets, from `least` messages.
 
     Of several candidates the least is taken, or, where the policy is blind, each as often.
     """
@@ -183,7 +186,7 @@ def expected_rate(testbed: LoadedCluster, least: int = GUESSED_FROM) -> float:
     for name, strategy in testbed.strategies.items():
         if strategy.matcher is not None:
             for dimension, rows in enumerate(strategy.matcher.sets):
-                cost_us[name, dimension] = costs.work_us(Work(1, len(rows)))
+                cost_us[name, dimension] = costs.work_us(MatchingWork(1, len(rows)))
     table = testbed.strategies[parameters.dispatchers[0]].node.table
     busy_us: dict[BrokerId, float] = defaultdict(float)
     count = max(least, GUESSED_EACH * len(parameters.matchers))

@@ -2,9 +2,9 @@
 
 The matchers' cost is that of a linear index, a time per subscription searched, or that of our own
 engine, as measured; a run may be slower than the paper's servers by a factor, and then messages
-come slower by the same.  A message's response time runs from its arrival at a dispatcher until that
-hears that it was matched, when the subscribers' dispatchers have it, too (IV-B); so messages that
-nobody asked for have one as well.
+come slower by the same. A message's response time runs from its arrival at a dispatcher until that
+learns of the match, when the subscribers' dispatchers have it, too (IV-B); so messages without a
+match have one as well.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from shoal.broker.strategy import BrokerContext
 from shoal.experiments.bluedove.testbed.engine_costs import EngineCosts
 from shoal.experiments.bluedove.testbed.linear_index import LinearIndex
 from shoal.experiments.bluedove.testbed.workload import (
+    BlueDoveWorkload,
     Drawing,
     PointsWorkload,
-    Traffic,
-    Workload,
+    StudyTraffic,
     load_points,
 )
 from shoal.matching.segments import Dimension
@@ -36,8 +36,13 @@ from shoal.model import BrokerId, Publication, Subscription
 from shoal.overlays.bluedove.cluster.forwarding import Policy
 from shoal.overlays.bluedove.cluster.gossip import encoded_bytes
 from shoal.overlays.bluedove.cluster.planner import Elasticity
-from shoal.overlays.bluedove.messages import Answer, Digest, LoadReport, News, Pull
-from shoal.overlays.bluedove.parameters import Order, Parameters, full_replication, peer_to_peer
+from shoal.overlays.bluedove.messages import Digest, GossipNews, LoadReport, MatchAnswer, Pull
+from shoal.overlays.bluedove.parameters import (
+    BlueDoveParameters,
+    DeliveryOrder,
+    full_replication,
+    peer_to_peer,
+)
 from shoal.overlays.bluedove.protocol import Bluedove
 from shoal.overlays.bluedove.serving.queues import Index
 from shoal.simulation.links.underlay import ConstantUnderlay
@@ -55,23 +60,23 @@ SEARCH_NS = 100
 # Dispatching is almost two orders of magnitude faster (IV-B).
 DISPATCH_NS = 1_000
 SUBSCRIBERS = 10
-# What keeps a dispatcher's and a matcher's tables and loads up to date (IV-C).
-OVERHEAD = (Digest, News, Pull, LoadReport)
+# Messages that keep a dispatcher's and a matcher's tables and loads up to date (IV-C).
+OVERHEAD = (Digest, GossipNews, Pull, LoadReport)
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a testbed is made of.
+class BlueDoveSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """Setting of a test bed.
 
     system          bluedove, or a baseline
-    matchers        how many, with `cores` each; `spares` wait to be added
-    subscriptions   how many are stored before the first message
+    matchers        numbers of both, with `cores` each; `spares` wait to be added
+    subscriptions   number of subscriptions that are stored before the first message
     stands_for      each of them stands for so many of the paper's
-    costs           a message costs what a linear index takes, or what our engine does
+    costs           cost of a message: that of a linear index, or of our engine
     search_ns       of a linear index, to search one of the paper's subscriptions
     slowdown        servers are slower than the paper's by this factor
     dimensions      so many of the four attributes are searchable (IV-F)
     peers_by        the attribute, counted from 0, that divides peer-to-peer's subscriptions
-    drawing         where subscriptions' ranges lie (`workload.py`)
+    drawing         position of subscriptions' ranges (`workload.py`)
     points          a file of real data (`save_points`) instead of the evaluation's workload
     quantiles       segments by the quantiles of those data
     report_s        matchers report their loads so often
@@ -101,14 +106,16 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
 
 
-def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parameters:
-    """What every node is set by; the dispatchers are D1 and so on, the matchers M001."""
+def parameters_of(
+    setting: BlueDoveSetting, dimensions: tuple[Dimension, ...]
+) -> BlueDoveParameters:
+    """Return every node's parameters; the dispatchers are D1 and so on, the matchers M001."""
     report_us, gossip_us = setting.report_s * SECOND_US, setting.gossip_s * SECOND_US
     options = {
         "dispatchers": tuple(f"D{number + 1}" for number in range(setting.dispatchers)),
         "matchers": tuple(f"M{number + 1:03}" for number in range(setting.matchers)),
         "cores": setting.cores,
-        "order": Order.FREE,
+        "order": DeliveryOrder.FREE,
         "publications_per_job": 1,
         "gossip_interval_us": gossip_us,
         "load_interval_us": report_us,
@@ -123,11 +130,11 @@ def parameters_of(setting: Setting, dimensions: tuple[Dimension, ...]) -> Parame
     if setting.system == "full replication":
         return full_replication(msgspec.structs.replace(dimensions[0], boundaries=()), **options)
     searchable = dimensions[: setting.dimensions]
-    return Parameters(dimensions=searchable, policy=setting.policy, **options)  # type: ignore[arg-type]
+    return BlueDoveParameters(dimensions=searchable, policy=setting.policy, **options)  # type: ignore[arg-type]
 
 
-def costs_of(setting: Setting) -> ServiceCosts:
-    """What a message costs a dispatcher, and a matcher."""
+def costs_of(setting: BlueDoveSetting) -> ServiceCosts:
+    """Return the costs of a message at a dispatcher, and at a matcher."""
     processing_us = DISPATCH_NS * setting.slowdown // 1_000
     if setting.costs == "engine":
         return EngineCosts(
@@ -137,12 +144,12 @@ def costs_of(setting: Setting) -> ServiceCosts:
     return ServiceCosts(processing_us=processing_us, matching_per_subscription_ns=search_ns)
 
 
-def traffic_of(setting: Setting, random: Random) -> Traffic:
+def traffic_of(setting: BlueDoveSetting, random: Random) -> StudyTraffic:
     """Filters and messages, as the setting has them."""
     if setting.points:
         points = load_points(Path(setting.points))
         return PointsWorkload(points, random, quantiles=setting.quantiles)
-    return Workload(
+    return BlueDoveWorkload(
         random,
         deviation=setting.deviation,
         adverse=setting.adverse,
@@ -165,7 +172,10 @@ class _Watched(Bluedove):
     """Counts the bytes that come for tables and loads, and notes when messages were matched."""
 
     def __init__(
-        self, context: BrokerContext, parameters: Parameters, make_index: Callable[[], Index]
+        self,
+        context: BrokerContext,
+        parameters: BlueDoveParameters,
+        make_index: Callable[[], Index],
     ) -> None:
         super().__init__(context, parameters, make_index)
         self.is_counting = False
@@ -178,7 +188,7 @@ class _Watched(Bluedove):
         kind = type(message)
         if self.is_counting and kind in OVERHEAD:
             self.overhead_bytes += encoded_bytes(message)
-        elif kind is Answer and self.dispatcher is not None:
+        elif kind is MatchAnswer and self.dispatcher is not None:
             for message_id in message.message_ids:  # type: ignore[attr-defined]
                 publication = self.dispatcher.outbox.publication(message_id)
                 if publication is not None:
@@ -189,7 +199,7 @@ class _Watched(Bluedove):
 class LoadedCluster:
     """One cluster; time goes on from one measurement to the next."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: BlueDoveSetting) -> None:
         self.setting = setting
         self._random = Random(setting.seed)
         self.traffic = traffic_of(setting, self._random)
@@ -231,7 +241,7 @@ class LoadedCluster:
         self._run_until(4 * SECOND_US, self._knows_all_matchers)
 
     def _knows_all_matchers(self) -> bool:
-        """Whether every dispatcher knows that every matcher is there."""
+        """Return whether every dispatcher knows that every matcher is there."""
         count = len(self.parameters.matchers)
         tables = (self.strategies[home].node.table for home in self.parameters.dispatchers)
         return all(len(table.serving()) >= count for table in tables)
@@ -312,7 +322,7 @@ class LoadedCluster:
         )
 
     def responses(self) -> Responses:
-        """Of all messages since the last call; what was answered before is forgotten."""
+        """Return the responses since the last call, and drop them."""
         arrived: dict[tuple[str, int], int] = {}
         for strategy in self.strategies.values():
             arrived |= strategy.answered_us
@@ -329,7 +339,7 @@ class LoadedCluster:
     # --- load ---------------------------------------------------------------------------------
 
     def work_us(self) -> dict[BrokerId, int]:
-        """How long each matcher's cores have matched so far, together."""
+        """Return how long each matcher's cores have matched so far, together."""
         return {
             name: strategy.matcher.work_us
             for name, strategy in self.strategies.items()
@@ -337,10 +347,12 @@ class LoadedCluster:
         }
 
     def count_overhead(self) -> None:
-        """Count from now on what comes for tables and loads."""
+        """Count messages about tables and loads from now on."""
         for strategy in self.strategies.values():
             strategy.is_counting = True
 
     def overhead_bytes(self) -> dict[BrokerId, int]:
-        """What has come to each node for tables and loads since it is counted."""
+        """Return the bytes that each node has received for tables and loads since counting
+        began.
+        """
         return {name: strategy.overhead_bytes for name, strategy in self.strategies.items()}

@@ -5,8 +5,8 @@ ranges lie around a hot spot, in a normal distribution cut off at the ends, and 
 attributes are spread evenly.  A message has a value on each: even over the whole length or, on
 adversely skewed attributes, in the subscriptions' own distribution (IV-F).
 
-That leaves open where the hot spots are, what becomes of a range that reaches beyond an end, and
-how a range that meets several segments can be at one matcher only (IV-B).  So there are three
+That leaves open the places of the hot spots, the treatment of a range that reaches beyond an end,
+and how a range that meets several segments can be at one matcher only (IV-B). So there are three
 drawings:
 
     moved    hot spots amid the attribute's quarters, ranges moved inside
@@ -17,12 +17,12 @@ drawings:
 With real data a message is a row of a table of numbers, and a subscription a range around a row,
 a quarter of the length of each attribute; so both are skewed alike, as the data are.
 
->>> workload = Workload(Random(1), deviation=250.0, adverse=0)
+>>> workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0)
 >>> sorted(workload.message()) == list(ATTRIBUTES)
 True
 >>> workload.hot_spots
 (125.0, 375.0, 625.0, 875.0)
->>> Workload(Random(1), deviation=250.0, adverse=0, drawing="cut").hot_spots[::3]
+>>> BlueDoveWorkload(Random(1), deviation=250.0, adverse=0, drawing="cut").hot_spots[::3]
 (0.0, 1000.0)
 
 Source: Li et al., BlueDove, sections IV-B and IV-F.
@@ -51,7 +51,7 @@ Drawing = Literal["moved", "cut", "single"]
 OUTERMOST = 0.01
 
 
-class Traffic(Protocol):
+class StudyTraffic(Protocol):
     """An endless supply of filters and messages."""
 
     @property
@@ -65,12 +65,12 @@ class Traffic(Protocol):
     def message(self) -> dict[str, float]: ...
 
 
-class Workload:
+class BlueDoveWorkload:
     """The evaluation's.
 
     deviation   of the ranges' middles around the hot spot of an attribute
     adverse     so many attributes have messages skewed like the subscriptions
-    drawing     where ranges lie, and how long they are
+    drawing     position and length of ranges
     segments    of an attribute, for ranges that lie in one
     """
 

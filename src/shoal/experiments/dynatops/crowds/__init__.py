@@ -1,1 +1,1 @@
-"""The users of a run, and what they want when: drawn, of real data, or in the air."""
+"""The users of a run, with their interests over time: drawn, of real data, or in the air."""

@@ -1,4 +1,4 @@
-"""Users that fly: each wants what is said in the cell where it is and in those beside it.
+"""Users that fly: each wants the publications of its cell and of those beside it.
 
 An aircraft says where it is to its cell, so topics are published to as often as there are positions
 in their cells.  It is a user from its first position on, until it has not been heard of for a
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from shoal.experiments.dynatops.crowds.columns import check_columns
-from shoal.experiments.dynatops.crowds.users import Change, Crowd, Topics
-from shoal.experiments.dynatops.setting import Area, Setting
+from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
+from shoal.experiments.dynatops.setting import Area, DynatopsSetting
 
 _COLUMNS = ("timestamp", "icao24", "latitude", "longitude")
-# Where a file has several recordings, they are told apart by this.
+# Distinguishes the recordings of a file.
 _RECORDING = "sample"
-# Who has not been heard of for so long is gone, and comes back as it came.
+# An aircraft without a message for this long is gone, and comes back as new.
 GONE_S = 600.0
 
 
@@ -39,7 +39,7 @@ def area_of(path: Path) -> Area:
     return west, south, east, north
 
 
-def read_aircraft(setting: Setting) -> Crowd:
+def read_aircraft(setting: DynatopsSetting) -> StudyCrowd:
     """The crowd of the file; it has its own number of users."""
     table = _read(Path(setting.trace))
     times = table.timestamp.to_numpy("datetime64[ms]").astype(float) / 1_000
@@ -51,7 +51,7 @@ def read_aircraft(setting: Setting) -> Crowd:
     cells = y.clip(0, setting.rows - 1).astype(int) * setting.columns
     cells += x.clip(0, setting.columns - 1).astype(int)
     users = {name: number for number, name in enumerate(sorted(set(table.icao24)))}
-    # When, who, and to which cell it comes; None: it is gone.
+    # Time, aircraft, and the cell to which it comes; None: it is gone.
     coming: list[tuple[float, int, int | None]] = []
     first_cells = [0] * len(users)
     for name, rows in table.groupby("icao24").indices.items():
@@ -68,18 +68,18 @@ def read_aircraft(setting: Setting) -> Crowd:
                 last = int(cells[row])
                 coming.append((float(slots[row]), user, last))
         coming.append(((at_s + GONE_S - begin) / span * setting.hours, user, None))
-    changes: list[list[Change]] = [[] for _ in range(setting.hours)]
+    changes: list[list[CrowdChange]] = [[] for _ in range(setting.hours)]
     present = list(first_cells)
     for at, user, cell in sorted(coming, key=lambda each: each[:2]):
         if at < setting.hours:
             present[user] = present[user] if cell is None else cell
             wanted: Topics = frozenset() if cell is None else _around(setting, cell)
-            changes[int(at)].append(Change(user, wanted, present[user]))
+            changes[int(at)].append(CrowdChange(user, wanted, present[user]))
     shares = np.bincount(cells, minlength=setting.columns * setting.rows).astype(float)
-    return Crowd([frozenset()] * len(users), first_cells, changes, shares / shares.mean())
+    return StudyCrowd([frozenset()] * len(users), first_cells, changes, shares / shares.mean())
 
 
-def _around(setting: Setting, cell: int) -> Topics:
+def _around(setting: DynatopsSetting, cell: int) -> Topics:
     """The cell, and those beside it."""
     column, row = cell % setting.columns, cell // setting.columns
     return frozenset(

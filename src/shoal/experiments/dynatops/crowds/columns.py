@@ -1,4 +1,4 @@
-"""What a file of real users must have."""
+"""Required columns of a file of real users."""
 
 from __future__ import annotations
 

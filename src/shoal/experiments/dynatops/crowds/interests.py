@@ -1,4 +1,4 @@
-"""Users who want what they were heard to speak of: who tweets of which stock, from when until when.
+"""Users with interests from tweets: the user, the stock, begin and end.
 
 A pair of user and symbol is a subscription from its first tweet to its last.  The time of the file
 is put into the hours of a run, so that a slot is some days of it; the most popular symbols are the
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from shoal.experiments.dynatops.crowds.columns import check_columns
-from shoal.experiments.dynatops.crowds.users import Change, Crowd, Topics
-from shoal.experiments.dynatops.setting import Setting
+from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
+from shoal.experiments.dynatops.setting import DynatopsSetting
 
 _COLUMNS = ("user", "symbol", "tweets", "first", "last")
 
@@ -24,7 +24,7 @@ def check_interests(path: Path) -> None:
     check_columns(path, _COLUMNS, "interests")
 
 
-def read_interests(setting: Setting) -> Crowd:
+def read_interests(setting: DynatopsSetting) -> StudyCrowd:
     """The crowd of the file; it has its own number of users.
 
     ValueError if it has fewer symbols than the run has topics.
@@ -56,13 +56,13 @@ def read_interests(setting: Setting) -> Crowd:
         changes = []
         for user in sorted({*come, *go}):
             wanted[user] = (wanted[user] - go.get(user, set())) | come.get(user, set())
-            changes.append(Change(user, wanted[user], user))
+            changes.append(CrowdChange(user, wanted[user], user))
         slots.append(changes)
     shares = popular.to_numpy(float)
-    return Crowd(first, list(range(len(users))), slots, shares / shares.mean())
+    return StudyCrowd(first, list(range(len(users))), slots, shares / shares.mean())
 
 
-def _slots(times: Any, table: Any, setting: Setting) -> list[int]:
+def _slots(times: Any, table: Any, setting: DynatopsSetting) -> list[int]:
     """In which slot each time is."""
     begin, end = table["first"].min(), table["last"].max()
     parts = (times - begin) / max(end - begin, np.timedelta64(1, "s"))

@@ -1,8 +1,8 @@
-"""Users whose subscriptions change: by chance, or with where they and their friends are.
+"""Users with subscriptions that change: by chance, or with the places of users and their friends.
 
-Source: DYNATOPS, section 6.1.  Its location model was drawn from 3 million check-ins of 40,000
-people; ours are drawn users who go to few places often and stay as long (section 6.1.1 and figure
-5 give how often and how long), or check-ins from a file.
+Source: DYNATOPS, section 6.1. The paper's location model was drawn from 3 million check-ins of
+40,000 people; ours are drawn users that go to few places often and stay as long (section 6.1.1 and
+figure 5 give both distributions), or check-ins from a file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.experiments.dynatops.crowds.columns import check_columns
-from shoal.experiments.dynatops.setting import Setting
+from shoal.experiments.dynatops.setting import DynatopsSetting
 
 TOPICS_PER_USER = 5
 TOPICS_PER_MODE = 10
@@ -25,8 +25,9 @@ HOURS_PER_DAY = 24
 # Of visits, half are shorter than a day and a tenth longer than a week: a log-normal law has that
 # with this spread.
 MEDIAN_STAY_H, STAY_SPREAD = float(HOURS_PER_DAY), math.log(7) / 1.2816
-# Somebody who has been to so many cells goes to a new one with a chance of RHO * cells ** -GAMMA,
-# else to one by how often it was visited: a third of pairs of user and cell are of one visit then.
+# A user that has been to `cells` cells goes to a new one with a chance of RHO * cells ** -GAMMA,
+# else to a former one, weighted by its visits: a third of pairs of user and cell are of one visit
+# then.
 RHO, GAMMA = 0.55, 0.6
 # Cells are unequally liked; and most new ones are next to the last, of check-ins four in five.
 LIKED, BESIDE = 1.0, 0.8
@@ -35,27 +36,27 @@ Topics = frozenset[int]
 Random = np.random.Generator
 
 
-class Change(NamedTuple):
-    """What a user wants from now on, and the cell it is in."""
+class CrowdChange(NamedTuple):
+    """A user's new interests, and its cell."""
 
     user: int
     wanted: Topics
     cell: int
 
 
-class Crowd(NamedTuple):
-    """All users: what they want and where they are at first, and what changes in each slot.
+class StudyCrowd(NamedTuple):
+    """All users: their interests and places at first, and the changes in each slot.
 
     rates (topics): how often each is published to, in units of the mean; None: all alike.
     """
 
     wanted: Sequence[Topics]
     cells: Sequence[int]
-    slots: Sequence[Sequence[Change]]
+    slots: Sequence[Sequence[CrowdChange]]
     rates: npt.NDArray[np.float64] | None = None
 
 
-def draw_crowd(setting: Setting) -> Crowd:
+def draw_crowd(setting: DynatopsSetting) -> StudyCrowd:
     random = np.random.default_rng([setting.seed, 1])
     if setting.users_are == "poisson":
         return _poisson(setting, random)
@@ -66,7 +67,7 @@ def draw_crowd(setting: Setting) -> Crowd:
 # --- by chance ----------------------------------------------------------------------------------
 
 
-def _poisson(setting: Setting, random: Random) -> Crowd:
+def _poisson(setting: DynatopsSetting, random: Random) -> StudyCrowd:
     """Each change replaces one topic by another of the same kind."""
     modes = random.integers(0, setting.topics // TOPICS_PER_MODE, setting.users)
     shares = (np.arange(setting.topics) + 2.0) ** -setting.steepness
@@ -97,9 +98,9 @@ def _poisson(setting: Setting, random: Random) -> Crowd:
         for user in np.repeat(np.arange(setting.users), counts).tolist():
             gone = sorted(wanted[user])[int(random.integers(TOPICS_PER_USER))]
             wanted[user] = wanted[user] - {gone} | {other(user, wanted[user])}
-            changes.append(Change(user, wanted[user], user))
+            changes.append(CrowdChange(user, wanted[user], user))
         slots.append(changes)
-    return Crowd(first, list(range(setting.users)), slots)
+    return StudyCrowd(first, list(range(setting.users)), slots)
 
 
 # --- by place -----------------------------------------------------------------------------------
@@ -108,8 +109,8 @@ def _poisson(setting: Setting, random: Random) -> Crowd:
 Visits = Sequence[Sequence[tuple[float, int]]]
 
 
-def _located(setting: Setting, visits: Visits, random: Random) -> Crowd:
-    """Users want what is where they are, and where their friends are."""
+def _located(setting: DynatopsSetting, visits: Visits, random: Random) -> StudyCrowd:
+    """Users want the topics of their own places, and of their friends' places."""
     users = len(visits)
     friends = [random.choice(users, min(FRIENDS, users), replace=False).tolist() for _ in visits]
     followers: list[list[int]] = [[] for _ in visits]
@@ -123,17 +124,17 @@ def _located(setting: Setting, visits: Visits, random: Random) -> Crowd:
 
     first, at_first = [wanted(user) for user in range(users)], list(cells)
     coming = sorted((at, user, cell) for user, own in enumerate(visits) for at, cell in own[1:])
-    slots: list[list[Change]] = [[] for _ in range(setting.hours)]
+    slots: list[list[CrowdChange]] = [[] for _ in range(setting.hours)]
     for at, user, cell in coming:
         if at >= setting.hours:
             break
         cells[user] = cell
         for each in dict.fromkeys((user, *followers[user])):
-            slots[int(at)].append(Change(each, wanted(each), cells[each]))
-    return Crowd(first, at_first, slots)
+            slots[int(at)].append(CrowdChange(each, wanted(each), cells[each]))
+    return StudyCrowd(first, at_first, slots)
 
 
-def _draw_visits(setting: Setting, random: Random) -> Visits:
+def _draw_visits(setting: DynatopsSetting, random: Random) -> Visits:
     """Exploration and preferential return, from homes in cells that are unequally liked."""
     columns, rows = setting.columns, setting.rows
     liked = random.permutation((np.arange(columns * rows) + 1.0) ** -LIKED)
@@ -143,9 +144,9 @@ def _draw_visits(setting: Setting, random: Random) -> Visits:
 
 
 def _way(
-    setting: Setting, home: int, liked: npt.NDArray[np.float64], random: Random
+    setting: DynatopsSetting, home: int, liked: npt.NDArray[np.float64], random: Random
 ) -> Iterator[tuple[float, int]]:
-    """Where somebody is, since some time before the beginning."""
+    """Draw a user's path, from some time before the beginning."""
     at, cell = -float(random.exponential(20 * HOURS_PER_DAY)), home
     known = {home: 1}
     while at < setting.hours:
@@ -157,7 +158,7 @@ def _way(
 
 
 def _next_cell(
-    setting: Setting,
+    setting: DynatopsSetting,
     cell: int,
     known: dict[int, int],
     liked: npt.NDArray[np.float64],
@@ -190,7 +191,7 @@ def check_trace(path: Path) -> None:
     check_columns(path, _COLUMNS, "check-ins")
 
 
-def _read_visits(setting: Setting, random: Random) -> Visits:
+def _read_visits(setting: DynatopsSetting, random: Random) -> Visits:
     """Check-ins (user, week_traj, weekday, minute_of_day, lat, lon), weeks drawn anew for users.
 
     Each user chains weeks of one person, drawn with repetition, from a random time on.  Weekdays
@@ -224,7 +225,7 @@ def _read_visits(setting: Setting, random: Random) -> Visits:
 
 
 def _day_of(weekdays: Any) -> Any:
-    """Numbers from Monday on; ValueError names what is no day."""
+    """Numbers from Monday on; ValueError for an invalid day."""
     numbers: dict[Any, int] = {name: number for number, name in enumerate(_DAYS)}
     numbers |= {number: number for number in range(len(_DAYS))}
     found = weekdays.map(numbers)

@@ -1,1 +1,1 @@
-"""The judges of the relocation paper's claims, by what they compare."""
+"""The judges of the relocation paper's claims, by the compared settings."""

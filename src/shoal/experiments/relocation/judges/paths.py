@@ -7,19 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from shoal.experiments.relocation.evidence import Evidence, Judge, Place, milliseconds, seconds
-from shoal.experiments.relocation.grid import Setting
+from shoal.experiments.relocation.evidence import (
+    Judge,
+    Place,
+    RelocationEvidence,
+    milliseconds,
+    seconds,
+)
+from shoal.experiments.relocation.grid import RelocationSetting
 from shoal.experiments.relocation.measuring.summary import RunSummary
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
-# A correlation of this much is what a figure shows as a line.
+# From this correlation on a figure shows a line.
 LINEAR = 0.9
 # One of less than this hardly shows.
 HARDLY = 0.5
 
 
 def path_lengths(run: RunSummary) -> Mapping[tuple[str, str, str], int]:
-    """How many links each finished move went over."""
+    """Return how many links each finished move went over."""
     return {(one.publisher, one.source, one.target): one.path_hops for one in run.migrations}
 
 
@@ -42,10 +48,10 @@ def means_by_path(pairs: Sequence[tuple[int, int]]) -> dict[int, float]:
     return {hops: float(np.mean(values)) for hops, values in sorted(found.items())}
 
 
-def waits_grow_with_paths(places: Sequence[Place], settings: Sequence[Setting]) -> Judge:
-    """How closely the mean wait of a moving publisher follows the length of the path."""
+def waits_grow_with_paths(places: Sequence[Place], settings: Sequence[RelocationSetting]) -> Judge:
+    """Judge how closely the mean wait of a moving publisher follows the length of the path."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         return _along_paths(
             (one.path_hops, one.wait_us)
             for run in _runs(evidence, places, settings)
@@ -55,10 +61,10 @@ def waits_grow_with_paths(places: Sequence[Place], settings: Sequence[Setting]) 
     return judge
 
 
-def selections_grow_with_paths(places: Sequence[Place], setting: Setting) -> Judge:
-    """How closely the mean time of choosing follows the length of the path."""
+def selections_grow_with_paths(places: Sequence[Place], setting: RelocationSetting) -> Judge:
+    """Judge how closely the mean time of choosing follows the length of the path."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         return _along_paths(
             pair
             for run in _runs(evidence, places, [setting])
@@ -68,20 +74,20 @@ def selections_grow_with_paths(places: Sequence[Place], setting: Setting) -> Jud
     return judge
 
 
-def _along_paths(pairs: Iterable[tuple[int, int]]) -> Outcome | None:
+def _along_paths(pairs: Iterable[tuple[int, int]]) -> ClaimOutcome | None:
     means = means_by_path(list(pairs))
     if len(means) < 3:
         return None
     correlation = float(np.corrcoef(list(means), list(means.values()))[0, 1])
     per_link = np.polyfit(list(means), list(means.values()), 1)[0]
     text = f"correlation {correlation:.2f}, {milliseconds(per_link)} more per link"
-    return Outcome(text, correlation)
+    return ClaimOutcome(text, correlation)
 
 
-def long_moves_take(places: Sequence[Place], settings: Sequence[Setting]) -> Judge:
+def long_moves_take(places: Sequence[Place], settings: Sequence[RelocationSetting]) -> Judge:
     """The longest wait of a publisher for a move over at most ten links, µs."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         waits = [
             one.wait_us
             for run in _runs(evidence, places, settings)
@@ -91,15 +97,15 @@ def long_moves_take(places: Sequence[Place], settings: Sequence[Setting]) -> Jud
         if not waits:
             return None
         text = f"at most {seconds(max(waits))}, mean {seconds(float(np.mean(waits)))}"
-        return Outcome(text, float(max(waits)))
+        return ClaimOutcome(text, float(max(waits)))
 
     return judge
 
 
-def selections_ignore_paths(places: Sequence[Place], setting: Setting) -> Judge:
-    """How much the time of each choice has to do with how far the chosen broker is."""
+def selections_ignore_paths(places: Sequence[Place], setting: RelocationSetting) -> Judge:
+    """Return how much the time of each choice has to do with how far the chosen broker is."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         pairs = [
             pair
             for run in _runs(evidence, places, [setting])
@@ -109,13 +115,13 @@ def selections_ignore_paths(places: Sequence[Place], setting: Setting) -> Judge:
             return None
         hops, took = zip(*pairs, strict=True)
         correlation = float(np.corrcoef(hops, took)[0, 1])
-        return Outcome(f"correlation {correlation:.2f}", correlation)
+        return ClaimOutcome(f"correlation {correlation:.2f}", correlation)
 
     return judge
 
 
 def _runs(
-    evidence: Evidence, places: Sequence[Place], settings: Sequence[Setting]
+    evidence: RelocationEvidence, places: Sequence[Place], settings: Sequence[RelocationSetting]
 ) -> Iterator[RunSummary]:
     for place in places:
         for setting in settings:

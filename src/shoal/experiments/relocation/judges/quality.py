@@ -1,19 +1,25 @@
-"""Judges of what no figure of the paper shows: deliveries, and how good and fast choices are."""
+"""Judges of results that no figure of the paper shows: deliveries, and quality and speed of
+choices.
+"""
 
 from __future__ import annotations
 
-from shoal.experiments.relocation.evidence import Evidence, Judge, milliseconds, percent
-from shoal.experiments.relocation.grid import Distribution, Setting
+from shoal.experiments.relocation.evidence import Judge, RelocationEvidence, milliseconds, percent
+from shoal.experiments.relocation.grid import Distribution, RelocationSetting
 from shoal.experiments.relocation.measuring.regret import Figure
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
 
 def regret_within(
-    distribution: Distribution, setting: Setting, figure: Figure, median: float, p95: float
+    distribution: Distribution,
+    setting: RelocationSetting,
+    figure: Figure,
+    median: float,
+    p95: float,
 ) -> Judge:
     """Decisions beside the best broker of all, as probes show: times our aim, the worse one."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         for one in evidence.regrets:
             asked = evidence.where("wide", distribution), setting.label, figure
             if (one.where, one.setting, one.figure) == asked:
@@ -21,7 +27,7 @@ def regret_within(
                     f"median {percent(one.median)}, 95th percentile {percent(one.p95)}, the best "
                     f"one taken in {percent(one.best_taken)} of {one.decisions} decisions"
                 )
-                return Outcome(text, max(one.median / median, one.p95 / p95))
+                return ClaimOutcome(text, max(one.median / median, one.p95 / p95))
         return None
 
     return judge
@@ -30,11 +36,11 @@ def regret_within(
 def choice_takes(brokers: int) -> Judge:
     """GRAPE's choice alone, on traces from every broker, µs."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         for one in evidence.networks:
             if (one.brokers, one.system) == (brokers, "grape") and one.choosing_us is not None:
                 text = f"{milliseconds(one.choosing_us)} with traces from all {brokers} brokers"
-                return Outcome(text, one.choosing_us)
+                return ClaimOutcome(text, one.choosing_us)
         return None
 
     return judge
@@ -43,7 +49,7 @@ def choice_takes(brokers: int) -> Judge:
 def exactly_once() -> Judge:
     """Deliveries that did not arrive as the filters ask, once and in order, in any run."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         runs = [
             one
             for one in evidence.results.summaries
@@ -60,6 +66,6 @@ def exactly_once() -> Judge:
         text = f"{expected:,.0f} deliveries, {moves:,.0f} moves; " + ", ".join(
             f"{count:,.0f} {name.replace('_', ' ')}" for name, count in faults.items()
         )
-        return Outcome(text, float(sum(faults.values())))
+        return ClaimOutcome(text, float(sum(faults.values())))
 
     return judge

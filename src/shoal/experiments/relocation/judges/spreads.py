@@ -15,13 +15,13 @@ from typing import Literal
 from shoal.experiments.relocation.evidence import (
     METRICS,
     NOISE,
-    Evidence,
     Judge,
     Place,
+    RelocationEvidence,
     percent,
 )
-from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, Setting, grape
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.relocation.grid import CROWD, POP, SPREADS, RelocationSetting, grape
+from shoal.experiments.studies.claims import ClaimOutcome
 
 Pick = Literal["least", "mean", "greatest"]
 
@@ -29,19 +29,19 @@ Pick = Literal["least", "mean", "greatest"]
 def crowded(judge: Judge) -> Judge:
     """The same where every publisher has `CROWD` subscribers."""
 
-    def judge_crowded(evidence: Evidence) -> Outcome | None:
+    def judge_crowded(evidence: RelocationEvidence) -> ClaimOutcome | None:
         outcome = judge(evidence._replace(results=evidence.results.crowded))
         if outcome is None:
             return None
-        return Outcome(f"{outcome.ours}; {CROWD} subscribers of each publisher", outcome.value)
+        return ClaimOutcome(f"{outcome.ours}; {CROWD} subscribers of each publisher", outcome.value)
 
     return judge_crowded
 
 
-def cuts(place: Place, setting: Setting, metric: str) -> Judge:
+def cuts(place: Place, setting: RelocationSetting, metric: str) -> Judge:
     """The share by which the metric falls below the baseline's, at the best spread."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         found = evidence.results.cuts(evidence.where(*place), setting, metric)
         if not found:
             return None
@@ -51,20 +51,20 @@ def cuts(place: Place, setting: Setting, metric: str) -> Judge:
             f"best over X {percent(best)} at X = {spread}; mean over X "
             f"{percent(_mean(found.values()))}, least {percent(worst)} at X = {least_spread}"
         )
-        return Outcome(text, best)
+        return ClaimOutcome(text, best)
 
     return judge
 
 
 def greatest(
     places: Sequence[Place],
-    settings: Sequence[Setting],
+    settings: Sequence[RelocationSetting],
     metric: str,
     show: Callable[[float], str],
 ) -> Judge:
     """The metric where it is greatest."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         found = {
             (setting.label, place, spread): value
             for place in places
@@ -80,21 +80,23 @@ def greatest(
             f"at most {show(highest)} ({label}, {' '.join(place)}, X = {spread}); mean over X "
             f"{show(_mean(found.values()))}"
         )
-        return Outcome(text, highest)
+        return ClaimOutcome(text, highest)
 
     return judge
 
 
 def alike(
     place: Place,
-    one: Setting,
-    other: Setting,
+    one: RelocationSetting,
+    other: RelocationSetting,
     metrics: Sequence[str],
     spreads: Sequence[int] = SPREADS,
 ) -> Judge:
-    """How far two settings are apart, as a share of the larger: the most in these metrics."""
+    """Return how far two settings are apart, as a share of the larger: the most in these
+    metrics.
+    """
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         apart: dict[tuple[str, int], float] = {}
         for metric in metrics:
             left = evidence.results.values(evidence.where(*place), one, metric)
@@ -108,7 +110,7 @@ def alike(
     return judge
 
 
-def farthest_apart(apart: Mapping[tuple[str, int], float]) -> Outcome | None:
+def farthest_apart(apart: Mapping[tuple[str, int], float]) -> ClaimOutcome | None:
     """The most of the shares by which metrics differ at spreads."""
     if not apart:
         return None
@@ -117,20 +119,20 @@ def farthest_apart(apart: Mapping[tuple[str, int], float]) -> Outcome | None:
         f"at most {percent(most)} apart ({METRICS[metric]}, X = {spread}); mean over X "
         f"{percent(_mean(apart.values()))}"
     )
-    return Outcome(text, most)
+    return ClaimOutcome(text, most)
 
 
 def lowest(
     place: Place,
-    setting: Setting,
-    others: Sequence[Setting],
+    setting: RelocationSetting,
+    others: Sequence[RelocationSetting],
     metric: str,
     *,
     spreads: Sequence[int] = SPREADS,
 ) -> Judge:
     """At which share of the spreads the setting has the least of the metric, up to noise."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         where = evidence.where(*place)
         own = evidence.results.values(where, setting, metric)
         rivals = [evidence.results.values(where, other, metric) for other in others]
@@ -146,29 +148,34 @@ def lowest(
 
 def higher(
     places: Sequence[Place],
-    settings: Sequence[Setting],
-    other: Setting,
+    settings: Sequence[RelocationSetting],
+    other: RelocationSetting,
     metric: str,
     *,
     spreads: Sequence[int] = SPREADS,
 ) -> Judge:
     """At which share of the spreads settings have more of the metric than another."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         found = dict(_ratios(evidence, places, settings, other, metric, spreads))
         outcome = _where({name: ratio > 1 for name, ratio in found.items()})
         if outcome is None:
             return None
         text = f"{outcome.ours}; {min(found.values()):.2f} to {max(found.values()):.2f} times it"
-        return Outcome(text, outcome.value)
+        return ClaimOutcome(text, outcome.value)
 
     return judge
 
 
-def between(place: Place, setting: Setting, ends: tuple[Setting, Setting], metric: str) -> Judge:
+def between(
+    place: Place,
+    setting: RelocationSetting,
+    ends: tuple[RelocationSetting, RelocationSetting],
+    metric: str,
+) -> Judge:
     """At which share of the spreads the metric lies between two others', up to noise."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         where = evidence.where(*place)
         own = evidence.results.values(where, setting, metric)
         left, right = (evidence.results.values(where, end, metric) for end in ends)
@@ -185,7 +192,7 @@ def between(place: Place, setting: Setting, ends: tuple[Setting, Setting], metri
     return judge
 
 
-def _where(holds: Mapping[str, bool]) -> Outcome | None:
+def _where(holds: Mapping[str, bool]) -> ClaimOutcome | None:
     """At which share of the spreads a comparison holds."""
     if not holds:
         return None
@@ -199,13 +206,13 @@ def _where(holds: Mapping[str, bool]) -> Outcome | None:
     found = (f"X = {', '.join(spreads)} {of}".rstrip() for of, spreads in together.items())
     if fails:
         text += f"; not at {'; '.join(found)}"
-    return Outcome(text, 1 - len(fails) / len(holds))
+    return ClaimOutcome(text, 1 - len(fails) / len(holds))
 
 
 def compared(
     places: Sequence[Place],
-    settings: Sequence[Setting],
-    reference: Setting,
+    settings: Sequence[RelocationSetting],
+    reference: RelocationSetting,
     metric: str,
     pick: Pick,
     words: str,
@@ -213,7 +220,7 @@ def compared(
 ) -> Judge:
     """The ratio of a metric to another setting's: the least, the mean or the greatest over X."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         ratios = [
             ratio for _, ratio in _ratios(evidence, places, settings, reference, metric, spreads)
         ]
@@ -224,36 +231,41 @@ def compared(
             f"{values['least']:.2f} to {values['greatest']:.2f} times {words}, mean over X "
             f"{values['mean']:.2f}"
         )
-        return Outcome(text, values[pick])
+        return ClaimOutcome(text, values[pick])
 
     return judge
 
 
 def lower_by(
-    places: Sequence[Place], settings: Sequence[Setting], reference: Setting, metric: str
+    places: Sequence[Place],
+    settings: Sequence[RelocationSetting],
+    reference: RelocationSetting,
+    metric: str,
 ) -> Judge:
     """The share by which a metric is lower than another setting's, at the best spread."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         found = [1 - ratio for _, ratio in _ratios(evidence, places, settings, reference, metric)]
         if not found:
             return None
         text = f"best over X {percent(max(found))}; mean {percent(_mean(found))}"
-        return Outcome(f"{text}, least {percent(min(found))}", max(found))
+        return ClaimOutcome(f"{text}, least {percent(min(found))}", max(found))
 
     return judge
 
 
 def longest_pop_ratio(places: Sequence[Place], metric: str = "selection_us") -> Judge:
-    """How many times POP's GRAPE's selections take, with ping times from all: the most over X."""
+    """Return how many times POP's GRAPE's selections take, with ping times from all: the most over
+    X.
+    """
     return compared(places, [grape("delay", 1)], POP, metric, "greatest", "POP's")
 
 
 def _ratios(
-    evidence: Evidence,
+    evidence: RelocationEvidence,
     places: Sequence[Place],
-    settings: Sequence[Setting],
-    reference: Setting,
+    settings: Sequence[RelocationSetting],
+    reference: RelocationSetting,
     metric: str,
     spreads: Sequence[int] = SPREADS,
 ) -> Iterator[tuple[str, float]]:

@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal.experiments.relocation.evidence import NOISE, Evidence, Judge, percent, seconds
+from shoal.experiments.relocation.evidence import NOISE, Judge, RelocationEvidence, percent, seconds
 from shoal.experiments.relocation.grid import BASELINE, THRESHOLDS, System
 from shoal.experiments.relocation.measuring.summary import Moment, RunSummary
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
 # A response is over when the delay is this close to where it ends.
 SETTLED = 0.1
 
 
-def by_threshold(evidence: Evidence, system: System) -> dict[int, RunSummary]:
+def by_threshold(evidence: RelocationEvidence, system: System) -> dict[int, RunSummary]:
     """The runs that vary a system's threshold."""
     found = {
         one.spec.setting.threshold: one
@@ -26,7 +26,7 @@ def by_threshold(evidence: Evidence, system: System) -> dict[int, RunSummary]:
     return {number: found[number] for number in THRESHOLDS if number in found}
 
 
-def threshold_baseline(evidence: Evidence) -> RunSummary | None:
+def threshold_baseline(evidence: RelocationEvidence) -> RunSummary | None:
     """The baseline that ran as long as they did."""
     for one in evidence.results.thresholds:
         if one.spec.dataset == evidence.dataset and one.spec.setting == BASELINE:
@@ -35,7 +35,7 @@ def threshold_baseline(evidence: Evidence) -> RunSummary | None:
 
 
 def response_us(timeline: Sequence[Moment]) -> int | None:
-    """When the delay first came close to where it ended; None where that cannot be seen.
+    """Return when the delay first came close to where it ended; None where that cannot be seen.
 
     There may be too little of it, or it goes up and down to the end.  Later ups and downs are
     other decisions, not a late response to the first.
@@ -52,7 +52,7 @@ def response_us(timeline: Sequence[Moment]) -> int | None:
 def response_grows(system: System) -> Judge:
     """The share of steps of the threshold after which the delay is down no sooner."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         times = {
             number: time_us
             for number, run in by_threshold(evidence, system).items()
@@ -61,7 +61,7 @@ def response_grows(system: System) -> Judge:
         if len(times) < 3:
             return None
         text = ", ".join(f"{number}: {seconds(time_us)}" for number, time_us in times.items())
-        return Outcome(text, _share(one <= other for one, other in pairwise(times.values())))
+        return ClaimOutcome(text, _share(one <= other for one, other in pairwise(times.values())))
 
     return judge
 
@@ -69,7 +69,7 @@ def response_grows(system: System) -> Judge:
 def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
     """The share of steps of the threshold after which there are more control messages, or less."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         shares = {
             number: run.metrics["overhead_whole"]
             for number, run in by_threshold(evidence, system).items()
@@ -78,7 +78,7 @@ def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
             return None
         text = ", ".join(f"{number}: {percent(share)}" for number, share in shares.items())
         ordered = list(shares.values()) if rising else list(shares.values())[::-1]
-        return Outcome(text, _share(one <= other * 1.01 for one, other in pairwise(ordered)))
+        return ClaimOutcome(text, _share(one <= other * 1.01 for one, other in pairwise(ordered)))
 
     return judge
 
@@ -86,7 +86,7 @@ def overhead_by_threshold(system: System, *, rising: bool) -> Judge:
 def greatest_overhead(system: System) -> Judge:
     """The share of control messages, at the threshold where it is highest."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         shares = {
             number: run.metrics["overhead_whole"]
             for number, run in by_threshold(evidence, system).items()
@@ -94,15 +94,15 @@ def greatest_overhead(system: System) -> Judge:
         if not shares:
             return None
         number, share = max(shares.items(), key=lambda item: item[1])
-        return Outcome(f"{percent(share)} at threshold {number}", share)
+        return ClaimOutcome(f"{percent(share)} at threshold {number}", share)
 
     return judge
 
 
 def lowest_threshold_is_worst(metric: str, *, above_baseline: bool) -> Judge:
-    """What GRAPE's lowest threshold ends with, over the baseline's or all other thresholds'."""
+    """Judge GRAPE's lowest threshold, over the baseline's or all other thresholds'."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         runs = by_threshold(evidence, "grape")
         baseline = threshold_baseline(evidence)
         if THRESHOLDS[0] not in runs or len(runs) < 3 or baseline is None:
@@ -111,7 +111,7 @@ def lowest_threshold_is_worst(metric: str, *, above_baseline: bool) -> Judge:
         own = values.pop(THRESHOLDS[0])
         other = baseline.metrics[metric] if above_baseline else max(values.values())
         against = "the baseline's" if above_baseline else "the highest of the others"
-        return Outcome(f"{own:.3g}, {against} is {other:.3g}", own / other)
+        return ClaimOutcome(f"{own:.3g}, {against} is {other:.3g}", own / other)
 
     return judge
 

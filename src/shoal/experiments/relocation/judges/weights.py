@@ -9,14 +9,14 @@ from itertools import pairwise
 from shoal.experiments.relocation.evidence import (
     METRICS,
     NOISE,
-    Evidence,
     Judge,
     Place,
+    RelocationEvidence,
 )
 from shoal.experiments.relocation.grid import WEIGHTS, Priority, grape
 from shoal.experiments.relocation.judges.spreads import farthest_apart
 from shoal.experiments.relocation.measuring.results import Where
-from shoal.experiments.studies.claims import Outcome
+from shoal.experiments.studies.claims import ClaimOutcome
 
 PRIORITIES: Sequence[Priority] = ("load", "delay")
 
@@ -26,7 +26,7 @@ def weights_trade(
 ) -> Judge:
     """At which share of steps to less weight, at each spread, metrics fall or rise, up to noise."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         where = evidence.where(*place)
         steps, broken = 0, []
         settings = [grape(priority, weight) for weight in WEIGHTS]
@@ -48,15 +48,15 @@ def weights_trade(
         text = f"{steps - len(broken)} of {steps} steps of weight"
         if broken:
             text += f"; not {broken[0]}"
-        return Outcome(text, 1 - len(broken) / steps)
+        return ClaimOutcome(text, 1 - len(broken) / steps)
 
     return judge
 
 
 def settings_alike(place: Place, metrics: Sequence[str]) -> Judge:
-    """How far apart all priorities and weights are in these metrics, at any spread."""
+    """Return how far apart all priorities and weights are in these metrics, at any spread."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         apart: dict[tuple[str, int], float] = {}
         for metric in metrics:
             found = by_weight(evidence.where(*place), evidence, metric)
@@ -68,7 +68,7 @@ def settings_alike(place: Place, metrics: Sequence[str]) -> Judge:
     return judge
 
 
-def by_weight(where: Where, evidence: Evidence, metric: str) -> Mapping[int, list[float]]:
+def by_weight(where: Where, evidence: RelocationEvidence, metric: str) -> Mapping[int, list[float]]:
     """A metric under every priority and weight, by spread."""
     found: dict[int, list[float]] = defaultdict(list)
     for priority in PRIORITIES:
@@ -82,12 +82,12 @@ def by_weight(where: Where, evidence: Evidence, metric: str) -> Mapping[int, lis
 def weights_cost_alike(place: Place, metric: str) -> Judge:
     """By how much a share that a cost takes differs between weights."""
 
-    def judge(evidence: Evidence) -> Outcome | None:
+    def judge(evidence: RelocationEvidence) -> ClaimOutcome | None:
         found = by_weight(evidence.where(*place), evidence, metric)
         gaps = [max(values) - min(values) for values in found.values() if len(values) > 1]
         if not gaps:
             return None
         points = 100 * max(gaps)
-        return Outcome(f"at most {points:.1f} points of {METRICS[metric]} apart", max(gaps))
+        return ClaimOutcome(f"at most {points:.1f} points of {METRICS[metric]} apart", max(gaps))
 
     return judge

@@ -1,1 +1,1 @@
-"""What is measured in the relocation study's runs, and kept of them."""
+"""Measurements of the relocation study's runs, and their results."""

@@ -1,8 +1,8 @@
-"""What tracing and routing hold in the memory of brokers, looked at from outside while they run.
+"""Memory of tracing and routing at brokers, measured from outside while they run.
 
-A system that traces publications says how many bytes its tables take; the tree says nothing, it
-traces nothing.  A session's tables go when it has been answered, so the peak over a run is kept.
-Routing tables are counted alike (identifiers and texts): what tracing adds is a share of them.  The
+A system that traces publications reports the bytes of its tables; the tree traces nothing and
+reports none. A session's tables go when it has been answered, so the peak over a run is kept.
+Routing tables are counted alike (identifiers and texts): tracing's memory is a share of them. The
 paper compares with a whole broker process, which has more than its tables.
 
 >>> memory = PeakMemory()
@@ -27,13 +27,15 @@ LOOK_EVERY = 10
 
 
 def tracing_bytes(strategies: Sequence[object]) -> int | None:
-    """What tracing takes at all these brokers together; None when none of them traces."""
+    """Return the memory of tracing at all these brokers together; None if none of them traces."""
     held = [one.tracing_bytes for one in strategies if hasattr(one, "tracing_bytes")]
     return sum(held) if held else None
 
 
 def routing_bytes(tables: RoutingTable) -> int:
-    """What a broker's routing tables hold: a filter once, identifiers wherever they stand."""
+    """Return the memory of a broker's routing tables: a filter once, identifiers wherever they
+    occur.
+    """
     held = 0
     for row in tables.advertisements.values():
         held += len(row.advertisement.id) + len(row.last_hop or "")
@@ -55,7 +57,7 @@ def _text_bytes(filter: Filter) -> int:
 class PeakMemory:
     """The most that tracing took at any moment looked at, all brokers together.
 
-    `routing_bytes` is what their routing tables held at the first look.
+    `routing_bytes` is their routing tables' memory at the first look.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
-"""What every publisher costs at every broker, by putting it there: the judge of decisions.
+"""Measures every publisher's cost at every broker, by putting it there: the judge of decisions.
 
-A probe is a network in which nobody moves and each publisher stands `n` brokers after its own in
-the order of brokers.  After as many probes as there are brokers everybody has been everywhere,
-always among the others.  A publication's load is the number of brokers that it passes, which
-follow from where it was delivered; their sum over all publications has to be what the brokers
-counted, else the probe fails.
+A probe is a network without relocation, in which each publisher's broker is `n` places after its
+own in the order of brokers. After as many probes as there are brokers every publisher has been
+everywhere, always among the others. A publication's load is the number of brokers that it passes,
+which its deliveries determine; their sum over all publications has to equal the brokers' counters,
+else the probe fails.
 
 >>> distances = TreePaths([("A", "B"), ("B", "C"), ("B", "D")])
 >>> distances.passed("A", ["C", "D"]), distances.passed("A", [])
@@ -19,7 +19,7 @@ from typing import Any
 
 from shoal.experiments.relocation.grid import RunSpec
 from shoal.experiments.relocation.measuring.summary import RunSummary, Stand
-from shoal.experiments.run_files import Workload
+from shoal.experiments.run_files import WorkloadFiles
 from shoal.experiments.runner import RunResult
 from shoal.model import BrokerId, ClientId
 
@@ -32,7 +32,7 @@ class ProbeError(ValueError):
 
 
 class TreePaths:
-    """Which brokers a publication passes on a tree."""
+    """Computes the brokers that a publication passes on a tree."""
 
     def __init__(self, links: Iterable[tuple[BrokerId, BrokerId]]) -> None:
         self._neighbours: dict[BrokerId, list[BrokerId]] = defaultdict(list)
@@ -42,7 +42,7 @@ class TreePaths:
         self._upstream: dict[BrokerId, dict[BrokerId, BrokerId]] = {}
 
     def passed(self, source: BrokerId, targets: Iterable[BrokerId]) -> int:
-        """How many brokers are on the ways from `source` to all `targets`, both included."""
+        """Return how many brokers are on the ways from `source` to all `targets`, both included."""
         if source not in self._upstream:
             self._upstream[source] = self._rooted(source)
         upstream = self._upstream[source]
@@ -64,8 +64,8 @@ class TreePaths:
         return upstream
 
 
-def places(workload: Workload, probe: int) -> dict[ClientId, BrokerId]:
-    """Where each publisher stands in this probe; probe 0 is the baseline."""
+def places(workload: WorkloadFiles, probe: int) -> dict[ClientId, BrokerId]:
+    """Return each publisher's broker in this probe; probe 0 is the baseline."""
     brokers = [row.broker for row in workload.brokers]
     number = {broker: position for position, broker in enumerate(brokers)}
     return {

@@ -1,8 +1,8 @@
-"""How good each decision was: the chosen broker beside the best of all, which probes tell.
+"""Quality of decisions: the chosen broker beside the best of all, which probes find.
 
-The regret of a decision in load is how many more messages the publisher's publications cost at
-the chosen broker than at the best one, as a share of the latter; in delay the same for their mean
-delivery delay.  Two times of measuring tell an estimate that was wrong from traffic that changed:
+The regret of a decision in load is how many more messages the publisher's publications cost at the
+chosen broker than at the best one, as a share of the latter; in delay the same for their mean
+delivery delay. Two times of measuring separate a wrong estimate from traffic that changed:
 `traced`, the first decisions over the first publications, as many as a trace session has and the
 very ones that GRAPE decided upon; and all decisions over the whole time of the probes.
 
@@ -23,8 +23,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from shoal.experiments.relocation.grid import PROBED_SPREAD, Setting
-from shoal.experiments.relocation.measuring.results import Results, Where
+from shoal.experiments.relocation.grid import PROBED_SPREAD, RelocationSetting
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where
 from shoal.experiments.relocation.measuring.summary import RunSummary, Selection, Stand
 from shoal.model import BrokerId, ClientId
 
@@ -52,7 +52,7 @@ class Regrets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def costs_by_publisher(probes: Sequence[RunSummary]) -> dict[Where, dict[ClientId, Costs]]:
-    """What every publisher costs at every broker, by where it was probed."""
+    """Return every publisher's costs at every broker, by the probed place."""
     found: dict[Where, dict[ClientId, dict[BrokerId, Stand]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -65,7 +65,7 @@ def costs_by_publisher(probes: Sequence[RunSummary]) -> dict[Where, dict[ClientI
 
 
 def regret(costs: Costs, target: BrokerId, figure: Figure) -> float | None:
-    """How much worse `target` is than the best broker; None without anything to compare."""
+    """Return how much worse `target` is than the best broker; None without anything to compare."""
     measure = _FIGURES[figure]
     chosen = measure(costs[target])
     others = [value for stand in costs.values() if (value := measure(stand)) is not None]
@@ -74,7 +74,7 @@ def regret(costs: Costs, target: BrokerId, figure: Figure) -> float | None:
 
 
 def regrets(
-    results: Results, settings: Sequence[Setting], figures: Sequence[Figure]
+    results: RelocationResults, settings: Sequence[RelocationSetting], figures: Sequence[Figure]
 ) -> list[Regrets]:
     """Of every decision of these settings' runs on the probed workloads.
 

@@ -1,9 +1,9 @@
 """All summaries of a study, to be asked, and as tables.
 
-`Results` answers questions such as "by how much did load100 cut the message rate, at each
-spread?"; what was not run is missing from the answer, never made up.
+`RelocationResults` answers questions such as "by how much did load100 cut the message rate, at each
+spread?"; missing runs are missing from the answer, never made up.
 
->>> Results([]).cuts(Where("quotes", "wide", "clustered"), LOAD, "message_rate_per_s")
+>>> RelocationResults([]).cuts(Where("quotes", "wide", "clustered"), LOAD, "message_rate_per_s")
 {}
 """
 
@@ -20,8 +20,8 @@ from shoal.experiments.relocation.grid import (
     CROWD,
     LOAD,  # noqa: F401  # for the example
     Distribution,
+    RelocationSetting,
     RunSpec,
-    Setting,
     Testbed,
 )
 from shoal.experiments.relocation.measuring.summary import (
@@ -31,7 +31,7 @@ from shoal.experiments.relocation.measuring.summary import (
     Selection,
     Stand,
 )
-from shoal.experiments.studies.study import Rows
+from shoal.experiments.studies.study import StudyRows
 from shoal.overlays.trace_rows import Columns, columns_of
 
 
@@ -43,8 +43,8 @@ class Where(NamedTuple):
     distribution: Distribution
 
 
-class Results:
-    """The summaries of a study, by what was run."""
+class RelocationResults:
+    """The summaries of a study, by run."""
 
     def __init__(self, summaries: Iterable[RunSummary], studies: Sequence[str] = ("grid",)) -> None:
         self.summaries = list(summaries)
@@ -53,17 +53,17 @@ class Results:
         self.probes = [one for one in self.summaries if one.spec.study == "probe"]
 
     @property
-    def crowded(self) -> Results:
+    def crowded(self) -> RelocationResults:
         """Those with `CROWD` subscribers of each publisher."""
         some = [one for one in self.summaries if one.spec.subscriptions >= CROWD]
-        return Results(some, ("grid", "overhead"))
+        return RelocationResults(some, ("grid", "overhead"))
 
     @property
     def datasets(self) -> list[str]:
         """The data sets, in the order they were run."""
         return list(dict.fromkeys(one.spec.dataset for one in self.summaries))
 
-    def runs(self, where: Where, setting: Setting) -> dict[int, RunSummary]:
+    def runs(self, where: Where, setting: RelocationSetting) -> dict[int, RunSummary]:
         """The runs of one setting by spread, the smallest first."""
         found = {
             spread: one
@@ -72,7 +72,7 @@ class Results:
         }
         return dict(sorted(found.items()))
 
-    def values(self, where: Where, setting: Setting, metric: str) -> dict[int, float]:
+    def values(self, where: Where, setting: RelocationSetting, metric: str) -> dict[int, float]:
         """A metric of one setting by spread, where it was measured."""
         return {
             spread: one.metrics[metric]
@@ -81,7 +81,11 @@ class Results:
         }
 
     def cuts(
-        self, where: Where, setting: Setting, metric: str, reference: Setting = BASELINE
+        self,
+        where: Where,
+        setting: RelocationSetting,
+        metric: str,
+        reference: RelocationSetting = BASELINE,
     ) -> dict[int, float]:
         """By spread, how much lower the metric is than under `reference`, as a share of that."""
         before = self.values(where, reference, metric)
@@ -98,7 +102,7 @@ def _place(spec: RunSpec) -> tuple[Where, int, str]:
 
 
 class RunColumns(msgspec.Struct, frozen=True):
-    """What every table says about a run."""
+    """Columns about a run in every table."""
 
     run: str
     study: str
@@ -127,7 +131,7 @@ TABLES: Mapping[str, Columns] = {
 }
 
 
-def tables_of(found: Iterable[RunSummary]) -> dict[str, Rows]:
+def tables_of(found: Iterable[RunSummary]) -> dict[str, StudyRows]:
     """Every table of `TABLES`, all runs one after the other."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for one in found:
@@ -139,7 +143,7 @@ def tables_of(found: Iterable[RunSummary]) -> dict[str, Rows]:
         rows["migrations"] += [{**run, **asdict(each)} for each in one.migrations]
         for publisher, stand in one.stands.items():
             rows["stands"].append({**run, "publisher": publisher, **asdict(stand)})
-    return {name: Rows(rows[name], columns) for name, columns in TABLES.items()}
+    return {name: StudyRows(rows[name], columns) for name, columns in TABLES.items()}
 
 
 def run_columns(spec: RunSpec) -> RunColumns:

@@ -1,4 +1,4 @@
-"""What one run of the relocation study came to: its metrics, and what figures need beside them.
+"""Summary of one run of the relocation study: its metrics, and further data of figures.
 
 Metrics are those of the paper's section 5.2, averaged over brokers or deliveries.  The paper
 plots values "at the end of the experiment"; here that is the last third of the publishing time.
@@ -6,19 +6,19 @@ A run is summed up where it was simulated, so that a summary of a few kilobytes 
 travels.
 
     message_rate_per_s     publications and control messages that come in at a broker, per second:
-                           what passes through it, as GRAPE's own algorithm 2 counts
+                           the traffic through it, as GRAPE's own algorithm 2 counts
     messages_both_per_s    the same, coming in and going out (deliveries included)
-    input_utilisation      share of time in which a broker is busy with what comes in
+    input_utilisation      share of time in which a broker is busy with its input
     matching_utilisation   the same for publications alone, without control messages
     output_utilisation     share of time in which its outputs are busy transmitting
     delay_us               from publishing to the subscriber, per delivery
     hops                   links between brokers on the way, per delivery
     overhead               share of control messages in all messages
     selection_us           from asking for traces to a decision, virtual time
-    wait_us                how long a moving publisher holds its publications back
+    wait_us                time in which a moving publisher holds its publications back
     memory_bytes           tracing's tables at their peak, per broker
-    memory_share           the same as a share of what routing tables hold
-    lost, duplicated       deliveries against what the workload's filters say
+    memory_share           the same as a share of the memory of routing tables
+    lost, duplicated       deliveries against the workload's filters
 
 Source: Cheung and Jacobsen, publisher relocation, section 5.2.
 """
@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from shoal.experiments.relocation.grid import PUBLISHING_FROM_US, RunSpec
 from shoal.experiments.relocation.measuring.memory import PeakMemory
-from shoal.experiments.run_files import Workload
+from shoal.experiments.run_files import WorkloadFiles
 from shoal.experiments.runner import RunResult
 from shoal.language import parse
 from shoal.matching import MatchIndex
@@ -85,11 +85,11 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stand(msgspec.Struct, frozen=True, kw_only=True):
-    """What one publisher's publications cost while it was at one broker.
+    """Cost of one publisher's publications while it was at one broker.
 
-    `messages` are brokers passed, summed over publications: what the publisher adds to the
-    message rates of all brokers.  `traced_` counts the first publications only, as many as one
-    trace session has.
+    `messages` are brokers passed, summed over publications: the publisher's part of the message
+    rates of all brokers. `traced_` counts the first publications only, as many as one trace session
+    has.
     """
 
     broker: str
@@ -102,7 +102,7 @@ class Stand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what it was, its metrics by name, and the rows of the figures."""
+    """One run: its setting, its metrics by name, and the rows of the figures."""
 
     spec: RunSpec
     key: str
@@ -117,11 +117,11 @@ def summarise(
     spec: RunSpec,
     key: str,
     result: RunResult,
-    workload: Workload,
+    workload: WorkloadFiles,
     costs: ServiceCosts,
     memory: PeakMemory,
 ) -> RunSummary:
-    """The summary of a run of the grid; `key` tells what it depended on.
+    """The summary of a run of the grid; `key` identifies its inputs.
 
     `costs` are those of its brokers; `memory` has looked at them while it ran.
     """
@@ -143,8 +143,8 @@ def summarise(
     )
 
 
-def expected_deliveries(workload: Workload) -> int:
-    """How many (publication, subscription) pairs match, by the filters alone."""
+def expected_deliveries(workload: WorkloadFiles) -> int:
+    """Return how many (publication, subscription) pairs match, by the filters alone."""
     index = MatchIndex()
     for row in workload.subscriptions:
         index.add(row.subscription, parse(row.filter))
@@ -234,7 +234,7 @@ def _memory_metrics(memory: PeakMemory, spec: RunSpec) -> dict[str, float | None
     }
 
 
-def _verdict(result: RunResult, workload: Workload) -> dict[str, float | None]:
+def _verdict(result: RunResult, workload: WorkloadFiles) -> dict[str, float | None]:
     """Deliveries are expected of every publication, also those held back during a move."""
     checks = result.checks
     expected = expected_deliveries(workload)

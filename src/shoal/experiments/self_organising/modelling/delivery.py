@@ -1,11 +1,11 @@
-"""The overlay's tree while a run goes on, and what notifications and other messages cost in it.
+"""The overlay's tree during a run, and the costs of notifications and other messages in it.
 
-A notification passes the smallest subtree that has its publisher's broker and its subscribers', and
-costs what that one's brokers and links cost; any other message costs the link that it goes over and
-the broker that takes it in.
+A notification passes the smallest subtree with its publisher's broker and its subscribers', and
+costs the sum of that subtree's brokers and links; any other message costs the link that it goes
+over and the broker that takes it in.
 
->>> tree = Tree(3, [(0, 1), (0, 2)])
->>> costs = Costs([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]])
+>>> tree = DeliveryTree(3, [(0, 1), (0, 2)])
+>>> costs = ModelLinkCosts([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]])
 >>> tree.delivery(frozenset({1, 2}), costs)
 (frozenset({0, 1, 2}), 10.0)
 >>> tree.exchange((0, 1), (1, 2))
@@ -21,10 +21,10 @@ from bisect import insort
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.self_organising.modelling.workload import Costs
+from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts
 
 
-class Tree:
+class DeliveryTree:
     """Brokers as numbers, and the links between them."""
 
     def __init__(self, brokers: int, links: Iterable[tuple[int, int]]) -> None:
@@ -35,7 +35,7 @@ class Tree:
         self._root_it()
 
     def _root_it(self) -> None:
-        """Who is before each broker on the way from the first."""
+        """Compute each broker's predecessor on the route from the first."""
         self._above = [-1] * len(self.neighbours)
         waiting = [0]
         for broker in waiting:  # grows while it is read
@@ -56,8 +56,10 @@ class Tree:
             insort(self.neighbours[left], right)
         self._root_it()
 
-    def delivery(self, members: frozenset[int], costs: Costs) -> tuple[frozenset[int], float]:
-        """Which brokers one notification for these passes, and what that costs (Eq. 1)."""
+    def delivery(
+        self, members: frozenset[int], costs: ModelLinkCosts
+    ) -> tuple[frozenset[int], float]:
+        """Return the brokers that one notification for these passes, and its cost (Eq. 1)."""
         above = self._above
         # Of each broker on a way to the first: how many of those below it are, and one of these.
         below: dict[int, int] = {}
@@ -72,7 +74,7 @@ class Tree:
                     break
             else:
                 below[broker] += came >= 0
-        # What is above where all ways have met is none of it.
+        # Nodes above the point where all routes have met do not belong to the tree.
         top = 0
         while below[top] == 1 and top not in members:
             del below[top]
@@ -84,8 +86,8 @@ class Tree:
                 cost += costs.links[broker][above[broker]]
         return frozenset(below), cost
 
-    def way(self, brokers: Sequence[int], costs: Costs) -> float:
-        """What a message costs that goes from the first of these brokers to the last."""
+    def way(self, brokers: Sequence[int], costs: ModelLinkCosts) -> float:
+        """Return the cost of a message from the first of these brokers to the last."""
         return sum(
             costs.links[sender][receiver] + costs.brokers[receiver]
             for sender, receiver in pairwise(brokers)

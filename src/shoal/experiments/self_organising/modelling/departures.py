@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from shoal.experiments.self_organising.modelling.setting import Setting
+from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
 
 
-def departures(file: Path, setting: Setting) -> list[list[float]]:
-    """When each type's publisher publishes, in ticks; after the year's end it begins again."""
+def departures(file: Path, setting: SelfOrganisingSetting) -> list[list[float]]:
+    """Return when each type's publisher publishes, in ticks; after the year's end it begins
+    again.
+    """
     with np.load(file) as kept:
         routes = [kept[f"arr_{number}"] for number in range(setting.types)]
     year = sum(map(len, routes)) / (setting.publication_rate * setting.types)

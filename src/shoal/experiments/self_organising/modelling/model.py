@@ -1,11 +1,11 @@
 """The study's fast model: the machines' own decisions on a tree, without sending a message.
 
 Every broker has a `Neighbourhood` and decides by the functions of `planner.py`, as the broker does.
-What is simplified is time: notifications, broadcasts and exchanges take none beside an interval, so
-that two broadcasts never meet; but what one leads to happens in the machines' order.  So nothing
-has to be sent: what notifications cost follows from their delivery trees, what others cost from the
-ways they take; and what two brokers share from who subscribed when, for filters of this size err
-once in millions, and caches of this size hold more than an interval.  `simulated.py` runs the
+Time is simplified: notifications, broadcasts and exchanges take none beside an interval, so that
+two broadcasts never meet; but the effects of one happen in the machines' order. So no message is
+needed: delivery trees give the costs of notifications, routes those of other messages; and the
+times of subscriptions give the shared notifications of two brokers, because filters of this size
+err once in millions, and caches of this size hold more than an interval. `simulated.py` runs the
 machines themselves on the same workload; a test finds the same exchanges and costs.
 
 Source: Cost and Interest, section 5.
@@ -17,15 +17,19 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from shoal.experiments.self_organising.modelling.delivery import Tree
-from shoal.experiments.self_organising.modelling.setting import TICK_US, WINDOW, Setting
-from shoal.experiments.self_organising.modelling.sharing import (
-    Interest,
-    Interested,
-    Interval,
-    Pairs,
+from shoal.experiments.self_organising.modelling.delivery import DeliveryTree
+from shoal.experiments.self_organising.modelling.setting import (
+    TICK_US,
+    WINDOW,
+    SelfOrganisingSetting,
 )
-from shoal.experiments.self_organising.modelling.workload import Workload
+from shoal.experiments.self_organising.modelling.sharing import (
+    Interested,
+    SharedInterest,
+    SharingInterval,
+    SharingPairs,
+)
+from shoal.experiments.self_organising.modelling.workload import ModelWorkload
 from shoal.overlays.self_organising.deciding.interest import ID_BYTES, Cache
 from shoal.overlays.self_organising.deciding.neighbourhood import Neighbourhood
 from shoal.overlays.self_organising.deciding.planner import (
@@ -36,16 +40,16 @@ from shoal.overlays.self_organising.deciding.planner import (
     evaluate,
     gives_way,
 )
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters, ThreeWay
+from shoal.overlays.self_organising.parameters import Heuristic, SelfOrganisingParameters, ThreeWay
 
-# What costs arise from; each is added up by window.
+# Kinds of costs; each is added up by window.
 KINDS = ("notifications", "broadcasts", "requests", "exchanges")
-FILTER_BYTES = Parameters().filter_bits // 8
+FILTER_BYTES = SelfOrganisingParameters().filter_bits // 8
 # A new link is open after as many messages over it.
 OPENING = 2
 
 
-class Swap(NamedTuple):
+class LinkSwap(NamedTuple):
     """An exchange: when, over which cycle, and which of its links went."""
 
     at: float
@@ -53,8 +57,8 @@ class Swap(NamedTuple):
     remove: int
 
 
-class Outcome(NamedTuple):
-    """What a run came to.
+class ModelOutcome(NamedTuple):
+    """Results of a run.
 
     costs       of each kind, by window
     counts      broadcasts received, proposals, exchanges, those kept, refused; bytes of broadcasts
@@ -64,17 +68,17 @@ class Outcome(NamedTuple):
 
     costs: dict[str, list[float]]
     counts: dict[str, int]
-    swaps: list[Swap]
+    swaps: list[LinkSwap]
     links: list[tuple[int, int]]
 
 
-class Model:
+class SelfOrganisingModel:
     """A run of the study."""
 
     def __init__(
         self,
-        setting: Setting,
-        workload: Workload,
+        setting: SelfOrganisingSetting,
+        workload: ModelWorkload,
         links: Iterable[tuple[int, int]],
         broadcasts_at: Sequence[Sequence[float]],
     ) -> None:
@@ -83,19 +87,19 @@ class Model:
         self._workload = workload
         self._broadcasts_at = broadcasts_at
         self._costs = workload.costs[0]
-        self._tree = Tree(setting.brokers, links)
+        self._tree = DeliveryTree(setting.brokers, links)
         self._types = [Interested(times, 4 * setting.interval) for times in workload.publications]
-        self._pairs = Pairs(setting.brokers, self._types)
+        self._pairs = SharingPairs(setting.brokers, self._types)
         self._members = list(workload.members)
         three_way = ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN
         self._around = [
-            Neighbourhood(cast(Cache, Interest(broker, self._types)), three_way)
+            Neighbourhood(cast(Cache, SharedInterest(broker, self._types)), three_way)
             for broker in range(setting.brokers)
         ]
         self._told = [0.0] * setting.brokers
         # When each broker proposed a link to another last.
         self._proposed: dict[tuple[int, int], float] = {}
-        # Of each type: which brokers a notification passes, and what it costs.
+        # By type: the brokers that a notification passes, and its cost.
         self._passed = list(workload.members)
         self._units = [0.0] * setting.types
         self._settled = [0] * setting.types
@@ -103,14 +107,14 @@ class Model:
         self._windows: dict[str, list[float]] = {kind: [] for kind in KINDS}
         names = ("heard", "proposals", "exchanges", "kept", "refused", "filter", "ids")
         self._counts = dict.fromkeys(names, 0)
-        self._swaps: list[Swap] = []
+        self._swaps: list[LinkSwap] = []
         self._heuristic = None if setting.what == "static" else Heuristic(setting.what)
 
-    def run(self) -> Outcome:
+    def run(self) -> ModelOutcome:
         self._recount(0.0, range(self._setting.types))
         for at, act, arguments in sorted(self._agenda(), key=lambda each: each[0]):
             act(at, *arguments)
-        return Outcome(self._windows, self._counts, self._swaps, self._tree.links)
+        return ModelOutcome(self._windows, self._counts, self._swaps, self._tree.links)
 
     def _agenda(self) -> Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]:
         setting = self._setting
@@ -129,7 +133,7 @@ class Model:
     # --- notifications ------------------------------------------------------------------------
 
     def _settle(self, type: int, at: float) -> None:
-        """Add up what a type's notifications have cost up to now."""
+        """Add up the cost of a type's notifications up to now."""
         published = self._types[type].published(at)
         self._sums["notifications"] += (published - self._settled[type]) * self._units[type]
         self._settled[type] = published
@@ -163,19 +167,22 @@ class Model:
 
     # --- broadcasts ---------------------------------------------------------------------------
 
-    def _interval(self, broker: int, at: float) -> Interval:
+    def _interval(self, broker: int, at: float) -> SharingInterval:
         """An interval of a broker ends."""
         since, self._told[broker] = self._told[broker], at
-        return Interval(broker, since, at, self._pairs.since_told(at, broker))
+        return SharingInterval(broker, since, at, self._pairs.since_told(at, broker))
 
     def _broadcast(self, at: float, origin: int) -> None:
-        """A broadcast goes as far as it may; whoever gets it may propose a link to its origin."""
+        """Send a broadcast as far as it may go; a receiving broker may propose a link to its
+        origin.
+        """
         self._around[origin].turn()
         interval = self._interval(origin, at)
         costs, heuristic = self._costs, self._heuristic
         assert heuristic is not None
         proposals: list[tuple[Cycle, tuple[float, ...]]] = []
-        # Who has it, from whom, and the way back to the origin: brokers, their costs, its links'.
+        # Reached brokers, their predecessors, and the route back to the origin: brokers, their
+        # costs, its links'.
         reached: list[tuple[int, int, _Way]] = [
             (origin, -1, _Way((origin,), (costs.brokers[origin],), (), ()))
         ]
@@ -191,7 +198,7 @@ class Model:
                     cost += link + costs.brokers[broker]
                     around = self._around[broker]
                     brokers = (broker, *way.brokers)
-                    around.heard(origin, interval)  # type: ignore[arg-type]
+                    around.on_broadcast(origin, interval)  # type: ignore[arg-type]
                     found = _Way(
                         brokers,
                         (costs.brokers[broker], *way.processing),
@@ -212,7 +219,7 @@ class Model:
     def _proposal(
         self, way: _Way, around: Neighbourhood, heuristic: Heuristic
     ) -> tuple[Cycle, tuple[float, ...]] | None:
-        """A link to the origin and what this broker says of its cycle, if it pays here."""
+        """Return a link to the origin with this broker's view of its cycle, if it pays here."""
         shared: tuple[int, ...] = ()
         if heuristic is Heuristic.INTEREST:
             if None in way.shared:
@@ -244,7 +251,7 @@ class Model:
     # --- consensus and exchange ---------------------------------------------------------------
 
     def _consult(self, at: float, proposals: Sequence[tuple[Cycle, tuple[float, ...]]]) -> None:
-        """What comes of a broadcast's proposals, by when they arrive.
+        """Carry out a broadcast's proposals, in order of their arrival.
 
         Time is counted in links that a message passes, since the broadcast began.
         """
@@ -296,7 +303,9 @@ class Model:
     def _agreed(
         self, at: float, cycle: Cycle, vector: tuple[float, ...], place: int
     ) -> tuple[float, ...] | None:
-        """What the brokers up to this one say of the cycle; None when this one cannot tell."""
+        """Return the judgement of the brokers up to this one about the cycle; None if this one
+        cannot decide.
+        """
         brokers = cast(tuple[int, ...], cycle.brokers)
         neighbours = self._tree.neighbours[brokers[place]]
         beside = (brokers[place - 1], *brokers[place + 1 : place + 2])
@@ -311,7 +320,7 @@ class Model:
         return tuple(a + b for a, b in zip(vector, mine, strict=True))
 
     def _against_link(self, at: float, broker: int, other: int) -> bool:
-        """Whether this broker does not decide on a link that the other proposes."""
+        """Return whether this broker does not decide on a link that the other proposes."""
         proposed = self._proposed.get((broker, other))
         proposed_us = None if proposed is None else proposed * TICK_US
         ends = cast(tuple[str, str], (broker, other))
@@ -328,7 +337,7 @@ class Model:
             return
         ring.is_done = True
         brokers, remove = ring.brokers, ring.remove
-        self._swaps.append(Swap(at, brokers, remove))
+        self._swaps.append(LinkSwap(at, brokers, remove))
         way, costs = self._tree.way, self._costs
         down = brokers[::-1]
         # Down, up and down the path, then both ways up to the link that goes.
@@ -347,7 +356,7 @@ class Model:
 
 
 class _Ring:
-    """An exchange that is going on: when each broker takes part in it (`quiet_ring.py`).
+    """An exchange that is going on: when each broker takes part in it (`link_reconfiguration.py`).
 
     Times are links that a message passes; `begun` is when the last broker decided on it.
     """
@@ -372,7 +381,7 @@ class _Ring:
         return since <= time < self._until[broker]
 
     def holds(self, broker: int, sender: int, time: int) -> bool:
-        """Whether it takes in nothing that this one sends."""
+        """Return whether it takes in nothing that this one sends."""
         place = self.brokers.index(broker)
         beside = {self.brokers[place - 1], self.brokers[(place + 1) % len(self.brokers)]}
         return time >= self._from[broker] and sender not in beside

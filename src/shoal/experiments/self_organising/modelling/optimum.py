@@ -1,11 +1,11 @@
-"""What a tree costs, the best tree there is, and how far another is from it.
+"""Cost of a tree, the best tree there is, and the distance of another tree from it.
 
-Brokers are numbers from 0.  A notification passes the smallest subtree that has its publisher's
-broker and all its subscribers' (which of them publishes does not matter), and costs what its
-brokers and links cost.  The problem is NP-hard: up to eight brokers all trees are tried, beyond
-them links are exchanged as long as one exchange makes the tree cheaper.
+Brokers are numbers from 0. A notification passes the smallest subtree with its publisher's broker
+and all its subscribers' (the choice of publisher among them does not matter), and costs the sum of
+its brokers and links. The problem is NP-hard: up to eight brokers all trees are tried, beyond them
+links are exchanged as long as one exchange makes the tree cheaper.
 
->>> problem = Problem([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]], [({1, 2}, 10)])
+>>> problem = OptimumProblem([2, 2, 2], [[0, 1, 3], [1, 0, 4], [3, 4, 0]], [({1, 2}, 10)])
 >>> problem.cost([(0, 1), (0, 2)])  # figure 2 (a)
 100.0
 >>> optimum(problem)
@@ -38,17 +38,17 @@ _AT_ONCE = 1 << 16
 
 
 class Best(NamedTuple):
-    """A tree, and what it costs."""
+    """A tree, and its cost."""
 
     links: list[Link]
     cost: float
 
 
-class Problem:
-    """What brokers and links cost, and who must be reached how often.
+class OptimumProblem:
+    """Costs of brokers and links, and the demands.
 
-    processing   what a notification costs at each broker
-    links        what it costs between each two; symmetric, the diagonal has no meaning
+    processing   cost of a notification at each broker
+    links        cost between each two; symmetric, the diagonal has no meaning
     demands      sets of brokers that a notification has as publisher or subscribers, and how many
                  such notifications there are
     """
@@ -75,7 +75,7 @@ class Problem:
             self.members[list(members), number] = True
 
     def cost(self, tree: Sequence[Link]) -> float:
-        """What all notifications cost in a tree (Eq. 2); ValueError when it is none."""
+        """Return the cost of all notifications in a tree (Eq. 2); ValueError if it is no tree."""
         order, parents = _walk(tree, 0, self.size)
         if len(order) != self.size or len(tree) != self.size - 1:
             raise ValueError("the links are no tree over all brokers")
@@ -91,14 +91,14 @@ class Problem:
 
 
 def regret(cost: float, best: float) -> float:
-    """By what part of the best a cost is above it."""
+    """Return by which part of the best a cost is above it."""
     return cost / best - 1 if best else 0.0
 
 
 # --- all trees ----------------------------------------------------------------------------------
 
 
-def optimum(problem: Problem) -> Best:
+def optimum(problem: OptimumProblem) -> Best:
     """The cheapest tree of all; ValueError for more than eight brokers."""
     size = problem.size
     if size > MAX_BROKERS_FOR_ALL:
@@ -128,7 +128,9 @@ def _sequences(size: int, first: int, end: int) -> Ints:
 
 
 class _Trees:
-    """Many trees at once: for each of their links both ends, and who is on the first end's side."""
+    """Many trees at once: for each of their links both ends, and the brokers on the first end's
+    side.
+    """
 
     def __init__(self, sequences: Ints) -> None:
         trees, places = sequences.shape
@@ -155,8 +157,8 @@ class _Trees:
         return sorted((min(link), max(link)) for link in ends)
 
 
-def _counts_within(problem: Problem) -> Floats:
-    """For each set of brokers, as bits: notifications for nobody outside it."""
+def _counts_within(problem: OptimumProblem) -> Floats:
+    """Return, for each set of brokers, as bits, the number of notifications within it."""
     sets = np.arange(1 << problem.size)
     bits = (1 << np.arange(problem.size)) @ problem.members
     is_within = (bits[None, :] & ~sets[:, None]) == 0
@@ -164,8 +166,8 @@ def _counts_within(problem: Problem) -> Floats:
     return found
 
 
-def _costs(problem: Problem, trees: _Trees, within: Floats) -> Floats:
-    """What trees cost.
+def _costs(problem: OptimumProblem, trees: _Trees, within: Floats) -> Floats:
+    """Return the costs of trees.
 
     A link is passed by all notifications but those for one side of it only, a broker by all but
     those for one of the parts only that the tree falls into without it.
@@ -179,7 +181,7 @@ def _costs(problem: Problem, trees: _Trees, within: Floats) -> Floats:
     return costs
 
 
-def best_known(problem: Problem, trees: Iterable[Sequence[Link]]) -> Best:
+def best_known(problem: OptimumProblem, trees: Iterable[Sequence[Link]]) -> Best:
     """The best tree of all, or, for more than eight brokers, the best that local search finds.
 
     It starts from each of some trees, and from that of the cheapest links, brokers counted.
@@ -190,7 +192,7 @@ def best_known(problem: Problem, trees: Iterable[Sequence[Link]]) -> Best:
     return min((local_optimum(problem, tree) for tree in starts), key=lambda best: best.cost)
 
 
-def _cheapest_links(problem: Problem) -> list[Link]:
+def _cheapest_links(problem: OptimumProblem) -> list[Link]:
     """The tree of the links that cost least, with the brokers at both ends."""
     costs = problem.links + problem.processing[:, None] + problem.processing[None, :]
     nearest, before = costs[0].copy(), np.zeros(problem.size, dtype=np.int64)
@@ -208,7 +210,7 @@ def _cheapest_links(problem: Problem) -> list[Link]:
 # --- exchanges ----------------------------------------------------------------------------------
 
 
-def local_optimum(problem: Problem, tree: Sequence[Link]) -> Best:
+def local_optimum(problem: OptimumProblem, tree: Sequence[Link]) -> Best:
     """A tree that no exchange of one link makes cheaper, from `tree` on.
 
     Each link in turn is exchanged for the best in its place, until none has a better one.
@@ -226,8 +228,10 @@ def local_optimum(problem: Problem, tree: Sequence[Link]) -> Best:
     return Best(sorted(links), problem.cost(links))
 
 
-def _best_in_place(problem: Problem, links: Sequence[Link], removed: Link) -> tuple[Link, float]:
-    """The link that joins the two parts best, and what it saves."""
+def _best_in_place(
+    problem: OptimumProblem, links: Sequence[Link], removed: Link
+) -> tuple[Link, float]:
+    """Return the link that joins the two parts best, and its saving."""
     left, right = removed
     sides = [_walk(links, end, problem.size) for end in removed]
     here = problem.members[sides[0][0]].any(axis=0)
@@ -246,8 +250,8 @@ def _best_in_place(problem: Problem, links: Sequence[Link], removed: Link) -> tu
     return (min(new), max(new)), float(costs[left, right] - costs[new])
 
 
-def _ways_to_all(problem: Problem, members: Bools, order: Ints, parents: Ints) -> Floats:
-    """What it costs from each broker of a part to the subtree of each demand's members in it.
+def _ways_to_all(problem: OptimumProblem, members: Bools, order: Ints, parents: Ints) -> Floats:
+    """Return costs from each broker of a part to the subtree of each demand's members in it.
 
     Brokers by demands; the broker counts, those of the subtree do not.
     """
@@ -266,7 +270,9 @@ def _ways_to_all(problem: Problem, members: Bools, order: Ints, parents: Ints) -
 
 
 def _members_below(members: Bools, order: Ints, parents: Ints) -> Ints:
-    """How many members of each demand are at each broker and behind it, seen from the first."""
+    """Return how many members of each demand are at each broker and behind it, seen from the
+    first.
+    """
     below: Ints = members.astype(np.int64)
     for broker in order[:0:-1]:
         below[parents[broker]] += below[broker]

@@ -1,10 +1,10 @@
-"""What one run of the study has: a network, a workload, what changes, and what brokers do.
+"""Setting of one run of the study: a network, a workload, changes, and the heuristic.
 
 Times are in ticks, as the paper counts; the simulator's tick is 100 ms.
 
-Source: Cost and Interest, section 5.  It does not say how the random tree is drawn, nor whether a
+Source: Cost and Interest, section 5. It does not say how the random tree is drawn, nor if a
 publisher's broker may have subscribers; here trees are drawn in two ways, and the ten brokers of a
-type of notifications are different ones.  Links' costs are "normalized according to the physical
+type of notifications are different ones. Links' costs are "normalized according to the physical
 topology", random values "chosen using a uniform distribution", and "completely changed" on one
 topology: lengths of the shortest ways, or costs that are drawn for each pair; both are run.
 """
@@ -17,35 +17,37 @@ import msgspec
 
 Shape = Literal["recursive", "uniform"]
 What = Literal["static", "ci", "mst", "mit"]
-# What a link costs follows from how far routers are from each other, or is drawn for each pair.
+# Origin of a link's cost: the distance between routers, or a draw for each pair.
 Links = Literal["ways", "drawn"]
-# Which costs are drawn anew at the changes: of links at the first and of brokers at the second, or
+# Costs that are drawn anew at the changes: of links at the first and of brokers at the second, or
 # of both at all.
 Changes = Literal["links, then brokers", "both"]
 HEURISTICS: tuple[What, ...] = ("ci", "mst", "mit")
 
 TICK_US = 100_000
-# Gamma of 5.3: what the most expensive link and broker cost together.
+# Gamma of 5.3: cost of the most expensive link and broker together.
 WHOLE = 20.0
 # Costs are added up for so long (5.1).
 WINDOW = 1_000
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SelfOrganisingSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run; a seed decides the physical network, the tree, the workload and all costs.
 
     what              static: no broker changes a link; else the heuristic
-    hops              how far broadcasts go (eta)
+    hops              range of broadcasts (eta)
     alpha             the part of the costs that is of brokers: 0 to 1 (5.3)
-    ticks             how long it runs
+    ticks             length of the run
     changes_at        when costs are drawn anew
     interval          between two broadcasts of a broker, a tenth more or less
     publication_rate  of each publisher, per tick
     end_rate          of each subscription, per tick; another begins elsewhere
-    counted           what three brokers share is counted, not estimated by Eq. 6 (ours)
-    passing           a broker's interest is what passes it, not only what its clients want (ours)
+    counted           the shared notifications of three brokers are counted, not estimated by Eq. 6
+                      (ours)
+    passing           a broker's interest is all traffic through it, not only its clients' interest
+                      (ours)
     least_gain        percent by which a cycle must become cheaper (ours); 0 is the paper
-    links             what their costs are: lengths of ways, or drawn, evenly and each by itself
+    links             origin of their costs: lengths of routes, or drawn, evenly and each by itself
     rtt               a matrix of measured round trips for the lengths of ways; empty: transit-stub
     departures        a file of flights' departures (`departures.py`) instead of drawn publications;
                       so many for each publisher on average as the rate says

@@ -1,7 +1,7 @@
-"""What brokers of the fast model share, by who was interested in what and when, without caches.
+"""Shared notifications of brokers in the fast model, from the times of interests, without caches.
 
 >>> types = [Interested([1.0, 2.0, 3.0], kept=100)]
->>> pairs = Pairs(3, types)
+>>> pairs = SharingPairs(3, types)
 >>> for at, brokers in ((0.0, frozenset({0, 1})), (2.5, frozenset({0, 2}))):
 ...     pairs.become(at, 0, brokers)
 ...     types[0].become(at, brokers)
@@ -22,8 +22,10 @@ import numpy as np
 MOST_REMEMBERED = 10_000
 
 
-class Interval(NamedTuple):
-    """What one broker's broadcast says: of which time, and what each broker shares with it then."""
+class SharingInterval(NamedTuple):
+    """Content of one broker's broadcast: its time span, and the notifications that each broker
+    shares with it then.
+    """
 
     origin: int
     since: float
@@ -32,7 +34,7 @@ class Interval(NamedTuple):
 
 
 class Interested:
-    """Which brokers were interested in a type of notifications, and when, as far as needed."""
+    """Brokers that were interested in a type of notifications, with times, as far as needed."""
 
     def __init__(self, publications: Sequence[float], kept: float) -> None:
         self._publications = publications
@@ -63,12 +65,12 @@ class Interested:
         return found
 
 
-class Pairs:
-    """How many notifications each two brokers were both interested in so far."""
+class SharingPairs:
+    """Number of notifications in which each two brokers were both interested so far."""
 
     def __init__(self, brokers: int, types: Sequence[Interested]) -> None:
         self._types = types
-        # Who is interested now, and how many publications of a type are in the sums.
+        # Brokers that are interested now, and the publications of a type in the sums.
         self._is_wanted = np.zeros((len(types), brokers), dtype=np.int64)
         self._counted = [0] * len(types)
         self._sums = np.zeros((brokers, brokers), dtype=np.int64)
@@ -85,7 +87,9 @@ class Pairs:
         row[list(brokers)] = 1
 
     def since_told(self, at: float, broker: int) -> list[int]:
-        """What each shares with this broker, of the time since this was last asked for it."""
+        """Return each broker's shared notifications with this broker, since the last call for
+        it.
+        """
         counted = self._counted
         fresh = [type.published(at) - counted[n] for n, type in enumerate(self._types)]
         now = self._sums[broker] + (fresh * self._is_wanted[:, broker]) @ self._is_wanted
@@ -94,8 +98,8 @@ class Pairs:
         return found
 
 
-class Interest:
-    """Counts what one broker shares, in the place of its cache."""
+class SharedInterest:
+    """Counts one broker's shared notifications, in the place of its cache."""
 
     def __init__(self, broker: int, types: Sequence[Interested]) -> None:
         self._broker = broker
@@ -103,7 +107,7 @@ class Interest:
         # Of three it is asked again and again.
         self._by_three: dict[tuple[float, ...], int] = {}
 
-    def common(self, *intervals: Interval) -> int:
+    def common(self, *intervals: SharingInterval) -> int:
         if len(intervals) == 1:
             return intervals[0].shared[self._broker]
         one, two = intervals

@@ -1,7 +1,7 @@
 """The same workload through the machines themselves, in the simulator: the judge of the fast model.
 
-Links are so fast that a broadcast and all that comes of it take no tick.  Every message that a
-broker takes in is counted with what it costs at that moment.
+Links are so fast that a broadcast and all that comes of it take no tick. Every message that a
+broker takes in is counted with its cost at that moment.
 
 Source: Cost and Interest, section 5.
 """
@@ -15,9 +15,13 @@ from shoal.broker import effects
 from shoal.broker.effects import Effect
 from shoal.broker.messages import Message, PublicationBatch, Publish
 from shoal.broker.strategy import BrokerContext
-from shoal.experiments.self_organising.modelling.model import KINDS, Swap
-from shoal.experiments.self_organising.modelling.setting import TICK_US, WINDOW, Setting
-from shoal.experiments.self_organising.modelling.workload import Costs, Workload
+from shoal.experiments.self_organising.modelling.model import KINDS, LinkSwap
+from shoal.experiments.self_organising.modelling.setting import (
+    TICK_US,
+    WINDOW,
+    SelfOrganisingSetting,
+)
+from shoal.experiments.self_organising.modelling.workload import ModelLinkCosts, ModelWorkload
 from shoal.language import parse
 from shoal.model import (
     Advertisement,
@@ -27,16 +31,21 @@ from shoal.model import (
     Subscription,
 )
 from shoal.overlays.self_organising.exchanges import LinkExchange
-from shoal.overlays.self_organising.messages import Broadcast, Proposal
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    Drained,
+    ExchangeDecision,
+    Halt,
+    Halted,
+)
+from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
 from shoal.overlays.self_organising.parameters import (
     Heuristic,
-    Interest,
+    InterestMeasure,
     Mode,
-    Parameters,
+    SelfOrganisingParameters,
     ThreeWay,
 )
 from shoal.overlays.self_organising.protocol import SelfOrganising
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Drained, Halt, Halted, Verdict
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.world import World
 
@@ -44,26 +53,26 @@ LATENCY_US = 1
 
 
 class Simulated(NamedTuple):
-    """What a run came to, as far as the model says the same; `broadcasts_at` is for the model.
+    """Results of a run, as far as the model has the same; `broadcasts_at` is for the model.
 
     broadcasts_at   when each broker broadcast, in ticks
     """
 
     costs: dict[str, list[float]]
-    swaps: list[Swap]
+    swaps: list[LinkSwap]
     links: list[tuple[int, int]]
     broadcasts_at: list[list[float]]
 
 
-def parameters_of(setting: Setting) -> Parameters:
+def parameters_of(setting: SelfOrganisingSetting) -> SelfOrganisingParameters:
     """Those of the brokers of a run."""
-    return Parameters(
+    return SelfOrganisingParameters(
         heuristic=Heuristic(setting.what),
         mode=Mode.EXCHANGE,
         neighbourhood_hops=setting.hops,
         interval_us=setting.interval * TICK_US,
         rest_intervals=1,
-        interest=Interest.PASSING if setting.passing else Interest.LOCAL,
+        interest=InterestMeasure.PASSING if setting.passing else InterestMeasure.LOCAL,
         exact_when_smaller=False,
         three_way=ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,
         least_gain_percent=setting.least_gain,
@@ -71,20 +80,20 @@ def parameters_of(setting: Setting) -> Parameters:
 
 
 class _Tally:
-    """Adds up what messages cost, by kind and window."""
+    """Adds up costs of messages, by kind and window."""
 
-    def __init__(self, setting: Setting, workload: Workload) -> None:
+    def __init__(self, setting: SelfOrganisingSetting, workload: ModelWorkload) -> None:
         self._setting = setting
         self._costs = workload.costs
         windows = setting.ticks // WINDOW
         self.costs = {kind: [0.0] * windows for kind in KINDS}
-        self.swaps: list[Swap] = []
+        self.swaps: list[LinkSwap] = []
         self.broadcasts: dict[int, list[float]] = {}
 
     def add(self, kind: str, receiver: int, sender: int | None, now_us: int) -> None:
         at = now_us / TICK_US
         era = sum(change <= at for change in self._setting.changes_at)
-        costs: Costs = self._costs[era]
+        costs: ModelLinkCosts = self._costs[era]
         cost = costs.brokers[receiver]
         if sender is not None:
             cost += costs.links[sender][receiver]
@@ -92,10 +101,12 @@ class _Tally:
         windows[min(int(at // WINDOW), len(windows) - 1)] += cost
 
 
-class _Counted(SelfOrganising):
-    """A broker whose messages are counted as they come in."""
+class _CountedRun(SelfOrganising):
+    """A broker that counts its incoming messages."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters, tally: _Tally) -> None:
+    def __init__(
+        self, context: BrokerContext, parameters: SelfOrganisingParameters, tally: _Tally
+    ) -> None:
         super().__init__(context, parameters)
         self._tally = tally
 
@@ -113,9 +124,9 @@ class _Counted(SelfOrganising):
                 times, at = tally.broadcasts.setdefault(origin, []), (now_us - LATENCY_US) / TICK_US
                 if len(message.way) == 1 and at not in times[-1:]:
                     times.append(at)
-            case Proposal():
+            case ExchangeProposal():
                 tally.add("requests", here, there, now_us)
-            case Halt() | Halted() | Drained() | Verdict():
+            case Halt() | Halted() | Drained() | ExchangeDecision():
                 tally.add("exchanges", here, there, now_us)
         super().receive(neighbour, message, now_us, out)
 
@@ -128,17 +139,21 @@ class _Counted(SelfOrganising):
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         if exchange.cycle[-1] == self.broker:
             cycle = tuple(map(int, exchange.cycle))
-            self._tally.swaps.append(Swap(now_us / TICK_US, cycle, exchange.remove))
+            self._tally.swaps.append(LinkSwap(now_us / TICK_US, cycle, exchange.remove))
         super().done(exchange, now_us, out)
 
 
-def simulate(setting: Setting, workload: Workload, links: Iterable[tuple[int, int]]) -> Simulated:
-    """Run the machines on a workload; nobody publishes in the first ticks, while clients come."""
+def simulate(
+    setting: SelfOrganisingSetting, workload: ModelWorkload, links: Iterable[tuple[int, int]]
+) -> Simulated:
+    """Run the machines on a workload; publishing begins after the first ticks, while clients
+    connect.
+    """
     names = [_name(broker) for broker in range(setting.brokers)]
     parameters, tally = parameters_of(setting), _Tally(setting, workload)
     world = World(
         [(_name(left), _name(right)) for left, right in links],
-        lambda context: _Counted(context, parameters, tally),
+        lambda context: _CountedRun(context, parameters, tally),
         ConstantUnderlay(LATENCY_US, local_latency_us=LATENCY_US),
         brokers=names,
         message_costs=_table(workload.costs[0], names),
@@ -162,7 +177,7 @@ def _name(broker: int) -> BrokerId:
     return f"{broker:04}"
 
 
-def _table(costs: Costs, names: list[str]) -> dict[BrokerId, effects.Costs]:
+def _table(costs: ModelLinkCosts, names: list[str]) -> dict[BrokerId, effects.Costs]:
     return {
         name: effects.Costs(
             here, {other: cost for other, cost in zip(names, row, strict=True) if other != name}
@@ -171,7 +186,7 @@ def _table(costs: Costs, names: list[str]) -> dict[BrokerId, effects.Costs]:
     }
 
 
-def _add_clients(world: World, type: int, publisher: int, workload: Workload) -> None:
+def _add_clients(world: World, type: int, publisher: int, workload: ModelWorkload) -> None:
     client = f"P{type}"
     wanted = parse(f"type = {type}")
     world.add_publisher(client, _name(publisher), _name(publisher))

@@ -1,10 +1,11 @@
-"""Who publishes when, who subscribes where, and what brokers and links cost, drawn from a seed.
+"""Workload drawn from a seed: publications, subscriptions, and costs of brokers and links.
 
-A workload is the same whatever the brokers do about it.  Brokers are numbers from 0; so are types
-of notifications, each with one publisher.
+A workload does not depend on the brokers' decisions. Brokers are numbers from 0; so are types of
+notifications, each with one publisher.
 
->>> from shoal.experiments.self_organising.modelling.setting import Setting
->>> found = draw(Setting(what="static", seed=1, brokers=12, types=3, subscribers=2, ticks=1_000,
+>>> from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
+>>> found = draw(SelfOrganisingSetting(what="static", seed=1, brokers=12, types=3, subscribers=2,
+...     ticks=1_000,
 ...                      changes_at=(500,)), apart=np.ones((12, 12)))
 >>> [len(members) for members in found.members], len(found.costs)
 ([3, 3, 3], 2)
@@ -23,13 +24,13 @@ import numpy.typing as npt
 
 from shoal.experiments.run_files import read_columns
 from shoal.experiments.self_organising.modelling.departures import departures
-from shoal.experiments.self_organising.modelling.setting import Setting
+from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting
 from shoal.experiments.transit_stub import distances, normalised, place, transit_stub
 
 Floats = npt.NDArray[np.float64]
 
 
-class Move(NamedTuple):
+class InterestMove(NamedTuple):
     """A subscription to a type ends at one broker, and one begins at another."""
 
     at: float
@@ -38,14 +39,14 @@ class Move(NamedTuple):
     new: int
 
 
-class Costs(NamedTuple):
-    """What a message costs at each broker, and over a link between each two."""
+class ModelLinkCosts(NamedTuple):
+    """Cost of a message at each broker, and over a link between each two."""
 
     brokers: list[float]
     links: list[list[float]]
 
 
-class Workload(NamedTuple):
+class ModelWorkload(NamedTuple):
     """All that happens to the brokers.
 
     publishers     the broker of each type's publisher
@@ -57,12 +58,12 @@ class Workload(NamedTuple):
 
     publishers: list[int]
     members: list[frozenset[int]]
-    moves: list[Move]
+    moves: list[InterestMove]
     publications: list[list[float]]
-    costs: list[Costs]
+    costs: list[ModelLinkCosts]
 
 
-def draw(setting: Setting, apart: Floats) -> Workload:
+def draw(setting: SelfOrganisingSetting, apart: Floats) -> ModelWorkload:
     """The workload; `apart` is how far routers are from each other, more than brokers if need be.
 
     Brokers stand at the first places at first, and at others when links' costs are drawn anew.
@@ -84,10 +85,10 @@ def draw(setting: Setting, apart: Floats) -> Workload:
     if setting.departures:
         publications = departures(Path(setting.departures), setting)
     moves = _moves(random, setting, eras, publishers, members)
-    return Workload(publishers, members, moves, publications, _costs(setting, eras))
+    return ModelWorkload(publishers, members, moves, publications, _costs(setting, eras))
 
 
-def _expected(setting: Setting) -> float:
+def _expected(setting: SelfOrganisingSetting) -> float:
     return setting.publication_rate * setting.ticks
 
 
@@ -95,7 +96,11 @@ class _Era:
     """Between two changes: loads of brokers, costs of brokers and of links."""
 
     def __init__(
-        self, random: np.random.Generator, setting: Setting, apart: Floats, number: int
+        self,
+        random: np.random.Generator,
+        setting: SelfOrganisingSetting,
+        apart: Floats,
+        number: int,
     ) -> None:
         load = random.uniform(0, 1, setting.brokers)
         self.shares: Floats = np.cumsum(load / load.sum())
@@ -115,17 +120,17 @@ class _Era:
         return min(found, len(self.shares) - 1)
 
 
-def _costs(setting: Setting, eras: Sequence[_Era]) -> list[Costs]:
+def _costs(setting: SelfOrganisingSetting, eras: Sequence[_Era]) -> list[ModelLinkCosts]:
     found = []
     for number in range(len(eras)):
         of_links, of_brokers = _drawn(setting, number)
         brokers = [setting.most_of_broker * cost for cost in eras[of_brokers].brokers]
         links = [[setting.most_of_link * cost for cost in row] for row in eras[of_links].links]
-        found.append(Costs(brokers, links))
+        found.append(ModelLinkCosts(brokers, links))
     return found
 
 
-def _drawn(setting: Setting, changes: int) -> tuple[int, int]:
+def _drawn(setting: SelfOrganisingSetting, changes: int) -> tuple[int, int]:
     """After so many changes: by which links' costs were drawn last, and by which brokers'."""
     if setting.changes == "both":
         return changes, changes
@@ -135,11 +140,11 @@ def _drawn(setting: Setting, changes: int) -> tuple[int, int]:
 
 def _moves(
     random: np.random.Generator,
-    setting: Setting,
+    setting: SelfOrganisingSetting,
     eras: Sequence[_Era],
     publishers: Sequence[int],
     members: Sequence[frozenset[int]],
-) -> list[Move]:
+) -> list[InterestMove]:
     moves = []
     if setting.end_rate:
         for type in range(setting.types):
@@ -155,12 +160,12 @@ def _moves(
                 changes = sum(change <= at for change in setting.changes_at)
                 new = eras[_drawn(setting, changes)[1]].broker(random, inside)
                 inside = inside - {old} | {new}
-                moves.append(Move(at, type, old, new))
+                moves.append(InterestMove(at, type, old, new))
     return sorted(moves)
 
 
-def places_apart(setting: Setting, folder: Path) -> Floats:
-    """How far places for brokers are from each other: more than there are brokers.
+def places_apart(setting: SelfOrganisingSetting, folder: Path) -> Floats:
+    """Return how far places for brokers are from each other: more than there are brokers.
 
     Those of a transit-stub network are kept in a file below `folder`, as they take a while.
     """
@@ -190,7 +195,7 @@ def measured_apart(path: Path) -> Floats:
         found[number[source], number[target]] = rtt
     found = np.fmin(found, found.T)
     np.fill_diagonal(found, 0)
-    # Those that lack most go first, until nobody lacks any.
+    # The brokers that lack most go first, until none lacks any.
     while (missing := np.isnan(found).sum(axis=1)).any():
         kept = np.arange(len(found)) != int(missing.argmax())
         found = found[np.ix_(kept, kept)]

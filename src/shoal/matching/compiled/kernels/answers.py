@@ -16,10 +16,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.matching.compiled.kernels import plain
+from shoal.matching.compiled.kernels.compiler import kernel_or
 
 
-@kernel
+@kernel_or(plain.copy_ids)
 def copy_ids(
     ids: npt.NDArray[np.int64],
     order: npt.NDArray[np.int64],
@@ -42,7 +43,7 @@ def copy_ids(
         cursor[point] += count
 
 
-@kernel
+@kernel_or(plain.drop_removed)
 def drop_removed(
     kept: npt.NDArray[np.bool_],
     numbers: npt.NDArray[np.int64],
@@ -50,7 +51,7 @@ def drop_removed(
     begins: npt.NDArray[np.int64],
     counts: npt.NDArray[np.int64],
 ) -> None:
-    """Close each point's run over the members whose numbers are not kept any more."""
+    """Close each point's run over the members that were removed."""
     for point in range(counts.size):
         begin = begins[point]
         at = begin
@@ -61,7 +62,7 @@ def drop_removed(
         counts[point] = at - begin
 
 
-@kernel
+@kernel_or(plain.name_once)
 def name_once(
     numbers: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], highest: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

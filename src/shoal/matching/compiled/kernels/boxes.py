@@ -1,10 +1,10 @@
 """Compiled loops of a tree of boxes: which of any number of boxes hold each point.
 
-A box is a closed interval per dimension.  32 boxes that lie close together share a node, 32 nodes
-a node above them, up to one root; a node has what each of its 32 children spans, so that a few
-vector instructions test all of them in a dimension.  Bounds are numbered in 16 bits, in their
-order: exactly while a dimension has few enough of them, or evenly, by steps of one length; where
-numbers cannot decide, a box is looked at in full.
+A box is a closed interval per dimension. 32 boxes that lie close together share a node, 32 nodes a
+node above them, up to one root; a node has the span of each of its 32 children, so that a few
+vector instructions test all of them in a dimension. Bounds are numbered in 16 bits, in their order:
+exactly while a dimension has few enough of them, or evenly, by steps of one length; where numbers
+cannot decide, a box is looked at in full.
 
 >>> import numpy as np
 >>> edges = np.array([1.0, 2.0, 4.0])
@@ -20,15 +20,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.kernels.compiler import kernel
-from shoal.matching.compiled.kernels.vectors import (
-    LANES,
-    PUT_MARGIN,
-    Lanes,
-    lanes_within,
-    lanes_within_or_next,
-    put_lanes,
-)
+from shoal.matching.compiled.kernels import plain
+from shoal.matching.compiled.kernels.compiler import COMPILES, kernel, kernel_or
+from shoal.matching.compiled.kernels.lanes import LANES, PUT_MARGIN, Lanes
+
+if COMPILES:
+    from shoal.matching.compiled.kernels.vectors import (
+        lanes_within,
+        lanes_within_or_next,
+        put_lanes,
+    )
 
 # Steps of the table that shortens the search for a code; 2 bytes each, twice per dimension.
 STEPS = 65_536
@@ -56,6 +57,32 @@ def padded(edges: _Doubles) -> _Doubles:
     return np.append(edges, [np.nan] * _RUN)
 
 
+def _code_bounds_evenly(
+    values: _Doubles, origin: float, scale: float, opened: int, codes: _Codes, column: int
+) -> None:
+    """`code_bounds_evenly` with NumPy."""
+    is_open = values == (-np.inf if opened == OPEN_BELOW else np.inf)
+    steps = plain.even_codes(values, origin, scale, FIRST_STEP, EVEN_STEPS)
+    codes[:, column] = np.where(is_open, opened, steps)
+
+
+def _code_evenly(
+    down: _Doubles,
+    up: _Doubles,
+    origins: _Doubles,
+    scales: _Doubles,
+    most: _Codes,
+    least: _Codes,
+    downs: _Doubles,
+    ups: _Doubles,
+) -> None:
+    """`code_evenly` with NumPy."""
+    downs[:], ups[:] = down.T, up.T
+    most[:] = plain.even_codes(downs, origins, scales, FIRST_STEP, EVEN_STEPS) - 1
+    above = plain.even_codes(ups, origins, scales, FIRST_STEP, EVEN_STEPS) + 1
+    least[:] = np.where(np.isnan(downs), NOTHING, above)
+
+
 @kernel
 def _step_of(value: float, origin: float, scale: float) -> int:
     """The step of a value: never falls as the value rises, whatever the rounding."""
@@ -64,9 +91,9 @@ def _step_of(value: float, origin: float, scale: float) -> int:
     return int(position if position < STEPS - 1.0 else STEPS - 1.0)
 
 
-@kernel
+@kernel_or(plain.step_table)
 def step_table(edges: _Doubles, origin: float, scale: float) -> _Codes:
-    """How many of the ascending edges are in steps before each step; STEPS places."""
+    """Return how many of the ascending edges are in steps before each step; STEPS places."""
     table = np.empty(STEPS, np.uint16)
     place = 0
     for step in range(STEPS):
@@ -76,7 +103,7 @@ def step_table(edges: _Doubles, origin: float, scale: float) -> _Codes:
     return table
 
 
-@kernel
+@kernel_or(plain.code_points)
 def code_points(
     values: _Doubles,
     edges: _Doubles,
@@ -88,8 +115,8 @@ def code_points(
 ) -> None:
     """Number the values, into a column of `codes`: how many edges are below each.
 
-    Codes of NaN stay what they were.  `edges` are `padded`; `steps` begin at `origin`, `scale` of
-    them in a unit.
+    Codes of NaN keep their values. `edges` are `padded`; `steps` begin at `origin`, `scale` of them
+    in a unit.
     """
     for place in range(values.size):
         value = values[place]
@@ -114,7 +141,7 @@ def even_code(value: float, origin: float, scale: float) -> int:
     return FIRST_STEP + int(position if position < last else last)
 
 
-@kernel
+@kernel_or(_code_bounds_evenly)
 def code_bounds_evenly(
     values: _Doubles, origin: float, scale: float, opened: int, codes: _Codes, column: int
 ) -> None:
@@ -124,7 +151,7 @@ def code_bounds_evenly(
         codes[place, column] = opened if is_open else even_code(values[place], origin, scale)
 
 
-@kernel
+@kernel_or(_code_evenly)
 def code_evenly(
     down: _Doubles,
     up: _Doubles,
@@ -138,7 +165,7 @@ def code_evenly(
     """Number points, given as (dimensions, points), and turn them round: all else is the other way.
 
     The codes are those that low bounds may have at most, less 1, and high bounds at least, and 1:
-    bounds of the very code are looked at.  No box has what NaN gets.
+    bounds of the very code are looked at. No box has the code of NaN.
     """
     for place in range(down.shape[1]):
         for column in range(down.shape[0]):
@@ -165,7 +192,7 @@ def _surely(
     return surely
 
 
-@kernel
+@kernel_or(plain.match_boxes)
 def match_boxes(
     order: _Numbers,
     most: _Codes,
@@ -185,14 +212,14 @@ def match_boxes(
 ) -> tuple[int, int]:
     """The boxes of the points `order[done:]`; points are (points, dimensions).
 
-    `nodes` is flat: per node and dimension LANES low codes, then LANES high codes; `levels` has
-    the number of the first node of each level, boxes first, and ends with the root's.  A point
-    may be in boxes with low codes up to `most` and high codes from `least` on, and is in one if
-    `slack` more on either side (0, or 1 where codes are coarser than bounds) changes nothing;
-    else `bounds`, (boxes, 2 x dimensions), decide.  With even codes `most` and `least` are those
-    of boxes that it is in for sure, and of others 1 more and less.  Stops before a point whose
-    boxes might not fit in `found`, and returns how many points of the order are done and how much
-    of `found` is used.
+    `nodes` is flat: per node and dimension LANES low codes, then LANES high codes; `levels` has the
+    number of the first node of each level, boxes first, and ends with the root's. A point may be in
+    boxes with low codes up to `most` and high codes from `least` on, and is in one if `slack` more
+    on either side (0, or 1 where codes are coarser than bounds) changes nothing; else `bounds`,
+    (boxes, 2 x dimensions), decide. With even codes `most` and `least` are those of boxes that
+    certainly hold the point, and of others 1 more and less. Stops before a point with boxes that
+    might not fit in `found`, and returns how many points of the order are done and how much of
+    `found` is used.
     """
     dimensions = most.shape[1]
     size = 2 * dimensions * LANES

@@ -1,9 +1,9 @@
 """Compiled loops of equality tables: conjunctions filed under the values they demand.
 
-All conjunctions of a table demand values of the same attributes; those that demand the same
-values lie side by side in one bucket, and a hash of the values finds it.  What a conjunction asks
-besides, closed ranges of numbers, stands beside it in a fixed number of slots, so that testing it
-takes no branch.
+All conjunctions of a table demand values of the same attributes; those that demand the same values
+lie side by side in one bucket, and a hash of the values finds it. Further tests of a conjunction,
+closed ranges of numbers, stand beside it in a fixed number of slots, so that testing it takes no
+branch.
 
 >>> import numpy as np
 >>> keys = np.array([7, 40])
@@ -17,18 +17,19 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from shoal.matching.compiled.kernels.compiler import kernel
+from shoal.matching.compiled.kernels import plain
+from shoal.matching.compiled.kernels.compiler import kernel, kernel_or
 
 
 @kernel
 def _spread(key: int, places: int) -> int:
-    """Where the search for a key begins; `places` is a power of two."""
+    """Return the first place of the search for a key; `places` is a power of two."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     place: int = np.int64((mixed >> np.uint64(32)) & np.uint64(places - 1))  # type: ignore[assignment]  # an int to the compiler
     return place
 
 
-@kernel
+@kernel_or(plain.hash_keys)
 def hash_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     """An open hash of the keys' numbers, at most half full; -1 where there is none."""
     size = 2
@@ -43,7 +44,7 @@ def hash_keys(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return places
 
 
-@kernel
+@kernel_or(plain.find_key)
 def find_key(keys: npt.NDArray[np.int64], places: npt.NDArray[np.int32], key: int) -> int:
     """The key's number, or -1."""
     at = _spread(key, places.size)
@@ -66,7 +67,7 @@ def _passing(
     found: npt.NDArray[np.uint32],
     at: int,
 ) -> int:
-    """Write those of the conjunctions whose ranges a point is in to `found`; where that ends."""
+    """Write those of the conjunctions with ranges around the point to `found`; return the end."""
     for member in range(start, end):
         passed = True
         for slot in range(tested.shape[1]):
@@ -78,7 +79,7 @@ def _passing(
     return at
 
 
-@kernel
+@kernel_or(plain.match_key)
 def match_key(
     key: int,
     point: npt.NDArray[np.float64],
@@ -90,10 +91,10 @@ def match_key(
     high: npt.NDArray[np.float64],
     found: npt.NDArray[np.uint32],
 ) -> int:
-    """The conjunctions of one point, whose key is known; how many are in `found`.
+    """Find the conjunctions of one point by its key; return how many are in `found`.
 
-    `point` has what `match_table` has of it in `down` and `up`, in two columns.  `found` has room
-    for one more than the largest bucket.
+    `point` has the rows of `match_table`'s `down` and `up`, in two columns. `found` has room for
+    one more than the largest bucket.
     """
     number = find_key(keys, places, key)
     if number < 0:
@@ -102,7 +103,7 @@ def match_key(
     return _passing(start, end, point[:, 0], point[:, 1], tested, low, high, found, 0)
 
 
-@kernel
+@kernel_or(plain.match_table)
 def match_table(
     codes: npt.NDArray[np.int32],
     down: npt.NDArray[np.float64],
@@ -122,11 +123,11 @@ def match_table(
 ) -> tuple[int, int]:
     """The conjunctions of points `done` and on.
 
-    `codes` is (points, attributes of the equalities): no conjunction demands a value whose code
-    is negative or not below the attribute's entry in `sizes`.  `down` and `up` are
-    (points, 1 + attributes of the ranges), 0.0 in column 0, which is what an empty slot names;
-    `tested`, `low` and `high` are (conjunctions, slots).  Stops before a point whose bucket might
-    not fit in `found`, and returns how many points are done and how much of `found` is used.
+    `codes` is (points, attributes of the equalities): no conjunction demands a value with a code
+    that is negative or not below the attribute's entry in `sizes`. `down` and `up` are (points, 1 +
+    attributes of the ranges), 0.0 in column 0, to which an empty slot refers; `tested`, `low` and
+    `high` are (conjunctions, slots). Stops before a point with a bucket that might not fit in
+    `found`, and returns how many points are done and how much of `found` is used.
     """
     for point in range(done, codes.shape[0]):
         begins[point] = at

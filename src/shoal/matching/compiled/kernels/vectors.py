@@ -1,10 +1,10 @@
 """Vector instructions for kernels: 32 comparisons at once, and the places where they held.
 
 A compiler makes vector code of many loops by itself, but not of "write down where this is true",
-which is most of what matching does.  These functions are that, as instructions of LLVM's own
-vector language.  Places are written eight at once, from a table of the ones of every byte: as fast
-as AVX-512's own instruction for this, which becomes a loop on other machines.  A set of lanes is a
-whole number, lane 0 its lowest bit.
+the main loop of matching. These functions are that, as instructions of LLVM's own vector language.
+Places are written eight at once, from a table of the ones of every byte: as fast as AVX-512's own
+instruction for this, which becomes a loop on other machines. A set of lanes is a whole number, lane
+0 its lowest bit.
 
 >>> import numpy as np
 >>> from shoal.matching.compiled.kernels.compiler import kernel
@@ -29,20 +29,14 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from shoal.matching.compiled.kernels.compiler import kernel
-
-LANES = 32
-# A set of lanes.
-Lanes = np.uint64
+from shoal.matching.compiled.kernels.lanes import LANES, PUT_MARGIN, Lanes
 
 # Lanes that are written at once; for each byte, the places of its ones, a byte each.
-_GROUP = 8
+_GROUP = PUT_MARGIN
 _LANES_OF_A_BYTE = [
     int.from_bytes(bytes([at for at in range(8) if byte >> at & 1]).ljust(8, b"\0"), "little")
     for byte in range(256)
 ]
-
-# `put_lanes` may write nonsense this far behind the end of what it counts.
-PUT_MARGIN = _GROUP
 
 _WORD, _INDEX, _LANE_SET = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 
@@ -99,7 +93,7 @@ def _failed(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 
 
 def _lanes_below(builder: Any, failed: Any, end: int) -> Any:
-    """The set of lanes whose differences are all below an end: 1, or 2."""
+    """Return the set of lanes with differences that are all below an end: 1, or 2."""
     limit = ir.Constant(failed.type, [end] * LANES)
     held = builder.icmp_unsigned("<", failed, limit)
     return builder.zext(builder.bitcast(held, ir.IntType(LANES)), _LANE_SET)
@@ -161,7 +155,7 @@ def _put_eight(typing_context: Any, lanes: Any, first: Any, out: Any, at: Any) -
 
 
 count_lanes = cast(Callable[[Lanes], int], intrinsic(_count))
-"""How many lanes are in a set."""
+"""Number of lanes in a set."""
 
 _put_group = cast(Callable[[Lanes, np.uint32, _Members, int], None], intrinsic(_put_eight))
 

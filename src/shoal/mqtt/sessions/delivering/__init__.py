@@ -1,1 +1,1 @@
-"""Messages on their way into sessions and to clients, counted and bounded."""
+"""Delivery of messages to sessions and clients, counted and bounded."""

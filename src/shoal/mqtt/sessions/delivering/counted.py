@@ -1,14 +1,14 @@
-"""Whose a session is, and what it takes of what its user and all clients may take together."""
+"""Counts a session's messages, subscriptions and will for its user and for the broker."""
 
 from __future__ import annotations
 
-from shoal.mqtt.limits import Limits
-from shoal.mqtt.messages import Message
-from shoal.mqtt.sessions.delivering.backlog import Backlog, Share
+from shoal.mqtt.limits import MqttLimits
+from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.delivering.backlog import Backlog, BacklogShare
 
 
-class Counted:
-    """One session; what is on its way, what it has subscribed to, and its will."""
+class CountedDeliveries:
+    """The counts of one session."""
 
     __slots__ = (
         "_share",
@@ -20,27 +20,27 @@ class Counted:
         "will_bytes",
     )
 
-    def __init__(self, limits: Limits, backlog: Backlog | None) -> None:
+    def __init__(self, limits: MqttLimits, backlog: Backlog | None) -> None:
         self.limits = limits
-        # What is on its way in all sessions, counted.
+        # The queues of all sessions.
         self.backlog = backlog if backlog is not None else Backlog()
-        # What could not be kept.
+        # The number of dropped publications.
         self.dropped = 0
         self._user = ""
-        # What is on its way to this user, in all its sessions, counted.
-        self._share: Share | None = None
-        # What its subscriptions take in memory.
+        # The share of its user.
+        self._share: BacklogShare | None = None
+        # The memory of its subscriptions.
         self.subscription_bytes = 0
-        # And what its will does.
+        # The memory of its will.
         self.will_bytes = 0
 
     @property
     def user(self) -> str:
-        """Whose it is; nobody else may connect to it.  Empty for who has no name."""
+        """The owner, the only user that may connect to it; empty for an anonymous one."""
         return self._user
 
-    def _count_for(self, user: str, on_their_way: list[Message]) -> None:
-        """It is this user's from now on, and so are the messages on their way in it."""
+    def _count_for(self, user: str, on_their_way: list[PublishedMessage]) -> None:
+        """Give it, with its queued messages, to a user."""
         for message in on_their_way:
             self.count_out(message)
         self._count_for_user(-1)
@@ -56,47 +56,47 @@ class Counted:
             self._share.will_bytes += sign * self.will_bytes
 
     def is_over(self) -> None:
-        """It is none of its user's sessions any more."""
+        """Remove it from its user's sessions."""
         if self._share is not None:
             self._share.sessions -= 1
 
     def count_subscription(self, size: int) -> None:
-        """Its subscriptions take so much more, or less."""
+        """Add to the memory of its subscriptions."""
         self.subscription_bytes += size
         if self._share is not None:
             self._share.subscription_bytes += size
 
     def count_will(self, size: int) -> None:
-        """Its will takes so much now."""
+        """Set the memory of its will."""
         more, self.will_bytes = size - self.will_bytes, size
         self.backlog.will_bytes += more
         if self._share is not None:
             self._share.will_bytes += more
 
     def count_dropped(self) -> None:
-        """A publication could not be kept."""
+        """Count a dropped publication."""
         self.dropped += 1
         self.backlog.dropped += 1
 
     @property
     def user_subscription_bytes(self) -> int:
-        """What the subscriptions of its user take."""
+        """The memory of its user's subscriptions."""
         return self.subscription_bytes if self._share is None else self._share.subscription_bytes
 
-    def count_in(self, message: Message) -> None:
-        """A message is on its way to the client from now on."""
+    def count_in(self, message: PublishedMessage) -> None:
+        """Count a message that is queued or in flight."""
         self.backlog.enter(message)
         if self._share is not None:
             self._share.enter(message)
 
-    def count_out(self, message: Message) -> None:
-        """It is not any more."""
+    def count_out(self, message: PublishedMessage) -> None:
+        """Count a message that is delivered or dropped."""
         self.backlog.leave(message)
         if self._share is not None:
             self._share.leave(message)
 
     @property
-    def has_its_share(self) -> bool:
-        """Whether nothing more may wait for this user."""
+    def is_share_full(self) -> bool:
+        """Whether the user's share is full."""
         share = self._share
         return share is not None and share.bytes >= self.limits.maximum_user_queued_bytes

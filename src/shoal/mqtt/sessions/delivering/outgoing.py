@@ -1,4 +1,4 @@
-"""One message on its way to one client, and what a session sees of that client's connection."""
+"""A message for one client, and the interface of a client's connection to its session."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shoal.mqtt.access import Admission, Credentials, Permissions
+from shoal.mqtt.access import ClientAdmission, ClientCredentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.notices import Party
 
 
 class Outgoing(msgspec.Struct, eq=False):
-    """One message on its way to one client.  `released`: QoS 2, and the client has it.
+    """A message for one client. `released`: the client has acknowledged it by PUBREC.
 
-    `serial` is its number in the journal, 0 if it is not written there; `is_held` says that a
-    `Diversion` holds it back.
+    `serial` is its number in the journal, 0 without one; `is_held`: a `Diversion` holds it.
     """
 
-    message: Message
+    message: PublishedMessage
     qos: int
     retain: bool
     identifiers: tuple[int, ...]
@@ -30,76 +29,76 @@ class Outgoing(msgspec.Struct, eq=False):
 
 
 class ClientConnection(Protocol):
-    """The network connection of a client (see `connection`); `owner` is the driver's own."""
+    """The network connection of a client (see `connection`); `owner` belongs to the driver."""
 
     owner: Any
-    credentials: Credentials
-    # Whether it waits for clients that read more slowly than it sends (see `patience`).
+    credentials: ClientCredentials
+    # Whether it waits for slow subscribers of its publications (see `slow_consumers`).
     is_waiting: bool
-    # Whether it waits because its client publishes faster than it may (see `rates`).
+    # Whether it waits because its client is above its rate (see `rates`).
     is_over_rate: bool
-    # Whether its client is about to be sent elsewhere: nothing more is taken from it.
+    # Whether its client is about to be redirected: its input is suspended.
     is_moving: bool
-    # Whether what its client advertises is not known everywhere yet: what it publishes waits.
+    # Whether its client's advertisements are not known everywhere: its publications wait.
     is_spreading: bool
 
     @property
     def party(self) -> Party:
-        """Who it is, for an operator."""
+        """The client, for notices."""
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more is said on it."""
+        """Whether nothing more is sent on it."""
 
     @property
     def follows(self) -> bool:
-        """Whether the client goes where it is sent."""
+        """Whether the client accepts redirects."""
 
     @property
     def owes(self) -> bool:
-        """Whether the client waits for the answer to a publication."""
+        """Whether the client waits for an acknowledgement of a publication."""
 
     def disconnect(
         self, reason_code: ReasonCode, reason: str, now_us: int, server_reference: str | None = None
     ) -> None:
-        """End it, with a word to the client."""
+        """End it, with a reason for the client."""
 
-    def go_elsewhere(self, server_reference: str, reason: str, now_us: int) -> None:
-        """Send the client to another broker, where what it has here comes."""
+    def send_redirect(self, server_reference: str, reason: str, now_us: int) -> None:
+        """Redirect the client to another broker; its session follows it there."""
 
-    def go_on(self, admission: Admission, now_us: int) -> None:
-        """The client's session has come, or will not: let the client in."""
+    def finish_entry(self, admission: ClientAdmission, now_us: int) -> None:
+        """Admit the client: its session has come, or will not come."""
 
     def hang_up(self, now_us: int) -> None:
-        """Take no more from a client that was sent away."""
+        """Stop reading from a redirected client."""
 
     def took(self, now_us: int) -> None:
-        """Some of what was written has gone out to the client."""
+        """Note that the client has read some of the bytes."""
 
     def grant(self, permissions: Permissions) -> None:
-        """From now on the client may do this."""
+        """Install new permissions of the client."""
 
 
-class ClientOutlet(Protocol):
-    """The way out to a client that is there (see `outlet`)."""
+class ClientSessionWriter(Protocol):
+    """The session writer of a connected client (see `session_writer`)."""
 
     version: int
-    # How many publications above QoS 0 may be in flight.
+    # The in-flight window: publications above QoS 0.
     window: int
-    # False while what can wait must wait.
+    # False while new publications must wait in the session.
     writable: bool
 
     @property
     def connection(self) -> ClientConnection:
-        """Which it is the way out of."""
+        """The connection to which it writes."""
 
     def send_now(
-        self, message: Message, retain: bool, identifiers: tuple[int, ...], now_us: int
+        self, message: PublishedMessage, retain: bool, identifiers: tuple[int, ...], now_us: int
     ) -> None:
         """Send at QoS 0."""
 
     def send_many(self, written: list[bytes], numbers: list[int]) -> bool:
-        """Send publications of QoS 0 by their numbers in a list; False, and nothing sent, if not
+        """Send publications of QoS 0 by their positions in a list; False, and nothing sent, if not
         possible."""
 
     def send_outgoing(self, outgoing: Outgoing, now_us: int, duplicate: bool) -> bool:
@@ -110,7 +109,7 @@ class ClientOutlet(Protocol):
 
     @property
     def has_more(self) -> bool:
-        """Whether the session is to be pumped again when what is gathered is taken."""
+        """Whether the session is to be pumped again after the driver takes the gathered bytes."""
 
     def pump_again(self) -> None:
-        """The session has more to do, when others have had their turn."""
+        """Have the session pumped again after a time slice of other inputs."""

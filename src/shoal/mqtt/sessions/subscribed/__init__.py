@@ -1,1 +1,1 @@
-"""What the clients of one broker have subscribed to, alone and in groups."""
+"""Subscriptions of one broker's clients, single and shared."""

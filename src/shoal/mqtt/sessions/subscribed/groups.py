@@ -1,8 +1,8 @@
-"""The groups that share subscriptions, of one broker: their members, and whose turn it is.
+"""Groups of shared subscriptions at one broker: their members, and which is next.
 
-All members of a group ask for the same (see `ClientSubscription.group`).  Whoever has waited
-longest is next; members that are away take turns only while none is connected.  Those whose
-sessions are at another broker by now, and only kept here, have none.
+All members of a group have the same filters (see `ClientSubscription.group`). The member that has
+waited longest is next; disconnected members are chosen only while none is connected. Members whose
+sessions have moved to another broker, and are only kept here, are not chosen.
 
 Source: MQTT Version 5.0, section 4.8.2.
 """
@@ -15,15 +15,15 @@ from typing import NamedTuple
 from shoal.mqtt.sessions.session import ClientSubscription
 
 
-class Members(NamedTuple):
-    """How many members of a group are connected, and how many there are."""
+class GroupMembers(NamedTuple):
+    """The number of connected members of a group, and of all."""
 
     present: int
     total: int
 
 
-class Group:
-    """One group; equal only to itself, so that it can be filed as a subscription is."""
+class SharedGroup:
+    """One group; equal only to itself, so that the index can hold it like a subscription."""
 
     __slots__ = ("_away", "_gone", "_present")
 
@@ -31,36 +31,36 @@ class Group:
         # In the order of their turns.
         self._present: OrderedDict[ClientSubscription, None] = OrderedDict()
         self._away: OrderedDict[ClientSubscription, None] = OrderedDict()
-        # Of sessions that are elsewhere.
+        # Members whose sessions are elsewhere.
         self._gone: OrderedDict[ClientSubscription, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._present) + len(self._away) + len(self._gone)
 
     @property
-    def members(self) -> Members:
-        """Without sessions that are elsewhere, as far as the group was told."""
-        return Members(len(self._present), len(self._present) + len(self._away))
+    def members(self) -> GroupMembers:
+        """The counts without sessions that are known to be elsewhere."""
+        return GroupMembers(len(self._present), len(self._present) + len(self._away))
 
     def put(self, member: ClientSubscription) -> None:
-        """A member comes, or its client connects or is gone, or its session is elsewhere."""
+        """Add a member, or update it after a connect, a disconnect or a move of its session."""
         if member.session.is_departed:
             to = self._gone
         else:
-            to = self._away if member.session.outlet is None else self._present
+            to = self._away if member.session.session_writer is None else self._present
         if member not in to:
             self.remove(member)
             to[member] = None
 
     def remove(self, member: ClientSubscription) -> None:
-        """A member goes; nothing happens if it has gone."""
+        """Remove a member, if it is there."""
         for among in (self._present, self._away, self._gone):
             among.pop(member, None)
 
     def choose(self, *, is_any: bool = True) -> ClientSubscription | None:
-        """The member whose turn it is; None if there is none that takes what comes.
+        """The next member; None if no member takes messages.
 
-        Without `is_any` only one whose client is connected.
+        Without `is_any` only a connected one.
         """
         member = self._next(self._present)
         if member is None and is_any:
@@ -76,7 +76,7 @@ class Group:
         while members and left:
             left -= 1
             member = next(iter(members))
-            self.put(member)  # as it may be about to be told
+            self.put(member)  # its state may have changed unannounced
             if member in members:
                 members.move_to_end(member)
                 diversion = member.session.diversion

@@ -1,27 +1,27 @@
-"""Subscriptions of sessions that have ended, taken back a few at a time where there are many.
+"""Removes the subscriptions of ended sessions, in time slices.
 
-In a network each costs the broker machine some work, and one client may have 100,000.  Meanwhile
-what they match is for nobody; groups choose among others.
+In a network each subscription costs the broker machine some work, and one client may have 100,000.
+Meanwhile their matches are dropped; groups choose other members.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-from shoal.mqtt.messages import Message
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import Session
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
+from shoal.mqtt.timers import MqttTimers
 
-# What is taken back at once, in work: some 20 ms.
+# The work of one time slice: some 20 ms.
 MOST_AT_ONCE = 1_600
 
 LEAVING_TIMER = "leaving"
 
 
-class Nobody:
-    """Takes what comes for a session that has ended, or is not here yet."""
+class DroppedMessages:
+    """Drops messages for a session that has ended, or is not installed yet."""
 
     is_departed = True
     may_have_departed = False
@@ -31,23 +31,28 @@ class Nobody:
         self.held: list[Outgoing] = []
 
     def deliver(
-        self, message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], now_us: int
+        self,
+        message: PublishedMessage,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now_us: int,
     ) -> None:
-        """It is for nobody."""
+        """Drop the message."""
 
 
-class Leaving:
-    """Those of one broker."""
+class GroupLeaving:
+    """The ended sessions of one broker."""
 
-    def __init__(self, subscriptions: Subscriptions, timers: Timers) -> None:
+    def __init__(self, subscriptions: SessionSubscriptions, timers: MqttTimers) -> None:
         self._subscriptions = subscriptions
         self._timers = timers
         self._sessions: OrderedDict[Session, None] = OrderedDict()
 
     def add(self, session: Session) -> None:
-        """A session has ended; nothing more is done with it but this."""
+        """Add an ended session, which is not used otherwise any more."""
         if not self._subscriptions.forget(session, MOST_AT_ONCE):
-            session.diversion = Nobody()
+            session.diversion = DroppedMessages()
             self._sessions[session] = None
             self._timers.set((LEAVING_TIMER,), 0)
 
@@ -56,4 +61,4 @@ class Leaving:
         if self._subscriptions.forget(session, MOST_AT_ONCE):
             del self._sessions[session]
         if self._sessions:
-            self._timers.set((LEAVING_TIMER,), now_us + 1)  # others have their turn before that
+            self._timers.set((LEAVING_TIMER,), now_us + 1)  # after a time slice of other inputs

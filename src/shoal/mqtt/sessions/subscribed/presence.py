@@ -1,7 +1,7 @@
-"""Whose clients are here, told to the groups of their shared subscriptions, a few at a time.
+"""Announces connects and disconnects of clients to the groups of their shared subscriptions.
 
-A client may be in tens of thousands of groups.  Meanwhile some of them still take it for away, or
-for here: then a message waits for it that another member might have had.
+A client may be in tens of thousands of groups, so this takes time slices. Meanwhile some groups
+have the client's former state: a message may wait for it that another member could have got.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Iterator
 from itertools import islice
 
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscribed.subscriptions import Subscriptions
-from shoal.mqtt.timers import Timers
+from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
+from shoal.mqtt.timers import MqttTimers
 
-# What is told at once, some 10 ms.
+# Groups per time slice, some 10 ms.
 MOST_AT_ONCE = 1_000
 
 PRESENCE_TIMER = "presence"
 
 
 class Presence:
-    """Of the clients of one broker."""
+    """The announcements of one broker's clients."""
 
-    def __init__(self, subscriptions: Subscriptions, timers: Timers) -> None:
+    def __init__(self, subscriptions: SessionSubscriptions, timers: MqttTimers) -> None:
         self._subscriptions = subscriptions
         self._timers = timers
         self._untold: OrderedDict[Session, Iterator[ClientSubscription]] = OrderedDict()
 
     def changed(self, session: Session) -> None:
-        """The session's client came or left: its groups choose among others now."""
+        """Handle a connect or disconnect of the session's client."""
         self._subscriptions.presence_is_told(session)
         shared = [each for each in session.subscriptions.values() if each.shared]
         self._untold.pop(session, None)
@@ -40,13 +40,13 @@ class Presence:
             self._timers.set((PRESENCE_TIMER,), 0)
 
     def due(self, now_us: int) -> None:
-        """Go on."""
+        """Run the next time slice."""
         self._tell(next(iter(self._untold)))
         if self._untold:
-            self._timers.set((PRESENCE_TIMER,), now_us + 1)  # others have their turn before that
+            self._timers.set((PRESENCE_TIMER,), now_us + 1)  # after a time slice of other inputs
 
     def _tell(self, session: Session) -> bool:
-        """Tell some; whether that were all."""
+        """Announce to some groups; returns whether none is left."""
         some = list(islice(self._untold[session], MOST_AT_ONCE))
         for subscription in some:
             if session.subscriptions.get(subscription.text) is subscription:

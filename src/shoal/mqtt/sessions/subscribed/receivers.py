@@ -1,4 +1,4 @@
-"""Who gets what is published to a topic, found out bit by bit: filters may match by the 100,000."""
+"""The receivers of a topic, searched in steps: filters may match by the 100,000."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple
 from shoal.matching.topics.index import Overview, TopicIndex
 from shoal.matching.topics.memory import TopicMemory
 from shoal.mqtt.sessions.session import ClientSubscription, Session
-from shoal.mqtt.sessions.subscribed.groups import Group
+from shoal.mqtt.sessions.subscribed.groups import SharedGroup
 
-# Subscriptions that are looked at in one step.
+# Subscriptions per step.
 STEP = 1_000
-# So many nodes and receivers of a topic are as much work as one publication (see `TURN` in
+# Nodes and receivers of a topic that are as much work as one publication (see `TURN` in
 # `serving`).
 PLACES_PER_WORK = 20
 
 
 class Receivers(NamedTuple):
-    """What is known of a topic until any subscription changes.
+    """The receivers of a topic, cached until any subscription changes.
 
-    all         who gets everything that is published to it, each client once; None where that
-                depends on the message.  Subscriptions of a client that overlap count as one, of the
-                highest QoS, with all their identifiers [MQTT-3.3.4-2 to 4]
-    are_plain   whether those get a message of QoS 0 as it is
-    work        how much work a publication is, and how many filters are asked about its content
-    leaves      how many topic filters match
-    asks        whether any filter is asked about content
+    all         the subscriptions that get every publication to the topic, one per client; None if
+                the receivers depend on the message. Overlapping subscriptions of a client count as
+                one, of the highest QoS, with all their identifiers [MQTT-3.3.4-2 to 4]
+    are_plain   whether all of them get a message of QoS 0 unchanged
+    work        the work of a publication, and the number of content filters to test
+    leaves      the number of matching topic filters
+    asks        whether any content filter must be tested
     """
 
     all: tuple[ClientSubscription, ...] | None
@@ -37,7 +37,7 @@ class Receivers(NamedTuple):
 
 
 def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterator[int]:
-    """Find out about a topic, and put it to what is known; yields places that were looked at.
+    """Find the receivers of a topic, and cache them; yields the number of nodes visited.
 
     Subscriptions must not change until it ends.
     """
@@ -46,7 +46,7 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
     everybody: tuple[ClientSubscription, ...] | None = None
     if not overview.is_open:
         ids = overview.ids
-        if len(ids) == 1 and type(ids[0]) is not Group:
+        if len(ids) == 1 and type(ids[0]) is not SharedGroup:
             everybody = (ids[0],)
         elif ids:
             everybody = yield from _one_each(ids)
@@ -61,15 +61,15 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
 def _one_each(
     found: Sequence[ClientSubscription],
 ) -> Generator[int, None, tuple[ClientSubscription, ...] | None]:
-    """One subscription for each session; None where some of one are for its own messages.
+    """One subscription per session; None if only some subscriptions of a session are no-local.
 
-    So it is where a group takes turns, too.
+    None also if a group is among them.
     """
-    # One client may have tens of thousands that all match.
+    # One client may have tens of thousands of matching ones.
     by_session: dict[Session, list[ClientSubscription]] = {}
     for start in range(0, len(found), STEP):
         some = found[start : start + STEP]
-        if Group in set(map(type, some)):
+        if SharedGroup in set(map(type, some)):
             return None
         for each in some:
             own = by_session.get(each.session)
@@ -93,7 +93,7 @@ def _one_each(
 
 
 def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:
-    """As if a client had one subscription instead of these."""
+    """One subscription with the effect of all of these."""
     return ClientSubscription(
         session,
         own[0].text,

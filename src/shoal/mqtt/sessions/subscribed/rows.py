@@ -1,4 +1,4 @@
-"""Subscriptions as they are written: for the journal, and for another broker."""
+"""Subscriptions as records, for the journal and for other brokers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 Qos = Annotated[int, msgspec.Meta(ge=0, le=2)]
 Identifiers = tuple[Annotated[int, msgspec.Meta(ge=1, le=MAX_VARIABLE)], ...]
-# A content filter as `where_of` writes it: as an expression, since what was granted must come back,
-# and SQL has limits.
+# A content filter, as an expression: SQL text has limits, and a granted filter must be readable
+# again.
 Where = Expression | Literal[""]
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription; `where` is its content filter, empty if it asks for none."""
+    """One subscription; `where` is its content filter, empty without one."""
 
     text: str
     topic_filter: str
@@ -31,7 +31,7 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def row_of(subscription: ClientSubscription) -> SubscriptionState:
-    """A subscription as it is written."""
+    """The record of a subscription."""
     return SubscriptionState(
         subscription.text,
         subscription.topic_filter,
@@ -44,7 +44,7 @@ def row_of(subscription: ClientSubscription) -> SubscriptionState:
 
 
 def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscription:
-    """A subscription, made anew; ValueError if it cannot be."""
+    """The subscription of a record; ValueError if it is invalid."""
     return ClientSubscription(
         session,
         row.text,
@@ -58,10 +58,10 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
 
 
 def where_of(content: Filter) -> Where:
-    """A content filter as it is written."""
+    """The record of a content filter."""
     return "" if content == EVERYTHING else content.expression
 
 
 def content_of(where: Where) -> Filter:
-    """A content filter, made anew; ValueError if it cannot be."""
+    """The content filter of a record; ValueError if it is invalid."""
     return EVERYTHING if where == "" else read_filter(where)

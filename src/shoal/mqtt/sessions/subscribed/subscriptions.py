@@ -1,7 +1,7 @@
-"""Who subscribed to what, on top of the topic index.
+"""The subscriptions of a broker's sessions, on top of the topic index.
 
-Of a shared subscription's group one member gets a message (see `groups`).  In a network, `sharing`
-sees to that, and they are not looked for here.
+One member of a shared subscription's group gets a message (see `groups`). In a network `sharing`
+selects it, and groups are not searched here.
 
 Source: MQTT Version 5.0, sections 3.8.4, 4.7 and 4.8.
 """
@@ -13,73 +13,75 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from shoal.attributes import TOPIC_ATTRIBUTE
-from shoal.ledger import Ledger, Measure
+from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
 from shoal.matching.topics.index import MOST_BEGUN
 from shoal.matching.topics.memory import TopicMemory
 from shoal.model import Attributes
 from shoal.mqtt.content import AttributeReader, work_on
-from shoal.mqtt.door.network import Door
-from shoal.mqtt.messages import Message
+from shoal.mqtt.front_end.network import FrontEnd
+from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.subscribed import receivers
-from shoal.mqtt.sessions.subscribed.groups import Group, Members
+from shoal.mqtt.sessions.subscribed.groups import GroupMembers, SharedGroup
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
 
 _NO_ATTRIBUTES: Attributes = {}
-# So many filters that match are as much work as one publication (see `TURN` in `serving`), and so
-# many that are tested.
+# Matching filters that are as much work as one publication (see `TURN` in `serving`), and tested
+# filters that are.
 _FOUND_PER_WORK, TESTS_PER_WORK = 100, 25
-# Of fewer it is not asked which of them it would be: that takes as long as to match.
+# Below this number, weighing the filters takes as long as matching them.
 _FEW = 100
-# What is above QoS 0 or retained goes to each receiver by itself, so much longer.
+# The factor for messages above QoS 0 or retained ones, which go to each receiver separately.
 _ALONE = 4
-# And a publication to a topic of which not all is known is as much work as so many.
+# The work of a publication to a topic whose receivers are not cached.
 _UNKNOWN = 2_000
-# So many places are looked at in one go to find out who gets what is published to a topic.
+# Nodes that one search for the receivers of a topic visits.
 QUICK = 10_000
-# So many topic filters are asked about one message in one go.
+# The number of filters that are tested on one message in one go.
 MOST_FILTERS = 2_000
-# So many characters are looked through in the time of one such filter more, where one must.
+# Characters that are searched in the time of one more filter.
 SHORT = 256
 
 
-class Subscriptions:
-    """The subscriptions of all sessions of a broker; `door` is told of each that comes or goes."""
+class SessionSubscriptions:
+    """The subscriptions of all sessions of a broker; `front_end` gets each that comes or goes."""
 
-    def __init__(self, door: Door | None = None, reader: AttributeReader | None = None) -> None:
-        self._door = door
+    def __init__(
+        self, front_end: FrontEnd | None = None, reader: AttributeReader | None = None
+    ) -> None:
+        self._front_end = front_end
         self._reader = reader or AttributeReader()
-        # Of subscriptions that are not shared, and, but for a network, of groups.
+        # Of subscriptions that are not shared, and, without a network, of groups.
         self._index = TopicIndex()
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, SharedGroup] = {}
         self.count = 0
-        # What they take in memory, about.
+        # Their approximate memory.
         self.bytes = 0
-        # What is known of topics until any subscription changes; others only look into it.
+        # Receivers of topics, cached until any subscription changes; other classes only read it.
         self.known: TopicMemory[Receivers] = TopicMemory()
         self._changes = 0
-        # The topic that is looked at, and what is left of that.
+        # The topic of an interrupted search, and its remaining steps.
         self._search: tuple[str, Iterator[int]] | None = None
         self.quick = QUICK
-        # Beyond so many topic filters a publication is asked about content at bit by bit.
+        # Above this number of topic filters, a publication is tested in time slices.
         self.most_filters = MOST_FILTERS
         self._not_plain = 0
-        # In a network, who sees to the groups: it is told which members come, leave or are gone.
+        # In a network, called for members that come, leave, connect or disconnect.
         self.at_change: Callable[[ClientSubscription], None] | None = None
-        # Hears of sessions that want something else, and of those whose clients come or leave.
+        # Called for sessions whose subscriptions change, or whose clients connect or disconnect.
         self.at_wish: Callable[[Session], None] | None = None
 
     def register(self, ledger: Ledger, most_bytes: Callable[[], int]) -> None:
         ledger.register(
-            "subscriptions", lambda: Measure(self.count, self.bytes, most_bytes=most_bytes())
+            "subscriptions", lambda: LedgerMeasure(self.count, self.bytes, most_bytes=most_bytes())
         )
         self.known.register(ledger, "receivers of topics")
         self._index.register(ledger)
 
     def add(self, subscription: ClientSubscription) -> bool:
-        """Take in a subscription; whether it is new, and not one of the same name changed.
+        """Add a subscription; returns whether it is new, False if it replaces one of the same name.
 
         TopicError for a topic filter that MQTT does not allow; nothing is changed then.
         """
@@ -87,8 +89,8 @@ class Subscriptions:
             self._join(subscription)
         else:
             self._index.add(subscription, subscription.topic_filter, subscription.content)
-            if self._door is not None:
-                self._door.added(subscription.wanted_topics, subscription.content)
+            if self._front_end is not None:
+                self._front_end.added(subscription.wanted_topics, subscription.content)
         self._changed()
         self._not_plain += not subscription.is_plain
         session = subscription.session
@@ -108,15 +110,15 @@ class Subscriptions:
         name = subscription.group
         group = self._groups.get(name)
         if group is None:
-            read_topic_filter(name)  # whether it is one that is allowed
-            group = Group()
+            read_topic_filter(name)  # raises TopicError
+            group = SharedGroup()
             if self.at_change is None:
                 self._index.add(group, subscription.wanted_topics, subscription.content)
             self._groups[name] = group
         group.put(subscription)
 
     def remove(self, session: Session, text: str) -> ClientSubscription | None:
-        """Take out the subscription to a topic filter; None if there is none."""
+        """Remove the subscription to a topic filter; None if there is none."""
         known = session.subscriptions.pop(text, None)
         if known is not None:
             self._take_out(known)
@@ -124,9 +126,9 @@ class Subscriptions:
         return known
 
     def forget(self, session: Session, most: int) -> bool:
-        """Take out subscriptions of a session until it is enough.
+        """Remove subscriptions of a session, up to `most` work (see `work_on`).
 
-        `most` is the work, as `work_on` has it.  Whether none is left.
+        Returns whether none is left.
         """
         known, leaving = session.subscriptions, list[ClientSubscription]()
         for subscription in known.values():
@@ -141,20 +143,20 @@ class Subscriptions:
         return not known
 
     def presence_changed(self, member: ClientSubscription) -> None:
-        """A member's client came or left: its group chooses among others now."""
+        """Update a member's group after a connect or disconnect of its client."""
         self._groups[member.group].put(member)
         self._tell(member)
 
     def presence_is_told(self, session: Session) -> None:
-        """The session's client came or left: who asks what clients wish looks again."""
+        """Note a connect or disconnect of the session's client."""
         if self.at_wish is not None:
             self.at_wish(session)
 
     def find(self, topic: str) -> bool:
-        """Find out who gets what is published to a topic; whether that is known now.
+        """Find the receivers of a topic; returns whether they are known.
 
-        A client's filters may match by the 100,000: no more than `quick` places are looked at, and
-        the next time it goes on there, unless another topic was asked for.
+        Filters of a client may match by the 100,000: at most `quick` nodes are visited, and the
+        next call continues there, unless another topic was searched.
         """
         if topic in self.known:
             return True
@@ -168,13 +170,13 @@ class Subscriptions:
         return True
 
     def is_looking_for(self, topic: str) -> bool:
-        """Whether it has begun to find that out, and gone on to something else."""
+        """Whether a search for this topic was interrupted."""
         return self._search is not None and self._search[0] == topic
 
     def search(self, topic: str) -> Iterator[int]:
-        """As `find`, to its end in as many steps as it takes; yields the places of each.
+        """Find the receivers in as many steps as it takes; yields the nodes of each step.
 
-        From the beginning again where a subscription changes meanwhile, as in `TopicIndex.search`.
+        The search restarts when a subscription changes meanwhile, as in `TopicIndex.search`.
         """
         if self._search is not None and self.is_looking_for(topic):
             steps, self._search = self._search[1], None
@@ -194,7 +196,7 @@ class Subscriptions:
                     break
 
     def _of(self, topic: str) -> Receivers:
-        """What is known of a topic, whatever it takes."""
+        """The receivers of a topic, found at any cost."""
         known = self.known.get(topic)
         if known is None:
             deque(self.search(topic), maxlen=0)
@@ -202,44 +204,45 @@ class Subscriptions:
         return known
 
     def look(self, topic: str) -> Receivers | None:
-        """What is known of a topic; None while it is not (see `find`)."""
+        """The receivers of a topic; None if they are not known yet (see `find`)."""
         known = self.known.get(topic)
         if known is None and self.find(topic):
             known = self.known[topic]
         return known
 
     def is_long(self, known: Receivers) -> bool:
-        """Whether it may take longer than a turn to find out who gets a message to such a topic.
+        """Whether matching a message may take more than a time slice.
 
-        That is so where very many topic filters are asked about its content.
+        That is so if very many topic filters have content filters to test.
         """
         return known.all is None and known.leaves > self.most_filters
 
     def work_of(self, topic: str) -> tuple[int, int]:
-        """How much work a publication to a topic is, as far as this broker's clients go.
+        """The work of a publication to a topic, and the most content filters to test.
 
-        One client can have tens of thousands of subscriptions that all match.  And how many filters
-        may be asked about content at most, which is `work_of_content` more.
+        One client can have tens of thousands of matching subscriptions. `work_of_content` is the
+        additional work of the content filters.
         """
         known = self.look(topic)
         return (_UNKNOWN, 0) if known is None else known.work
 
     @property
     def most_candidates(self) -> int:
-        """How many a publication may have to be tested against, or match; a group counts once."""
+        """The most subscriptions that a publication may match or be tested on; a group counts
+        once."""
         groups = len(self._groups) if self.at_change is not None else 0
         return self._index.most_candidates + groups
 
     def work_on(self, attributes: Attributes) -> int:
-        """As `work_of`, of a publication with these that comes from the network; all of it."""
+        """The whole work of a publication with these attributes, which comes from the network."""
         topic = attributes.get(TOPIC_ATTRIBUTE)
         if not isinstance(topic, str):
             return 0
         work, filters = self.work_of(topic)
         return work + self._work_of_content(topic, attributes, filters)
 
-    def work_of_content(self, message: Message, filters: int) -> int:
-        """How much more a publication is than its topic says, where so many are asked at most."""
+    def work_of_content(self, message: PublishedMessage, filters: int) -> int:
+        """The additional work of a publication's content filters, at most so many."""
         attributes = self._reader.of(message)
         return self._work_of_content(message.topic, attributes, filters)
 
@@ -250,12 +253,12 @@ class Subscriptions:
         return tests // TESTS_PER_WORK + found // _FOUND_PER_WORK
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        """Look through a publication's texts for so long; whether that is all."""
+        """Search a publication's texts in advance for this time; returns whether it is complete."""
         topic = attributes.get(TOPIC_ATTRIBUTE)
         return not isinstance(topic, str) or self._prepare(topic, attributes, work_us)
 
-    def prepare_message(self, message: Message, work_us: float) -> bool:
-        """As `prepare`, of one that a client publishes here."""
+    def prepare_message(self, message: PublishedMessage, work_us: float) -> bool:
+        """Like `prepare`, of a publication of a local client."""
         return self._prepare(message.topic, self._reader.of(message), work_us)
 
     def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
@@ -266,15 +269,15 @@ class Subscriptions:
 
     @property
     def are_plain(self) -> bool:
-        """Whether all subscriptions are."""
+        """Whether all subscriptions are plain."""
         return not self._not_plain
 
-    def match(self, message: Message) -> list[ClientSubscription]:
-        """The subscriptions that get a message, of each group one."""
+    def match(self, message: PublishedMessage) -> list[ClientSubscription]:
+        """The subscriptions that get a message; of each group one member."""
         return self.match_each([message])[0]
 
-    def match_each(self, messages: Sequence[Message]) -> list[list[ClientSubscription]]:
-        """As `match`, for each of several messages to one topic, in their order."""
+    def match_each(self, messages: Sequence[PublishedMessage]) -> list[list[ClientSubscription]]:
+        """Like `match`, for each of several messages to one topic, in order."""
         topic = messages[0].topic
         asks = self._of(topic).asks
         attributes = [self._reader.of(each) if asks else _NO_ATTRIBUTES for each in messages]
@@ -283,8 +286,8 @@ class Subscriptions:
             return found
         return [list(_chosen(each)) for each in found]
 
-    def matching(self, message: Message, found: list[ClientSubscription]) -> Iterator[int]:
-        """`match` bit by bit, to the end of what is found; yields how many places it took.
+    def matching(self, message: PublishedMessage, found: list[ClientSubscription]) -> Iterator[int]:
+        """Append the results of `match` to `found`, in steps; yields the nodes of each step.
 
         Subscriptions must not change until it ends.
         """
@@ -298,26 +301,26 @@ class Subscriptions:
 
     @property
     def _has_groups(self) -> bool:
-        """Whether there are groups in the index."""
+        """Whether the index has groups."""
         return bool(self._groups) and self.at_change is None
 
-    def members(self, group: str) -> Members:
-        """How many members a group has."""
+    def members(self, group: str) -> GroupMembers:
+        """The number of members of a group."""
         found = self._groups.get(group)
-        return Members(0, 0) if found is None else found.members
+        return GroupMembers(0, 0) if found is None else found.members
 
     def member(self, group: str, *, is_any: bool = True) -> ClientSubscription | None:
-        """The member of a group whose turn it is, of connected ones or of any; None if none is."""
+        """The next member of a group, among connected ones or all; None if there is none."""
         found = self._groups.get(group)
         return None if found is None else found.choose(is_any=is_any)
 
     def asked(
         self, topic: str, most: int
     ) -> Iterator[tuple[ClientSubscription | None, list[ClientSubscription], int]]:
-        """The topic filters that match a topic, and of each so many that ask for content.
+        """The topic filters that match a topic, each with at most `most` content filters.
 
-        First one of those that get everything, if it is about them, and how many there are; else
-        some that ask for content, and how many do.
+        Yields a subscription without a content filter and the number of these, or some with content
+        filters and the number of those.
         """
         for plain, asking, among in self._index.asked(topic, most):
             if plain is None:
@@ -346,8 +349,8 @@ class Subscriptions:
         self._not_plain -= not subscription.is_plain
         if not subscription.shared:
             self._index.remove(subscription)
-            if self._door is not None:
-                self._door.removed(subscription.wanted_topics, subscription.content)
+            if self._front_end is not None:
+                self._front_end.removed(subscription.wanted_topics, subscription.content)
             return
         self._tell(subscription)
         group = self._groups[subscription.group]
@@ -359,14 +362,14 @@ class Subscriptions:
 
 
 def alone(work: int) -> int:
-    """How much work a publication is that goes to each by itself, where `work` is as `work_of`."""
+    """The work of a publication that goes to each receiver separately, from that of `work_of`."""
     return 1 + _ALONE * (work - 1)
 
 
-def _chosen(found: Iterable[ClientSubscription | Group]) -> Iterator[ClientSubscription]:
-    """Of each group the member whose turn it is."""
+def _chosen(found: Iterable[ClientSubscription | SharedGroup]) -> Iterator[ClientSubscription]:
+    """Replace each group by its next member."""
     for each in found:
-        if isinstance(each, Group):
+        if isinstance(each, SharedGroup):
             member = each.choose()
             if member is not None:
                 yield member

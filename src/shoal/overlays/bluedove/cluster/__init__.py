@@ -1,1 +1,1 @@
-"""Who is in a cluster and what is decided about it, free of messages."""
+"""Members of a cluster, and decisions about them, free of messages."""

@@ -1,8 +1,8 @@
-"""Which candidate gets a publication: four policies, from blind to looking ahead.
+"""Choice of a publication's candidate: four policies, from blind to looking ahead.
 
-A candidate is a dimension and a matcher that serves the publication's place on it.  Matchers
-report each dimension's queue, its rates and the size of its set; the adaptive policy extrapolates
-the queue linearly from the last report and takes the matcher that would be done first.
+A candidate is a dimension and a matcher that serves the publication's place on it. Matchers report
+each dimension's queue, its rates and the size of its set; the adaptive policy extrapolates the
+queue linearly from the last report and takes the matcher that would be done first.
 
 >>> busy = Load(queue=90, arrival_per_s=400.0, matching_per_s=300.0, subscriptions=10)
 >>> slow = Load(queue=10, arrival_per_s=50.0, matching_per_s=100.0, subscriptions=40)
@@ -30,7 +30,7 @@ from shoal.model import BrokerId
 
 
 class Policy(enum.Enum):
-    """How a dispatcher chooses among the candidates."""
+    """Policy of a dispatcher's choice among candidates."""
 
     RANDOM = "random"
     SUBSCRIPTIONS = "subscriptions"
@@ -44,7 +44,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     queue            publications that wait to be matched
     arrival_per_s    publications that came, per second
     matching_per_s   publications that all cores together match in a second
-    subscriptions    what each of them is matched against
+    subscriptions    number of subscriptions that each of them is matched against
     """
 
     queue: int
@@ -59,7 +59,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(NamedTuple):
-    """A dimension, a matcher, and what it said last of its load there (None: nothing yet)."""
+    """A dimension, a matcher, and the last report of its load there (None: none yet)."""
 
     dimension: int
     matcher: BrokerId
@@ -92,7 +92,7 @@ def choose(
 
 
 def processing_s(load: Load, reported_us: int, now_us: int) -> float:
-    """How long one more publication would take, with the queue as it should be by now."""
+    """Time to one more publication's result, with the queue extrapolated to now."""
     grown = (load.arrival_per_s - load.matching_per_s) * (now_us - reported_us) / 1e6
     return (max(0.0, load.queue + grown) + 1) / load.matching_per_s
 
@@ -113,7 +113,7 @@ _COSTS: dict[Policy, Callable[[Load, int, int], float]] = {
 
 
 def has_changed(before: Load, after: Load, share: float) -> bool:
-    """Whether a load differs by more than this share of what it was, in any of its figures."""
+    """Whether any figure of a load has changed by more than this share."""
     pairs = (
         (before.queue, after.queue),
         (before.arrival_per_s, after.arrival_per_s),

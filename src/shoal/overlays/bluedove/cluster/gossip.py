@@ -1,9 +1,9 @@
 """The exchange of member tables: digests first, then only what the other does not have.
 
-A node sends how new each of its entries is; the other answers with the entries it has newer and
-the names of those it wants; the first sends these.  Where an entry says nothing new, its age is
-sign of life enough, and the entry itself stays at home.  Whom to ask is drawn at random: as many as
-the logarithm of the number of matchers, so that a change reaches all in about as many rounds.
+A node sends a digest with the age of each of its entries; its partner answers with newer entries
+and the names of those that it wants; the first sends these. For an entry without changes the age
+alone is sent as a heartbeat. Partners are drawn at random: as many as the logarithm of the number
+of matchers, so that a change reaches all in about as many rounds.
 
 >>> table = MemberTable(0)
 >>> old = Member(broker="M1", generation=5, version=1, segments=())
@@ -34,22 +34,22 @@ from shoal.overlays.bluedove.cluster.members import Age, Member, MemberTable, St
 # The paper's measured exchange, its table row, its report, and the dispatcher's pull interval.
 PAPER_EXCHANGE_BYTES = 2_900
 PAPER_PER_DISPATCHER_BYTES = 20
-# One of so many rounds also asks one that is taken for dead: a healed network finds itself again.
+# One in this many rounds also asks a dead node, so that a healed partition is found.
 ROUNDS_PER_LOST_CONTACT = 10
 
 
 def fan_out(matchers: int) -> int:
-    """How many others a matcher asks in one round."""
+    """Number of partners in one round."""
     return max(1, math.ceil(math.log2(matchers))) if matchers > 1 else 1
 
 
 def digest(table: MemberTable) -> dict[BrokerId, Age]:
-    """How new each entry is, by name."""
+    """The age of each entry, by name."""
     return dict(table.ages)
 
 
 class Comparison(NamedTuple):
-    """What a digest leaves to be said: new entries, signs of life, and what is wanted."""
+    """Answer to a digest: new entries, heartbeats, and wanted names."""
 
     members: tuple[Member, ...]
     ages: dict[BrokerId, Age]
@@ -60,17 +60,17 @@ class Comparison(NamedTuple):
 
 
 def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
-    """What is newer here, and the names of what is newer there, signs of life apart."""
+    """Entries newer here, heartbeats, and names of entries that are newer there."""
     news, newer, wanted = [], {}, []
     for name, mine in table.ages.items():
         theirs = ages.get(name)
         if mine is theirs or mine == theirs:
             continue
-        if theirs is None or (mine > theirs and not mine.says_the_same(theirs)):
+        if theirs is None or (mine > theirs and not mine.is_heartbeat_of(theirs)):
             news.append(table.members[name])
         elif mine > theirs:
             newer[name] = mine
-        elif theirs > mine and not theirs.says_the_same(mine):
+        elif theirs > mine and not theirs.is_heartbeat_of(mine):
             wanted.append(name)
     wanted += sorted(ages.keys() - table.ages.keys())
     return Comparison(tuple(news), newer, tuple(wanted))
@@ -79,7 +79,7 @@ def compare(table: MemberTable, ages: Mapping[BrokerId, Age]) -> Comparison:
 def choose_partners(
     table: MemberTable, me: BrokerId, round_number: int, random: Random
 ) -> list[BrokerId]:
-    """Whom to ask in this round; those who are expected count, too, as they may be there."""
+    """Partners of this round; expected matchers count, too, as they may be there."""
     alive = (name for name, row in sorted(table.members.items()) if row.status is Status.ALIVE)
     others = [name for name in alive if name != me]
     partners = random.sample(others, min(len(others), fan_out(len(others) + 1)))
@@ -91,7 +91,7 @@ def choose_partners(
 
 
 def silent(table: MemberTable, me: BrokerId, before_us: int) -> list[Member]:
-    """Those that count as alive and have not been heard of since then, by name."""
+    """Live members without news since then, by name."""
     return [
         member
         for name, member in sorted(table.members.items())
@@ -100,7 +100,7 @@ def silent(table: MemberTable, me: BrokerId, before_us: int) -> list[Member]:
 
 
 def paper_bytes_per_s(dispatchers: int) -> int:
-    """What the paper gives as a matcher's whole overhead (IV-C)."""
+    """A matcher's whole overhead by the paper's formula (IV-C)."""
     return PAPER_EXCHANGE_BYTES + PAPER_PER_DISPATCHER_BYTES * dispatchers
 
 

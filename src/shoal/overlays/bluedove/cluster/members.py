@@ -1,10 +1,10 @@
-"""What is known of the matchers: who they are, which segments they serve, and since when.
+"""The member table: matchers, their segments, and the ages of these entries.
 
-Every matcher writes one entry, about itself, and raises its version whenever it speaks; the
-newest wins wherever two meet, but at the matcher itself, which takes no other's word for what it
-serves (`contested`).  An entry of a later generation (a server that started again) beats
-any of an earlier one, and within a generation "dead" and "left" beat "alive", so that the word of
-a failure is not overtaken by old signs of life.  Looking up who serves a place is one bisection.
+Every matcher writes one entry, about itself, and raises its version with every announcement; of two
+the newest wins, except at the matcher itself, which accepts no entry about itself from others
+(`contested`). An entry of a later generation (a server that started again) beats any of an earlier
+one, and within a generation "dead" and "left" beat "alive", so that old heartbeats do not override
+a failure. The lookup of a place's owner is one bisection.
 
 >>> table = MemberTable(1)
 >>> one = Member(broker="M1", generation=5, version=1, segments=(Segment(LOWEST, 10.0),))
@@ -56,7 +56,7 @@ NOTHING = Segment(LOWEST, LOWEST)
 
 
 class Status(enum.Enum):
-    """Whether a matcher serves; the later beats the earlier within one generation."""
+    """A matcher's status; the later beats the earlier within one generation."""
 
     ALIVE = "alive"
     LEFT = "left"
@@ -67,9 +67,9 @@ _RANK = {Status.ALIVE: 0, Status.LEFT: 1, Status.DEAD: 2}
 
 
 class Age(NamedTuple):
-    """How new an entry is; greater is newer.
+    """The age of an entry; greater is newer.
 
-    Of two that differ in `version` alone, the newer is but a sign of life.
+    Of two that differ in `version` alone, the newer is a heartbeat.
     """
 
     generation: int
@@ -77,7 +77,7 @@ class Age(NamedTuple):
     version: int
     changed: int
 
-    def says_the_same(self, other: Age) -> bool:
+    def is_heartbeat_of(self, other: Age) -> bool:
         """Whether the entries differ in nothing but their version."""
         return (
             self.generation == other.generation
@@ -89,11 +89,11 @@ class Age(NamedTuple):
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One matcher's entry.
 
-    address      where it can be reached, for drivers to whom its name does not say it
+    address      its address, for drivers that cannot derive it from the name
     generation   when it started, µs; 0 for one that is expected and not yet heard from
-    version      raised by the matcher whenever it speaks
-    changed      the version at which it last said something new
-    segments     what it serves, one per dimension, possibly empty
+    version      raised by the matcher with every announcement
+    changed      the version of its last change
+    segments     the segments that it serves, one per dimension, possibly empty
     """
 
     broker: BrokerId
@@ -110,7 +110,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Owners:
-    """One dimension: between two cuts, who serves."""
+    """One dimension: the owners between two cuts."""
 
     __slots__ = ("cuts", "owners")
 
@@ -138,10 +138,11 @@ class MemberTable:
         self._own = own
         # The generation with which the own matcher's life began.
         self.born = 0
-        # What others say of the own matcher, and it has not said itself in this life.
+        # The age of others' entry about the own matcher that it has not written in this
+        # incarnation.
         self.contested: Age | None = None
         self.members: dict[BrokerId, Member] = {}
-        # Of the members, each, by name in order; asked for at every exchange.
+        # Age of each member, by name in order; cached for every exchange.
         self.ages: dict[BrokerId, Age] = {}
         # When an entry was last renewed here, by this node's clock.
         self.heard_us: dict[BrokerId, int] = {}
@@ -150,7 +151,7 @@ class MemberTable:
         self._owners: list[_Owners] | None = None
 
     def merge(self, members: Iterable[Member], now_us: int) -> list[BrokerId]:
-        """Take in what is newer; who changed in more than version."""
+        """Merge newer entries; returns the members with more than a new version."""
         changed = []
         count = len(self.ages)
         for member in members:
@@ -174,7 +175,7 @@ class MemberTable:
         return changed
 
     def replaced(self, members: Iterable[Member]) -> list[Member]:
-        """The entries of earlier lives that these would replace."""
+        """The entries of earlier incarnations that these would replace."""
         return [
             known
             for member in members
@@ -184,14 +185,14 @@ class MemberTable:
         ]
 
     def write(self, member: Member, now_us: int) -> None:
-        """Take in the entry that the own matcher writes."""
+        """Store the own matcher's entry."""
         is_new = member.broker not in self.ages
         self._put(member, member.age, now_us)
         if is_new:
             self.ages = dict(sorted(self.ages.items()))
 
     def _put(self, member: Member, age: Age, now_us: int) -> bool:
-        """Whether that changes more than the version."""
+        """Returns whether that changes more than the version."""
         known = self.members.get(member.broker)
         self.members[member.broker] = member
         self.ages[member.broker] = age
@@ -208,20 +209,20 @@ class MemberTable:
         return True
 
     def renew(self, ages: Mapping[BrokerId, Age], now_us: int) -> None:
-        """Take in signs of life of those whose entries are as they are here."""
+        """Merge heartbeats of members without changes."""
         mine = self.ages
         for name, age in ages.items():
             known = mine.get(name)
             if age is known or known is None or name == self._own:
                 continue
-            if age > known and age.says_the_same(known):
+            if age > known and age.is_heartbeat_of(known):
                 row = self.members[name]
                 self.members[name] = msgspec.structs.replace(row, version=age.version)
                 mine[name] = age
                 self.heard_us[name] = now_us
 
     def serving(self) -> list[Member]:
-        """Those that are alive and heard from, by name."""
+        """Live members that have been heard from, by name."""
         return [member for _, member in sorted(self.members.items()) if is_serving(member)]
 
     def is_serving(self, broker: BrokerId) -> bool:
@@ -233,15 +234,15 @@ class MemberTable:
         members = sorted(self.members.items())
         return tuple(name for name, member in members if member.status is Status.DEAD)
 
-    # --- who serves what ----------------------------------------------------------------------
+    # --- owners of places ---------------------------------------------------------------------
 
     def owners(self, dimension: int, place: float) -> tuple[BrokerId, ...]:
-        """Who serves a place, by name."""
+        """The owners of a place, by name."""
         owners = (self._owners or self._look_up())[dimension]
         return owners.owners[bisect_right(owners.cuts, place)]
 
     def owners_met(self, dimension: int, ranges: Iterable[Range]) -> tuple[BrokerId, ...]:
-        """Who serves a place in these ranges, each once, in the order of places."""
+        """The owners of places in these ranges, each once, in the order of places."""
         owners = (self._owners or self._look_up())[dimension]
         met: dict[BrokerId, None] = {}
         for low, high in ranges:
@@ -252,7 +253,7 @@ class MemberTable:
         return tuple(met)
 
     def holes(self, dimension: int) -> list[Segment]:
-        """Where nobody serves, ascending; neighbouring holes are one."""
+        """Unserved segments, ascending; neighbouring ones are merged."""
         owners = (self._owners or self._look_up())[dimension]
         bounds = [LOWEST, *owners.cuts, math.inf]
         found: list[Segment] = []

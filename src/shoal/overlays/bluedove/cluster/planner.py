@@ -1,8 +1,7 @@
 """Decisions about the partition, each a pure function of what a node knows.
 
-Where a subscription is stored, which segments matchers start with, who gives to a joiner and
-where a segment is divided, who takes over from one that leaves, when a matcher is added or taken
-away.
+Matchers of a subscription, first segments, source and cut of a joiner's segments, heirs of a
+leaving matcher, and when a matcher is added or removed.
 
 >>> speed = Dimension(attribute="speed", low=0, high=120)
 >>> initial_segments((speed,), ("A", "B", "C"))["B"]
@@ -55,9 +54,9 @@ def ranges_of(dimensions: Iterable[Dimension], filter: Filter) -> Ranges:
 
 
 class Copies(NamedTuple):
-    """Where a subscription goes: matcher → the dimensions whose set it joins there.
+    """Placement of a subscription: matcher → the dimensions of the sets that it joins there.
 
-    Replicas are kept aside, unsearched, for the day the other copies are lost.
+    Replicas are kept aside, unsearched, in case the other copies are lost.
     """
 
     searched: dict[BrokerId, tuple[int, ...]]
@@ -65,9 +64,9 @@ class Copies(NamedTuple):
 
 
 def copies(table: MemberTable, ranges: Ranges) -> Copies:
-    """A subscription's copies by what this node knows (III-A).
+    """A subscription's copies by this node's table (III-A).
 
-    When all fall on one matcher, replicas go to its clockwise neighbours on the dimensions.
+    If all are on one matcher, replicas go to its clockwise neighbours on the dimensions.
     """
     searched: dict[BrokerId, tuple[int, ...]] = {}
     for dimension, met in enumerate(ranges):
@@ -111,7 +110,7 @@ def donors(
 ) -> dict[int, BrokerId]:
     """For each dimension the matcher with the most work there, to give half of its segment.
 
-    Work is what comes times what it is searched against; where nothing comes, the larger set.
+    Work is the arrival rate times the size of the set; without arrivals, the larger set.
     """
     found: dict[int, BrokerId] = {}
     for dimension in dimensions:
@@ -128,17 +127,19 @@ def donors(
     return found
 
 
-def heirs(table: MemberTable, dimension: int, leaver: BrokerId) -> list[BrokerId]:
-    """Whose segments lie beside a leaver's: the one below first, then the one above."""
-    segment = table.members[leaver].segments[dimension]
-    others = [member for member in table.serving() if member.broker != leaver]
+def heirs(table: MemberTable, dimension: int, leaving_broker: BrokerId) -> list[BrokerId]:
+    """The owners of the segments next to a leaving matcher's: the one below first, then the one
+    above.
+    """
+    segment = table.members[leaving_broker].segments[dimension]
+    others = [member for member in table.serving() if member.broker != leaving_broker]
     below = [m.broker for m in others if _is_joined(m.segments[dimension], segment)]
     above = [m.broker for m in others if _is_joined(segment, m.segments[dimension])]
     return below + above
 
 
 def is_successor(table: MemberTable, dimension: int, hole: Segment, matcher: BrokerId) -> bool:
-    """Whether it is this matcher's part to serve a hole: it lies below it, or starts the line."""
+    """Whether this matcher has to serve a hole: it lies below it, or starts the line."""
     segment = table.members[matcher].segments[dimension]
     if not segment:
         return False
@@ -152,22 +153,22 @@ def _is_joined(below: Segment, above: Segment) -> bool:
 # --- how many matchers ------------------------------------------------------------------------
 
 
-class Scale(enum.Enum):
-    """What the controller does."""
+class ScaleOrder(enum.Enum):
+    """The controller's decision."""
 
     ADD = "add"
     REMOVE = "remove"
 
 
 class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When matchers are added and taken away (IV-E; the figures are ours, the paper has none).
+    """Conditions for adding and removing matchers (IV-E; the figures are ours, the paper has none).
 
     saturated     add when the matchers' mean utilisation is above this for `patience_us`
-    idle          take one away when the others could carry all at a utilisation below this, for
+    idle          remove one when the others could carry all at a utilisation below this, for
                   `patience_us`; well below `saturated`, so that one does not follow the other
-    patience_us   so long it must be so
-    settle_us     nothing more is decided so long after a change
-    least         so many matchers stay, however idle
+    patience_us   minimum duration of the condition
+    settle_us     pause of decisions after a change
+    least         minimum number of matchers
     """
 
     saturated: float = 0.85
@@ -186,30 +187,30 @@ class Elasticity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Controller:
-    """Watches utilisations, and says when to add or remove: not at once, and not back and forth.
+    """Watches utilisations, and decides when to add or remove, with delay and hysteresis.
 
     >>> controller = Controller(Elasticity(patience_us=2, settle_us=10))
     >>> [controller.decide({"M1": 0.95, "M2": 0.9}, now_us) for now_us in (0, 1, 2, 3, 12, 14)]
-    [None, None, <Scale.ADD: 'add'>, None, None, <Scale.ADD: 'add'>]
+    [None, None, <ScaleOrder.ADD: 'add'>, None, None, <ScaleOrder.ADD: 'add'>]
     """
 
     def __init__(self, elasticity: Elasticity) -> None:
         self._elasticity = elasticity
-        self._pending: Scale | None = None
+        self._pending: ScaleOrder | None = None
         self._since_us = 0
         self._settled_us = 0
 
-    def decide(self, utilisations: Mapping[BrokerId, float], now_us: int) -> Scale | None:
-        """What to do now, given the serving matchers' utilisations."""
+    def decide(self, utilisations: Mapping[BrokerId, float], now_us: int) -> ScaleOrder | None:
+        """The decision, given the serving matchers' utilisations."""
         if not utilisations or now_us < self._settled_us:
             self._pending = None
             return None
         total, count = sum(utilisations.values()), len(utilisations)
         pending = None
         if total / count > self._elasticity.saturated:
-            pending = Scale.ADD
+            pending = ScaleOrder.ADD
         elif count > self._elasticity.least and total / (count - 1) < self._elasticity.idle:
-            pending = Scale.REMOVE
+            pending = ScaleOrder.REMOVE
         if pending is not self._pending:
             self._pending, self._since_us = pending, now_us
         if pending is None or now_us - self._since_us < self._elasticity.patience_us:

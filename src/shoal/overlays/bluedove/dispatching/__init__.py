@@ -1,1 +1,1 @@
-"""A dispatcher: it takes clients, asks matchers, and hands on what they find."""
+"""A dispatcher: it serves clients, sends publications to matchers, and forwards their results."""

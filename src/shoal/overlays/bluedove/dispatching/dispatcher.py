@@ -1,14 +1,14 @@
-"""The dispatcher: what clients ask goes in here, and what comes for them comes out.
+"""The dispatcher: front end of clients' requests, and of deliveries to them.
 
-It keeps its member table by what matchers announce and by pulling one from a random matcher now
-and then.  Until it has heard from every expected matcher that is there, it welcomes none: one that
-started again must not take what others serve.  The first dispatcher (by name) that is there lets
-joiners in and, where that is asked for, decides how many matchers there are.
+It keeps its member table from matchers' announcements and by pulling one from a random matcher now
+and then. Until it has heard from every expected matcher that is there, it admits none: a restarted
+one must not take segments that others serve. The first connected dispatcher (by name) admits
+joiners and, if that is configured, decides on the number of matchers.
 """
 
 from __future__ import annotations
 
-from shoal.broker.custody import is_assured
+from shoal.broker.ack_tracker import is_assured
 from shoal.broker.effects import Effect, Notify, Record, SetTimer
 from shoal.broker.messages import (
     Advertise,
@@ -24,52 +24,53 @@ from shoal.broker.messages import (
 from shoal.broker.strategy import ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.cluster.members import Status
-from shoal.overlays.bluedove.cluster.planner import Controller, Scale, donors
-from shoal.overlays.bluedove.dispatching.home import Home
-from shoal.overlays.bluedove.dispatching.outbox import Outbox
+from shoal.overlays.bluedove.cluster.planner import Controller, ScaleOrder, donors
+from shoal.overlays.bluedove.dispatching.home import SubscriberEdge
+from shoal.overlays.bluedove.dispatching.outbox import DispatchOutbox
 from shoal.overlays.bluedove.messages import (
-    Answer,
     Donors,
     Fetch,
-    Hello,
-    Join,
-    Leave,
+    GossipNews,
+    JoinAnswer,
+    JoinCluster,
+    LeaveCluster,
     LoadReport,
     MailboxOpened,
+    MatchAnswer,
     Matched,
-    News,
+    MatchResults,
+    MemberHello,
     NotServed,
     OpenMailbox,
     Poll,
     Pull,
     Receipt,
-    Results,
     Stored,
-    Welcome,
     in_messages,
 )
-from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.node import BlueDoveNode
 from shoal.overlays.bluedove.records import ScaleRecord
 
-# Joiners ask every round of gossip; one that has not asked for so many is not ready any more.
+# Joiners ask every round of gossip; one that has not asked for this many rounds is not ready any
+# more.
 ROUNDS_READY = 3
-# Publications that are kept; past it, when matchers are far behind or none is there, publishers are
-# refused, so that what was accepted is never dropped.  Matchers' queues hold no more than this for
-# each dispatcher.
+# The most kept publications; beyond it, when matchers are far behind or absent, publishers are
+# refused, so that no accepted one is dropped. Matchers' queues hold no more than this for each
+# dispatcher.
 MAX_KEPT = 1_000_000
 # A table is not pulled more often than this, however much is missing.
 LEAST_PULL_US = 500_000
 
 
 class Dispatcher:
-    """What one dispatcher does."""
+    """The inputs of one dispatcher."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: BlueDoveNode) -> None:
         self._node = node
-        self.home = Home(node)
-        self.outbox = Outbox(node)
+        self.home = SubscriberEdge(node)
+        self.outbox = DispatchOutbox(node)
         # The number of each client's next publication, unless the time is higher by then; and the
-        # highest of clients that have left: one of them may come again at once.
+        # highest of former clients: one of them may connect again at once.
         self._numbers: dict[ClientId, int] = {}
         self._unused_number = 0
         self._untold = dict.fromkeys(name for name in node.expected if name != node.broker)
@@ -95,7 +96,7 @@ class Dispatcher:
         match request:
             case Publish(publications):
                 is_full = len(self.outbox) + len(publications) > MAX_KEPT
-                # Of those that somebody waits for there are no more than clients may have open.
+                # The number of assured ones is bounded by clients' receive maximum.
                 if is_full and not is_assured(request):
                     raise ProtocolError(f"{self._node.broker} keeps {MAX_KEPT} publications")
                 self.outbox.send(self._accept(client, publications, now_us, out), now_us, out)
@@ -122,9 +123,9 @@ class Dispatcher:
         now_us: int,
         out: list[Effect],
     ) -> list[RoutedPublication]:
-        """Number a client's publications; another's are refused one by one.
+        """Number a client's publications; those of other publishers are refused one by one.
 
-        Numbers start at the time, so that a dispatcher that comes back never gives one again.
+        Numbers start at the time, so that a restarted dispatcher never reuses one.
         """
         number = max(self._numbers.get(client, self._unused_number), now_us)
         accepted = []
@@ -143,15 +144,15 @@ class Dispatcher:
     # --- messages -----------------------------------------------------------------------------
 
     def receive(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> bool:
-        """Whether the message is one for dispatchers."""
-        self.outbox.heard(sender, now_us)
+        """Handle a message; False if it is none for dispatchers."""
+        self.outbox.on_news(sender, now_us)
         match message:
             case Matched(found):
                 self.home.matched(found, now_us, out)
-            case Results(results):
+            case MatchResults(results):
                 self.outbox.matched(sender, results, now_us, out)
-            case Answer():
-                self.outbox.answered(message, out)
+            case MatchAnswer():
+                self.outbox.on_answer(message, out)
             case Receipt(message_ids):
                 self.outbox.receipt(sender, message_ids, out)
             case NotServed(message_ids, member):
@@ -165,42 +166,42 @@ class Dispatcher:
                 rows = self.home.fetch(message)
                 for part in in_messages(dimension, segment, rows, number):
                     self._node.send(sender, part, now_us, out)
-            case Hello():
+            case MemberHello():
                 self._greeting[sender] = None
                 self._greet(now_us, out)
-            case Join(dimensions):
+            case JoinCluster(dimensions):
                 self._joining(sender, dimensions, now_us, out)
             case _:
                 return False
         return True
 
-    def news(self, sender: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
-        """A table that was pulled, or what a matcher announces."""
+    def news(self, sender: BrokerId, message: GossipNews, now_us: int, out: list[Effect]) -> None:
+        """A pulled table, or a matcher's announcement."""
         self._node.learn(message.members, now_us, out)
-        self._told(sender, now_us, out)
+        self._on_table(sender, now_us, out)
 
     # --- starting and joining -----------------------------------------------------------------
 
-    def _told(self, matcher: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """This expected matcher has said what it knows, or is not there."""
+    def _on_table(self, matcher: BrokerId, now_us: int, out: list[Effect]) -> None:
+        """This expected matcher has sent its table, or is not there."""
         self._untold.pop(matcher, None)
         self._greet(now_us, out)
 
     def _greet(self, now_us: int, out: list[Effect]) -> None:
-        """Answer the matchers that start, once all is known that there is to know."""
+        """Answer the starting matchers, once the table is complete."""
         if self._untold or not self._greeting:
             return
         members = tuple(self._node.table.members.values())
         for matcher in self._greeting:
             known = self._node.table.members.get(matcher)
             is_first = known is not None and known.generation == 0 and known.status is Status.ALIVE
-            self._node.send(matcher, Welcome(is_first, members), now_us, out)
+            self._node.send(matcher, JoinAnswer(is_first, members), now_us, out)
         self._greeting.clear()
 
     def _joining(
         self, joiner: BrokerId, dimensions: tuple[int, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """Let a joiner in, at once or when one is needed."""
+        """Admit a joiner, at once or when one is needed."""
         if not self._is_first():
             return
         if self._controller is not None and joiner not in self._admitted and self._has_enough():
@@ -221,12 +222,12 @@ class Dispatcher:
         self._node.send(joiner, Donors(found, tuple(table.members.values())), now_us, out)
 
     def _is_first(self) -> bool:
-        """Whether this dispatcher is the first that is there."""
+        """Whether this dispatcher is the first connected one."""
         there = (name for name in self._node.dispatchers if name not in self._node.lost)
         return min(there, default=self._node.broker) == self._node.broker
 
     def _scale(self, now_us: int, out: list[Effect]) -> None:
-        """Add or remove a matcher when the controller says so."""
+        """Add or remove a matcher by the controller's decision."""
         if self._controller is None or not self._is_first():
             return
         node, known = self._node, self.outbox.utilisations
@@ -239,7 +240,7 @@ class Dispatcher:
         if decision is None:
             return
         matcher = None
-        if decision is Scale.ADD:
+        if decision is ScaleOrder.ADD:
             recent_us = now_us - ROUNDS_READY * node.parameters.gossip_interval_us
             ready = sorted(name for name, at_us in self._ready_us.items() if at_us >= recent_us)
             if ready:
@@ -250,7 +251,7 @@ class Dispatcher:
         else:
             matcher = min(serving, key=lambda name: (serving[name], name))
             self._admitted.discard(matcher)
-            node.send(matcher, Leave(stay_ready=True), now_us, out)
+            node.send(matcher, LeaveCluster(stay_ready=True), now_us, out)
         record = ScaleRecord(
             dispatcher=node.broker, action=decision.value, matcher=matcher, at_us=now_us
         )
@@ -259,7 +260,9 @@ class Dispatcher:
     # --- time and links -----------------------------------------------------------------------
 
     def tick(self, now_us: int, out: list[Effect]) -> None:
-        """Send again what is overdue, and pull a table when it is time or something is missing."""
+        """Retransmit overdue publications, and pull a table if it is time or something is
+        missing.
+        """
         node = self._node
         out.append(SetTimer(("tick",), now_us + node.parameters.tick_us))
         is_missing = self.home.tick(now_us, out)
@@ -278,7 +281,7 @@ class Dispatcher:
         if others:
             node.send(node.random.choice(others), Pull(), now_us, out)
         for dispatcher in node.dispatchers:
-            if dispatcher in node.lost:  # whoever lives goes on being a home
+            if dispatcher in node.lost:  # a live dispatcher keeps its subscribers
                 node.open(dispatcher, now_us, out)
 
     def link(self, broker: BrokerId, up: bool, now_us: int, out: list[Effect]) -> None:
@@ -287,8 +290,8 @@ class Dispatcher:
             return
         self._greeting.pop(broker, None)
         self.outbox.link_down(broker, now_us, out)
-        self._told(broker, now_us, out)
+        self._on_table(broker, now_us, out)
 
     def given_up(self, broker: BrokerId, out: list[Effect]) -> None:
-        """A dispatcher has been away for too long."""
+        """A dispatcher is declared dead."""
         self.outbox.given_up(broker, out)

@@ -1,14 +1,14 @@
-"""A dispatcher as the home of its clients' subscriptions.
+"""The subscriber side of a dispatcher: placement of its clients' subscriptions, and deliveries.
 
-The home numbers the versions, stores each subscription at every matcher whose segment it meets,
-and calls it stored when all that serve any of its places have said so, and what they said they
-serve leaves no place out.  From then on it is the matchers' affair to pass it on; until then the
-home asks again, and whenever the member table changes.
+The dispatcher numbers a subscription's versions, stores it at every matcher with an overlapping
+segment, and acknowledges it when all owners of its places have confirmed, and the segments that
+they confirmed cover all its places. From then on matchers hand it over themselves; before that the
+dispatcher asks again after a timeout, and whenever the member table changes.
 
-What comes for a subscription comes through its home, which lets through what its client still
-asks for, each publication once, and tells matchers to forget what it does not know.  A client that
-asks again after its broker was killed does so under the same name, for the same: so what matchers
-have of the earlier life stands for it until it is stored anew.
+Results for a subscription come through its dispatcher, which delivers those that its client still
+wants, each publication once, and makes matchers remove unknown subscriptions. A client that
+subscribes again after its broker was killed does so under the same name, with the same filter: so
+the matchers' rows of the earlier incarnation serve it until it is stored anew.
 """
 
 from __future__ import annotations
@@ -26,46 +26,46 @@ from shoal.overlays.bluedove.cluster.planner import Ranges, copies, ranges_of
 from shoal.overlays.bluedove.dispatching.mailboxes import Mailboxes
 from shoal.overlays.bluedove.messages import (
     Fetch,
-    Found,
+    FoundMatches,
+    MatcherRow,
     Receipt,
     Remove,
-    Row,
     Store,
     Stored,
     SubscriptionStored,
 )
-from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.bluedove.node import BlueDoveNode
+from shoal.overlays.bluedove.parameters import DeliveryOrder
 from shoal.overlays.owned import Owned
 
-# Publications are remembered for so many later ones, to know a second copy: one that is sent to
-# another matcher after a timeout is behind by what passes in a few timeouts.
+# Deduplication window, in later publications: one that is sent to another matcher after a timeout
+# is behind by the traffic of a few timeouts.
 MAX_REMEMBERED = 500_000
 
 
-class _Placement:
+class _RowPlacement:
     """A subscription of a client here, and how far it is stored."""
 
     __slots__ = ("asked", "asked_us", "awaited", "is_stored", "kept", "ranges", "row")
 
-    def __init__(self, row: Row, ranges: Ranges) -> None:
+    def __init__(self, row: MatcherRow, ranges: Ranges) -> None:
         self.row = row
         self.ranges = ranges
         self.is_stored = False
         self.asked: dict[BrokerId, tuple[int, ...]] = {}
         self.asked_us = 0
-        # What each matcher said it serves on a dimension when it kept the subscription.
+        # The segment that each matcher served on a dimension when it stored the subscription.
         self.kept: dict[tuple[int, BrokerId], Segment] = {}
-        # Who has yet to say so, of those who serve its places by the member table.
+        # Owners of its places, by the member table, that have yet to confirm.
         self.awaited: set[tuple[int, BrokerId]] = set()
 
 
-class Home:
+class SubscriberEdge:
     """The subscriptions of one dispatcher's clients."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: BlueDoveNode) -> None:
         self._node = node
-        self._placements: dict[SubscriptionId, _Placement] = {}
+        self._placements: dict[SubscriptionId, _RowPlacement] = {}
         self._owned: Owned[SubscriptionId] = Owned()
         self._unstored: dict[SubscriptionId, None] = {}
         self._version = 0
@@ -73,14 +73,14 @@ class Home:
         self.mailboxes = Mailboxes(node.broker)
 
     def __len__(self) -> int:
-        """How many subscriptions clients have here."""
+        """Number of the clients' subscriptions."""
         return len(self._placements)
 
     def __contains__(self, id: SubscriptionId) -> bool:
         """Whether a client here has this subscription."""
         return id in self._placements
 
-    # --- what clients ask ---------------------------------------------------------------------
+    # --- clients' requests --------------------------------------------------------------------
 
     def subscribe(
         self, client: ClientId, subscription: Subscription, now_us: int, out: list[Effect]
@@ -93,8 +93,8 @@ class Home:
                 return
             self._forget(known, now_us, out)
         self._version = max(self._version + 1, now_us)
-        row = Row(subscription, self._node.broker, self._version)
-        placement = _Placement(row, ranges_of(self._node.dimensions, subscription.filter))
+        row = MatcherRow(subscription, self._node.broker, self._version)
+        placement = _RowPlacement(row, ranges_of(self._node.dimensions, subscription.filter))
         self._placements[subscription.id] = placement
         self._owned.add(subscription.client, subscription.id)
         self._unstored[subscription.id] = None
@@ -111,7 +111,7 @@ class Home:
         self._forget(placement, now_us, out)
 
     def leave(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
-        """The client is gone, and with it all it asked for."""
+        """The client has disconnected for good: remove its subscriptions."""
         for id in self._owned.of(client):
             self._forget(self._placements[id], now_us, out)
 
@@ -126,7 +126,7 @@ class Home:
         except FilterError as error:
             raise ProtocolError(f"subscription {subscription.id}: {error}") from None
 
-    def _forget(self, placement: _Placement, now_us: int, out: list[Effect]) -> None:
+    def _forget(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
         id = placement.row.subscription.id
         del self._placements[id]
         self._owned.remove(placement.row.subscription.client, id)
@@ -145,8 +145,8 @@ class Home:
 
     # --- storing ------------------------------------------------------------------------------
 
-    def _ask(self, placement: _Placement, now_us: int, out: list[Effect]) -> None:
-        """Send the subscription to whom it concerns and who has not been asked."""
+    def _ask(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
+        """Send the subscription to the owners that have not been asked."""
         planned = copies(self._node.table, placement.ranges)
         placement.asked_us = now_us
         for matcher in dict.fromkeys((*planned.searched, *planned.replicas)):
@@ -166,7 +166,7 @@ class Home:
         if not placement.awaited:
             self._settle(placement, out)
 
-    def _settle(self, placement: _Placement, out: list[Effect]) -> None:
+    def _settle(self, placement: _RowPlacement, out: list[Effect]) -> None:
         """Call it stored, when it is: all owners have it, and they leave no place out."""
         owners = [
             [(dimension, owner) for owner in self._node.table.owners_met(dimension, ranges)]
@@ -191,14 +191,14 @@ class Home:
         ]
 
     def members_changed(self, now_us: int, out: list[Effect]) -> None:
-        """Other matchers may have to have what is not stored yet."""
+        """The member table has changed: unconfirmed subscriptions may need other matchers."""
         for id in list(self._unstored):
             placement = self._placements[id]
             self._ask(placement, now_us, out)
             self._settle(placement, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
-        """Ask again where no answer came; whether there is anything that is not stored yet."""
+        """Ask again after a timeout; returns whether any subscription is unconfirmed."""
         before_us = now_us - self._node.parameters.answer_timeout_us
         for id in list(self._unstored):
             placement = self._placements[id]
@@ -207,7 +207,7 @@ class Home:
                 self._ask(placement, now_us, out)
         return bool(self._unstored)
 
-    def fetch(self, message: Fetch) -> list[Row]:
+    def fetch(self, message: Fetch) -> list[MatcherRow]:
         """The subscriptions that meet a segment.
 
         Those that are not stored are among them: before this broker started they may have been.
@@ -222,10 +222,10 @@ class Home:
 
     # --- deliveries ---------------------------------------------------------------------------
 
-    def matched(self, found: Iterable[Found], now_us: int, out: list[Effect]) -> None:
-        """Deliver what is new, and confirm all to the dispatchers it came from."""
+    def matched(self, found: Iterable[FoundMatches], now_us: int, out: list[Effect]) -> None:
+        """Deliver new results, and confirm all to the dispatchers they came from."""
         broker = self._node.broker
-        in_order = self._node.parameters.order is Order.PUBLISHER
+        in_order = self._node.parameters.order is DeliveryOrder.PUBLISHER
         confirmed: dict[BrokerId, list[MessageId]] = {}
         for each in found:
             message_id, matcher = each.routed.message_id, each.matcher
@@ -242,7 +242,7 @@ class Home:
         for dispatcher, ids in confirmed.items():
             self._node.send(dispatcher, Receipt(tuple(ids)), now_us, out)
 
-    def _deliver(self, found: Found, hops: int, now_us: int, out: list[Effect]) -> None:
+    def _deliver(self, found: FoundMatches, hops: int, now_us: int, out: list[Effect]) -> None:
         local: defaultdict[ClientId, list[SubscriptionId]] = defaultdict(list)
         placements = self._placements
         for id, version in found.subscriptions.items():
@@ -254,7 +254,7 @@ class Home:
             if row is None:
                 # A version that is known under another number is replaced when that is stored.
                 self._node.send(found.matcher, Remove(id, version), now_us, out)
-            # An earlier version may be of this broker's earlier life: what is wanted now counts.
+            # The version may be of this broker's earlier incarnation: the present filter counts.
             elif matches(row.subscription.filter, found.routed.publication.attributes):
                 local[row.subscription.client].append(id)
         for client, ids in local.items():
@@ -268,7 +268,7 @@ def _key(subscription_id: SubscriptionId) -> Key:
 
 
 def are_covered(ranges: Iterable[Range], segments: Iterable[Segment]) -> bool:
-    """Whether segments together have every place of the ranges.
+    """Whether segments together cover the ranges.
 
     >>> are_covered([Range(1, 5)], [Segment(3, 6), Segment(0, 3)])
     True

@@ -1,15 +1,16 @@
-"""Publications that a dispatcher keeps: each publisher's in a line, and what homes are owed.
+"""A dispatcher's kept publications: a line for each publisher, and debts to other dispatchers.
 
-A publisher's publications go to different matchers, which are not equally fast.  Where its order is
-kept, what they found comes back to the dispatcher, and goes on to the homes from there: what is
-matched leaves its publisher's line when all before it have left.  Links keep order, and so do
-homes.  Who stands in a line is known to be on its way, so nobody waits for what never comes.
+A publisher's publications go to different matchers, which are not equally fast. With order per
+publisher, results come back to the dispatcher, and are forwarded to the subscribers' dispatchers
+from there: a matched publication leaves its publisher's line when all before it have left. Links
+keep order, and so do those dispatchers. A publication in a line is known to be in transit, so
+nothing waits for one that never comes.
 
-What a home has not confirmed when its link breaks is kept for it, if the publisher waits for word,
-and sent again when the home is back.  A home that stays away is given up.
+If a link breaks, assured publications that the dispatcher behind it has not confirmed are kept for
+it, and sent again after its return. A dispatcher that stays disconnected is declared dead.
 
-What was matched long before it leaves its line may miss who has subscribed since, and a session
-that moved from one home to another would get it at neither.  So it is matched again.
+A publication that was matched long before it leaves its line may miss later subscribers, and a
+session that moved from one dispatcher to another would get it at neither. So it is matched again.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from collections.abc import Iterator, Mapping
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId, MessageId
-from shoal.overlays.bluedove.messages import Result
+from shoal.overlays.bluedove.messages import MatchResult
 
-# What was matched is good for so long: less than a session that moves is kept where it was, once
-# its subscriptions are known everywhere.  Twice as long when it was matched again, and so on: where
-# matchers are so slow, what is matched again is no better.
+# Lifetime of a match: less than the time for which a moved session stays at its source, once its
+# subscriptions are known everywhere. It doubles with each repeated match: with slow matchers a
+# repeated one is no better.
 LINE_US = 1_000_000
 
 
@@ -38,7 +39,7 @@ class Request:
 
 
 class Pending:
-    """A publication that is not done, of a request that somebody waits for or of none."""
+    """A publication that is not done, of an assured request or of none."""
 
     __slots__ = (
         "homes", "matched_by", "matched_us", "matcher", "may_wait_us", "receipts", "request",
@@ -53,18 +54,18 @@ class Pending:
         self.tried: tuple[BrokerId, ...] = ()
         self.homes: set[BrokerId] | None = None  # those to confirm, once it is matched
         self.receipts: set[BrokerId] = set()
-        # Where order is kept: what was found, by whom and when, and how long that is good for.
-        self.result: Result | None = None
+        # With order: the result, its matcher and time, and the lifetime of the match.
+        self.result: MatchResult | None = None
         self.matched_by: BrokerId = ""
         self.matched_us = 0
         self.may_wait_us = LINE_US
 
     def is_stale(self, now_us: int) -> bool:
-        """Whether it was matched too long ago."""
+        """Whether its match has expired."""
         return self.result is not None and now_us - self.matched_us > self.may_wait_us
 
 
-class Lines:
+class DispatchLines:
     """A line for each publisher."""
 
     def __init__(self) -> None:
@@ -91,8 +92,8 @@ class Lines:
         return [each for each in line if each.is_stale(now_us)]
 
 
-class Owed:
-    """What homes have not confirmed."""
+class OwedMatch:
+    """Publications that other dispatchers have not confirmed."""
 
     def __init__(self) -> None:
         self._owed: dict[BrokerId, dict[MessageId, Pending]] = {}
@@ -108,5 +109,5 @@ class Owed:
                 del self._owed[home]
 
     def to(self, home: BrokerId) -> Mapping[MessageId, Pending]:
-        """What a home has not confirmed, in the order in which it left."""
+        """Publications that a dispatcher has not confirmed, in the order in which they left."""
         return self._owed.get(home, {})

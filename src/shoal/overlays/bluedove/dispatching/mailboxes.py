@@ -1,7 +1,7 @@
-"""Mailboxes: where a dispatcher keeps what comes for subscribers that cannot listen.
+"""Mailboxes: a dispatcher keeps publications for subscribers that poll.
 
-A subscriber opens one, gets a handle, and polls it from time to time; nobody else can.  Until then
-a mailbox keeps a bounded number of publications, and loses the oldest.
+A subscriber opens one, gets a handle, and polls it from time to time; other clients cannot. Until
+then a mailbox keeps a bounded number of publications, and loses the oldest.
 
 >>> boxes = Mailboxes("D1")
 >>> boxes.open("phone")
@@ -23,8 +23,8 @@ from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.bluedove.records import OverflowRecord
 
-# Publications in one mailbox: an hour at three a second.  A subscriber that stays away for longer
-# loses the oldest.
+# The most publications in one mailbox: an hour at three a second. A subscriber that polls less
+# often loses the oldest.
 MAX_KEPT = 10_000
 
 
@@ -55,7 +55,7 @@ class Mailboxes:
         return True
 
     def poll(self, client: ClientId, mailbox: str, most: int) -> list[Deliver]:
-        """Take the oldest, at most so many."""
+        """Take the oldest ones, at most `most`."""
         if client not in self._boxes or mailbox != self._handle(client):
             raise ProtocolError(f"{client} has no mailbox {mailbox!r} here")
         if most < 1:

@@ -1,36 +1,43 @@
-"""A dispatcher's publications on their way: kept until a matcher and all homes have answered.
+"""A dispatcher's publications in transit: kept until a matcher and all receivers have answered.
 
-Each goes to one of its candidates, as the policy says.  It is done when that matcher has matched
-it and the homes it named have what they are to deliver: from the matcher, or, where a publisher's
-order is kept, from here, in its turn (`lines.py`).  When the matcher's link breaks, when it
-stays silent or says that it does not serve the place, the publication goes to another candidate;
-when there is none, it waits.  Homes know second copies by the publication's number.  A client that
-waits to hear of its publications waits until all that it sent together are done.
+Each goes to one of its candidates, by the policy. It is done when that matcher has matched it and
+the subscribers' dispatchers have their results: from the matcher or, with order per publisher, from
+here, in order (`lines.py`). If the matcher's link breaks, or it does not answer, or does not serve
+the place, the publication goes to another candidate; if there is none, it waits. Receivers
+recognise duplicates by the publication's number. An assured request is acknowledged when all its
+publications are done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from shoal.broker.custody import marked
+from shoal.broker.ack_tracker import marked
 from shoal.broker.effects import Effect, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import Attributes, BrokerId, ClientId, MessageId, Publication
 from shoal.overlays.bluedove.cluster.forwarding import Candidate, Load, choose
-from shoal.overlays.bluedove.dispatching.lines import Lines, Owed, Pending, Request
-from shoal.overlays.bluedove.messages import Answer, Found, LoadReport, Match, Matched, Result
-from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.bluedove.dispatching.lines import DispatchLines, OwedMatch, Pending, Request
+from shoal.overlays.bluedove.messages import (
+    FoundMatches,
+    LoadReport,
+    MatchAnswer,
+    Matched,
+    MatchRequest,
+    MatchResult,
+)
+from shoal.overlays.bluedove.node import BlueDoveNode
+from shoal.overlays.bluedove.parameters import DeliveryOrder
 
-# What a home that is back has missed goes to it in messages of so many publications.
+# Batch size of publications to a dispatcher that has reconnected.
 FOUND_PER_MESSAGE = 100
 
 
-class Outbox:
+class DispatchOutbox:
     """One dispatcher's publications."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: BlueDoveNode) -> None:
         self._node = node
         self._pending: dict[MessageId, Pending] = {}
         self._at: dict[BrokerId, dict[MessageId, Pending]] = {}
@@ -40,24 +47,24 @@ class Outbox:
         self._loads: dict[tuple[BrokerId, int], tuple[Load, int]] = {}
         self.utilisations: dict[BrokerId, float] = {}
         self._requests = 0
-        self._keeps_order = node.parameters.order is Order.PUBLISHER
-        self._lines = Lines()
-        self._owed = Owed()
+        self._keeps_order = node.parameters.order is DeliveryOrder.PUBLISHER
+        self._lines = DispatchLines()
+        self._owed = OwedMatch()
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def publication(self, message_id: MessageId) -> Publication | None:
-        """A publication that is on its way; None when it is done."""
+        """A publication in transit; None when it is done."""
         each = self._pending.get(message_id)
         return None if each is None else each.routed.publication
 
-    # --- on the way ---------------------------------------------------------------------------
+    # --- in transit ---------------------------------------------------------------------------
 
     def send(
         self, publications: Iterable[RoutedPublication], now_us: int, out: list[Effect]
     ) -> None:
-        """Take publications in, and send each to one of its candidates."""
+        """Accept publications, and send each to one of its candidates."""
         taken = list(publications)
         awaited = sum(routed.publication.assured for routed in taken)
         request = None
@@ -91,7 +98,7 @@ class Outbox:
             self._at.setdefault(matcher, {})[message_id] = each
             batches.setdefault((matcher, dimension), []).append(each.routed)
         for (matcher, dimension), batch in batches.items():
-            self._node.send(matcher, Match(dimension, tuple(batch)), now_us, out)
+            self._node.send(matcher, MatchRequest(dimension, tuple(batch)), now_us, out)
 
     def _candidates(self, pending: Pending) -> list[Candidate]:
         return self.candidates(pending.routed.publication.attributes, pending.tried)
@@ -99,7 +106,7 @@ class Outbox:
     def candidates(
         self, attributes: Attributes, tried: tuple[BrokerId, ...] = ()
     ) -> list[Candidate]:
-        """Who can match it, by dimension; not those that failed it or do not answer."""
+        """Possible matchers, by dimension; without those that failed it or do not answer."""
         owners, lost, silent = self._node.table.owners, self._node.lost, self._silent
         loads = self._loads
         found = []
@@ -121,13 +128,13 @@ class Outbox:
 
     # --- answers ------------------------------------------------------------------------------
 
-    def heard(self, matcher: BrokerId, now_us: int) -> None:
+    def on_news(self, matcher: BrokerId, now_us: int) -> None:
         """A sign of life."""
         self._heard_us[matcher] = now_us
         self._silent.discard(matcher)
 
-    def answered(self, message: Answer, out: list[Effect]) -> None:
-        """Matched; done, unless homes have yet to confirm.  Any attempt's answer will do."""
+    def on_answer(self, message: MatchAnswer, out: list[Effect]) -> None:
+        """Matched; done, unless dispatchers have yet to confirm.  Any attempt's answer will do."""
         lost, pending = self._node.lost, self._pending
         waiting: dict[MessageId, set[BrokerId]] = {}
         for home, ids in message.homes.items():
@@ -143,20 +150,20 @@ class Outbox:
                 self._done(each, out)
 
     def matched(
-        self, matcher: BrokerId, results: Iterable[Result], now_us: int, out: list[Effect]
+        self, matcher: BrokerId, results: Iterable[MatchResult], now_us: int, out: list[Effect]
     ) -> None:
-        """What a matcher found; what leaves its publisher's line by that goes to the homes."""
+        """A matcher's results; those that leave their publisher's line are forwarded."""
         publishers: dict[ClientId, None] = {}
         for result in results:
             id = result.message_id
             each = self._pending.get(id)
             if each is None or each.matcher != matcher:
-                continue  # of an earlier attempt, which may not know of the latest subscriptions
+                continue  # of an earlier attempt, which may lack the latest subscriptions
             each.result, each.matched_by, each.matched_us = result, matcher, now_us
             self._at[matcher].pop(id, None)
             each.matcher = None
             publishers[id.publisher] = None
-        batches: dict[BrokerId, list[Found]] = {}
+        batches: dict[BrokerId, list[FoundMatches]] = {}
         for publisher in publishers:
             for each in self._lines.leave(publisher, now_us):
                 self._pass_on(each, batches, now_us, out)
@@ -173,11 +180,11 @@ class Outbox:
     def _pass_on(
         self,
         each: Pending,
-        batches: dict[BrokerId, list[Found]],
+        batches: dict[BrokerId, list[FoundMatches]],
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """To the homes that are there; it waits for those that may come back."""
+        """Forward to the connected dispatchers; it waits for those that may come back."""
         node = self._node
         assert each.result is not None
         each.homes = set()
@@ -197,15 +204,15 @@ class Outbox:
         if not each.homes:
             self._done(each, out)
 
-    def _found(self, each: Pending, home: BrokerId, *, again: bool = False) -> Found:
+    def _found(self, each: Pending, home: BrokerId, *, again: bool = False) -> FoundMatches:
         assert each.result is not None
         routed = each.routed
         if again:
             routed = RoutedPublication(marked(routed.publication), routed.message_id)
-        return Found(routed, each.result.homes[home], each.matched_by)
+        return FoundMatches(routed, each.result.homes[home], each.matched_by)
 
     def receipt(self, home: BrokerId, message_ids: Iterable[MessageId], out: list[Effect]) -> None:
-        """A home has what it is to deliver."""
+        """A dispatcher has its results."""
         for id in message_ids:
             each = self._pending.get(id)
             if each is None:
@@ -254,13 +261,13 @@ class Outbox:
 
     @property
     def loads(self) -> Mapping[tuple[BrokerId, int], Load]:
-        """What each matcher reported last, by dimension."""
+        """The last report of each matcher, by dimension."""
         return {key: load for key, (load, _) in self._loads.items()}
 
-    # --- what goes wrong ----------------------------------------------------------------------
+    # --- failures -----------------------------------------------------------------------------
 
     def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """What the matcher had goes elsewhere; the home's clients may be gone with it."""
+        """The matcher's publications go elsewhere; the dispatcher's clients may be lost with it."""
         self._again(self._at.get(broker, {}).values(), now_us, out)
         if not self._keeps_order:
             for each in list(self._pending.values()):
@@ -269,25 +276,27 @@ class Outbox:
         self._forgo(broker, out, all_of_it=False)
 
     def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A home is there, or there again: it may not have what it has not confirmed."""
+        """A dispatcher has connected, maybe again: it may lack results that it has not
+        confirmed.
+        """
         found = [self._found(each, broker, again=True) for each in self._owed.to(broker).values()]
         for start in range(0, len(found), FOUND_PER_MESSAGE):
             part = tuple(found[start : start + FOUND_PER_MESSAGE])
             self._node.send(broker, Matched(part), now_us, out)
 
     def given_up(self, home: BrokerId, out: list[Effect]) -> None:
-        """The home has been away for too long."""
+        """The dispatcher is declared dead."""
         self._forgo(home, out, all_of_it=True)
 
     def _forgo(self, home: BrokerId, out: list[Effect], *, all_of_it: bool) -> None:
-        """Wait no more for a home to confirm, where nobody else waits either or not at all."""
+        """Wait no more for a dispatcher's confirmation, of unassured publications or all."""
         for id, each in list(self._owed.to(home).items()):
             if all_of_it or each.request is None:
                 self._owed.confirm(home, id)
                 self._confirm(each, home, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
-        """Pass over matchers that stay silent; whether any publication has no candidate."""
+        """Skip silent matchers; returns whether any publication has no candidate."""
         parameters = self._node.parameters
         for home in self._node.absences.awaited:
             self._node.open(home, now_us, out)

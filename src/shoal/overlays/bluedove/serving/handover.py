@@ -1,26 +1,26 @@
-"""How segments change hands: joining, leaving, and serving what nobody serves any more.
+"""Handover of segments: joining, leaving, and taking over unserved ones.
 
-A segment given away moves in four steps, so that at no time two matchers serve it with different
-subscriptions, and none is missed:
+A segment moves in four steps from its *source* to its *target*, so that at no time two matchers
+serve it with different subscriptions, and none is missed:
 
-    taker -> giver   Split       give me half (of a leaver: all)
-    giver -> taker   Rows        its subscriptions; from now on the giver passes new ones on, too
-    taker -> giver   TakerReady  I have them
-    giver -> taker   Yours       I no longer serve it: behind all that was passed on
+    target -> source   Split       request for half (of a leaving broker: all)
+    source -> target   Rows        its subscriptions; the source forwards new ones from now on
+    target -> source   TakerReady  all rows are stored
+    source -> target   Yours       end of service, behind all forwarded rows
 
-In between the giver serves, and after its last word it still matches what it had taken in.  When a
-link breaks, the giver keeps what it has not given; what it has given and the taker never got is a
-hole, and the giver lies below it.
+In between the source serves, and after its last message it still matches its accepted publications.
+If a link breaks, the source keeps a segment that it has not released; one that it has released, but
+that the target has not got, is a hole, and the source lies below it.
 
-A hole (its matcher died) is served by the matcher below, once the subscriptions are rebuilt: from
-all dispatchers, each of which has those of its clients, and waiting for those that are away; then
-from all matchers, whatever dimension they have them on, which know those of dispatchers that were
-given up.  Dispatchers hear who serves what before they are asked: what is subscribed after their
-answer is then stored where nobody but the matcher below is going to serve it, or not yet.
+A hole (its matcher died) is served by the matcher below, once its subscriptions are rebuilt: from
+all dispatchers, each of which has those of its clients, including disconnected ones that may come
+back; then from all matchers, on any dimension, which have those of dead dispatchers. Dispatchers
+learn of owners before they are asked: subscriptions after their answer are then stored where only
+the matcher below will serve, or does not yet.
 
-A matcher that begins with its first segment, as nobody knows of an earlier life, asks dispatchers
-likewise: they may have been there before, and their clients' subscriptions with them.  It takes
-publications in at once, and matches them when it has the answers.
+A matcher that begins with its first segment, without a known earlier incarnation, asks dispatchers
+likewise: they may have been there before, and their clients' subscriptions with them. It accepts
+publications at once, and matches them when it has the answers.
 
 Source: Li et al., BlueDove, sections III-A3 and III-C; rebuilding is ours.
 """
@@ -35,32 +35,32 @@ from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
 from shoal.overlays.bluedove.cluster.planner import halves
 from shoal.overlays.bluedove.messages import (
     Fetch,
-    News,
-    Refused,
-    Row,
-    Rows,
+    GossipNews,
+    MatcherRow,
+    MembershipRefused,
     Split,
+    SubscriptionRows,
     TakerReady,
     Yours,
     in_messages,
 )
-from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.node import BlueDoveNode
 from shoal.overlays.bluedove.serving.matcher import Matcher
 
-# A joiner of a fully replicated cluster is told of new subscriptions so long after it joined:
-# until every dispatcher has heard of it.
+# In a fully replicated cluster a joiner gets new subscriptions forwarded for this time, until every
+# dispatcher knows it.
 PASS_ON_US = 30_000_000
 
 
-class _Taking:
-    """A segment on its way here from a giver."""
+class SegmentImport:
+    """A segment on its way here from a source."""
 
-    def __init__(self, giver: BrokerId) -> None:
-        self.giver = giver
+    def __init__(self, source: BrokerId) -> None:
+        self.source = source
 
 
-class _Rebuilding:
-    """A hole that is to be served here, and who has yet to send what it knows.
+class SegmentRebuild:
+    """A hole to be served here, and the brokers that have yet to send their subscriptions.
 
     With `is_served` it is a first segment, for which publications come already.
     """
@@ -73,114 +73,120 @@ class _Rebuilding:
         self.awaited: dict[BrokerId, None] = {}
 
 
-class _Giving:
+class SegmentExport:
     """A segment on its way from here; `until_us` when only copies are given (replication)."""
 
-    def __init__(self, taker: BrokerId, segment: Segment) -> None:
-        self.taker = taker
+    def __init__(self, target: BrokerId, segment: Segment) -> None:
+        self.target = target
         self.segment = segment
         self.until_us: int | None = None
 
 
 class Handover:
-    """What one matcher gives and takes, at most one segment per dimension and direction."""
+    """Imports and exports of one matcher, at most one segment per dimension and direction."""
 
     def __init__(
         self,
-        node: Node,
+        node: BlueDoveNode,
         matcher: Matcher,
         announce: Callable[[int, list[Effect], Iterable[BrokerId]], None],
     ) -> None:
         self._node = node
         self._matcher = matcher
         self._announce = announce
-        self._incoming: dict[int, _Taking | _Rebuilding] = {}
-        self._giving: dict[int, _Giving] = {}
+        self._incoming: dict[int, SegmentImport | SegmentRebuild] = {}
+        self._exports: dict[int, SegmentExport] = {}
         self._deferred: list[tuple[BrokerId, Fetch]] = []
         self._number = 0
 
     def is_busy(self, dimension: int) -> bool:
-        return dimension in self._incoming or dimension in self._giving
+        return dimension in self._incoming or dimension in self._exports
 
     def forget(self) -> None:
         self._incoming.clear()
-        self._giving.clear()
+        self._exports.clear()
 
-    # --- given away ---------------------------------------------------------------------------
+    # --- exports ------------------------------------------------------------------------------
 
     def split(
-        self, taker: BrokerId, dimension: int, is_leaving: bool, now_us: int, out: list[Effect]
+        self, target: BrokerId, dimension: int, is_leaving: bool, now_us: int, out: list[Effect]
     ) -> None:
-        """Give half of a segment, or all, or refuse: there is none, or one is moving already."""
+        """Export half of a segment, or all, or refuse: there is none, or one is moving already."""
         served = self._matcher.segments[self._matcher.dimension(dimension)]
         is_whole = is_leaving or self._node.parameters.replicated
         given = served if is_whole else halves(self._node.dimensions[dimension], served)
-        # An heir of a leaver that stays: half a segment would not lie beside its own.
-        is_late = not is_whole and self._serves(taker, dimension)
+        # An heir of a leaving broker that stays: half a segment would not lie beside its own.
+        is_late = not is_whole and self._serves(target, dimension)
         if self.is_busy(dimension) or not given or is_late:
-            self._node.send(taker, Refused(dimension), now_us, out)
+            self._node.send(target, MembershipRefused(dimension), now_us, out)
             return
-        self._giving[dimension] = _Giving(taker, given)
+        self._exports[dimension] = SegmentExport(target, given)
         rows = self._matcher.sets[dimension].meeting(given)
-        self._send_rows(taker, dimension, given, rows, now_us, out)
+        self._send_rows(target, dimension, given, rows, now_us, out)
 
     def _serves(self, matcher: BrokerId, dimension: int) -> bool:
         member = self._node.table.members.get(matcher)
         return member is not None and bool(member.segments[dimension])
 
-    def pass_on(self, row: Row, dimensions: Iterable[int], now_us: int, out: list[Effect]) -> None:
+    def pass_on(
+        self, row: MatcherRow, dimensions: Iterable[int], now_us: int, out: list[Effect]
+    ) -> None:
         """A subscription that comes while a segment is being given goes there as well."""
         for dimension in dimensions:
-            giving = self._giving.get(dimension)
-            if giving is None:
+            export = self._exports.get(dimension)
+            if export is None:
                 continue
-            if giving.segment.meets(
+            if export.segment.meets(
                 self._node.dimensions[dimension].ranges(row.subscription.filter)
             ):
-                rows = Rows(dimension, giving.segment, (row,), False)
-                self._node.send(giving.taker, rows, now_us, out)
+                rows = SubscriptionRows(dimension, export.segment, (row,), False)
+                self._node.send(export.target, rows, now_us, out)
 
-    def ready(self, taker: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
-        """The taker has everything: serve the segment no more, and say so."""
-        giving = self._giving.get(dimension)
-        if giving is None or giving.taker != taker or giving.until_us is not None:
+    def ready(self, target: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
+        """The target has everything: end the service of the segment, and confirm that."""
+        export = self._exports.get(dimension)
+        if export is None or export.target != target or export.until_us is not None:
             return  # given up meanwhile: the link broke in between
         if self._node.parameters.replicated:
-            giving.until_us = now_us + PASS_ON_US
+            export.until_us = now_us + PASS_ON_US
         else:
-            del self._giving[dimension]
+            del self._exports[dimension]
             served = self._matcher.segments[dimension]
-            kept = Segment(served.low, giving.segment.low)
+            kept = Segment(served.low, export.segment.low)
             self._matcher.serve(dimension, kept or NOTHING, now_us, out)
             self._announce(now_us, out, ())
-        self._node.send(taker, Yours(dimension, giving.segment), now_us, out)
+        self._node.send(target, Yours(dimension, export.segment), now_us, out)
 
-    # --- taken over ---------------------------------------------------------------------------
+    # --- imports ------------------------------------------------------------------------------
 
-    def ask(self, giver: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> bool:
-        """Ask for (part of) a segment; False when one is moving on this dimension already."""
+    def ask(self, source: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> bool:
+        """Request (part of) a segment; False when one is moving on this dimension already."""
         if self.is_busy(self._matcher.dimension(dimension)):
             return False
-        self._incoming[dimension] = _Taking(giver)
-        self._node.send(giver, Split(dimension), now_us, out)
+        self._incoming[dimension] = SegmentImport(source)
+        self._node.send(source, Split(dimension), now_us, out)
         return True
 
-    def refused(self, giver: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
-        taking = self._incoming.get(dimension)
-        if isinstance(taking, _Taking) and taking.giver == giver:
+    def refused(self, source: BrokerId, dimension: int, now_us: int, out: list[Effect]) -> None:
+        imported = self._incoming.get(dimension)
+        if isinstance(imported, SegmentImport) and imported.source == source:
             self._stop(dimension)
             self._answer_deferred(now_us, out)
 
-    def rows(self, sender: BrokerId, message: Rows, now_us: int, out: list[Effect]) -> None:
-        """Subscriptions for what is taken over."""
+    def rows(
+        self, sender: BrokerId, message: SubscriptionRows, now_us: int, out: list[Effect]
+    ) -> None:
+        """Subscriptions of an imported segment."""
         dimension = self._matcher.dimension(message.dimension)
         incoming = self._incoming.get(dimension)
-        if isinstance(incoming, _Rebuilding) and message.number == incoming.number:
+        if isinstance(incoming, SegmentRebuild) and message.number == incoming.number:
             self._add(dimension, message.rows)
             if message.is_last:
                 incoming.awaited.pop(sender, None)
                 self._continue(dimension, incoming, now_us, out)
-        elif isinstance(incoming, _Taking) and incoming.giver == sender and not message.number:
+        elif (
+            isinstance(incoming, SegmentImport) and incoming.source == sender and not message.number
+        ):
             self._matcher.incoming[dimension] = message.segment
             self._add(dimension, message.rows)
             if message.is_last:
@@ -189,16 +195,16 @@ class Handover:
             self._add(dimension, message.rows)
         # Else it was given up meanwhile.
 
-    def _add(self, dimension: int, rows: Iterable[Row]) -> None:
+    def _add(self, dimension: int, rows: Iterable[MatcherRow]) -> None:
         for row in rows:
             self._matcher.sets[dimension].add(row)
 
-    def yours(self, giver: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
+    def yours(self, source: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
         """The segment is ours to serve."""
-        taking = self._incoming.get(message.dimension)
-        if not isinstance(taking, _Taking) or taking.giver != giver:
+        imported = self._incoming.get(message.dimension)
+        if not isinstance(imported, SegmentImport) or imported.source != source:
             return  # a hole now, which the matcher below it will find
-        self._serve_too(message.dimension, message.segment, now_us, out, (giver,))
+        self._serve_too(message.dimension, message.segment, now_us, out, (source,))
 
     def _serve_too(
         self,
@@ -226,21 +232,21 @@ class Handover:
     # --- rebuilt ------------------------------------------------------------------------------
 
     def rebuild(self, dimension: int, hole: Segment, now_us: int, out: list[Effect]) -> None:
-        """Serve a hole beside what is served here, once its subscriptions are found."""
+        """Serve a hole beside the own segment, once its subscriptions are found."""
         if not self.is_busy(dimension):
             self._matcher.incoming[dimension] = hole
             self._number += 1
-            self._ask_dispatchers(dimension, _Rebuilding(hole, self._number), now_us, out)
+            self._ask_dispatchers(dimension, SegmentRebuild(hole, self._number), now_us, out)
 
     def begin(self, dimension: int, segment: Segment, now_us: int, out: list[Effect]) -> None:
         """Find the subscriptions of a first segment, which is served."""
         self._matcher.unready.add(dimension)
         self._number += 1
-        beginning = _Rebuilding(segment, self._number, is_served=True)
+        beginning = SegmentRebuild(segment, self._number, is_served=True)
         self._ask_dispatchers(dimension, beginning, now_us, out)
 
     def _ask_dispatchers(
-        self, dimension: int, rebuilding: _Rebuilding, now_us: int, out: list[Effect]
+        self, dimension: int, rebuilding: SegmentRebuild, now_us: int, out: list[Effect]
     ) -> None:
         self._incoming[dimension] = rebuilding
         absences = self._node.absences
@@ -252,7 +258,7 @@ class Handover:
     def _fetch(
         self,
         dimension: int,
-        rebuilding: _Rebuilding,
+        rebuilding: SegmentRebuild,
         supplier: BrokerId,
         now_us: int,
         out: list[Effect],
@@ -261,18 +267,18 @@ class Handover:
         is_for_home = not rebuilding.asks_matchers
         if is_for_home:
             members = tuple(self._node.table.members.values())
-            self._node.send(supplier, News(members), now_us, out)
+            self._node.send(supplier, GossipNews(members), now_us, out)
         fetch = Fetch(dimension, rebuilding.hole, rebuilding.number, is_for_home)
         self._node.send(supplier, fetch, now_us, out)
 
     def _continue(
-        self, dimension: int, rebuilding: _Rebuilding, now_us: int, out: list[Effect]
+        self, dimension: int, rebuilding: SegmentRebuild, now_us: int, out: list[Effect]
     ) -> None:
         if rebuilding.awaited:
             return
         if rebuilding.is_served:
             del self._incoming[dimension]
-            self._matcher.be_ready(dimension, now_us, out)
+            self._matcher.mark_ready(dimension, now_us, out)
             self._answer_deferred(now_us, out)
             return
         if not rebuilding.asks_matchers:
@@ -287,12 +293,12 @@ class Handover:
             self._serve_too(dimension, rebuilding.hole, now_us, out)
 
     def fetch(self, sender: BrokerId, message: Fetch, now_us: int, out: list[Effect]) -> None:
-        """Send what is known here of a hole; later, if some of it may just be on its way here.
+        """Send the subscriptions of a hole; later, if some of them may be in transit to here.
 
-        Who rebuilds answers at once, as two who rebuild would wait for each other.
+        A matcher that rebuilds answers at once: otherwise two of them would wait for each other.
         """
         self._matcher.dimension(message.dimension)
-        if any(isinstance(incoming, _Taking) for incoming in self._incoming.values()):
+        if any(isinstance(incoming, SegmentImport) for incoming in self._incoming.values()):
             self._deferred.append((sender, message))
             return
         rows = self._matcher.known_rows(message.dimension, message.segment)
@@ -309,7 +315,7 @@ class Handover:
         to: BrokerId,
         dimension: int,
         segment: Segment,
-        rows: list[Row],
+        rows: list[MatcherRow],
         now_us: int,
         out: list[Effect],
         number: int = 0,
@@ -317,49 +323,49 @@ class Handover:
         for message in in_messages(dimension, segment, rows, number):
             self._node.send(to, message, now_us, out)
 
-    # --- what goes wrong ----------------------------------------------------------------------
+    # --- failures -----------------------------------------------------------------------------
 
     def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """Nothing more comes from there: give up what it was to give or take, or ask anew."""
-        for dimension, giving in list(self._giving.items()):
-            if giving.taker == broker:
-                del self._giving[dimension]
+        """Nothing more comes from there: abort its transfers, or ask others anew."""
+        for dimension, export in list(self._exports.items()):
+            if export.target == broker:
+                del self._exports[dimension]
         for dimension, incoming in list(self._incoming.items()):
-            if isinstance(incoming, _Taking):
-                if incoming.giver == broker:
+            if isinstance(incoming, SegmentImport):
+                if incoming.source == broker:
                     self._stop(dimension)
             elif broker in incoming.awaited and incoming.asks_matchers:
-                self._stop(dimension)  # the hole is found again, and asked for without it
+                self._stop(dimension)  # the hole is found again, and rebuilt without it
         self._answer_deferred(now_us, out)
 
     @property
     def awaited(self) -> list[BrokerId]:
-        """Who has yet to send what is to be served here, which nobody serves meanwhile."""
-        rebuilding = [each for each in self._incoming.values() if isinstance(each, _Rebuilding)]
+        """Brokers that have yet to send rows of segments that are unserved meanwhile."""
+        rebuilding = [each for each in self._incoming.values() if isinstance(each, SegmentRebuild)]
         return list(dict.fromkeys(broker for each in rebuilding for broker in each.awaited))
 
     def link_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """What a dispatcher was asked may be lost, and it may have started again since."""
+        """A request to a dispatcher may be lost, and it may have restarted since."""
         for dimension, incoming in self._incoming.items():
-            if isinstance(incoming, _Rebuilding) and broker in incoming.awaited:
+            if isinstance(incoming, SegmentRebuild) and broker in incoming.awaited:
                 self._fetch(dimension, incoming, broker, now_us, out)
 
     def given_up(self, dispatcher: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A dispatcher that is away is not waited for any more."""
+        """A disconnected dispatcher is declared dead."""
         for dimension, incoming in list(self._incoming.items()):
-            if isinstance(incoming, _Rebuilding) and not incoming.asks_matchers:
+            if isinstance(incoming, SegmentRebuild) and not incoming.asks_matchers:
                 incoming.awaited.pop(dispatcher, None)
                 self._continue(dimension, incoming, now_us, out)
 
     def tick(self, now_us: int) -> None:
-        """End what waits for the dead, and passing on to joiners that everybody knows by now."""
+        """End transfers with dead brokers, and the forwarding to joiners that all know by now."""
         for dimension, incoming in list(self._incoming.items()):
             if (
-                isinstance(incoming, _Rebuilding)
+                isinstance(incoming, SegmentRebuild)
                 and incoming.asks_matchers
                 and not all(map(self._node.table.is_serving, incoming.awaited))
             ):
                 self._stop(dimension)
-        for dimension, giving in list(self._giving.items()):
-            if giving.until_us is not None and giving.until_us <= now_us:
-                del self._giving[dimension]
+        for dimension, export in list(self._exports.items()):
+            if export.until_us is not None and export.until_us <= now_us:
+                del self._exports[dimension]

@@ -1,9 +1,10 @@
-"""The matcher: sets and queues by dimension, as many publications in work as there are cores.
+"""The matcher: sets and queues by dimension, as many jobs at once as there are cores.
 
-What it serves on a dimension is a segment, and for every place in it the set holds every stored
-subscription that can match there.  A publication that lies elsewhere is handed back with what the
-matcher does serve.  Of one that is matched its dispatcher hears what was found, to pass it on in
-order; where order is free it goes to the homes at once, and its dispatcher hears which those are.
+It serves a segment of each dimension, and for every place in it the set holds every stored
+subscription that can match there. A publication that lies elsewhere is returned with the matcher's
+segments. The results of a match go to the publication's dispatcher, which forwards them in order;
+if order is free they go to the subscribers' dispatchers at once, and the publication's dispatcher
+gets the list of these.
 """
 
 from __future__ import annotations
@@ -11,38 +12,38 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from shoal.broker.effects import Effect, Record, SetTimer, Work
+from shoal.broker.effects import Effect, MatchingWork, Record, SetTimer
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load, has_changed
 from shoal.overlays.bluedove.cluster.members import NOTHING, Segment
 from shoal.overlays.bluedove.messages import (
-    Answer,
-    Found,
+    FoundMatches,
     LoadReport,
-    Match,
+    MatchAnswer,
     Matched,
+    MatcherRow,
+    MatchRequest,
+    MatchResult,
+    MatchResults,
     NotServed,
     Remove,
-    Result,
-    Results,
-    Row,
     Store,
     Stored,
 )
-from shoal.overlays.bluedove.node import Node
-from shoal.overlays.bluedove.parameters import Order
+from shoal.overlays.bluedove.node import BlueDoveNode
+from shoal.overlays.bluedove.parameters import DeliveryOrder
 from shoal.overlays.bluedove.records import ServedRecord
 from shoal.overlays.bluedove.serving.queues import (
     DimensionQueue,
     Index,
+    QueuedMatch,
+    QueueTurns,
     SubscriptionSet,
-    Turns,
-    Waiting,
 )
 
-# A report that nothing has changed, now and then: who hears nothing assumes the worst.
+# A report without changes, now and then: a dispatcher without reports assumes the worst.
 REPORTS_SKIPPED = 10
 
 
@@ -51,7 +52,9 @@ class _Job:
 
     __slots__ = ("dimension", "is_void", "searched", "since_us", "taken")
 
-    def __init__(self, dimension: int, taken: list[Waiting], searched: int, now_us: int) -> None:
+    def __init__(
+        self, dimension: int, taken: list[QueuedMatch], searched: int, now_us: int
+    ) -> None:
         self.dimension = dimension
         self.taken = taken
         self.searched = searched
@@ -60,23 +63,23 @@ class _Job:
 
 
 class Matcher:
-    """What one matcher stores and matches."""
+    """Sets, queues and segments of one matcher."""
 
-    def __init__(self, node: Node, make_index: Callable[[], Index] = MatchIndex) -> None:
+    def __init__(self, node: BlueDoveNode, make_index: Callable[[], Index] = MatchIndex) -> None:
         self._node = node
         parameters = node.parameters
         self.segments: list[Segment] = [NOTHING for _ in node.dimensions]
-        # What the sets are being filled for, beside what is served.
+        # The segments that the sets are being filled for, beside the served ones.
         self.incoming: list[Segment] = [NOTHING for _ in node.dimensions]
         self.sets = [SubscriptionSet(dimension, make_index()) for dimension in node.dimensions]
         self.queues = [
             DimensionQueue(parameters.rate_window_us, parameters.cores) for _ in node.dimensions
         ]
         self._jobs: dict[int, _Job] = {}
-        self._turns = Turns(len(self.queues))
+        self._turns = QueueTurns(len(self.queues))
         # Dimensions whose segment is served before its subscriptions are there: nothing is matched.
         self.unready: set[int] = set()
-        # Publications that a dimension had taken in before its segment shrank, still to match.
+        # Publications that a dimension had accepted before its segment shrank, still to match.
         self._before_shrinking = [0 for _ in node.dimensions]
         self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
         self._reported: dict[BrokerId, tuple[tuple[Load, ...], int]] = {}
@@ -103,10 +106,10 @@ class Matcher:
         for rows in self.sets:
             rows.remove(message.subscription_id, message.version)
 
-    def known_rows(self, dimension: int, segment: Segment) -> list[Row]:
+    def known_rows(self, dimension: int, segment: Segment) -> list[MatcherRow]:
         """All rows of any set, and replicas, that meet a segment of this dimension."""
         ranges = self._node.dimensions[dimension].ranges
-        newest: dict[SubscriptionId, Row] = {}
+        newest: dict[SubscriptionId, MatcherRow] = {}
         for rows in self.sets:
             for row in (*rows.rows.values(), *rows.replicas.values()):
                 known = newest.get(row.subscription.id)
@@ -114,12 +117,12 @@ class Matcher:
                     newest[row.subscription.id] = row
         return [row for row in newest.values() if segment.meets(ranges(row.subscription.filter))]
 
-    # --- what is served -----------------------------------------------------------------------
+    # --- served segments ----------------------------------------------------------------------
 
     def serve(self, dimension: int, segment: Segment, now_us: int, out: list[Effect]) -> None:
-        """Serve this segment of a dimension from now on, whose subscriptions are all there.
+        """Serve this segment of a dimension from now on; its subscriptions are complete.
 
-        Publications that were taken in before are still matched, against what was there then.
+        Publications that were accepted before are still matched, against the set of that time.
         """
         shrinks = not _contains(segment, self.segments[dimension])
         self.segments[dimension] = segment
@@ -138,8 +141,8 @@ class Matcher:
             self._before_shrinking[dimension] = len(self.queues[dimension])
         self.tidy(dimension)
 
-    def be_ready(self, dimension: int, now_us: int, out: list[Effect]) -> None:
-        """The subscriptions of what is served are all there."""
+    def mark_ready(self, dimension: int, now_us: int, out: list[Effect]) -> None:
+        """The subscriptions of the served segment are complete."""
         self.unready.discard(dimension)
         self._start_work(now_us, out)
 
@@ -148,9 +151,12 @@ class Matcher:
         if not self._before_shrinking[dimension]:
             self.sets[dimension].keep(self.segments[dimension], self.incoming[dimension])
 
-    def forget(self) -> list[Waiting]:
-        """Serve and know nothing, as one taken for dead must; what was to be matched."""
-        waiting: list[Waiting] = []
+    def forget(self) -> list[QueuedMatch]:
+        """Serve and store nothing, as a matcher declared dead must.
+
+        Returns the queued publications.
+        """
+        waiting: list[QueuedMatch] = []
         self.unready.clear()
         for dimension, rows in enumerate(self.sets):
             self.segments[dimension] = self.incoming[dimension] = NOTHING
@@ -164,8 +170,8 @@ class Matcher:
             job.is_void = True
         return waiting
 
-    def hand_back(self, waiting: Iterable[Waiting], now_us: int, out: list[Effect]) -> None:
-        """Tell dispatchers that these are not matched here, and what is served here."""
+    def hand_back(self, waiting: Iterable[QueuedMatch], now_us: int, out: list[Effect]) -> None:
+        """Return these publications to their dispatchers, with the served segments."""
         member = self._node.table.members[self._node.broker]
         ids: dict[BrokerId, list[MessageId]] = {}
         for dispatcher, routed in waiting:
@@ -175,19 +181,21 @@ class Matcher:
 
     # --- publications -------------------------------------------------------------------------
 
-    def match(self, dispatcher: BrokerId, message: Match, now_us: int, out: list[Effect]) -> None:
-        """Take publications in; those that lie elsewhere are handed back."""
+    def match(
+        self, dispatcher: BrokerId, message: MatchRequest, now_us: int, out: list[Effect]
+    ) -> None:
+        """Accept publications; those that lie elsewhere are returned."""
         number = self.dimension(message.dimension)
         queue = self.queues[number]
-        elsewhere: list[Waiting] = []
+        elsewhere: list[QueuedMatch] = []
         for routed in message.publications:
             if self.serves(number, routed.publication.attributes):
                 if not queue:
                     self._turns.wake(number)
-                if not queue.put(Waiting(dispatcher, routed)):
+                if not queue.put(QueuedMatch(dispatcher, routed)):
                     self.forget_report(dispatcher)  # the next one shows that we are here
             else:
-                elsewhere.append(Waiting(dispatcher, routed))
+                elsewhere.append(QueuedMatch(dispatcher, routed))
         self.hand_back(elsewhere, now_us, out)
         self._start_work(now_us, out)
 
@@ -197,7 +205,7 @@ class Matcher:
         return low <= self._node.dimensions[number].place(attributes) < high
 
     def _start_work(self, now_us: int, out: list[Effect]) -> None:
-        """Give free cores something to do, each queue its share of their time."""
+        """Start work on free cores, with an equal share of time for each queue."""
         parameters, queues = self._node.parameters, self.queues
         while len(self._jobs) < parameters.cores:
             waiting = [
@@ -216,17 +224,17 @@ class Matcher:
             self._turns.worked(number, searched + len(taken))
             core = next(core for core in range(parameters.cores) if core not in self._jobs)
             self._jobs[core] = _Job(number, taken, searched, now_us)
-            out.append(SetTimer(("match", str(core)), now_us, Work(len(taken), searched)))
+            out.append(SetTimer(("match", str(core)), now_us, MatchingWork(len(taken), searched)))
 
     def work_done(self, core: int, now_us: int, out: list[Effect]) -> None:
-        """The time a core needed has passed: match, deliver, answer."""
+        """A core's time has passed: match, deliver, answer."""
         job = self._jobs.pop(core)
         if job.is_void:
             return
         worked_us = now_us - job.since_us
         self.work_us += worked_us
         self._searched += job.searched
-        if self._node.parameters.order is Order.PUBLISHER:
+        if self._node.parameters.order is DeliveryOrder.PUBLISHER:
             self._answer_in_order(job, now_us, out)
         else:
             self._answer(job, now_us, out)
@@ -235,24 +243,24 @@ class Matcher:
         self._start_work(now_us, out)
 
     def _answer_in_order(self, job: _Job, now_us: int, out: list[Effect]) -> None:
-        """Tell each dispatcher what was found; it is passed on by it."""
-        results: dict[BrokerId, list[Result]] = {}
+        """Send each dispatcher the results; it forwards them."""
+        results: dict[BrokerId, list[MatchResult]] = {}
         for dispatcher, routed in job.taken:
             homes = self.by_home(job.dimension, routed.publication.attributes)
-            results.setdefault(dispatcher, []).append(Result(routed.message_id, homes))
+            results.setdefault(dispatcher, []).append(MatchResult(routed.message_id, homes))
         for dispatcher, found in results.items():
-            self._node.send(dispatcher, Results(tuple(found)), now_us, out)
+            self._node.send(dispatcher, MatchResults(tuple(found)), now_us, out)
 
     def _answer(self, job: _Job, now_us: int, out: list[Effect]) -> None:
-        """Send what was found to the homes, and tell each dispatcher which homes those are."""
-        matched: dict[BrokerId, list[Found]] = {}
+        """Send the results to the subscribers' dispatchers, and their list to the publication's."""
+        matched: dict[BrokerId, list[FoundMatches]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}
         for dispatcher, routed in job.taken:
             ids, homes = answers.setdefault(dispatcher, ([], {}))
             ids.append(routed.message_id)
             found = self.by_home(job.dimension, routed.publication.attributes)
             for home, subscriptions in found.items():
-                row = Found(routed, subscriptions, self._node.broker)
+                row = FoundMatches(routed, subscriptions, self._node.broker)
                 matched.setdefault(home, []).append(row)
                 if home != dispatcher:
                     homes.setdefault(home, []).append(routed.message_id)
@@ -261,12 +269,12 @@ class Matcher:
             send(home, Matched(tuple(rows)), now_us, out)
         for dispatcher, (ids, homes) in answers.items():
             confirming = {home: tuple(names) for home, names in homes.items()}
-            send(dispatcher, Answer(confirming, tuple(ids)), now_us, out)
+            send(dispatcher, MatchAnswer(confirming, tuple(ids)), now_us, out)
 
     def by_home(
         self, dimension: int, attributes: Attributes
     ) -> dict[BrokerId, dict[SubscriptionId, int]]:
-        """What is found on a dimension: the subscriptions and their versions, by home."""
+        """Results on a dimension: the subscriptions and their versions, by dispatcher."""
         homes: defaultdict[BrokerId, dict[SubscriptionId, int]] = defaultdict(dict)
         for row in self.sets[dimension].match(attributes):
             homes[row.home][row.subscription.id] = row.version
@@ -285,7 +293,7 @@ class Matcher:
     # --- load ---------------------------------------------------------------------------------
 
     def report(self, now_us: int, out: list[Effect]) -> None:
-        """Tell each dispatcher the load, if it changed enough since it was told."""
+        """Report the load to each dispatcher, if it changed enough since the last report."""
         parameters = self._node.parameters
         search_ns = (
             self.work_us * 1_000 / self._searched
@@ -311,7 +319,7 @@ class Matcher:
             self._node.send(dispatcher, LoadReport(utilisation, loads), now_us, out)
 
     def forget_report(self, dispatcher: BrokerId) -> None:
-        """A dispatcher may not know what it was told: tell it at the next opportunity."""
+        """A dispatcher may have lost the report: send it at the next opportunity."""
         self._reported.pop(dispatcher, None)
 
 

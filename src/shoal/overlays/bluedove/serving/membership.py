@@ -1,16 +1,16 @@
-"""A matcher's life in the cluster: how it starts, gossips, joins, leaves, and misses others.
+"""Life cycle of a matcher in the cluster: start, gossip, join, leave, and detection of failures.
 
-| state | what it does | until |
+| state | action | until |
 | --- | --- | --- |
 | starting | asks all dispatchers whether it is expected | all answered: serving, or joining |
 | joining | asks for donors on the dimensions where it serves nothing | it serves on all |
-| serving | gossips, watches, takes over holes that lie above its segments | it is asked to leave |
-| leaving | offers its segments to those beside it | it serves nothing: left; it stays: joining |
+| serving | gossips, watches, takes over holes that lie above its segments | it is to leave |
+| leaving | offers its segments to their neighbours | it serves nothing: left; it stays: joining |
 | left | nothing | it stays: joining |
 
-A matcher that was known before it started (it crashed) is not given its first segments again:
-others may serve them by now.  One that hears that it is dead gives everything up and joins anew.
-What it serves nobody else says: news of an earlier life is answered by a newer entry.
+A matcher that was known before it started (it crashed) does not get its first segments again:
+others may serve them by now. One that learns that it is declared dead drops everything and joins
+anew. Only it writes its own entry: an entry of an earlier incarnation is answered by a newer one.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from shoal.overlays.bluedove.cluster.planner import heirs, is_successor
 from shoal.overlays.bluedove.messages import (
     Digest,
     Donors,
-    Hello,
-    Join,
-    News,
-    Refused,
-    TakeOver,
-    Welcome,
+    GossipNews,
+    JoinAnswer,
+    JoinCluster,
+    MemberHello,
+    MembershipRefused,
+    SegmentTakeOver,
 )
-from shoal.overlays.bluedove.node import Node
+from shoal.overlays.bluedove.node import BlueDoveNode
 from shoal.overlays.bluedove.records import DeathRecord
 from shoal.overlays.bluedove.serving.handover import Handover
 from shoal.overlays.bluedove.serving.matcher import Matcher
 
-# A hole must be seen in so many rounds of gossip before it is believed: news of who took over a
-# segment may be slower than news of who gave it up.
+# A hole counts after this many rounds of gossip: the news of the new owner may be slower than that
+# of the old owner's release.
 ROUNDS_BEFORE_BELIEF = 3
 
 
-class State(enum.Enum):
-    """Where a matcher is in its life."""
+class MemberState(enum.Enum):
+    """A matcher's state in its life cycle."""
 
     STARTING = "starting"
     JOINING = "joining"
@@ -56,14 +56,14 @@ class State(enum.Enum):
     LEFT = "left"
 
 
-class Membership:
+class ClusterMembership:
     """One matcher among the others."""
 
-    def __init__(self, node: Node, matcher: Matcher) -> None:
+    def __init__(self, node: BlueDoveNode, matcher: Matcher) -> None:
         self._node = node
         self._matcher = matcher
         self.handover = Handover(node, matcher, self.announce)
-        self.state = State.STARTING
+        self.state = MemberState.STARTING
         self._generation = self._version = self._changed = 0
         self._unanswered: dict[BrokerId, None] = {}
         self._is_known = False
@@ -75,7 +75,7 @@ class Membership:
 
     @property
     def is_leaving(self) -> bool:
-        return self.state is State.LEAVING
+        return self.state is MemberState.LEAVING
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -85,15 +85,15 @@ class Membership:
             self._write(now_us)
         self._unanswered = dict.fromkeys(self._node.dispatchers)
         for dispatcher in self._node.dispatchers:
-            self._node.send(dispatcher, Hello(), now_us, out)
+            self._node.send(dispatcher, MemberHello(), now_us, out)
         parameters = self._node.parameters
         out.append(SetTimer(("gossip",), now_us + parameters.gossip_interval_us))
         out.append(SetTimer(("load",), now_us + parameters.load_interval_us))
 
     def welcome(
-        self, dispatcher: BrokerId, message: Welcome, now_us: int, out: list[Effect]
+        self, dispatcher: BrokerId, message: JoinAnswer, now_us: int, out: list[Effect]
     ) -> None:
-        if self.state is not State.STARTING:
+        if self.state is not MemberState.STARTING:
             return
         self._node.learn(message.members, now_us, out)
         self._was_welcomed = True
@@ -108,11 +108,11 @@ class Membership:
         first = {member.broker: member.segments for member in self._node.first_members}
         segments = first.get(self._node.broker)
         if self._is_known or segments is None:
-            self.state = State.JOINING
+            self.state = MemberState.JOINING
             self.announce(now_us, out)
             self._join(now_us, out)
             return
-        self.state = State.SERVING
+        self.state = MemberState.SERVING
         for dimension, segment in enumerate(segments):
             self._matcher.serve(dimension, segment, now_us, out)
         self.announce(now_us, out)
@@ -120,8 +120,8 @@ class Membership:
             self.handover.begin(dimension, segment, now_us, out)
 
     def report(self, now_us: int, out: list[Effect]) -> None:
-        """Look at the load, and tell the dispatchers when it has changed."""
-        if self.state is State.LEFT:
+        """Check the load, and report a changed one to the dispatchers."""
+        if self.state is MemberState.LEFT:
             return
         out.append(SetTimer(("load",), now_us + self._node.parameters.load_interval_us))
         self._matcher.report(now_us, out)
@@ -148,28 +148,31 @@ class Membership:
         return member
 
     def announce(self, now_us: int, out: list[Effect], also_tell: Iterable[BrokerId] = ()) -> None:
-        """Tell the dispatchers at once what is served here; others hear by gossip."""
-        status = Status.LEFT if self.state is State.LEFT else Status.ALIVE
+        """Announce the served segments to the dispatchers at once.
+
+        Others learn of them by gossip.
+        """
+        status = Status.LEFT if self.state is MemberState.LEFT else Status.ALIVE
         member = self._write(now_us, status)
         gone = [self._node.table.members[name] for name in self._node.table.gone()]
-        news = News((member, *gone))
+        news = GossipNews((member, *gone))
         for broker in dict.fromkeys((*self._node.dispatchers, *also_tell)):
             if broker != self._node.broker:
                 self._node.send(broker, news, now_us, out)
-        if self.state is State.JOINING and all(self._matcher.segments):
-            self.state = State.SERVING
+        if self.state is MemberState.JOINING and all(self._matcher.segments):
+            self.state = MemberState.SERVING
 
     # --- gossip -------------------------------------------------------------------------------
 
     def gossip(self, now_us: int, out: list[Effect]) -> None:
-        """One round: exchange tables, look for the dead and for what nobody serves."""
+        """One round: exchange tables, look for dead members and for holes."""
         node = self._node
-        if self.state is State.LEFT:
+        if self.state is MemberState.LEFT:
             return
         out.append(SetTimer(("gossip",), now_us + node.parameters.gossip_interval_us))
-        if self.state is State.STARTING:
+        if self.state is MemberState.STARTING:
             for dispatcher in self._unanswered or node.dispatchers:
-                node.send(dispatcher, Hello(), now_us, out)
+                node.send(dispatcher, MemberHello(), now_us, out)
             if now_us - node.table.born > node.parameters.failure_us:
                 # A link that lasts does not fail while its other end is down.
                 answering = {each for each in self._unanswered if each in node.linked}
@@ -186,7 +189,7 @@ class Membership:
             record = DeathRecord(matcher=node.broker, dead=member.broker, at_us=now_us)
             out.append(Record(record))
         self.handover.tick(now_us)
-        if self.state is State.LEAVING:
+        if self.state is MemberState.LEAVING:
             self._hand_over(now_us, out)
         else:
             self._join(now_us, out)
@@ -197,27 +200,29 @@ class Membership:
         found = compare(table, message.ages)
         table.renew(message.ages, now_us)
         if found:
-            self._node.send(partner, News(found.members, found.wanted, found.ages), now_us, out)
+            self._node.send(
+                partner, GossipNews(found.members, found.wanted, found.ages), now_us, out
+            )
 
-    def news(self, partner: BrokerId, message: News, now_us: int, out: list[Effect]) -> None:
+    def news(self, partner: BrokerId, message: GossipNews, now_us: int, out: list[Effect]) -> None:
         table = self._node.table
         self._node.learn(message.members, now_us, out)
         table.renew(message.ages, now_us)
         if message.wanted:
             found = (table.members.get(name) for name in message.wanted)
             members = tuple(member for member in found if member is not None)
-            self._node.send(partner, News(members), now_us, out)
+            self._node.send(partner, GossipNews(members), now_us, out)
 
     def contested(self, now_us: int, out: list[Effect]) -> None:
-        """Others say of this matcher what it did not say in this life: its own word counts."""
+        """Others have an entry about this matcher that it did not write in this incarnation."""
         table = self._node.table
         said, table.contested = table.contested, None
-        if said is None or self.state is State.LEFT:
+        if said is None or self.state is MemberState.LEFT:
             return
         was_known, is_of_earlier_life = self._is_known, said.generation != self._generation
         self._is_known = was_known or is_of_earlier_life
-        if self.state is State.STARTING:
-            # It served in an earlier life; others must not take it for one who still does.
+        if self.state is MemberState.STARTING:
+            # It served in an earlier incarnation; others must not count that as present service.
             self._generation = max(self._generation, said.generation + 1)
             self._write(now_us)
         elif said <= table.ages[self._node.broker]:
@@ -225,15 +230,15 @@ class Membership:
                 self._rise_again(now_us, out)
         elif said.generation == self._generation:
             self._rise_again(now_us, out)
-        else:  # the clock has gone back between two lives
+        else:  # the clock has gone back between two incarnations
             self._generation = said.generation + 1
             self.announce(now_us, out)
 
     def _rise_again(self, now_us: int, out: list[Effect]) -> None:
-        """Others took this matcher for dead: what it serves is theirs by now."""
+        """This matcher was declared dead: others serve its segments by now."""
         self._generation = max(self._generation + 1, now_us)
         self.handover.forget()
-        self.state = State.JOINING
+        self.state = MemberState.JOINING
         waiting = self._matcher.forget()
         self.announce(now_us, out)
         self._matcher.hand_back(waiting, now_us, out)
@@ -241,11 +246,11 @@ class Membership:
     # --- joining ------------------------------------------------------------------------------
 
     def _join(self, now_us: int, out: list[Effect]) -> None:
-        """Ask for segments where nothing is served and nothing on its way."""
+        """Ask for segments on dimensions that are neither served nor on their way."""
         wanting = self._wanting()
         if wanting:
             for dispatcher in self._node.dispatchers:
-                self._node.send(dispatcher, Join(wanting), now_us, out)
+                self._node.send(dispatcher, JoinCluster(wanting), now_us, out)
 
     def _wanting(self) -> tuple[int, ...]:
         return tuple(
@@ -255,7 +260,7 @@ class Membership:
         )
 
     def donors(self, message: Donors, now_us: int, out: list[Effect]) -> None:
-        if self.state not in (State.JOINING, State.SERVING):
+        if self.state not in (MemberState.JOINING, MemberState.SERVING):
             return
         self._node.learn(message.members, now_us, out)
         for dimension in self._wanting():
@@ -265,7 +270,7 @@ class Membership:
                 self.handover.rebuild(dimension, WHOLE, now_us, out)
 
     def _is_first_of_all(self, dimension: int) -> bool:
-        """Whether nobody serves on a dimension, and this is the matcher to begin anew."""
+        """Whether a dimension is unserved, and this matcher has to begin anew."""
         serving = self._node.table.serving()
         expected = self._is_awaited(dimension, WHOLE)
         nobody = not any(member.segments[dimension] for member in serving)
@@ -273,27 +278,27 @@ class Membership:
 
     @property
     def awaited(self) -> list[BrokerId]:
-        """Who has yet to answer, or to send what is to be served here."""
+        """Brokers that have yet to answer, or to send rows of segments to be served here."""
         return list(dict.fromkeys((*self._unanswered, *self.handover.awaited)))
 
     # --- leaving ------------------------------------------------------------------------------
 
     @property
     def has_left(self) -> bool:
-        return self.state is State.LEFT
+        return self.state is MemberState.LEFT
 
     def leave(self, *, stay_ready: bool, now_us: int, out: list[Effect]) -> None:
-        """ProtocolError when nobody could take over."""
+        """ProtocolError without a matcher that could take over."""
         if self.obstacle:
             raise ProtocolError(self.obstacle)
         self._stays_ready = stay_ready
-        self.state = State.LEAVING
+        self.state = MemberState.LEAVING
         self._hand_over(now_us, out)
 
     @property
     def obstacle(self) -> str:
         """Why the matcher cannot leave now; empty if it can."""
-        if self.state not in (State.SERVING, State.JOINING):
+        if self.state not in (MemberState.SERVING, MemberState.JOINING):
             return f"{self._node.broker} is {self.state.value}, and cannot leave"
         others = [m for m in self._node.table.serving() if m.broker != self._node.broker]
         if not any(any(member.segments) for member in others):
@@ -301,15 +306,15 @@ class Membership:
         return ""
 
     def stay(self, now_us: int, out: list[Effect]) -> None:
-        """Take the leave back: what others have taken over by now is theirs, so join again."""
-        if self.state is State.LEFT:  # all have heard so; and it gossips no more
+        """Cancel the leave: segments that others have taken over stay theirs, so join again."""
+        if self.state is MemberState.LEFT:  # all know that; and it gossips no more
             self._generation = max(self._generation + 1, now_us)
             parameters = self._node.parameters
             out.append(SetTimer(("gossip",), now_us + parameters.gossip_interval_us))
             out.append(SetTimer(("load",), now_us + parameters.load_interval_us))
-        elif self.state is not State.LEAVING:
+        elif self.state is not MemberState.LEAVING:
             return
-        self.state = State.JOINING
+        self.state = MemberState.JOINING
         self.announce(now_us, out)
 
     def _hand_over(self, now_us: int, out: list[Effect]) -> None:
@@ -324,7 +329,7 @@ class Membership:
             found = heirs(self._node.table, dimension, self._node.broker)
             if found:
                 heir = found[self._heir_tries % len(found)]
-                self._node.send(heir, TakeOver(dimension), now_us, out)
+                self._node.send(heir, SegmentTakeOver(dimension), now_us, out)
         self._finish(now_us, out)
 
     def _finish(self, now_us: int, out: list[Effect]) -> None:
@@ -332,23 +337,23 @@ class Membership:
             return
         if self._stays_ready:
             self._generation = max(self._generation + 1, now_us)
-            self.state = State.JOINING
+            self.state = MemberState.JOINING
         else:
-            self.state = State.LEFT
+            self.state = MemberState.LEFT
         self.announce(now_us, out)
 
     def take_over(
-        self, leaver: BrokerId, message: TakeOver, now_us: int, out: list[Effect]
+        self, leaving_broker: BrokerId, message: SegmentTakeOver, now_us: int, out: list[Effect]
     ) -> None:
-        if self.state is not State.SERVING or not self.handover.ask(
-            leaver, message.dimension, now_us, out
+        if self.state is not MemberState.SERVING or not self.handover.ask(
+            leaving_broker, message.dimension, now_us, out
         ):
-            self._node.send(leaver, Refused(message.dimension), now_us, out)
+            self._node.send(leaving_broker, MembershipRefused(message.dimension), now_us, out)
 
     # --- holes --------------------------------------------------------------------------------
 
     def _fill_holes(self, now_us: int, out: list[Effect]) -> None:
-        """Serve what nobody serves and lies above a segment of ours, when it is surely so."""
+        """Serve holes above an own segment, once they count."""
         table, broker = self._node.table, self._node.broker
         seen: dict[tuple[int, Segment], int] = {}
         for dimension in range(len(self._node.dimensions)):
@@ -365,7 +370,7 @@ class Membership:
         self._holes = seen
 
     def _is_awaited(self, dimension: int, hole: Segment) -> bool:
-        """Whether a matcher that is still expected will serve some of it."""
+        """Whether an expected matcher will serve some of it."""
         return any(
             member.generation == 0
             and member.status is Status.ALIVE
@@ -378,7 +383,7 @@ class Membership:
 
     def link_down(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         self._unanswered.pop(broker, None)
-        if self.state is State.STARTING:
+        if self.state is MemberState.STARTING:
             self._begin(now_us, out)
         self.handover.link_down(broker, now_us, out)
         self._matcher.forget_report(broker)

@@ -1,14 +1,13 @@
-"""A matcher's set and queue for one dimension, and what it measures there.
+"""A matcher's set and queue for one dimension, and their measured rates.
 
 Every dimension has its own set with its own index, and its own queue: a publication waits only
-behind those that are matched against the same set.  Rates are averages over the past window;
-the matching rate counts only the time that cores spent on matching there, so that one by the rate
-is the time to match, as the paper has it, whatever else the matcher does and however little it was
-asked to do.
+behind those that are matched against the same set. Rates are averages over the past window; the
+matching rate counts only the time that cores spent on matching there, so that its reciprocal is the
+time to match, as in the paper, under any load and any other work.
 
-Where several queues wait, each gets the same share of the cores' time (`Turns`), as threads of a
-stage per dimension would have it.  Taking one publication from each in turn would give nearly all
-of the time to the largest set, and a message for a small one would wait as long as for a large one.
+Waiting queues get equal shares of the cores' time (`QueueTurns`), as threads of a stage per
+dimension would. One publication from each in turn would give nearly all of the time to the largest
+set, and a message for a small one would wait as long as for a large one.
 
 Source: Li et al., BlueDove, sections III-A and III-B.
 """
@@ -25,11 +24,11 @@ from shoal.matching.segments import Dimension, Range
 from shoal.model import Attributes, BrokerId, Filter, MessageId, SubscriptionId
 from shoal.overlays.bluedove.cluster.forwarding import Load
 from shoal.overlays.bluedove.cluster.members import Segment
-from shoal.overlays.bluedove.messages import Row
+from shoal.overlays.bluedove.messages import MatcherRow
 
 
 class Index(Protocol):
-    """What finds the filters that match, as `shoal.matching.MatchIndex` does."""
+    """Interface of an index of filters, such as `shoal.matching.MatchIndex`."""
 
     def add(self, id: SubscriptionId, filter: Filter) -> None: ...
 
@@ -43,16 +42,16 @@ class SubscriptionSet:
 
     def __init__(self, dimension: Dimension, index: Index | None = None) -> None:
         self._dimension = dimension
-        self.rows: dict[SubscriptionId, Row] = {}
+        self.rows: dict[SubscriptionId, MatcherRow] = {}
         # Kept for others, not searched.
-        self.replicas: dict[SubscriptionId, Row] = {}
+        self.replicas: dict[SubscriptionId, MatcherRow] = {}
         self._ranges: dict[SubscriptionId, tuple[Range, ...]] = {}
         self._index: Index = MatchIndex() if index is None else index
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MatcherRow) -> None:
         """Store, unless the same version or a later one is there."""
         id = row.subscription.id
         known = self.rows.get(id)
@@ -63,7 +62,7 @@ class SubscriptionSet:
         self._ranges[id] = self._dimension.ranges(row.subscription.filter)
         self._index.add(id, row.subscription.filter)
 
-    def add_replica(self, row: Row) -> None:
+    def add_replica(self, row: MatcherRow) -> None:
         """Keep aside, unless it is searched here anyway."""
         if row.subscription.id not in self.rows:
             self.replicas[row.subscription.id] = row
@@ -76,16 +75,16 @@ class SubscriptionSet:
         if replica is not None and replica.version <= version:
             del self.replicas[id]
 
-    def match(self, attributes: Attributes) -> list[Row]:
+    def match(self, attributes: Attributes) -> list[MatcherRow]:
         rows = self.rows
         return [rows[id] for id in self._index.match(attributes)]
 
-    def meeting(self, segment: Segment) -> list[Row]:
+    def meeting(self, segment: Segment) -> list[MatcherRow]:
         """Those searched here that meet a segment of this dimension."""
         return [row for id, row in self.rows.items() if segment.meets(self._ranges[id])]
 
     def keep(self, *segments: Segment) -> None:
-        """Forget what meets none of the segments."""
+        """Remove subscriptions outside the segments."""
         for id, ranges in list(self._ranges.items()):
             if not any(segment.meets(ranges) for segment in segments):
                 self._drop(id)
@@ -95,23 +94,23 @@ class SubscriptionSet:
         self._index.remove(id)
 
 
-class Waiting(NamedTuple):
-    """A publication, and the dispatcher that wants to know when it is matched."""
+class QueuedMatch(NamedTuple):
+    """A publication, and the dispatcher that gets its result."""
 
     dispatcher: BrokerId
     routed: RoutedPublication
 
 
-def _key(waiting: Waiting) -> tuple[BrokerId, MessageId]:
+def _key(waiting: QueuedMatch) -> tuple[BrokerId, MessageId]:
     return waiting.dispatcher, waiting.routed.message_id
 
 
-class Turns:
-    """Whose turn it is among queues: that of which the least work has been done.
+class QueueTurns:
+    """Fair scheduling of queues: next is the one with the least work so far.
 
-    A queue that was empty starts level with the others: it has no claim to work it missed.
+    A queue that was empty starts level with the others, without credit for the time it was empty.
 
-    >>> turns, order = Turns(2), []
+    >>> turns, order = QueueTurns(2), []
     >>> for _ in range(6):
     ...     order.append(turns.next([0, 1]))
     ...     turns.worked(order[-1], (1, 4)[order[-1]])
@@ -149,7 +148,7 @@ class DimensionQueue:
     """Publications that wait for one dimension, and the rates of the past window."""
 
     def __init__(self, window_us: int, cores: int = 1) -> None:
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[QueuedMatch] = deque()
         self._here: set[tuple[BrokerId, MessageId]] = set()
         self._window_us = window_us
         self._cores = cores
@@ -159,11 +158,11 @@ class DimensionQueue:
     def __len__(self) -> int:
         return len(self._here)
 
-    def put(self, waiting: Waiting) -> bool:
-        """Take it in; False if it is here already: its dispatcher took the silence for a loss.
+    def put(self, waiting: QueuedMatch) -> bool:
+        """Accept a publication; False for a duplicate that its dispatcher sent after a timeout.
 
-        A second copy would be matched for nothing, and where messages wait for longer than
-        dispatchers have patience, copies would come faster than they are matched.
+        A duplicate would be matched for nothing, and if queues are longer than dispatchers'
+        timeouts, duplicates would come faster than they are matched.
         """
         key = _key(waiting)
         if key in self._here:
@@ -173,18 +172,18 @@ class DimensionQueue:
         self._arrived += 1
         return True
 
-    def take(self, most: int) -> list[Waiting]:
+    def take(self, most: int) -> list[QueuedMatch]:
         """The next ones, to be matched."""
         return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
 
-    def done(self, taken: Sequence[Waiting], worked_us: int) -> None:
-        """What was taken is matched, which took a core so long."""
+    def done(self, taken: Sequence[QueuedMatch], worked_us: int) -> None:
+        """These are matched, after this time of a core."""
         self._here.difference_update(map(_key, taken))
         self._matched += len(taken)
         self._worked_us += worked_us
 
-    def clear(self) -> list[Waiting]:
-        """Forget what is here; what was waiting."""
+    def clear(self) -> list[QueuedMatch]:
+        """Remove all; returns the waiting publications."""
         waiting = self.take(len(self.waiting))
         self._here.clear()
         return waiting

@@ -1,8 +1,8 @@
-"""The links of one broker: which are up, which are to be opened, and which nobody needs any more.
+"""The links of one broker: which are up, to be opened, or not needed any more.
 
-Whoever opened a link asks for its end when it needs it no more, and sends nothing over it from
-then on; the other end ends it if it does not need it either.  So both have stopped before it ends,
-and what ends takes nothing with it.
+The opener of a link requests its end when it does not need it any more, and sends nothing over it
+from then on; the other end ends it if it does not need it either. So both have stopped before it
+ends, and no message is lost with it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import EndRefused, EndWanted
 
 RETRY = ("members", "retry")
-# A link that could not be opened, as nobody knew where, is asked for again after this.
+# Retry interval for a link that could not be opened because its address was unknown.
 RETRY_US = 1_000_000
 
 
 class OwnLinks:
-    """At one broker.
+    """The links of one broker.
 
     linked  those that are up
-    met     of those the ones whose other end has greeted: when it started
+    met     of those, links whose other end has greeted: when it started
     broken  the brokers to which nothing may follow in this view
-    lost    the brokers whose links have failed, and are not back
-    asked   the brokers that the system wants links with, beside what its structure asks for; the
-            other end wants the same
+    lost    the brokers with failed links that are not back
+    asked   the brokers that the system wants links with, in addition to its structure's; the other
+            end wants the same
     """
 
     def __init__(self, broker: BrokerId, neighbours: Iterable[BrokerId]) -> None:
@@ -36,7 +36,7 @@ class OwnLinks:
         self.broken: set[BrokerId] = set()
         self.lost: set[BrokerId] = set()
         self.asked: Collection[BrokerId] = ()
-        # Who is sent to though nobody agreed on a link, and whether that was so of late.
+        # Targets without an agreed link, and whether this broker has sent to them of late.
         self._demanded: dict[BrokerId, bool] = {}
         self._opened = set(self.linked)
         self._own = {each for each in self.linked if broker < each}
@@ -49,7 +49,7 @@ class OwnLinks:
         return self._opened
 
     def may_send(self, broker: BrokerId) -> bool:
-        """Whether a link is there, and may be used."""
+        """Whether a link is up, and may be used."""
         return broker in self.linked and broker not in self.broken and broker not in self._ending
 
     # --- links that come and go ---------------------------------------------------------------
@@ -57,7 +57,7 @@ class OwnLinks:
     def changed(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> bool:
-        """A link came up, or is gone; whether what was in it may be lost."""
+        """A link came up, or is lost; returns whether messages in it may be lost."""
         had_been_up, was_ending = neighbour in self.linked, neighbour in self._ending
         self.linked.pop(neighbour, None)
         self.met.pop(neighbour, None)
@@ -96,7 +96,7 @@ class OwnLinks:
                 out.append(OpenLink(each, is_lasting=True))
 
     def demand(self, broker: BrokerId, out: list[Effect]) -> None:
-        """This broker has something for another: a link, if nobody agreed on one."""
+        """This broker has a message for another: open a link if there is no agreed one."""
         if broker in self.asked:
             return
         # One that is up may be about to end.
@@ -104,12 +104,12 @@ class OwnLinks:
             self._demanded[broker] = True
             self.open((), (), out)
 
-    # --- links that are needed no more --------------------------------------------------------
+    # --- unneeded links ------------------------------------------------------------------------
 
     def tidy(
         self, needed: Collection[BrokerId], members: Collection[BrokerId], out: list[Effect]
     ) -> None:
-        """Ask for the end of what this broker opened and needs no more."""
+        """Request the end of links that this broker opened and does not need any more."""
         self._demanded = {each: False for each, of_late in self._demanded.items() if of_late}
         for each in sorted(self._own & self.linked.keys() - self._ending):
             if each in members and not self._is_needed(each, needed):
@@ -119,7 +119,7 @@ class OwnLinks:
     def end_wanted(
         self, neighbour: BrokerId, needed: Collection[BrokerId], out: list[Effect]
     ) -> None:
-        """The other end of a link needs it no more."""
+        """The other end does not need the link any more."""
         if self._is_needed(neighbour, needed):
             out.append(Send(neighbour, EndRefused()))
         else:

@@ -1,4 +1,4 @@
-"""One member among the others: what it knows of them, and does (see the package's docstring)."""
+"""The membership protocol of one member (see the package's docstring)."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
-from shoal.overlays.dynatops.view import Age, Places, View, known_view
+from shoal.overlays.dynatops.view import Age, View, ViewPlaces, known_view
 
-# The manager and who takes its place: everybody is linked to so many.
+# The manager and its successor: all members are linked to both.
 MANAGERS = 2
 GATHER = ("members", "gather")
 PATIENCE = ("members", "patience")
 TIDY = ("members", "tidy")
 
 
-class Membership:
-    """What one broker knows of who is there.
+class ViewMembership:
+    """One broker's knowledge of the members.
 
-    `place` says who stands where in a view; `began` is told that one has begun here, `is_free`
-    whether nothing is under way here.
+    `place` gives the positions in a view; `began` is called when one has begun here, `is_free`
+    tests whether nothing is in transit here.
     """
 
     def __init__(
         self,
         context: BrokerContext,
         parameters: ViewParameters,
-        place: Callable[[View], Places],
+        place: Callable[[View], ViewPlaces],
         began: Callable[[int, list[Effect]], None],
         is_free: Callable[[], bool],
     ) -> None:
@@ -53,26 +53,26 @@ class Membership:
         self._place = place
         self._began = began
         self._is_free = is_free
-        # Members whose link was lost, or did not come up in time, and is not there again.
+        # Members with a link that was lost, or did not come up in time, and is not up again.
         self._down: set[BrokerId] = set()
-        # Whose links others have lost, and whether they had been up, in this view.
+        # Members that others have lost, and whether they had been up in this view.
         self._lost_elsewhere: dict[BrokerId, bool] = {}
-        # When members started, as far as heard.
+        # The members' incarnations (start times), as far as known.
         self._lives: dict[BrokerId, int] = {}
         self._joiners: dict[BrokerId, int] = {}
-        self._leavers: set[BrokerId] = set()
+        self._leaving_brokers: set[BrokerId] = set()
         self._is_renewing = self._is_gathering = self._is_waiting = self._is_to_tidy = False
         self.is_leaving = self.has_left = self._has_asked = False
-        # Who stood where before this broker had members change places, if it did.
+        # The positions before this broker's last swap of members, if any.
         self.before: tuple[BrokerId, ...] = ()
-        # Whether an earlier life of this broker may have been in a view.
+        # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
         view = View(0, "", first, per_gateway=parameters.per_gateway)
-        self._stand(view if context.is_founder and self.broker in first else None)
+        self._start_in(view if context.is_founder and self.broker in first else None)
 
-    def _stand(self, view: View | None) -> None:
-        """This broker starts in a view, or outside until members take it in."""
+    def _start_in(self, view: View | None) -> None:
+        """Start in a view, or outside until members admit this broker."""
         self.view = self.latest = view
         self.places = None if view is None else self._place(view)
 
@@ -84,7 +84,7 @@ class Membership:
 
     @property
     def unmet(self) -> Collection[BrokerId]:
-        """Who is waited for before this broker is in a view."""
+        """The brokers that this one waits for before it is in a view."""
         opened = self.links.opened
         return [] if self.view is not None else [each for each in opened if each not in self.met]
 
@@ -95,7 +95,7 @@ class Membership:
         known = known_view(facts, self._parameters.per_gateway)
         if known is not None:
             self.may_have_been = True
-            self._stand(known)
+            self._start_in(known)
         if self.others:
             self._wait(now_us, out)
         for neighbour in self.links.linked:
@@ -139,15 +139,15 @@ class Membership:
             case Introduction(life, view, knows):
                 self.may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
-                self._hear(view, neighbour, now_us, out)
+                self._on_view(view, neighbour, now_us, out)
             case ViewSaid(view):
-                self._hear(view, neighbour, now_us, out)
+                self._on_view(view, neighbour, now_us, out)
             case JoinWanted(broker, life):
                 self._join(broker, life, neighbour, out)
             case LeaveRequest():
-                self._leavers.add(neighbour)
+                self._leaving_brokers.add(neighbour)
             case StayWanted():
-                self._leavers.discard(neighbour)
+                self._leaving_brokers.discard(neighbour)
             case EndWanted():
                 self.links.end_wanted(neighbour, self._needed, out)
             case EndRefused():
@@ -159,12 +159,12 @@ class Membership:
         self._look(now_us, out)
 
     def leave(self, now_us: int, out: list[Effect]) -> None:
-        """Leave when nothing is under way here; `Left` says that it has."""
+        """Leave when nothing is in transit here; `Left` follows then."""
         self.is_leaving = True
         self._look(now_us, out)
 
     def stay(self, out: list[Effect]) -> None:
-        """Take the leave back; a view that is made without this broker takes it in again.
+        """Cancel the leave; a view made without this broker admits it again.
 
         ProtocolError when there is such a view already.
         """
@@ -172,10 +172,10 @@ class Membership:
             raise ProtocolError("it is in no view any more")
         if self.is_leaving:
             self.is_leaving = False
-            self._leavers.discard(self.broker)
+            self._leaving_brokers.discard(self.broker)
             out.extend(Send(each, StayWanted()) for each in sorted(self.links.linked))
 
-    # --- who is there -------------------------------------------------------------------------
+    # --- members ------------------------------------------------------------------------------
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         knows = self._lives.get(neighbour)
@@ -185,13 +185,13 @@ class Membership:
         self.met[neighbour] = life
         known = self._lives.setdefault(neighbour, life)
         if known != life:
-            self._leavers.discard(neighbour)  # its earlier life wanted to leave
+            self._leaving_brokers.discard(neighbour)  # its earlier life wanted to leave
         if known == life:
             self._down.discard(neighbour)
         elif neighbour in self.others:
             self._lose(neighbour, had_been_up=True, out=out)  # it has started anew meanwhile
         if neighbour == self.manager:
-            self._tell_manager(out)
+            self._report_all(out)
 
     def _lose(self, broker: BrokerId, *, had_been_up: bool, out: list[Effect]) -> None:
         view = self.view
@@ -203,9 +203,9 @@ class Membership:
             self.links.broken.add(broker)
             self._is_renewing = True
         if self.manager != former:
-            self._tell_manager(out)
+            self._report_all(out)
         else:
-            self._tell(LinkLost(view.age, broker, had_been_up), out)
+            self._send_to_manager(LinkLost(view.age, broker, had_been_up), out)
 
     def _link_lost(
         self, age: Age, broker: BrokerId, *, had_been_up: bool, out: list[Effect]
@@ -214,9 +214,9 @@ class Membership:
         if view is not None and age == view.age and broker in view.members:
             self._is_renewing = self._is_renewing or had_been_up
             self._lost_elsewhere[broker] = self._lost_elsewhere.get(broker, False) or had_been_up
-            # Whoever is passed over for the manager may be back, and is it for this one.
+            # A broker that was skipped as manager may be back, and takes this one for the manager.
             if not self.is_manager:
-                self._tell(LinkLost(age, broker, had_been_up), out)
+                self._send_to_manager(LinkLost(age, broker, had_been_up), out)
 
     def _join(self, broker: BrokerId, life: int, neighbour: BrokerId, out: list[Effect]) -> None:
         view = self.latest
@@ -224,19 +224,19 @@ class Membership:
             out.append(Send(neighbour, ViewSaid(view)))
         elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
-            self._tell(JoinWanted(broker, life), out)
+            self._send_to_manager(JoinWanted(broker, life), out)
 
     # --- the manager --------------------------------------------------------------------------
 
     @property
     def manager(self) -> BrokerId:
-        """The first member that is there, as far as this one knows; there is always this one."""
+        """The first connected member, as far as this one knows; this one at the latest."""
         members = () if self.view is None else self.view.members
         return min((each for each in members if each not in self._down), default=self.broker)
 
     @property
     def may_manage(self) -> bool:
-        """Whether this is the manager, or who takes its place."""
+        """Whether this is the manager, or its successor."""
         return self.view is not None and self.broker in self._managers(self.view)
 
     def _managers(self, view: View) -> list[BrokerId]:
@@ -249,7 +249,7 @@ class Membership:
     def rearrange(
         self, members: tuple[BrokerId, ...], now_us: int, out: list[Effect], *, is_held: bool
     ) -> bool:
-        """The manager has the members of its view stand elsewhere; whether it can now."""
+        """Have the members of the manager's view change positions; False if it cannot now."""
         view = self.view
         assert view is not None
         assert sorted(members) == sorted(view.members)
@@ -259,29 +259,29 @@ class Membership:
             self.before = view.members
         lives = {each: self.met.get(each, self.life) for each in members}
         made = self._made(view.version + 1, members, lives, is_held=is_held)
-        self._hear(made, self.broker, now_us, out)
+        self._on_view(made, self.broker, now_us, out)
         return True
 
-    def _tell(self, message: MembersMessage, out: list[Effect]) -> None:
-        """Say something to the manager; who comes to be it is told everything."""
+    def _send_to_manager(self, message: MembersMessage, out: list[Effect]) -> None:
+        """Send a message to the manager; a new manager gets all of them."""
         if self.manager in self.met:
             out.append(Send(self.manager, message))
 
-    def _tell_manager(self, out: list[Effect]) -> None:
-        """Say all that whoever is the manager now must know."""
+    def _report_all(self, out: list[Effect]) -> None:
+        """Send all facts that the present manager needs."""
         if self.view is None:
             return
         # Nothing passes a broken link in this view, also if that member is back, or the manager.
         for broker in sorted(self._down | self.links.broken | self._lost_elsewhere.keys()):
             was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
-            self._tell(LinkLost(self.view.age, broker, was_up), out)
+            self._send_to_manager(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
-            self._tell(JoinWanted(broker, life), out)
+            self._send_to_manager(JoinWanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
-            self._tell(LeaveRequest(), out)
+            self._send_to_manager(LeaveRequest(), out)
 
     def _look(self, now_us: int, out: list[Effect]) -> None:
-        """See whether anything is to be done by what has changed."""
+        """Act on changes of links and members."""
         if self.has_left:
             self._end_links(out)
             return
@@ -296,9 +296,9 @@ class Membership:
             self.has_left = True
             self._end_links(out)
         elif self.manager == self.broker:
-            self._leavers.add(self.broker)
+            self._leaving_brokers.add(self.broker)
         else:
-            self._tell(LeaveRequest(), out)
+            self._send_to_manager(LeaveRequest(), out)
 
     @property
     def _is_to_change(self) -> bool:
@@ -307,7 +307,7 @@ class Membership:
             self._is_renewing
             or self._down
             or any(self._is_awaited(broker) for broker in self._joiners)
-            or not self._leavers.isdisjoint(self.view.members)
+            or not self._leaving_brokers.isdisjoint(self.view.members)
         )
 
     def _is_awaited(self, joiner: BrokerId) -> bool:
@@ -329,13 +329,13 @@ class Membership:
         if self.has_left or view is None or self.manager != self.broker or not self._is_to_change:
             return
         if any(each in self.links.linked and each not in self.met for each in view.members):
-            self._gather(now_us, out)  # who is back says so in a moment
+            self._gather(now_us, out)  # a reconnected member announces itself in a moment
             return
-        # Who has started anew and is back stays: what was for it has not been missed.
-        gone = {each for each in self._down if each not in self.met} | self._leavers
+        # A restarted and reconnected member stays: it has missed no message.
+        gone = {each for each in self._down if each not in self.met} | self._leaving_brokers
         stay = [each for each in view.members if each not in gone]
         if any(each not in self.met for each in stay if each != self.broker):
-            self._wait(now_us, out)  # whoever does not come by then is lost
+            self._wait(now_us, out)  # members that do not connect by then are lost
             return
         come = [each for each in self._joiners if self._is_awaited(each) and each not in stay]
         assert self.places is not None
@@ -345,7 +345,7 @@ class Membership:
         lives = {each: self.met.get(each, self.life) for each in members}
         latest = view if self.latest is None else self.latest
         made = self._made(latest.version + 1, members, lives, is_held=latest.is_held)
-        self._hear(made, self.broker, now_us, out)
+        self._on_view(made, self.broker, now_us, out)
 
     def _made(
         self,
@@ -360,7 +360,7 @@ class Membership:
 
     # --- views --------------------------------------------------------------------------------
 
-    def _hear(self, view: View | None, source: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def _on_view(self, view: View | None, source: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.has_left:
             return
         if view is not None and not view.is_sound:
@@ -404,20 +404,20 @@ class Membership:
         self._down &= set(view.members)
         self._down -= {each for each, life in self.met.items() if view.lives.get(each) == life}
         self._lives = dict(view.lives)
-        self._leavers &= set(view.members)
+        self._leaving_brokers &= set(view.members)
         self._joiners = {
             each: life for each, life in self._joiners.items() if view.lives.get(each, -1) < life
         }
         self._open_links(out)
         self.tidy_later(now_us, out)
-        self._tell_manager(out)
+        self._report_all(out)
         self._began(now_us, out)
 
     # --- links --------------------------------------------------------------------------------
 
     @property
     def _needed(self) -> Collection[BrokerId]:
-        """The other members that the tables ask for, and the managers; a manager needs all."""
+        """The other members that the tables need, and the managers; a manager needs all."""
         view, places, me = self.view, self.places, self.broker
         if view is None or places is None:
             return ()
@@ -436,13 +436,13 @@ class Membership:
         self.tidy_later(now_us, out)
 
     def tidy_later(self, now_us: int, out: list[Effect]) -> None:
-        """What is needed has changed: let other links end in a while."""
+        """The needed links have changed: end others in a while."""
         if not self._is_to_tidy:
             self._is_to_tidy = True
             out.append(SetTimer(TIDY, now_us + self._parameters.linger_us))
 
     def _end_links(self, out: list[Effect]) -> None:
-        """End all that there are, once; without any it has left."""
+        """End all links, once; without any the broker has left."""
         if not self.links.linked:
             out.append(Left())
         self.links.end_all(out)

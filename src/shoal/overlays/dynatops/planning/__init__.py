@@ -1,1 +1,1 @@
-"""Who should stand where: pure functions of what is known, free of brokers and messages."""
+"""Planning of brokers' places: pure functions, free of brokers and messages."""

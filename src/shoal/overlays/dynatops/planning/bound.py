@@ -1,4 +1,4 @@
-"""The paper's bound on what brokers that change places cost, and how often topics are published to.
+"""The paper's bound on the cost of swaps, and its estimate of topics' publication rates.
 
 Source: DYNATOPS, section 5, Eq. 7 and 8.
 """
@@ -9,7 +9,7 @@ import math
 
 
 def reconfiguration_cost(brokers: int, topics: int, moved: int) -> float:
-    """Cst of Eq. 7 in messages, as its steps have it (5.1.2): all hear of it, who moves rejoins."""
+    """Cst of Eq. 7 in messages, by its steps (5.1.2): all are informed, moving brokers rejoin."""
     if not moved:
         return 0.0
     logarithm = math.log2(brokers)

@@ -1,4 +1,4 @@
-"""What a mapping costs, and which broker is to blame.
+"""Costs of a mapping, in total and by broker.
 
 Source: DYNATOPS, section 5, Eq. 3 to 5, 7 and 10 to 12.
 """
@@ -15,24 +15,24 @@ from shoal.overlays.dynatops.planning.problem import (
     Flags,
     Mapping,
     Numbers,
-    Problem,
+    PlacementProblem,
     inverse,
 )
 
-# What counts as less, as a share.
+# The least relative difference that counts as less.
 LEAST = 1e-9
 
 
-class Standing(NamedTuple):
-    """A mapping, counted out.
+class MappingCounts(NamedTuple):
+    """A mapping with its counts.
 
-    brokers    (positions) who stands there
-    is_member  (topics, positions) whether who stands there subscribes
+    brokers    (positions) the broker there
+    is_member  (topics, positions) whether the broker there subscribes
     members    (topics, most of any) the positions of these, ascending
-    counts     (topics) how many of them there are
-    below      (topics, positions) how many subscribing brokers are there or behind
-    relaying   (positions) cost of what is relayed there for others, Eq. 10
-    waiting    (positions) cost of the delay of who stands there, Eq. 11, not weighted
+    counts     (topics) their number
+    below      (topics, positions) number of subscribing brokers there or behind
+    relaying   (positions) cost of relaying for others there, Eq. 10
+    waiting    (positions) cost of the delay of the broker there, Eq. 11, not weighted
     """
 
     brokers: Numbers
@@ -57,9 +57,9 @@ class Standing(NamedTuple):
         """C of Eq. 5."""
         return self.relays + delay_weight * self.delay
 
-    def copied(self) -> Standing:
-        """The same in arrays of its own, as `after_swap` uses up what it is given."""
-        return Standing(
+    def copied(self) -> MappingCounts:
+        """A copy in arrays of its own, as `after_swap` uses up its input."""
+        return MappingCounts(
             self.brokers.copy(),
             self.is_member.copy(),
             self.members.copy(),
@@ -70,12 +70,12 @@ class Standing(NamedTuple):
         )
 
 
-def standing(problem: Problem, mapping: Mapping) -> Standing:
+def standing(problem: PlacementProblem, mapping: Mapping) -> MappingCounts:
     trees, brokers = problem.trees, np.array(inverse(mapping), np.int32)
     is_member = np.ascontiguousarray(problem.wanted[brokers].T)
     members, counts = kernels.members_of(is_member)
     below = kernels.count_below(trees.of, trees.parents, trees.order, is_member)
-    return Standing(
+    return MappingCounts(
         brokers=brokers,
         is_member=is_member,
         members=members,
@@ -86,19 +86,19 @@ def standing(problem: Problem, mapping: Mapping) -> Standing:
     )
 
 
-def notification_cost(problem: Problem, mapping: Mapping) -> float:
+def notification_cost(problem: PlacementProblem, mapping: Mapping) -> float:
     """C of Eq. 5."""
     return standing(problem, mapping).cost(problem.delay_weight)
 
 
-def broker_costs(problem: Problem, mapping: Mapping) -> Amounts:
+def broker_costs(problem: PlacementProblem, mapping: Mapping) -> Amounts:
     """(brokers): c of Eq. 12; all of them together are the notification cost."""
     at: Amounts = _by_position(problem, standing(problem, mapping))[np.array(mapping)]
     return at
 
 
-def swap_costs(problem: Problem, found: Standing, swapped: int) -> Amounts:
-    """(positions): how the notification cost changes if who stands at `swapped` changes places."""
+def swap_costs(problem: PlacementProblem, found: MappingCounts, swapped: int) -> Amounts:
+    """(positions): change of the notification cost by a swap with the broker at `swapped`."""
     trees, round_trips = problem.trees, problem.round_trips
     changes = kernels.changes_by_swaps(
         trees.of,
@@ -130,8 +130,10 @@ def swap_costs(problem: Problem, found: Standing, swapped: int) -> Amounts:
     return changes + problem.delay_weight * delays
 
 
-def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Standing:
-    """Who stands at two positions changes places; what was found before is used up."""
+def after_swap(
+    problem: PlacementProblem, found: MappingCounts, left: int, right: int
+) -> MappingCounts:
+    """The brokers at two positions change places; the input is used up."""
     trees, brokers = problem.trees, found.brokers
     kernels.swap(
         trees.of,
@@ -149,7 +151,7 @@ def after_swap(problem: Problem, found: Standing, left: int, right: int) -> Stan
     brokers[left], brokers[right] = brokers[right], brokers[left]
     if problem.round_trips is not None:
         return found._replace(waiting=_waiting(problem, brokers, found.is_member))
-    # Nobody else is farther away than before.
+    # No other broker is farther away than before.
     for position in (left, right):
         found.waiting[position] = kernels.delay_cost_at(
             trees.of, trees.depths, found.is_member, problem.publications, position
@@ -164,18 +166,18 @@ def moved(before: Mapping, after: Mapping) -> list[int]:
     ]
 
 
-def _by_position(problem: Problem, found: Standing) -> Amounts:
+def _by_position(problem: PlacementProblem, found: MappingCounts) -> Amounts:
     return found.relaying + problem.delay_weight * found.waiting
 
 
-def distances(problem: Problem, brokers: Numbers) -> Amounts:
-    """(rows, positions): how far each is from its root, by who stands where."""
+def distances(problem: PlacementProblem, brokers: Numbers) -> Amounts:
+    """(rows, positions): distance of each from its root, by the brokers there."""
     trees, round_trips = problem.trees, problem.round_trips
     if round_trips is None:
         return trees.depths
     return kernels.distances(trees.parents, trees.order, round_trips, brokers)
 
 
-def _waiting(problem: Problem, brokers: Numbers, is_member: Flags) -> Amounts:
+def _waiting(problem: PlacementProblem, brokers: Numbers, is_member: Flags) -> Amounts:
     apart = distances(problem, brokers)
     return kernels.delay_costs(problem.trees.of, apart, is_member, problem.publications)

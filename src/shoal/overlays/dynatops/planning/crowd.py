@@ -1,4 +1,4 @@
-"""Users at brokers: who wants what where, and what notifications cost more or less as one moves.
+"""Users at brokers: their topics, and the change of notification costs by their moves.
 
 Source: DYNATOPS, sections 4 and 5.
 """
@@ -12,26 +12,30 @@ import numpy as np
 
 from shoal.overlays.dynatops.planning import kernels
 from shoal.overlays.dynatops.planning.costs import standing
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem
+from shoal.overlays.dynatops.planning.problem import Amounts, PlacementProblem
 
 
 class User(NamedTuple):
-    """What somebody wants, where it is now, and whether it stays there."""
+    """A user's topics and broker, and whether it is pinned."""
 
     topics: frozenset[int]
     broker: int
     is_pinned: bool = False
 
 
-class Crowd:
-    """Who is where, and what notifications cost then.
+class PlannedCrowd:
+    """The users' brokers, and the resulting notification cost.
 
-    What counts is Eq. 5 with the messages to subscribing brokers, as moves change how many these
-    are: so many hops as trees have, and the delays of subscribing brokers.
+    The cost is Eq. 5 with the messages to subscribing brokers, as moves change their number: the
+    hops of trees, and the delays of subscribing brokers.
     """
 
     def __init__(
-        self, problem: Problem, mapping: Sequence[int], users: Sequence[User], apart: Amounts
+        self,
+        problem: PlacementProblem,
+        mapping: Sequence[int],
+        users: Sequence[User],
+        apart: Amounts,
     ) -> None:
         """`apart`: (rows, positions), how far each is from its root."""
         self.users = users
@@ -52,8 +56,8 @@ class Crowd:
         self._apart = problem.delay_weight * apart
 
     @property
-    def problem(self) -> Problem:
-        """What brokers want now."""
+    def problem(self) -> PlacementProblem:
+        """The placement problem of the brokers' present topics."""
         return self._problem._replace(wanted=self.counts > 0)
 
     def at(self, broker: int) -> list[int]:
@@ -61,7 +65,7 @@ class Crowd:
         return [number for number, each in enumerate(self.broker_of) if each == broker]
 
     def move(self, number: int, target: int) -> float:
-        """A user goes there; how much more notifications cost."""
+        """Move a user there; returns the increase of the notification cost."""
         source, topics = self.broker_of[number], self.users[number].topics
         self.broker_of[number] = target
         self.loads[source] -= len(topics)

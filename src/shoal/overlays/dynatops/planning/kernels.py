@@ -1,10 +1,10 @@
-"""Compiled loops over topic trees: what a mapping costs, and what swaps of a broker would save.
+"""Compiled loops over topic trees: cost of a mapping, and savings of a broker's swaps.
 
-A topic's tree is counted by `below`: how many subscribing brokers stand at a position or behind it.
-A position is in the tree if that is not zero, and a relay if besides it does not subscribe, nor is
-the root.  Which swap is best is found by counting, for each topic on which two brokers differ, what
-changes when one of them leaves the tree and the other joins it: all positions at once, from the
-root outwards, so that a topic costs as many steps as there are positions.
+A topic's tree is counted by `below`: the number of subscribing brokers at a position or behind it.
+A position is in the tree if that is not zero, and a relay if in addition it does not subscribe, nor
+is the root. The best swap is found by counting, for each topic on which two brokers differ, the
+change when one of them leaves the tree and the other joins it: all positions at once, from the root
+outwards, so that a topic costs as many steps as there are positions.
 
 Source: DYNATOPS, section 5, Eq. 3 to 5 and 10 to 12.
 """
@@ -19,7 +19,7 @@ from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Numbers
 
 @kernel
 def count_below(of: Numbers, parents: Numbers, order: Numbers, is_member: Flags) -> Numbers:
-    """(topics, positions): how many members are at each position or behind it."""
+    """(topics, positions): number of members at each position or behind it."""
     below = is_member.astype(np.int32)
     for topic in range(len(of)):
         row = of[topic]
@@ -33,7 +33,7 @@ def count_below(of: Numbers, parents: Numbers, order: Numbers, is_member: Flags)
 def relay_costs(
     of: Numbers, roots: Numbers, below: Numbers, is_member: Flags, publications: Amounts
 ) -> Amounts:
-    """(positions): what each relays for others, z of Eq. 10."""
+    """(positions): messages that each relays for others, z of Eq. 10."""
     found = np.zeros(below.shape[1])
     for topic in range(len(of)):
         root = roots[of[topic]]
@@ -45,7 +45,7 @@ def relay_costs(
 
 @kernel
 def distances(parents: Numbers, order: Numbers, round_trips: Amounts, brokers: Numbers) -> Amounts:
-    """(rows, positions): how far each is from its root, Eq. 11; by `brokers` that stand there."""
+    """(rows, positions): distance of each from its root, Eq. 11; by the `brokers` there."""
     found = np.zeros(parents.shape)
     for row in range(len(parents)):
         for index in range(1, order.shape[1]):
@@ -58,7 +58,7 @@ def distances(parents: Numbers, order: Numbers, round_trips: Amounts, brokers: N
 
 @kernel
 def delay_costs(of: Numbers, apart: Amounts, is_member: Flags, publications: Amounts) -> Amounts:
-    """(positions): what waiting costs each that subscribes, Eq. 11."""
+    """(positions): cost of delay of each that subscribes, Eq. 11."""
     found = np.zeros(apart.shape[1])
     for topic in range(len(of)):
         for position in range(apart.shape[1]):
@@ -71,7 +71,7 @@ def delay_costs(of: Numbers, apart: Amounts, is_member: Flags, publications: Amo
 def delay_cost_at(
     of: Numbers, apart: Amounts, is_member: Flags, publications: Amounts, position: int
 ) -> float:
-    """What waiting costs who stands at one position."""
+    """Cost of delay of the broker at one position."""
     found = 0.0
     for topic in range(len(of)):
         if is_member[topic, position]:
@@ -111,9 +111,9 @@ def changes_by_swaps(
     hop_weight: float,
     swapped: int,
 ) -> Amounts:
-    """(positions): how costs change when who stands at `swapped` and there change places.
+    """(positions): change of the cost if the brokers at `swapped` and there change places.
 
-    A hop of a publication to who wants it costs `hop_weight`, one to a relay 1.
+    A hop of a publication to a subscriber costs `hop_weight`, one to a relay 1.
     """
     found = np.zeros(below.shape[1])
     joining = np.zeros(below.shape[1], np.int32)
@@ -126,7 +126,7 @@ def changes_by_swaps(
         # Leaves the tree, or joins it, and is put back behind.
         change = _turn(root, up, reached, wanting, swapped)
         if not wanting[swapped]:
-            # How many positions join the tree with each, itself included.
+            # The number of positions that join the tree with each, itself included.
             for position in order[row]:
                 is_in = reached[position] > 0 or position == root
                 joining[position] = 0 if is_in else 1 + joining[up[position]]
@@ -151,7 +151,10 @@ def changes_by_swaps(
 
 @kernel
 def _turn(root: int, parents: Numbers, below: Numbers, is_member: Flags, position: int) -> int:
-    """Who stands at a position subscribes, or no longer does; how many relays there are more."""
+    """The broker at a position subscribes or unsubscribes.
+
+    Returns the change of the number of relays.
+    """
     step = -1 if is_member[position] else 1
     change = 0
     at = position
@@ -161,10 +164,10 @@ def _turn(root: int, parents: Numbers, below: Numbers, is_member: Flags, positio
         is_in = below[at] > 0
         if at == position:
             # A relay becomes a member, or the reverse.
-            change -= (was_in and step == 1) - (is_in and step == -1)
+            change -= int(was_in and step == 1) - int(is_in and step == -1)
         else:
-            # Who is reached through it makes it a relay, unless it subscribes.
-            change += is_in - was_in
+            # A position on the path to it becomes a relay, unless its broker subscribes.
+            change += int(is_in) - int(was_in)  # NumPy's flags have no difference
         at = parents[at]
     below[root] += step
     is_member[position] = step == 1
@@ -175,7 +178,7 @@ def _turn(root: int, parents: Numbers, below: Numbers, is_member: Flags, positio
 def _left_behind(
     root: int, parents: Numbers, below: Numbers, is_member: Flags, position: int
 ) -> int:
-    """How many relays there are more when the member at this position, not the root, goes."""
+    """Change of the number of relays when the member at this position, not the root, leaves."""
     if below[position] > 1:
         return 1
     change = 0
@@ -200,7 +203,7 @@ def swap(
     left: int,
     right: int,
 ) -> None:
-    """Who stands at the two positions change places; all counts follow."""
+    """The brokers at the two positions change places; all counts follow."""
     for topic in range(len(of)):
         if is_member[topic, left] == is_member[topic, right]:
             continue
@@ -212,7 +215,7 @@ def swap(
             if sign == 1:
                 _turn(root, parents[row], below[topic], is_member[topic], left)
                 _turn(root, parents[row], below[topic], is_member[topic], right)
-            # Nobody else's way changes; the ways of both may have a part in common.
+            # No other path changes; the paths of both may have a part in common.
             for start in (left, right):
                 at = start
                 while at != root:
@@ -224,7 +227,7 @@ def swap(
 
 @kernel
 def _replace(members: Numbers, count: int, here: int, there: int) -> None:
-    """Put one in the place of another among ascending numbers, which stay so: memory is read in
+    """Replace a number among ascending ones, and keep their order: memory is read in
     its order.
     """
     number = 0
@@ -259,12 +262,15 @@ def turn(
     topic: int,
     position: int,
 ) -> int:
-    """Who stands there subscribes to a topic, or no longer does; how many hops its tree gains."""
+    """The broker there subscribes to a topic, or unsubscribes.
+
+    Returns the change of its tree's hops.
+    """
     root = roots[of[topic]]
     change = _turn(root, parents[of[topic]], below[topic], is_member[topic], position)
     if position == root:
         return change
-    # There is a hop to each position of a tree but its root: to relays, and to who subscribes.
+    # A tree has a hop to each of its positions but the root: to relays, and to subscribers.
     return change + (1 if is_member[topic, position] else -1)
 
 
@@ -272,7 +278,7 @@ def turn(
 def handled(
     of: Numbers, roots: Numbers, parents: Numbers, below: Numbers, publications: Amounts
 ) -> Amounts:
-    """(positions): how many messages come to each, or go from it."""
+    """(positions): number of messages to and from each."""
     found = np.zeros(below.shape[1])
     for topic in range(len(of)):
         row = of[topic]
@@ -286,7 +292,7 @@ def handled(
 
 @kernel
 def flows(of: Numbers, parents: Numbers, below: Numbers, publications: Amounts) -> Amounts:
-    """(positions, positions): how much of what is waited for passes from one to the other."""
+    """(positions, positions): delayed publications that pass from one to the other."""
     found = np.zeros((parents.shape[1], parents.shape[1]))
     for topic in range(len(of)):
         for position in range(parents.shape[1]):
@@ -308,9 +314,9 @@ def delays_after_swaps(
     brokers: Numbers,
     swapped: int,
 ) -> Amounts:
-    """(positions): how delays change with a swap; by what is `passing` (`flows`).
+    """(positions): change of the delays by a swap; by the flows in `passing` (`flows`).
 
-    Who is waited for changes by topic; and all that passes one of both goes to another broker.
+    The subscribers change by topic; and all flows of one position go over another broker.
     """
     found = np.zeros(len(brokers))
     after = brokers.copy()

@@ -1,4 +1,4 @@
-"""What one topic's tree costs, by where those stand that want it: all that a home needs to know.
+"""Cost of one topic's tree, from the positions of its homes: all that a home can compute.
 
 >>> from shoal.overlays.dynatops.structures.chord import Chord
 >>> tree_cost(Chord(8), 1, {0, 2, 5, 6}, delay_weight=1.0)
@@ -17,7 +17,7 @@ from shoal.overlays.dynatops.structures.structure import Structure, route
 
 
 def tree_cost(structure: Structure, root: int, homes: Set[int], delay_weight: float) -> float:
-    """Of one publication: who relays it without wanting it, and the hops to those that do."""
+    """Of one publication: the relays that do not want it, and the hops to the homes."""
     on_the_way: set[int] = set()
     hops = 0
     for home in homes:
@@ -30,7 +30,7 @@ def tree_cost(structure: Structure, root: int, homes: Set[int], delay_weight: fl
 def change_of(
     structure: Structure, root: int, homes: Set[int], one: int, other: int, delay_weight: float
 ) -> float:
-    """How that changes if who stands at `one`, and is a home, goes to `other`, where none is."""
+    """Change of the cost if the home at `one` goes to `other`, which is none."""
     after = (homes - {one}) | {other}
     cost = tree_cost(structure, root, homes, delay_weight)
     return tree_cost(structure, root, after, delay_weight) - cost

@@ -1,13 +1,13 @@
 """Planning without a manager: brokers that cost more than all they know propose swaps in pairs.
 
-It goes in rounds.  A broker is a bottleneck if it costs more than every broker that it knows and
-that has not given up: those its position has links with, either way, and some that it has heard of,
-others in each round.  A bottleneck asks these what a swap would change, proposes the best that
-helps, and gives up until its own costs change if none does.  Who is asked by several takes the best
-offer.  Swaps of one round are made at once, each by what it was before them.
+It goes in rounds. A broker is a bottleneck if it costs more than every broker that it knows and
+that has not given up: those linked with its position, in either direction, and a random sample of
+others in each round. A bottleneck asks these for the change by a swap, proposes the best useful
+one, and gives up until its own costs change if there is none. A broker with several requests takes
+the best offer. Swaps of one round are made at once, each computed from the state before them.
 
-What the asking costs in messages: a question and an answer for each that is asked, and for each
-topic on which both differ the ways from their positions to its root, where relays are counted.
+Cost in messages: a question and an answer for each asked broker, and for each topic on which both
+differ the paths from their positions to its root, where relays are counted.
 
 Source: ours; DYNATOPS names distributing the manager as future work (section 7).
 """
@@ -30,22 +30,22 @@ from shoal.overlays.dynatops.planning.problem import (
     Amounts,
     Flags,
     Mapping,
-    Problem,
+    PlacementProblem,
     trees_of,
 )
 from shoal.overlays.dynatops.structures.structure import Structure
 
-# Swaps made at once may spoil each other's gains, so that it need not end by itself.
+# Simultaneous swaps may spoil each other's gains, so that the rounds need not end by themselves.
 MAX_ROUNDS = 1_000
 
 
-class Round(NamedTuple):
-    """What a round came to.
+class PairwiseRound(NamedTuple):
+    """Result of a round.
 
     swaps     the brokers that changed places
-    mapping   where all stand then
-    cost      what notifications cost then
-    messages  that asking took
+    mapping   the positions then
+    cost      the notification cost then
+    messages  of the requests
     """
 
     swaps: tuple[tuple[int, int], ...]
@@ -55,9 +55,13 @@ class Round(NamedTuple):
 
 
 def rounds(
-    structure: Structure, problem: Problem, mapping: Mapping, heard_of: int = 0, seed: int = 0
-) -> Iterator[Round]:
-    """Until nobody has anything to propose; `heard_of`: how many others each knows in a round."""
+    structure: Structure,
+    problem: PlacementProblem,
+    mapping: Mapping,
+    heard_of: int = 0,
+    seed: int = 0,
+) -> Iterator[PairwiseRound]:
+    """Rounds until no broker proposes; `heard_of`: the sample that each knows in a round."""
     pairs = _Pairs(structure, problem, mapping)
     random = np.random.default_rng(seed)
     for _ in range(MAX_ROUNDS):
@@ -72,9 +76,9 @@ def rounds(
 
 
 class _Pairs:
-    """Who stands where, who has given up, and what each costs."""
+    """Positions, brokers that have given up, and the cost of each."""
 
-    def __init__(self, structure: Structure, problem: Problem, mapping: Mapping) -> None:
+    def __init__(self, structure: Structure, problem: PlacementProblem, mapping: Mapping) -> None:
         self.links = _links(structure)
         self._problem = problem
         self._hops = trees_of(structure, range(structure.size)).depths
@@ -83,12 +87,12 @@ class _Pairs:
         self._has_given_up = np.zeros(structure.size, np.bool_)
         self._costs = self._by_broker()
 
-    def play(self, known: Flags) -> Round | None:
-        """One round; None when nobody asks."""
+    def play(self, known: Flags) -> PairwiseRound | None:
+        """One round; None when no broker asks."""
         asking = self._bottlenecks(known)
         if not asking:
             return None
-        # By who is asked: what would change, and who asks.
+        # By asked broker: the change, and the asking broker.
         offers: dict[int, tuple[float, int]] = {}
         messages = 0.0
         for position in asking:
@@ -105,7 +109,7 @@ class _Pairs:
         costs = self._by_broker()
         self._has_given_up &= np.isclose(costs, self._costs)
         self._costs = costs
-        return Round(swaps, tuple(self._at.tolist()), float(costs.sum()), messages)
+        return PairwiseRound(swaps, tuple(self._at.tolist()), float(costs.sum()), messages)
 
     def _swap(self, offers: Offers[int, tuple[float, int]]) -> tuple[tuple[int, int], ...]:
         """The best first; a bottleneck that was asked itself makes one of both swaps."""
@@ -141,7 +145,7 @@ class _Pairs:
         return found
 
     def _counting(self, position: int, asked: Sequence[int]) -> float:
-        """The ways to the roots of all topics on which who asks and who is asked differ."""
+        """The paths to the roots of all topics on which asking and asked brokers differ."""
         roots = self._problem.trees.roots[self._problem.trees.of]
         is_member = self._found.is_member
         differ = is_member[:, asked] != is_member[:, [position]]
@@ -150,7 +154,7 @@ class _Pairs:
 
 
 def _links(structure: Structure) -> Flags:
-    """(positions, positions): which have a link, either way."""
+    """(positions, positions): whether a link exists in either direction."""
     found = np.zeros((structure.size, structure.size), np.bool_)
     for position in range(structure.size):
         found[position, list(structure.neighbours(position))] = True

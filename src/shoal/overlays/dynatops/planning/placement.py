@@ -1,7 +1,6 @@
-"""At which broker a user should be: where others want the same, unless it has much to do already.
+"""Placement of users: at the broker whose users have the same topics, unless its load is high.
 
-Or where its name's hash is, whatever it wants: that is what placing by what users want is compared
-with.
+Or by the hash of the user's name: the baseline of placement by topics.
 
 >>> served = {"B1": Served(frozenset({"sport", "news"}), 60), "B2": Served(frozenset(), 0)}
 >>> best_broker(frozenset({"sport"}), served, load_weight=1.0)
@@ -32,14 +31,14 @@ _POINTS = 32
 
 
 class Served(NamedTuple):
-    """What a broker says of itself: its users' topics, and how many subscriptions they have."""
+    """A broker's summary: its users' topics, and their number of subscriptions."""
 
     topics: Set[object]
     subscriptions: int
 
 
 def similarity(wanted: Set[object], served: Set[object]) -> float:
-    """Sim: the share of what a user wants that the broker has anyway; 1 for who wants nothing.
+    """Sim: the share of a user's topics that the broker has anyway; 1 for a user without topics.
 
     >>> similarity({"sport", "news"}, {"news"})
     0.5
@@ -54,7 +53,7 @@ def utilities(
 ) -> dict[Broker, float]:
     """Util of each broker: similarity less its weighted share of the load.
 
-    The share is of those that are visible: of all nobody knows, and it would be next to nothing.
+    The share is of the visible brokers: the total is unknown, and the share of it would be tiny.
     """
     total = sum(each.subscriptions for each in visible.values()) or 1
     return {

@@ -1,6 +1,6 @@
-"""What a plan is made of: positions, who wants which topics, and how often these are published to.
+"""The placement problem: positions, the brokers' topics, and the topics' publication rates.
 
-Brokers, positions and topics are numbers here.  A mapping says where each broker stands.
+Brokers, positions and topics are numbers here. A mapping has the position of each broker.
 
 Source: DYNATOPS, section 5.
 """
@@ -22,7 +22,7 @@ Amounts = npt.NDArray[np.float64]
 Mapping = Sequence[int]
 
 
-class Trees(NamedTuple):
+class TopicTrees(NamedTuple):
     """The routing trees of those positions that are roots of topics, a row each.
 
     of       (topics) the row of each topic
@@ -39,18 +39,18 @@ class Trees(NamedTuple):
     depths: Amounts
 
 
-class Problem(NamedTuple):
-    """What there is to be placed.
+class PlacementProblem(NamedTuple):
+    """Input of a placement.
 
     trees         of the topics
-    wanted        (brokers, topics) who subscribes to what
-    publications  (topics) how many are expected before the next plan, Eq. 3
+    wanted        (brokers, topics) whether a broker subscribes to a topic
+    publications  (topics) expected number before the next plan, Eq. 3
     round_trips   (brokers, brokers) in units of their mean, so that with a `delay_weight` of 1 a
                   hop weighs as much as a relay; None: a hop between any two is 1
     delay_weight  w_d of Eq. 5
     """
 
-    trees: Trees
+    trees: TopicTrees
     wanted: Flags
     publications: Amounts
     round_trips: Amounts | None = None
@@ -65,14 +65,14 @@ class Problem(NamedTuple):
         return len(self.publications)
 
 
-def trees_of(structure: Structure, roots: Sequence[int]) -> Trees:
-    """The trees of topics whose roots these are."""
+def trees_of(structure: Structure, roots: Sequence[int]) -> TopicTrees:
+    """The trees of topics with these roots."""
     *_, trees = growing_trees(structure, roots)
     assert trees is not None
     return trees
 
 
-def growing_trees(structure: Structure, roots: Sequence[int]) -> Iterator[Trees | None]:
+def growing_trees(structure: Structure, roots: Sequence[int]) -> Iterator[TopicTrees | None]:
     """The same, last; before that None for each tree, so that no step takes longer than one."""
     different = sorted(set(roots))
     shape = len(different), structure.size
@@ -88,7 +88,7 @@ def growing_trees(structure: Structure, roots: Sequence[int]) -> Iterator[Trees 
         order[row] = np.argsort(depths[row], kind="stable")
         yield None
     rows = {root: row for row, root in enumerate(different)}
-    yield Trees(
+    yield TopicTrees(
         of=np.array([rows[root] for root in roots], np.int32),
         roots=np.array(different, np.int32),
         parents=parents,
@@ -98,7 +98,7 @@ def growing_trees(structure: Structure, roots: Sequence[int]) -> Iterator[Trees 
 
 
 def inverse(mapping: Mapping) -> list[int]:
-    """Who stands at each position."""
+    """The broker at each position."""
     brokers = [0] * len(mapping)
     for broker, position in enumerate(mapping):
         brokers[position] = broker

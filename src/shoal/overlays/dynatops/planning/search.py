@@ -1,7 +1,7 @@
-"""Mappings that are better than the greedy ones, to know how far these are from the best.
+"""Better mappings than the greedy ones, to measure the distance of these from the best.
 
-Source: ours.  The paper's problem is NP-hard (5.1.1); of up to eight brokers all mappings are
-tried, of more swaps of any two are, or annealing.
+Source: ours. The paper's problem is NP-hard (5.1.1); of up to eight brokers all mappings are tried,
+of more swaps of any two, or annealing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
-from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, swaps
+from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, swaps
 from shoal.overlays.dynatops.planning.costs import (
     LEAST,
     after_swap,
@@ -20,15 +20,15 @@ from shoal.overlays.dynatops.planning.costs import (
     standing,
     swap_costs,
 )
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem
 
 MAX_BROKERS_FOR_ALL = 8
 # Annealing: from this part of the mean cost of a broker down to a thousandth of it.
 _HOT, _COLD = 0.5, 0.001
 
 
-def cheapest(problem: Problem) -> tuple[Mapping, float]:
-    """The best of all mappings, and what it costs; ValueError for more than eight brokers."""
+def cheapest(problem: PlacementProblem) -> tuple[Mapping, float]:
+    """The best of all mappings, and its cost; ValueError for more than eight brokers."""
     if problem.brokers > MAX_BROKERS_FOR_ALL:
         raise ValueError(f"{problem.brokers} brokers are too many to try all mappings")
     return min(
@@ -40,14 +40,16 @@ def cheapest(problem: Problem) -> tuple[Mapping, float]:
     )
 
 
-def by_any_swap(problem: Problem, mapping: Mapping) -> tuple[Mapping, float]:
-    """Take the best swap of any two brokers until none helps."""
-    mapping = after(mapping, list(swaps(problem, mapping, no_prices(mapping), Rules("any"))))
+def by_any_swap(problem: PlacementProblem, mapping: Mapping) -> tuple[Mapping, float]:
+    """Take the best swap of any two brokers until none is useful."""
+    mapping = after(mapping, list(swaps(problem, mapping, no_prices(mapping), SwapRules("any"))))
     return mapping, notification_cost(problem, mapping)
 
 
-def annealed(problem: Problem, mapping: Mapping, seed: int, rounds: int) -> tuple[Mapping, float]:
-    """Swap brokers by chance, rather for the better the longer it goes on; the best mapping met.
+def annealed(
+    problem: PlacementProblem, mapping: Mapping, seed: int, rounds: int
+) -> tuple[Mapping, float]:
+    """Simulated annealing by swaps of brokers; returns the best mapping met.
 
     In each round every position's broker changes places once, by the chances of a heat bath.
     """
@@ -74,7 +76,7 @@ def annealed(problem: Problem, mapping: Mapping, seed: int, rounds: int) -> tupl
 
 
 def regret(cost: float, best: float) -> float:
-    """By what part a cost is above the best.
+    """Relative excess of a cost over the best.
 
     >>> regret(11, 10), regret(0, 0)
     (0.1, 0.0)

@@ -1,1 +1,1 @@
-"""Brokers that change places: what roots count, and what the manager makes of it."""
+"""Brokers that change places: counts of roots, and the manager's plans."""

@@ -1,7 +1,7 @@
-"""What a root counts of its topics, and tells the manager of now and then.
+"""A root's counts of its topics, and their reports to the manager.
 
-It tells what there was, publications and the homes that got some, so conditions on the content
-count.  Nobody publishes, nobody reports.
+It reports actual publications and the homes that got some, so conditions on the content count.
+Without publications there are no reports.
 
 Source: DYNATOPS, section 5.1, online monitoring.
 """
@@ -23,7 +23,7 @@ LEAST_EXPECTED = 0.01
 
 
 class Counting:
-    """At one broker; in `period_us` it reports once."""
+    """The counts of one broker; it reports once in `period_us`."""
 
     def __init__(self, period_us: int) -> None:
         self._period_us = period_us
@@ -34,7 +34,7 @@ class Counting:
     def count(
         self, topic: str, homes: Collection[BrokerId], now_us: int, out: list[Effect]
     ) -> None:
-        """A publication that has not been sent before went to these homes."""
+        """A new publication went to these homes."""
         if topic not in self._counts and len(self._counts) >= MAX_TOPICS:
             return
         self._counts[topic] = self._counts.get(topic, 0) + 1
@@ -44,7 +44,7 @@ class Counting:
             out.append(SetTimer(REPORT, now_us + self._period_us))
 
     def take(self, members: Collection[BrokerId]) -> tuple[TopicCount, ...]:
-        """All since it was taken last; homes that are no members any more are left out."""
+        """All counts since the last call; homes that are no members any more are left out."""
         counts, homes = self._counts, self._homes
         self._counts, self._homes, self._is_timed = {}, {}, False
         return tuple(
@@ -54,7 +54,7 @@ class Counting:
 
 
 class Estimate:
-    """What is expected of each topic, by what roots have reported (Eq. 8)."""
+    """Expected rates of topics, from the reports of roots (Eq. 8)."""
 
     def __init__(self, rate_percent: int) -> None:
         self._weight = rate_percent / 100
@@ -67,14 +67,14 @@ class Estimate:
         """Publications that are expected in a period, as it was reckoned last."""
         return self._expected
 
-    def hear(self, topics: Iterable[TopicCount]) -> None:
+    def on_counts(self, topics: Iterable[TopicCount]) -> None:
         """A root reports."""
         for topic in topics:
             self._counts[topic.topic] = self._counts.get(topic.topic, 0) + topic.publications
             self._homes.setdefault(topic.topic, set()).update(topic.homes)
 
     def renew(self) -> tuple[Mapping[str, float], Mapping[str, Set[BrokerId]]]:
-        """A period is over: publications that are expected in one, and the homes of the last."""
+        """A period is over: returns the expected publications in one, and the homes of the last."""
         counts, self._counts = self._counts, {}
         homes, self._homes = self._homes, {}
         before = self._expected

@@ -1,9 +1,9 @@
-"""The manager's part: which brokers should change places, and when.
+"""The manager's plans: which brokers should change places, and when.
 
-Roots report what they counted.  A period after the first report the manager looks whether a
-change could be worth its price, then looks at the swaps of one broker after the other, each an
-input of its own, so that no broker stalls; and if what it finds pays, makes a view in which
-brokers stand elsewhere.  What is under way goes on in that view: see `members/`.
+Roots report their counts. A period after the first report the manager checks whether a change could
+be worth its price, then searches the swaps of one broker after the other, each an input of its own,
+so that the broker does not stall. If the result pays, it makes a view with the new positions.
+Publications in transit continue in that view: see `members/`.
 
 Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 """
@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.members.membership import ViewMembership
 from shoal.overlays.dynatops.messages import TopicCount
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.reconfiguration.counting import Estimate
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.view import Age, View
 
-if TYPE_CHECKING:  # compiled code: only who plans needs it
-    from shoal.overlays.dynatops.planning.advising.swapping import Rules
-    from shoal.overlays.dynatops.planning.greedy import Proposal, Step
+if TYPE_CHECKING:  # compiled code: only the planning broker needs it
+    from shoal.overlays.dynatops.planning.advising.swapping import SwapRules
+    from shoal.overlays.dynatops.planning.greedy import GreedyProposal, GreedyStep
     from shoal.overlays.dynatops.planning.problem import Amounts, Flags
     from shoal.overlays.dynatops.structures.structure import Structure
 
 DECIDE = ("reconfiguration", "decide")
 STEP = ("reconfiguration", "step")
-# Of the greedy search; what it finds later saves next to nothing.
+# Bound of the greedy search; later steps save next to nothing.
 MAX_STEPS = 200
 
 
 class _Search(NamedTuple):
-    """A search that is going on in a view; broker numbers are those of names in their order.
+    """A running search in a view; broker numbers are those of names in their order.
 
-    `work` gives what is found at last, None if nothing could be worth its price.
+    `work` yields the result at last, None if no change could be worth its price.
     """
 
     age: Age
     start: tuple[int, ...]
-    work: Generator[None, None, Proposal | None]
+    work: Generator[None, None, GreedyProposal | None]
 
 
 def _work(
@@ -52,24 +52,24 @@ def _work(
     wanted: Flags,
     expected: Amounts,
     start: tuple[int, ...],
-    parameters: Parameters,
-    rules: Rules,
-) -> Generator[None, None, Proposal | None]:
+    parameters: DynatopsParameters,
+    rules: SwapRules,
+) -> Generator[None, None, GreedyProposal | None]:
     """Algorithm 2 to step 2, whether a change could be worth it, then Algorithms 3 and 4."""
     from shoal.overlays.dynatops.planning.costs import notification_cost
     from shoal.overlays.dynatops.planning.greedy import best_of, is_worth_a_look, searched
-    from shoal.overlays.dynatops.planning.problem import Problem, growing_trees
+    from shoal.overlays.dynatops.planning.problem import PlacementProblem, growing_trees
 
     growing = growing_trees(structure, roots)
     while (trees := next(growing)) is None:
         yield
-    problem = Problem(trees, wanted, expected, delay_weight=parameters.delay_weight)
+    problem = PlacementProblem(trees, wanted, expected, delay_weight=parameters.delay_weight)
     cost = notification_cost(problem, start)
     share = parameters.threshold_percent * parameters.price_percent / 100**2
     if not is_worth_a_look(problem, cost, share):
         return None
     yield
-    steps: list[Step] = []
+    steps: list[GreedyStep] = []
     for step in searched(problem, start, rules):
         if step is not None:
             steps.append(step)
@@ -79,14 +79,14 @@ def _work(
     return best_of(problem, start, cost, steps, parameters.price_percent / 100)
 
 
-def _rules(names: list[BrokerId], parameters: Parameters) -> Rules:
-    """Which swaps of these brokers are allowed."""
+def _rules(names: list[BrokerId], parameters: DynatopsParameters) -> SwapRules:
+    """Constraints on swaps of these brokers."""
     import numpy as np
 
-    from shoal.overlays.dynatops.planning.advising.swapping import Rules
+    from shoal.overlays.dynatops.planning.advising.swapping import SwapRules
 
     regions = {name: number for number, row in enumerate(parameters.regions, 1) for name in row}
-    return Rules(
+    return SwapRules(
         parameters.search.value,
         pinned=np.array([name in parameters.pinned for name in names]) if names else None,
         regions=[regions.get(name, 0) for name in names] if parameters.regions else None,
@@ -95,22 +95,22 @@ def _rules(names: list[BrokerId], parameters: Parameters) -> Rules:
 
 @cache
 def _warm_up() -> None:
-    """Plan for four brokers: what is loaded and compiled for that stalls no broker at work."""
+    """Plan for four brokers once, so that imports and compilation do not stall a broker later."""
     import numpy as np
 
     from shoal.overlays.dynatops.structures.chord import Chord
 
     wanted = np.array([[False], [True], [False], [True]])
-    parameters = Parameters(delay_weight=0.0, threshold_percent=0)
+    parameters = DynatopsParameters(delay_weight=0.0, threshold_percent=0)
     rules = _rules([], parameters)
     for _ in _work(Chord(4), [0], wanted, np.array([1.0]), (0, 1, 2, 3), parameters, rules):
         pass
 
 
 class Manager:
-    """At the broker that is the manager, or may come to be it."""
+    """Planning at the manager, or at a broker that may become it."""
 
-    def __init__(self, membership: Membership, parameters: Parameters) -> None:
+    def __init__(self, membership: ViewMembership, parameters: DynatopsParameters) -> None:
         self._membership = membership
         self._parameters = parameters
         self._estimate = Estimate(parameters.rate_percent)
@@ -119,7 +119,7 @@ class Manager:
         self.began()
 
     def began(self) -> None:
-        """In each view: who may have to plan is ready, and others need no memory for that."""
+        """In each view: brokers that may have to plan warm up, and others save that memory."""
         if self._membership.may_manage:
             _warm_up()
 
@@ -128,9 +128,9 @@ class Manager:
         """Publications of each topic that are expected in a period."""
         return self._estimate.expected
 
-    def hear(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
+    def on_counts(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
         """A root reports."""
-        self._estimate.hear(topics)
+        self._estimate.on_counts(topics)
         if not self._is_timed:
             self._is_timed = True
             out.append(SetTimer(DECIDE, now_us + self._parameters.reconfigure_us))
@@ -190,7 +190,7 @@ class Manager:
         out.append(SetTimer(STEP, now_us))
 
     def _finish(
-        self, view: View, search: _Search, found: Proposal, now_us: int, out: list[Effect]
+        self, view: View, search: _Search, found: GreedyProposal, now_us: int, out: list[Effect]
     ) -> None:
         """Step 4 of Algorithm 2."""
         from shoal.overlays.dynatops.planning.costs import moved

@@ -1,13 +1,13 @@
-"""What an operator may have the manager do: swap brokers, take that back, leave all where they are.
+"""An operator's orders to the manager: swap brokers, undo that, keep all at their places.
 
-| order | does |
+| order | effect |
 | --- | --- |
 | swap, `brokers`: two names with a comma between | they change places |
-| undo | who changed places last goes back, and all stay there |
-| stop | all stay where they are, whoever is the manager |
-| go | brokers change places again where that pays |
+| undo | the brokers of the last swap change back, and all are held |
+| stop | all are held, whichever broker is the manager |
+| go | brokers change places again if that pays |
 
-Each makes a view, so it holds until the next order, over deaths and joins.
+Each makes a view, so it holds until the next order, across deaths and joins.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from collections.abc import Mapping
 from shoal.broker.effects import Effect
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.members.membership import ViewMembership
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.view import View
 
 
 class Orders:
     """At one broker."""
 
-    def __init__(self, membership: Membership, parameters: Parameters) -> None:
+    def __init__(self, membership: ViewMembership, parameters: DynatopsParameters) -> None:
         self._membership = membership
         self._pinned = frozenset(parameters.pinned)
 
     def follow(self, name: str, said: Mapping[str, str], now_us: int, out: list[Effect]) -> None:
-        """ProtocolError says why not."""
+        """Execute an order.  ProtocolError with the reason if it cannot."""
         membership = self._membership
         view = membership.view
         if view is None:
@@ -54,7 +54,7 @@ class Orders:
         if (members, is_held) == (view.members, view.is_held):
             return
         if not membership.rearrange(members, now_us, out, is_held=is_held):
-            raise ProtocolError("some broker is away, or the ring changes just now: try again")
+            raise ProtocolError("a broker is disconnected, or the ring is changing: try again")
 
     def _swapped(self, view: View, said: str) -> tuple[BrokerId, ...]:
         one, _, other = said.partition(",")

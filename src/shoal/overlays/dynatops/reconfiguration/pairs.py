@@ -1,19 +1,19 @@
-"""Brokers that change places without a plan for all: those that cost most propose swaps in pairs.
+"""Changes of places without a global plan: the brokers that cost most propose swaps in pairs.
 
-Roots tell the homes of each topic what they have counted, so a home knows where else its topics are
-wanted, and nothing of others.  What a swap changes both brokers can tell together: each counts the
-topics that it wants and the other does not.
+Roots send the homes of each topic their counts, so a home knows the other homes of its topics, and
+nothing of other topics. Two brokers compute the change by a swap together: each counts the topics
+that only it wants.
 
-| a broker | hears | does |
+| broker | event | action |
 | --- | --- | --- |
-| any | a period is over, or a neighbour says its costs | says its own to its neighbours, once |
-| that costs more than these | all of them | asks each what a swap would change there |
+| any | a period is over, or a neighbour sends its cost | sends its own to its neighbours, once |
+| one that costs more than these | all their costs | asks each for the change by a swap |
 | any | that question | answers for the topics that only it wants |
-| that asked | the answers | proposes the best swap that pays; if none does it counts as cheapest |
+| the asking broker | the answers | proposes the best swap that pays; else it counts as cheapest |
 | the manager | proposals | the best first, each broker in one, makes a view of them |
 
-In that view all begins anew, as long as swaps are found.  So the manager of views plans nothing; it
-puts what is proposed in an order.  A broker's own costs are its delays and what it has relayed.
+In that view all begins anew, as long as swaps are found. So the manager of views plans nothing; it
+orders proposals. A broker's own costs are its delays and the messages that it relayed.
 
 Source: ours; DYNATOPS names distributing the manager as future work (section 7).
 """
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
+from shoal.overlays.dynatops.members.membership import ViewMembership
 from shoal.overlays.dynatops.messages import (
     Between,
     Costly,
@@ -33,34 +33,35 @@ from shoal.overlays.dynatops.messages import (
     SwapWanted,
     TopicCount,
 )
-from shoal.overlays.dynatops.parameters import Parameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
 from shoal.overlays.dynatops.planning.one_topic import change_of
 from shoal.overlays.dynatops.reconfiguration.counting import Estimate
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.structures.structure import route
 
-# How long what others say is waited for.
+# The wait for others' messages.
 WAIT_US = 1_000_000
-# Views that swaps of one period make, as swaps made at once may spoil each other's gains.
+# The most views from swaps of one period, as simultaneous swaps may spoil each other's gains.
 MOST_ROUNDS = 20
-# Homes of the topics that count: those published to most often; so no answer takes long.
+# The most homes of topics that count, the most frequent topics first; it bounds the work of an
+# answer.
 MOST_HOMES = 5_000
-# Proposals that the manager takes for one view.
+# The most proposals that the manager takes for one view.
 MOST_PROPOSED = 1_000
-# What counts as a gain.
+# The least gain that counts.
 LEAST = 1e-6
 
 Send = Callable[[BrokerId, Between, list[Effect]], None]
 
 
-class Pairs:
+class BrokerPairs:
     """At one broker; `relayed` is how many publications it has passed on for others so far."""
 
     def __init__(
         self,
-        membership: Membership,
-        parameters: Parameters,
+        membership: ViewMembership,
+        parameters: DynatopsParameters,
         send: Send,
         relayed: Callable[[], int],
     ) -> None:
@@ -78,7 +79,8 @@ class Pairs:
         self._relays = self._relayed_before = 0
         self._is_timed = False
         self._rounds = 0
-        # Of this view.  What it costs, if that is said, and others; who was asked, with the answer.
+        # Of this view: the own cost, if it was sent, and others'; the asked brokers, with their
+        # answers.
         self._positions: dict[BrokerId, int] = {}
         self._own: float | None = None
         self._costs: dict[BrokerId, float] = {}
@@ -93,9 +95,9 @@ class Pairs:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def hear(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
+    def on_counts(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
         """A root reports of topics that are wanted here."""
-        self._estimate.hear(topics)
+        self._estimate.on_counts(topics)
         if not self._is_timed:
             self._is_timed = True
             self._set("decide", now_us + self._parameters.reconfigure_us, out)
@@ -105,7 +107,7 @@ class Pairs:
             case "decide":
                 self._decide(now_us, out)
             case "round":
-                self._say(now_us, out)
+                self._send_cost(now_us, out)
             case "look" if self._own is not None:
                 self._has_heard = True
                 self._look(now_us, out)
@@ -115,11 +117,11 @@ class Pairs:
                 self._swap(now_us, out)
 
     def take(self, message: Between, now_us: int, out: list[Effect]) -> None:
-        """Another broker says something to this one, in this view."""
+        """Handle a message of another broker in this view."""
         match message:
             case Costly(_, _, broker, cost):
                 self._costs[broker] = cost
-                self._say(now_us, out)
+                self._send_cost(now_us, out)
                 self._look(now_us, out)
             case SwapAsked(age, _, broker, topics):
                 theirs = set(topics)
@@ -137,7 +139,7 @@ class Pairs:
                     self._wanted.append(message)
 
     def began(self, now_us: int, out: list[Effect]) -> None:
-        """A view has begun: nothing is known of who costs what there."""
+        """A view has begun: costs in it are unknown."""
         view = self._membership.view
         assert view is not None
         before, self._positions = (
@@ -156,7 +158,7 @@ class Pairs:
     def _set(self, name: str, at_us: int, out: list[Effect]) -> None:
         out.append(SetTimer(("reconfiguration", name), at_us))
 
-    # --- who costs most -----------------------------------------------------------------------
+    # --- costs --------------------------------------------------------------------------------
 
     def _decide(self, now_us: int, out: list[Effect]) -> None:
         self._is_timed = False
@@ -169,7 +171,7 @@ class Pairs:
         relayed = self._relayed()
         self._relays, self._relayed_before = relayed - self._relayed_before, relayed
         self._rounds = MOST_ROUNDS
-        self._say(now_us, out)
+        self._send_cost(now_us, out)
 
     @property
     def _known(self) -> list[BrokerId]:
@@ -177,8 +179,8 @@ class Pairs:
         places = self._membership.places
         return [] if places is None else sorted(places.linked_to(self._broker))
 
-    def _say(self, now_us: int, out: list[Effect]) -> None:
-        """Say what this broker costs, if that is not said in this view."""
+    def _send_cost(self, now_us: int, out: list[Effect]) -> None:
+        """Send this broker's cost, if that is not done in this view."""
         view, places = self._membership.view, self._membership.places
         if self._own is not None or view is None or places is None or view.is_held:
             return
@@ -187,10 +189,10 @@ class Pairs:
             root, here = places.structure.root(topic), self._positions[self._broker]
             hops = len(route(places.structure, root, here)) - 1
             self._own += publications * self._parameters.delay_weight * hops
-        self._tell(self._own, out)
+        self._send_to_neighbours(self._own, out)
         self._set("look", now_us + WAIT_US, out)
 
-    def _tell(self, cost: float, out: list[Effect]) -> None:
+    def _send_to_neighbours(self, cost: float, out: list[Effect]) -> None:
         view = self._membership.view
         assert view is not None
         for each in self._known:
@@ -214,7 +216,7 @@ class Pairs:
     def _give_up(self, out: list[Effect]) -> None:
         """Let others ask."""
         self._is_done = True
-        self._tell(0.0, out)
+        self._send_to_neighbours(0.0, out)
 
     # --- swaps --------------------------------------------------------------------------------
 
@@ -224,7 +226,7 @@ class Pairs:
         return one != other and are_free and regions.get(one) == regions.get(other)
 
     def _change_without(self, common: set[str], other: BrokerId) -> float:
-        """What changes for the topics that only this broker wants, if it changes places."""
+        """The change by a swap for the topics that only this broker wants."""
         places = self._membership.places
         if places is None or not self._positions:
             return 0.0

@@ -1,1 +1,1 @@
-"""Structured overlays: fixed positions, and how a message gets from one to another."""
+"""Structured overlays: fixed positions, and routing between them."""

@@ -1,7 +1,7 @@
 """Chord: positions on a ring, each with fingers at doubling distances.
 
-Identifiers are spaced evenly, as consistent hashing has them on average: what differs between
-brokers is who stands where, and that is what DYNATOPS decides.
+Identifiers are spaced evenly, as consistent hashing has them on average: brokers differ in their
+positions only, and DYNATOPS decides these.
 
 >>> from shoal.overlays.dynatops.structures.structure import route
 >>> ring = Chord(8)
@@ -44,7 +44,7 @@ class Chord:
         return tuple((position + each) % self.size for each in self._distances(position))
 
     def routing_tree(self, root: int) -> Sequence[int]:
-        """Each finger is responsible for what lies between it and the next."""
+        """Each finger is responsible for the positions between it and the next."""
         parents = [root] * self.size
         # A position, and how far behind the root its part of the ring begins and ends.
         open_parts = [(root, 0, self.size)]
@@ -58,7 +58,7 @@ class Chord:
         return parents
 
     def _distances_of(self, position: int) -> Sequence[int]:
-        """How many positions ahead the fingers are, nearest first."""
+        """Distances of the fingers ahead, nearest first."""
         starts = (self._ids[position] + 2**bit for bit in range(HASH_BITS))
         found = {(self._successor(start) - position) % self.size for start in starts}
         return tuple(sorted(found - {0}))

@@ -1,8 +1,8 @@
-"""Gateways on a ring, each with a cluster of brokers behind it that stand on no ring.
+"""Gateways on a ring, each with a cluster of brokers behind it that are not on the ring.
 
-Positions are clusters one after the other, each with its gateway first.  What a broker behind a
-gateway has to say to anybody goes to its gateway; gateways are a Chord ring of their own, and only
-they are roots; a gateway sends to those behind it directly.
+Positions are clusters one after the other, each with its gateway first. A broker behind a gateway
+sends everything to its gateway; gateways form a Chord ring of their own, and only they are roots; a
+gateway sends to brokers behind it directly.
 
 >>> from shoal.overlays.dynatops.structures.structure import route
 >>> hybrid = Gateways(12, 3)
@@ -24,7 +24,7 @@ from shoal.overlays.dynatops.structures.structure import Structure
 class Gateways:
     """`size` positions in clusters of `together`; the last cluster may be smaller.
 
-    Gateways stand on what `make_ring` makes of their number.
+    `make_ring` makes the gateways' structure from their number.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Structures in which a message comes one digit nearer to its target with every hop.
 
-Tapestry has random identifiers, a quad grid those of its cells: halves of halves, both ways.
-A table has an entry for each prefix; where several positions have that prefix it is the nearest,
-by a distance that is given.
+Tapestry has random identifiers, a quad grid those of its cells: halves of halves, both ways. A
+table has an entry for each prefix: the nearest of the positions with that prefix, by a given
+distance.
 
 >>> from shoal.overlays.dynatops.structures.structure import route
 >>> grid = QuadGrid(4)
@@ -40,7 +40,7 @@ class Prefixes:
         self._entries: dict[tuple[int, Digits], int] = {}
 
     def root(self, key: str) -> int:
-        """Digit by digit; where nobody has the digit, the next one that somebody has."""
+        """Digit by digit; if no position has the digit, the next one that exists."""
         number, prefix = hash_of(key), Digits()
         for _ in range(len(self._ids[0])):
             number, wanted = divmod(number, self._base)
@@ -115,7 +115,7 @@ class QuadGrid(Prefixes):
 
 
 def quad_cells(size: int) -> Prefixes:
-    """So many cells of the smallest quad grid that has them, spread over it.
+    """Cells spread over the smallest quad grid with enough of them.
 
     >>> quad_cells(5).size, quad_cells(4).root("a") == QuadGrid(2).root("a")
     (5, True)
@@ -136,7 +136,7 @@ def tapestry(size: int, seed: int, base: int = 16, distance: Distance | None = N
     neighbour selection.
     """
     random = Random(seed)
-    # So many digits that two seldom are the same; a hash has as many.
+    # Enough digits that collisions are rare; a hash has as many.
     bits = min(HASH_BITS, _SPARE_BITS + 2 * size.bit_length())
     length = bits // (base.bit_length() - 1)
     ids: dict[Digits, None] = {}
@@ -150,7 +150,7 @@ def _quadrants(x: int, y: int, depth: int) -> Digits:
 
 
 def _shared(left: Digits, right: Digits) -> int:
-    """How many digits two identifiers begin with alike."""
+    """Length of the common prefix of two identifiers."""
     return next(
         (index for index, (one, other) in enumerate(zip(left, right, strict=True)) if one != other),
         len(left),

@@ -1,9 +1,9 @@
-"""What a structured overlay says of its positions, whoever stands there.
+"""Interface of a structured overlay: its positions, roots and paths, whichever brokers are there.
 
-A structure has positions 0, 1, ... Each key has a position that is responsible for it, its root.
-The ways from one position to all others by `next_hop` form a tree (`routing_tree`): what is on the
-way to some position has the same way so far.  So a topic's tree is the part of its root's tree that
-leads to who subscribed.
+A structure has positions 0, 1, ... Each key has a responsible position, its root. The paths from
+one position to all others by `next_hop` form a tree (`routing_tree`): paths to positions beyond a
+common one are equal up to there. So a topic's tree is the part of its root's tree that leads to
+subscribers.
 
 Source: DYNATOPS, sections 3 and 5.
 """
@@ -19,23 +19,23 @@ HASH_BITS = 8 * _HASH_BYTES
 
 
 class Structure(Protocol):
-    """Positions, and the ways between them."""
+    """Positions, and the paths between them."""
 
     @property
     def size(self) -> int:
-        """How many positions there are, at least one."""
+        """Number of positions, at least one."""
 
     def root(self, key: str) -> int:
         """The position that is responsible for a key."""
 
     def next_hop(self, position: int, target: int) -> int:
-        """Where a message for `target`, another position, goes next."""
+        """Next hop of a message to `target`, another position."""
 
     def neighbours(self, position: int) -> Sequence[int]:
         """The positions that this one sends to, in their order."""
 
     def routing_tree(self, root: int) -> Sequence[int]:
-        """From where each position is reached by what starts at `root`; the root from itself."""
+        """The predecessor of each position on paths from `root`; the root's own is itself."""
 
 
 def hash_of(key: str) -> int:
@@ -45,7 +45,7 @@ def hash_of(key: str) -> int:
 
 
 def route(structure: Structure, start: int, target: int) -> list[int]:
-    """The positions on the way, both ends included."""
+    """The positions on the path, both ends included."""
     way = [start]
     while way[-1] != target:
         way.append(structure.next_hop(way[-1], target))

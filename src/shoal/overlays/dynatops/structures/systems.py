@@ -1,4 +1,4 @@
-"""On which structure brokers of each system stand; of `hybrid`, its gateways."""
+"""The structure of each system; of `hybrid`, that of its gateways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.overlays.dynatops.structures.structure import Structure
 # Tapestry's identifiers are random, and the same at all brokers.
 SEED = 1
 
-# By system, the structure of so many brokers.
+# By system, the structure for a number of brokers.
 STRUCTURES: Mapping[str, Callable[[int], Structure]] = {
     "dynatops": Chord,
     "bayeux": partial(tapestry, seed=SEED),
@@ -23,6 +23,6 @@ STRUCTURES: Mapping[str, Callable[[int], Structure]] = {
 
 
 def structure_of(system: str, size: int, per_gateway: int = 1) -> Structure:
-    """Where so many brokers of a system stand, with so many for each gateway."""
+    """The structure for `size` brokers of a system, with `per_gateway` for each gateway."""
     make = STRUCTURES[system]
     return make(size) if per_gateway == 1 else Gateways(size, per_gateway, make)

@@ -1,1 +1,1 @@
-"""What brokers want, and how publications reach them: by topic, over its root."""
+"""Subscriptions, and publications to them: by topic, over its root."""

@@ -1,9 +1,9 @@
-"""What a home's clients want, at whom it is known, and what this broker knows of all homes.
+"""Subscriptions of a home's clients, the brokers that know them, and those of all homes known here.
 
-A filter that names topics is known at their roots; one for any topic is known everywhere, so that
-whoever is a root, and whoever takes in what has no topic, can tell.  In a new view a home says all
-that it wants anew, and a root sends nothing before all homes have: no publication of the view
-misses a subscription, wherever its root was before.
+A filter with topics is known at their roots; one for any topic is known everywhere, since any
+broker may be a root, or take in publications without a topic. In a new view a home announces all
+its filters anew, and a root sends nothing before all homes have: no publication of the view misses
+a subscription, wherever its root was before.
 
 Source: DYNATOPS, section 3: a broker joins a topic with the first of its users that wants it, and
 leaves it with the last.
@@ -17,22 +17,22 @@ from collections.abc import Callable, Collection, Iterable
 from shoal.broker.effects import Effect, Key, Settled, Unsettled
 from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, Filter
-from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Interest, Known, Row
+from shoal.overlays.dynatops.members.membership import ViewMembership
+from shoal.overlays.dynatops.messages import KnownTopics, TopicInterest, TopicRow
 
 # Rows in one message; more travel in several.
 ROWS_PER_MESSAGE = 500
 
 
 class _Wanted:
-    """A filter that local clients have: how many subscriptions, who has yet to know it.
+    """A filter of local clients: its number of subscriptions, and the brokers yet to confirm it.
 
-    `waiting` are the inputs that are settled when everybody does, `number` when it was said.
+    `waiting` are the inputs that are settled when all have, `number` that of its announcement.
     """
 
     __slots__ = ("count", "is_known", "keys", "missing", "number", "row", "waiting")
 
-    def __init__(self, row: Row, keys: frozenset[str] | None) -> None:
+    def __init__(self, row: TopicRow, keys: frozenset[str] | None) -> None:
         self.row = row
         self.keys = keys
         self.number = row.id
@@ -43,18 +43,18 @@ class _Wanted:
 
 
 class Interests:
-    """At one broker.
+    """The interests at one broker.
 
-    `topics_of` says at whose roots a filter is to be known, None: everywhere; `spread` sends an
-    `Interest` to its targets, others, along the ways of the view.  `heard` is told
-    of each row that comes, True, or goes, but not of those that a new view forgets.
+    `topics_of` gives the topics at whose roots a filter is to be known, None: everywhere; `spread`
+    sends a `TopicInterest` to other brokers, its targets, along the paths of the view. `heard` is
+    called with each row that is added (True) or removed, but not for those that a new view drops.
     """
 
     def __init__(
         self,
-        membership: Membership,
+        membership: ViewMembership,
         topics_of: Callable[[Filter], frozenset[str] | None],
-        spread: Callable[[Interest, tuple[BrokerId, ...], list[Effect]], None],
+        spread: Callable[[TopicInterest, tuple[BrokerId, ...], list[Effect]], None],
         heard: Callable[[BrokerId, Filter, bool], None] | None = None,
     ) -> None:
         self._membership = membership
@@ -65,56 +65,56 @@ class Interests:
         self._wanted: dict[Filter, _Wanted] = {}
         self._number = 0
         self._waits = 0
-        # What each of the others has yet to know, in the order in which it was said.
+        # For each of the others, filters without its confirmation, in the order of announcement.
         self._awaited: dict[BrokerId, deque[_Wanted]] = {}
-        # Of all homes, by home and number.
+        # Rows of all homes, by home and number.
         self.rows: dict[tuple[BrokerId, int], Filter] = {}
         self._index = MatchIndex()
         self._heard: set[BrokerId] = set()
 
     def __len__(self) -> int:
-        """How many different filters local clients have."""
+        """Number of different filters of local clients."""
         return len(self._wanted)
 
     @property
     def missing(self) -> Collection[BrokerId]:
-        """The members that have not said yet what they want."""
+        """The members that have not announced their filters yet."""
         return [each for each in self._membership.others if each not in self._heard]
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have said what they want."""
+        """Whether all have announced their filters."""
         view = self._membership.view
         return view is not None and len(self._heard) >= len(view.members) - 1
 
     def homes(self, attributes: Attributes) -> list[BrokerId]:
-        """Who wants this publication, by name."""
+        """The homes of a publication, by name."""
         return sorted(self._index.match_destinations(attributes))
 
     @property
     def most_candidates(self) -> int:
-        """How much that may be, whatever the publication says."""
+        """Bound on that number, for any publication."""
         return self._index.most_candidates
 
     def work_of(self, attributes: Attributes) -> int:
-        """How much it may be to find out who wants a publication."""
+        """Bound on the work to find a publication's homes."""
         return self._index.work_of(attributes)
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        """Look through a publication's texts for so long; whether that is all."""
+        """Scan a publication's texts for this time; returns whether the scan is complete."""
         return self._index.prepare(attributes, work_us)
 
-    # --- what local clients want --------------------------------------------------------------
+    # --- filters of local clients -------------------------------------------------------------
 
     def add(self, filter: Filter, out: list[Effect]) -> None:
         """One more subscription; it is settled when no publication can miss it any more."""
         wanted = self._wanted.get(filter)
         if wanted is None:
             self._number += 1
-            row = Row(self._number, filter)
+            row = TopicRow(self._number, filter)
             wanted = self._wanted[filter] = _Wanted(row, self._topics_of(filter))
             self._await(wanted)
-            self._say(wanted, out, added=(wanted.row,))
+            self._announce(wanted, out, added=(wanted.row,))
         wanted.count += 1
         if not wanted.is_known:
             self._waits += 1
@@ -129,18 +129,18 @@ class Interests:
         if not wanted.count:
             del self._wanted[filter]
             self._number += 1
-            self._say(wanted, out, removed=(wanted.row.id,))
+            self._announce(wanted, out, removed=(wanted.row.id,))
             wanted.missing.clear()
             self._look(wanted, out)
 
     def _await(self, wanted: _Wanted) -> None:
-        """Note who has yet to know it."""
+        """Note the brokers that have yet to confirm it."""
         wanted.missing = {each for each in self._targets(wanted) if each != self._broker}
         for target in wanted.missing:
             self._awaited.setdefault(target, deque()).append(wanted)
 
     def _look(self, wanted: _Wanted, out: list[Effect]) -> None:
-        """Settle those that wait for it, if everybody knows it."""
+        """Settle the inputs that wait for it, if all have confirmed."""
         if wanted.missing or self._membership.view is None:
             return
         wanted.is_known = True
@@ -148,7 +148,7 @@ class Interests:
         wanted.waiting.clear()
 
     def _targets(self, wanted: _Wanted) -> Collection[BrokerId]:
-        """Who must know it, this broker included."""
+        """The brokers that must know it, this one included."""
         places = self._membership.places
         if places is None:
             return ()
@@ -156,11 +156,11 @@ class Interests:
             return places.members
         return sorted({places.root(key) for key in wanted.keys})
 
-    def _say(
+    def _announce(
         self,
         wanted: _Wanted,
         out: list[Effect],
-        added: tuple[Row, ...] = (),
+        added: tuple[TopicRow, ...] = (),
         removed: tuple[int, ...] = (),
     ) -> None:
         view, targets = self._membership.view, self._targets(wanted)
@@ -170,20 +170,20 @@ class Interests:
             self._take(self._broker, added, removed)
         others = tuple(each for each in targets if each != self._broker)
         if others:
-            change = Interest(view.age, self._broker, others, self._number, added, removed)
+            change = TopicInterest(view.age, self._broker, others, self._number, added, removed)
             self._spread(change, others, out)
 
     # --- a new view ---------------------------------------------------------------------------
 
     def begin(self, out: list[Effect]) -> None:
-        """Nobody knows anything in a new view: say everything."""
+        """Announce everything: no broker knows any filter in a new view."""
         others = self._membership.others
         self._awaited.clear()
         self._heard.clear()
         self.rows.clear()
         self._index = MatchIndex()
-        everywhere: list[Row] = []
-        at_roots: dict[BrokerId, list[Row]] = {}
+        everywhere: list[TopicRow] = []
+        at_roots: dict[BrokerId, list[TopicRow]] = {}
         for wanted in self._wanted.values():
             targets = self._targets(wanted)
             if not wanted.is_known:
@@ -199,17 +199,17 @@ class Interests:
                     at_roots.setdefault(root, []).append(wanted.row)
         for root, rows in at_roots.items():
             for part in _parts(rows):
-                self._say_rows((root,), part, out)
+                self._send_rows((root,), part, out)
         if others:
             *parts, last = _parts(everywhere)
             for part in parts:
-                self._say_rows(others, part, out)
-            self._say_rows(others, last, out, is_all=True)
+                self._send_rows(others, part, out)
+            self._send_rows(others, last, out, is_all=True)
 
-    def _say_rows(
+    def _send_rows(
         self,
         targets: tuple[BrokerId, ...],
-        rows: tuple[Row, ...],
+        rows: tuple[TopicRow, ...],
         out: list[Effect],
         *,
         is_all: bool = False,
@@ -217,29 +217,29 @@ class Interests:
         view = self._membership.view
         assert view is not None
         asks = is_all and any(self._awaited.values())
-        said = Interest(view.age, self._broker, targets, self._number, rows, (), is_all, asks)
+        said = TopicInterest(view.age, self._broker, targets, self._number, rows, (), is_all, asks)
         self._spread(said, targets, out)
 
-    # --- what homes say -----------------------------------------------------------------------
+    # --- announcements of homes ---------------------------------------------------------------
 
-    def hear(self, message: Interest) -> Known | None:
-        """A home has said what it wants: the answer, if it asks for one."""
+    def on_interest(self, message: TopicInterest) -> KnownTopics | None:
+        """A home has announced filters; returns the confirmation, if it asks for one."""
         self._take(message.home, message.added, message.removed)
         if message.is_all:
             self._heard.add(message.home)
         if not message.asks:
             return None
-        return Known(message.age, message.home, self._broker, message.number)
+        return KnownTopics(message.age, message.home, self._broker, message.number)
 
-    def known(self, message: Known, out: list[Effect]) -> None:
-        """Another broker knows what this home wants, up to a number."""
+    def known(self, message: KnownTopics, out: list[Effect]) -> None:
+        """Another broker knows this home's filters, up to a number."""
         awaited = self._awaited.get(message.broker)
         while awaited and awaited[0].number <= message.number:
             wanted = awaited.popleft()
             wanted.missing.discard(message.broker)
             self._look(wanted, out)
 
-    def _take(self, home: BrokerId, added: Iterable[Row], removed: Iterable[int]) -> None:
+    def _take(self, home: BrokerId, added: Iterable[TopicRow], removed: Iterable[int]) -> None:
         for row in added:
             if (home, row.id) not in self.rows:
                 self.rows[home, row.id] = row.filter
@@ -254,7 +254,7 @@ class Interests:
                     self._tell(home, filter, False)
 
 
-def _parts(rows: list[Row]) -> list[tuple[Row, ...]]:
+def _parts(rows: list[TopicRow]) -> list[tuple[TopicRow, ...]]:
     """Parts of bounded size; one at least."""
     starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
     return [tuple(rows[start : start + ROWS_PER_MESSAGE]) for start in starts]

@@ -1,10 +1,10 @@
-"""An entry's publications on their way: kept until they have arrived at all who want them.
+"""Outbox of an entry: publications in transit, kept until all homes have acknowledged them.
 
-A publisher's wait in a line.  The first of them go to their root together; what goes over another
-root waits until all before it has arrived, so that nothing is overtaken.  Where those that wait
-go over several roots, all go at once, and their homes let them wait for their turn (`turns.py`).
-Where order is kept by topic, a line is of one topic, and so of one root.  Homes say what has
-arrived.  In a new view all that is left is sent again, in its order; homes know what they have had.
+A publisher's publications wait in a line. The first run with one root is sent together; those over
+another root wait until all before them have arrived, so that none is overtaken. If the waiting ones
+go over several roots and homes can order them, all are sent at once (`turns.py`). With order by
+topic, a line is of one topic, and so of one root. Homes acknowledge arrivals. In a new view all
+that is left is retransmitted, in its order; homes have deduplication windows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import NamedTuple, Protocol
 from shoal.broker.effects import Effect, Key, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
-from shoal.overlays.dynatops.messages import Arrived, Bound
+from shoal.overlays.dynatops.messages import EntryBound, PublicationArrived
 from shoal.overlays.dynatops.topics.keys import key_of
-from shoal.overlays.dynatops.topics.turns import Turns
+from shoal.overlays.dynatops.topics.turns import PublisherTurns
 
 # Publications in one message; more travel in several.
 PER_MESSAGE = 512
-# Publications of one publisher that wait at homes for their turn.
+# The most publications of one publisher that wait at homes until their turn.
 WINDOW = 1_024
 
 Line = tuple[ClientId, str | None]
 Number = tuple[ClientId, int]
 
 
-class _Request:
-    """What a client has published together; `left` have not arrived."""
+class _PublishRequest:
+    """A client's request of several publications; `left` have not arrived."""
 
     __slots__ = ("key", "left")
 
@@ -41,13 +41,13 @@ class _Request:
         self.left = left
 
 
-class _Pending:
-    """A publication on its way; `homes` have it, in this view."""
+class _PendingPublication:
+    """A publication in transit; `homes` have it, in this view."""
 
     __slots__ = ("has_been_sent", "homes", "key", "line", "request", "routed")
 
     def __init__(
-        self, routed: RoutedPublication, key: str | None, line: Line, request: _Request
+        self, routed: RoutedPublication, key: str | None, line: Line, request: _PublishRequest
     ) -> None:
         self.routed = routed
         self.key = key
@@ -57,8 +57,8 @@ class _Pending:
         self.has_been_sent = False
 
 
-class _Line:
-    """`sent` is under way, over `root` or, if `turns`, in turn; `waiting` comes behind that.
+class _OutboxLine:
+    """`sent` are in transit, over `root` or, if `turns`, with turns; `waiting` comes behind that.
 
     In turn, the last `same` of them went over `root`.
     """
@@ -68,13 +68,13 @@ class _Line:
     def __init__(self) -> None:
         self.root: BrokerId = ""
         self.same = 0
-        self.sent: dict[Number, _Pending] = {}
-        self.turns: Turns | None = None
-        self.waiting: deque[_Pending] = deque()
+        self.sent: dict[Number, _PendingPublication] = {}
+        self.turns: PublisherTurns | None = None
+        self.waiting: deque[_PendingPublication] = deque()
 
 
-class Batch(NamedTuple):
-    """What goes to one root: `again` if it may have arrived in an earlier view."""
+class TopicBatch(NamedTuple):
+    """Publications to one root: `again` if they may have arrived in an earlier view."""
 
     root: BrokerId
     publications: tuple[RoutedPublication, ...]
@@ -83,24 +83,24 @@ class Batch(NamedTuple):
 
 
 class TakesTurns(Protocol):
-    """How homes let publications wait for their turn."""
+    """Interface to homes that order publications."""
 
     @property
     def take_turns(self) -> bool:
         """Whether all homes are known."""
 
-    def say_turn(
+    def send_turn(
         self, home: BrokerId, publisher: ClientId, numbers: tuple[int, ...], out: list[Effect]
     ) -> None:
-        """Tell a home which publications are next."""
+        """Send a home the numbers of the next publications."""
 
 
-class Outbox:
-    """At one broker.
+class TopicOutbox:
+    """The outbox of one broker.
 
     `topic` is the attribute that names it; with `is_by_topic` order is kept by topic only.
-    `root_of` says which broker is responsible for a topic now, "" if nobody can be; `send` takes
-    publications there.  Without `homes` nothing waits at homes: there is one root for all.
+    `root_of` gives the broker responsible for a topic now, "" if there is none; `send` takes
+    publications there. Without `homes` nothing waits at homes: there is one root for all.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Outbox:
         topic: str,
         is_by_topic: bool,
         root_of: Callable[[str | None], BrokerId],
-        send: Callable[[Batch, list[Effect]], None],
+        send: Callable[[TopicBatch, list[Effect]], None],
         homes: TakesTurns | None = None,
     ) -> None:
         self._topic = topic
@@ -117,8 +117,8 @@ class Outbox:
         self._send = send
         self._homes = homes
         self._requests = 0
-        self._lines: dict[Line, _Line] = {}
-        self._pending: dict[Number, _Pending] = {}
+        self._lines: dict[Line, _OutboxLine] = {}
+        self._pending: dict[Number, _PendingPublication] = {}
         self._due: OrderedDict[Line, None] = OrderedDict()
         self._is_sending = False
 
@@ -126,18 +126,18 @@ class Outbox:
         return len(self._pending)
 
     def publish(self, publications: tuple[RoutedPublication, ...], out: list[Effect]) -> None:
-        """Take publications in, in their publisher's order; they are settled together."""
+        """Accept publications, in their publisher's order; they are settled together."""
         if not publications:
             return
         self._requests += 1
-        request = _Request(("publications", str(self._requests)), len(publications))
+        request = _PublishRequest(("publications", str(self._requests)), len(publications))
         out.append(Unsettled(request.key))
         for routed in publications:
             key = key_of(routed.publication.attributes, self._topic)
             line = (routed.message_id.publisher, key if self._is_by_topic else None)
-            pending = _Pending(routed, key, line, request)
+            pending = _PendingPublication(routed, key, line, request)
             self._pending[number_of(routed)] = pending
-            self._lines.setdefault(line, _Line()).waiting.append(pending)
+            self._lines.setdefault(line, _OutboxLine()).waiting.append(pending)
             self._due[line] = None
         self._send_due(out)
 
@@ -156,12 +156,12 @@ class Outbox:
         self._send_due(out)
 
     def look(self, out: list[Effect]) -> None:
-        """What could not be sent may be now."""
+        """Send publications that could not be sent before."""
         self._due.update(dict.fromkeys(self._lines))
         self._send_due(out)
 
-    def arrived(self, message: Arrived, out: list[Effect]) -> None:
-        """Publications have arrived at a home, or nobody wants them."""
+    def arrived(self, message: PublicationArrived, out: list[Effect]) -> None:
+        """Publications have arrived at a home, or have no homes."""
         for number in message.numbers:
             pending = self._pending.get(number)
             if pending is None:
@@ -174,8 +174,8 @@ class Outbox:
                 self._done(number, pending, out)
         self._send_due(out)
 
-    def bound(self, message: Bound, out: list[Effect]) -> None:
-        """A root says where publications go that wait there for their turn."""
+    def bound(self, message: EntryBound, out: list[Effect]) -> None:
+        """A root has named the homes of publications that wait there until their turn."""
         for homes, numbers in ((each.homes, each.numbers) for each in message.found):
             for publisher, some in groupby(numbers, itemgetter(0)):
                 self._found((publisher, None), [number for _, number in some], homes, out)
@@ -192,13 +192,13 @@ class Outbox:
         if line is None or line.turns is None or self._homes is None:
             return
         line.turns.found(numbers, homes)
-        # What arrives here by that lets more go, whose turn must not be said meanwhile.
+        # Arrivals here let more go, for which no turn must be sent meanwhile.
         was_sending, self._is_sending = self._is_sending, True
         for home, due in line.turns.due().items():
-            self._homes.say_turn(home, name[0], tuple(due), out)
+            self._homes.send_turn(home, name[0], tuple(due), out)
         self._is_sending = was_sending
 
-    def _done(self, number: Number, pending: _Pending, out: list[Effect]) -> None:
+    def _done(self, number: Number, pending: _PendingPublication, out: list[Effect]) -> None:
         del self._pending[number]
         line = self._lines[pending.line]
         del line.sent[number]
@@ -211,7 +211,7 @@ class Outbox:
     # --- sending ------------------------------------------------------------------------------
 
     def _send_due(self, out: list[Effect]) -> None:
-        """Send what may go now; what arrives at once lets more go."""
+        """Send publications that may go; immediate arrivals let more go."""
         if self._is_sending:
             return
         self._is_sending = True
@@ -227,18 +227,18 @@ class Outbox:
                 del self._lines[name]
         self._is_sending = False
 
-    def _next_batches(self, line: _Line) -> list[Batch]:
+    def _next_batches(self, line: _OutboxLine) -> list[TopicBatch]:
         """The next of a line that may go, by root; none if they have to wait."""
         if not line.sent:
-            line.turns = Turns() if self._goes_in_turn(line) else None
+            line.turns = PublisherTurns() if self._goes_in_turn(line) else None
             line.same = 0
         if line.turns is not None:
             return self._next_in_turn(line, line.turns)
         batch = self._next_over_one_root(line)
         return _batches([(line.root, each) for each in batch]) if batch else []
 
-    def _next_over_one_root(self, line: _Line) -> list[_Pending]:
-        batch: list[_Pending] = []
+    def _next_over_one_root(self, line: _OutboxLine) -> list[_PendingPublication]:
+        batch: list[_PendingPublication] = []
         while line.waiting and len(batch) < PER_MESSAGE:
             pending = line.waiting[0]
             root = self._root_of(pending.key)
@@ -251,15 +251,15 @@ class Outbox:
             batch.append(line.waiting.popleft())
         return batch
 
-    def _goes_in_turn(self, line: _Line) -> bool:
-        """Whether those that wait go over several roots, and their homes can let them wait."""
+    def _goes_in_turn(self, line: _OutboxLine) -> bool:
+        """Whether the waiting ones go over several roots, and their homes can order them."""
         if self._homes is None or not self._homes.take_turns:
             return False
         return len({self._root_of(each.key) for each in islice(line.waiting, WINDOW)}) > 1
 
-    def _next_in_turn(self, line: _Line, turns: Turns) -> list[Batch]:
-        """So many that homes have room for; those over one root alone need not take turns."""
-        batch: list[tuple[BrokerId, _Pending]] = []
+    def _next_in_turn(self, line: _OutboxLine, turns: PublisherTurns) -> list[TopicBatch]:
+        """As many as homes have room for; those over one root alone need no turns."""
+        batch: list[tuple[BrokerId, _PendingPublication]] = []
         while line.waiting and len(line.sent) < WINDOW and line.same < WINDOW:
             pending = line.waiting[0]
             root = self._root_of(pending.key)
@@ -274,30 +274,32 @@ class Outbox:
         return _batches(batch, in_turn=True)
 
 
-def _batches(pending: Iterable[tuple[BrokerId, _Pending]], *, in_turn: bool = False) -> list[Batch]:
-    """By root, and apart what has been sent before."""
+def _batches(
+    pending: Iterable[tuple[BrokerId, _PendingPublication]], *, in_turn: bool = False
+) -> list[TopicBatch]:
+    """By root, with retransmissions apart."""
     found: dict[tuple[BrokerId, bool], list[RoutedPublication]] = {}
     for root, each in pending:
         found.setdefault((root, each.has_been_sent), []).append(each.routed)
         each.has_been_sent = True
     return [
-        Batch(root, tuple(publications[start : start + PER_MESSAGE]), again, in_turn)
+        TopicBatch(root, tuple(publications[start : start + PER_MESSAGE]), again, in_turn)
         for (root, again), publications in found.items()
         for start in range(0, len(publications), PER_MESSAGE)
     ]
 
 
 def number_of(routed: RoutedPublication) -> Number:
-    """What a publication is known by at its entry."""
+    """A publication's number at its entry."""
     return routed.message_id.publisher, routed.message_id.number
 
 
 def runs(
     homes: Iterable[tuple[RoutedPublication, tuple[BrokerId, ...]]],
 ) -> list[tuple[list[RoutedPublication], tuple[BrokerId, ...]]]:
-    """Publications that follow each other and go to the same homes, together.
+    """Runs of consecutive publications with the same homes.
 
-    Nothing changes places: what goes to one home stays in its order.
+    They keep the order of publications to each home.
     """
     found: list[tuple[list[RoutedPublication], tuple[BrokerId, ...]]] = []
     for routed, targets in homes:
@@ -311,7 +313,7 @@ def runs(
 def alike(
     homes: Iterable[tuple[RoutedPublication, tuple[BrokerId, ...]]],
 ) -> list[tuple[list[RoutedPublication], tuple[BrokerId, ...]]]:
-    """All publications that go to the same homes, together."""
+    """All publications with the same homes, together."""
     found: dict[tuple[BrokerId, ...], list[RoutedPublication]] = {}
     for routed, targets in homes:
         found.setdefault(targets, []).append(routed)

@@ -1,16 +1,17 @@
-"""One publisher's publications over several roots at once, and in order again at their homes.
+"""Turns: one publisher's publications take several roots at once, and are reordered at their homes.
 
-Roots are not equally near, and only a topic's root knows which homes want a publication.  So it
-tells the entry, too, while the publication is on its way; the entry tells each home the numbers of
-those that it gets, in the publisher's order; and a home delivers what has come in that order.  All
-of it belongs to one view: what is lost ends the view, and in the next one all is sent again.
+Roots differ in distance, and only a topic's root knows the homes of a publication. So it also sends
+them to the entry, while the publication is in transit; the entry sends each home the numbers of its
+publications, in the publisher's order; and a home delivers arrived ones in that order. All of it
+belongs to one view: a loss ends the view, and in the next one all is retransmitted.
 
     entry -> root -> home       the publication
-             root -> entry      for which homes it is (`Bound`)
-                     entry -> home   whose turn it is there (`HomeTurn`), which nothing overtakes
+             root -> entry      its homes (`EntryBound`)
+                     entry -> home   the next numbers there (`HomeTurn`), which nothing overtakes
 
-The other design, where homes tell the entry what waits there and hear up to where all has come,
-needs no word from roots, but one more from each home, and lets all wait for the slowest home.
+The alternative, in which homes report waiting numbers to the entry and get back the number up to
+which all have arrived, needs no message from roots, but one more from each home, and makes all wait
+for the slowest home.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.messages import Arriving
+from shoal.overlays.dynatops.messages import UserArriving
 
 
-class Turns:
-    """At an entry, of one publisher: what is under way, until it is known for which homes.
+class PublisherTurns:
+    """At an entry, of one publisher: publications in transit, until their homes are known.
 
-    >>> turns = Turns()
+    >>> turns = PublisherTurns()
     >>> turns.sent([1, 2])
     >>> turns.found([2], ("B",)), dict(turns.due())
     (None, {})
@@ -39,17 +40,20 @@ class Turns:
         self._waiting: dict[int, tuple[BrokerId, ...] | None] = {}
 
     def sent(self, numbers: Iterable[int]) -> None:
-        """These are under way, in this order."""
+        """These are in transit, in this order."""
         self._waiting.update(dict.fromkeys(numbers))
 
     def found(self, numbers: Iterable[int], homes: tuple[BrokerId, ...]) -> None:
-        """These are for these homes."""
+        """The homes of these are known."""
         for number in numbers:
             if number in self._waiting:
                 self._waiting[number] = homes
 
     def due(self) -> Mapping[BrokerId, list[int]]:
-        """By home, the next of which all before them are known, too; each is said once."""
+        """By home, the next numbers whose predecessors are all known, too.
+
+        Each is returned once.
+        """
         told: dict[BrokerId, list[int]] = {}
         for number, homes in list(self._waiting.items()):
             if homes is None:
@@ -60,31 +64,31 @@ class Turns:
         return told
 
 
-class Parked:
-    """At a home, of one publisher: what came before its turn, and whose turn it is."""
+class HeldTurns:
+    """At a home, of one publisher: early publications, and the next numbers."""
 
     __slots__ = ("_came", "_turns")
 
     def __init__(self) -> None:
-        self._came: dict[int, tuple[Arriving, RoutedPublication]] = {}
+        self._came: dict[int, tuple[UserArriving, RoutedPublication]] = {}
         self._turns: deque[int] = deque()
 
     def __len__(self) -> int:
-        """How many publications wait."""
+        """Number of waiting publications."""
         return len(self._came)
 
     def __bool__(self) -> bool:
         return bool(self._came or self._turns)
 
-    def put(self, carrier: Arriving, routed: RoutedPublication) -> None:
+    def put(self, carrier: UserArriving, routed: RoutedPublication) -> None:
         self._came[routed.message_id.number] = carrier, routed
 
     def turn(self, numbers: Iterable[int]) -> None:
         """These are next."""
         self._turns.extend(numbers)
 
-    def due(self) -> Iterator[tuple[Arriving, RoutedPublication]]:
-        """Those that have come and whose turn it is."""
+    def due(self) -> Iterator[tuple[UserArriving, RoutedPublication]]:
+        """The publications that have arrived and are next."""
         while self._turns and (came := self._came.pop(self._turns[0], None)) is not None:
             self._turns.popleft()
             yield came

@@ -1,9 +1,9 @@
-"""The ways of a view, seen from one broker: messages go hop by hop, and never over a broken link.
+"""The paths of a view, seen from one broker: messages go hop by hop, and never over a broken link.
 
-What goes from one broker to another goes one way in a view, so nothing is overtaken, and what is
-lost with a link is followed by nothing.  What belongs to a view that has not begun here yet waits
-for it, also in the first, before which a broker that is slow to start hears others; what belongs to
-one that is over is dropped: it is said or sent again in the next.
+Messages from one broker to another take one path in a view, so none is overtaken, and nothing
+follows a message that was lost with a link. Messages of a view that has not begun here yet are
+kept, also before the first one, for brokers that start slowly; messages of a past view are dropped:
+their senders repeat them in the next.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Iterable
 from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Interest, OfView, ToHomes
+from shoal.overlays.dynatops.members.membership import ViewMembership
+from shoal.overlays.dynatops.messages import OfView, ToHomes, TopicInterest
 
 
 class Ways:
     """At one broker."""
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: ViewMembership) -> None:
         self._membership = membership
-        # What waits for a link that is to come up, and for a view that is to begin.
+        # Messages that wait for a link that is to come up, and for a view that is to begin.
         self._queued: dict[BrokerId, list[Message]] = {}
         self._early: list[OfView] = []
         self.has_begun = False
 
     def __len__(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return len(self._early) + sum(map(len, self._queued.values()))
 
     @property
@@ -45,13 +45,15 @@ class Ways:
         self.put(places.next_hop(self._membership.broker, target), message, out)
 
     def answer(self, target: BrokerId, message: Message, out: list[Effect]) -> None:
-        """The same for what may overtake: directly where there is a link."""
+        """The same for messages that may overtake: directly if there is a link."""
         if self._membership.links.may_send(target):
             out.append(Send(target, message))
         else:
             self.send(target, message, out)
 
-    def spread(self, message: Interest, targets: tuple[BrokerId, ...], out: list[Effect]) -> None:
+    def spread(
+        self, message: TopicInterest, targets: tuple[BrokerId, ...], out: list[Effect]
+    ) -> None:
         """One hop towards all of these, which are others."""
         for hop, behind in self.hops(targets):
             self.put(hop, _for(message, behind), out)
@@ -80,7 +82,7 @@ class Ways:
             self._queued.setdefault(hop, []).append(message)
 
     def linked(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A link may be used: what waited for it goes now.  What waits for a broken one is over."""
+        """A link may be used: send the messages that wait for it; drop those for a broken one."""
         links = self._membership.links
         if neighbour in links.broken:
             self._queued.pop(neighbour, None)
@@ -90,7 +92,7 @@ class Ways:
     # --- receiving ----------------------------------------------------------------------------
 
     def is_due(self, message: OfView) -> bool:
-        """Whether the message belongs to the view that there is; what is early is kept."""
+        """Whether the message belongs to the present view; an early one is kept."""
         view = self._membership.view
         if view is None or not self.has_begun or message.age > view.age:
             self._early.append(message)
@@ -98,15 +100,17 @@ class Ways:
         return message.age == view.age
 
     def begin(self) -> list[OfView]:
-        """A view has begun: nothing waits of the last one; what was early for this one."""
+        """A view has begun: drop waiting messages of the last one, handle early ones of this
+        one.
+        """
         self.has_begun = True
         self._queued.clear()
         early, self._early = self._early, []
         return [message for message in early if self.is_due(message)]
 
 
-def _for(message: Interest, targets: tuple[BrokerId, ...]) -> Interest:
-    return Interest(
+def _for(message: TopicInterest, targets: tuple[BrokerId, ...]) -> TopicInterest:
+    return TopicInterest(
         message.age,
         message.home,
         targets,

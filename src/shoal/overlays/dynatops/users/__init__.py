@@ -1,1 +1,1 @@
-"""Users that go to brokers where others want the same."""
+"""Placement of users at brokers with the same topics."""

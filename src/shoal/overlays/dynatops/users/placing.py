@@ -1,18 +1,19 @@
-"""At which broker each user should be, decided by the one where it is whenever it wants else.
+"""Placement of each user, decided by its present broker whenever its topics change.
 
-Brokers of a cluster tell each other which topics their users want, and how much they have to do.
-What a user alone wants does not hold it at its broker: else it would be similar to none but that.
-A user that was sent away is not looked at, nor counted, until it has gone, or is said to stay.  One
-that does not go where it is sent counts, and stays.
+Brokers of a cluster send each other their users' topics and their loads. Topics that a user alone
+wants do not count at its broker: otherwise it would be similar to no other. A user that was sent
+away is neither considered nor counted until it has gone, or is reported to stay. A user that does
+not follow counts, and stays.
 
-Users are the broker's clients; of one that stands for others those are, which it tells of.
+Users are the broker's clients; for a client that is a front end, the users are those that it
+reports.
 
-A user that comes before the others of the cluster are heard of waits for that.  Then those of one
-broker after the other are looked at: if all were at once, two that want the same would change
+A user that comes before the others of the cluster are known waits for that. Then the users of one
+broker after the other are considered: at the same time, two with the same topics would change
 places.
 
-Users that are placed by hash go to the broker of their name's hash, whatever they want; brokers
-then need not hear of each other, and look at all users again when brokers come or go.
+Users placed by hash go to the broker of their name's hash, whatever their topics; brokers then need
+no summaries of each other, and consider all users again when brokers join or leave.
 
 Source: DYNATOPS, section 4, Algorithm 1; consistent hashing of users is ours.
 """
@@ -26,18 +27,18 @@ from itertools import islice
 from shoal.broker.effects import Effect, MoveClient, Notify, Record, SetTimer
 from shoal.broker.messages import Message
 from shoal.broker.strategy import unexpected
-from shoal.clients.doors import StandsFor, Stayed, Wants, WhoWants, Wish
+from shoal.clients.front_ends import StandsFor, Stayed, Wants, WhoWants, Wish
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
-from shoal.overlays.dynatops.members.membership import Membership
-from shoal.overlays.dynatops.messages import Summary
-from shoal.overlays.dynatops.parameters import Parameters, Placement
+from shoal.overlays.dynatops.members.membership import ViewMembership
+from shoal.overlays.dynatops.messages import TopicSummary
+from shoal.overlays.dynatops.parameters import DynatopsParameters, PlacementParameters
 from shoal.overlays.dynatops.planning.placement import HashRing, Served, best_broker
 from shoal.overlays.dynatops.records import PlacementRecord
 from shoal.overlays.dynatops.topics.keys import keys_of
 
 PLACE = ("users", "place")
 SAY = ("users", "say")
-# What a user asks together, as it connects, is looked at together.
+# A user's subscriptions within this time, as it connects, are considered together.
 PLACE_US = 1_000_000
 # Users that are looked at in that time: neither the broker nor those they go to stall.
 MOST_PLACED = 100
@@ -45,7 +46,7 @@ MOST_PLACED = 100
 MOST_TOPICS = 10_000
 
 
-# Who stands for a user, nobody if it does itself; and the user.
+# A user's front end, empty if it is a client itself; and the user.
 _Name = tuple[ClientId, ClientId]
 
 
@@ -63,53 +64,53 @@ class _User:
 
 
 class Placing:
-    """At one broker; `send` says something to another member."""
+    """Placement at one broker; `send` sends a message to another member."""
 
     def __init__(
         self,
-        membership: Membership,
-        parameters: Parameters,
-        send: Callable[[BrokerId, Summary, list[Effect]], None],
+        membership: ViewMembership,
+        parameters: DynatopsParameters,
+        send: Callable[[BrokerId, TopicSummary, list[Effect]], None],
     ) -> None:
         self._membership = membership
         self._broker = membership.broker
         self._parameters = parameters
-        self._is_hashed = parameters.placement is Placement.HASH
+        self._is_hashed = parameters.placement is PlacementParameters.HASH
         # Of the brokers that are there, if users are placed by hash.
         self._ring: HashRing[BrokerId] | None = None
         self._send = send
         self._here: dict[_Name, _User] = {}
-        self._doors: set[ClientId] = set()
-        # What doors ask for, by which they say what those behind them want.
+        self._front_ends: set[ClientId] = set()
+        # Front ends' subscriptions, by which they report their users' topics.
         self._asked: dict[SubscriptionId, frozenset[str]] = {}
-        # Of each topic, how many users want it here that have not been sent away.
+        # By topic, number of its users here that have not been sent away.
         self._users: Counter[str] = Counter()
         self._load = 0
-        # What the others of the cluster said last, and since when these live.
+        # The last summaries of the cluster's others, and their incarnations.
         self._others: dict[BrokerId, Served] = {}
         self._lives: dict[BrokerId, int | None] = {}
         self._changed: OrderedDict[_Name, None] = OrderedDict()
         self._is_timed = False
         self._is_said = True
 
-    # --- what users want ----------------------------------------------------------------------
+    # --- users' topics ------------------------------------------------------------------------
 
     def add(self, subscription: Subscription, now_us: int, out: list[Effect]) -> None:
         """A client of the broker has subscribed."""
-        # Who wants any topic is similar to nobody.
+        # A user of any topic is similar to no broker.
         parameters, client = self._parameters, subscription.client
         topics = keys_of(subscription.filter, parameters.topic, parameters.keys) or frozenset()
         self._asked[subscription.id] = topics
-        if client not in self._doors:
+        if client not in self._front_ends:
             user = self._here.setdefault(("", client), _User())
             user.subscriptions += 1
             self._change(user, user.topics + Counter(topics))
             self._look_later(("", client), now_us, out)
 
     def remove(self, subscription: Subscription, now_us: int, out: list[Effect]) -> None:
-        """It has taken that back."""
+        """A subscription was removed."""
         topics, client = self._asked.pop(subscription.id), subscription.client
-        if client not in self._doors:
+        if client not in self._front_ends:
             user = self._here["", client]
             user.subscriptions -= 1
             self._change(user, user.topics - Counter(topics))
@@ -118,29 +119,29 @@ class Placing:
             self._look_later(("", client), now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        """A client that stands for others says something about these."""
+        """A front end reports users."""
         match request:
             case StandsFor():
-                self._doors.add(client)
+                self._front_ends.add(client)
                 itself = self._here.pop(("", client), None)
                 if itself is not None:
                     self._change(itself, Counter())
                 out.append(Notify(client, WhoWants()))
-            case Wants(wishes) if client in self._doors:
+            case Wants(wishes) if client in self._front_ends:
                 for wish in wishes:
                     self._wishes(client, wish, now_us, out)
-            case Stayed(name) if client in self._doors:
+            case Stayed(name) if client in self._front_ends:
                 user = self._here.get((client, name))
                 if user is not None:
                     self._count_again(user)
             case _:
                 raise unexpected(request, f"client {client}")
 
-    def _wishes(self, door: ClientId, wish: Wish, now_us: int, out: list[Effect]) -> None:
-        """What somebody behind a door wants now."""
-        name = (door, wish.client)
+    def _wishes(self, front_end: ClientId, wish: Wish, now_us: int, out: list[Effect]) -> None:
+        """The topics of a user behind a front end."""
+        name = (front_end, wish.client)
         user = self._here.setdefault(name, _User(wish.since_us))
-        if user.since_us != wish.since_us:  # it was away, and has come again
+        if user.since_us != wish.since_us:  # it was disconnected, and has come again
             user.since_us = wish.since_us
             self._count_again(user)
         user.follows = wish.follows
@@ -178,7 +179,7 @@ class Placing:
     def _look_later(self, name: _Name, now_us: int, out: list[Effect]) -> None:
         self._changed[name] = None
         self._place_at(now_us + PLACE_US, out)
-        self._say_later(now_us, out)
+        self._send_later(now_us, out)
 
     def _place_at(self, at_us: int, out: list[Effect]) -> None:
         if not self._is_timed:
@@ -201,7 +202,7 @@ class Placing:
         return [each for each in cluster if each != self._broker]
 
     def began(self, now_us: int, out: list[Effect]) -> None:
-        """A view has begun: who is new knows nothing yet, and what was under way is lost."""
+        """A view has begun: new members know no summary yet, and messages in transit are lost."""
         view = self._membership.view
         lives = {} if view is None else view.lives
         if self._is_hashed:
@@ -213,7 +214,7 @@ class Placing:
             for each, served in self._others.items()
             if each in self._lives and before.get(each) == self._lives[each]
         }
-        self._say_later(now_us, out)
+        self._send_later(now_us, out)
 
     def _hash_again(self, now_us: int, out: list[Effect]) -> None:
         view = self._membership.view
@@ -233,23 +234,23 @@ class Placing:
                 self._place_some(cluster, now_us, out)
         else:
             self._is_said = True
-            self._say(self._others_of(self._cluster), out)
+            self._announce(self._others_of(self._cluster), out)
 
-    def _say_later(self, now_us: int, out: list[Effect]) -> None:
+    def _send_later(self, now_us: int, out: list[Effect]) -> None:
         if self._is_said and not self._is_hashed:
             self._is_said = False
             out.append(SetTimer(SAY, now_us + self._parameters.update_us))
 
-    def _say(self, to: Iterable[BrokerId], out: list[Effect]) -> None:
+    def _announce(self, to: Iterable[BrokerId], out: list[Effect]) -> None:
         view = self._membership.view
         if view is None:
             return
         topics = tuple(sorted(islice(self._users, MOST_TOPICS)))
         for other in to:
-            self._send(other, Summary(view.age, self._broker, other, topics, self._load), out)
+            self._send(other, TopicSummary(view.age, self._broker, other, topics, self._load), out)
 
-    def hear(self, message: Summary, now_us: int, out: list[Effect]) -> None:
-        """What another broker's users want."""
+    def on_summary(self, message: TopicSummary, now_us: int, out: list[Effect]) -> None:
+        """The topics of another broker's users."""
         self._others[message.broker] = Served(frozenset(message.topics), message.subscriptions)
         cluster = self._cluster
         if self._changed and self._others.keys() >= set(self._others_of(cluster)):
@@ -267,12 +268,12 @@ class Placing:
             if best == self._broker:
                 continue
             told[best] = None
-            # Until it says so itself: the next ones shall not all go there, too.
+            # Until its own summary comes: the next users shall not all go there, too.
             known, topics = self._others[best], user.topics.keys()
             load = known.subscriptions + len(topics)
             self._others[best] = Served(known.topics | topics, load)
             self._move(name, user, best, now_us, out)
-        self._say(told, out)  # so that nobody is sent back to what it was alone
+        self._announce(told, out)  # so that no user is sent back to a broker where it was alone
         if self._changed:
             self._place_at(now_us + PLACE_US, out)
 
@@ -304,7 +305,7 @@ class Placing:
         out += [Record(row), MoveClient(client, target)]
 
     def _best(self, topics: Mapping[str, int], cluster: Iterable[BrokerId]) -> BrokerId:
-        # This broker without what the user alone wants here.
+        # This broker without the topics that the user alone wants here.
         others = frozenset(topic for topic in topics if self._users[topic] > 1)
         visible = {self._broker: Served(others, self._load - len(topics))}
         visible.update((each, self._others[each]) for each in self._others_of(cluster))

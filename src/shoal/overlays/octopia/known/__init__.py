@@ -1,1 +1,1 @@
-"""What brokers know of who wants and who publishes what, and how that travels."""
+"""Subscriptions and advertisements that brokers know, and their propagation."""

@@ -1,15 +1,15 @@
-"""What hosts in other clusters are told of their advertisements: whether this cluster wants them.
+"""Bits for the hosts in other clusters: whether this cluster wants their advertisements.
 
-The paper's bit is on while anything here overlaps the advertisement, so that everything that is
-promised comes, whether anybody here wants it or not.  A sharp bit comes with filters: at most so
-many, of which each subscription here that overlaps is covered by one.  The host then sends only
-what matches one of them (`hosted.py`).
+The paper's bit is on while a subscription here overlaps the advertisement, so that all publications
+under the advertisement come, with or without a subscriber here. A sharp bit comes with a bounded
+number of filters, one of which covers each overlapping subscription here. The host then sends only
+publications that match one of them (`hosted.py`).
 
-What a host was told may be wider than what is wanted, and is never narrower.  So a subscription
-that none of these filters covers is told at once, in the same turn, as one more (`BitSet.more`).
-One that goes is told later, of many rows at once: all that is left, anew.  Where filters are too
-many, or too long, or one of them covers the advertisement, the bit is plain, and says everything.
-Until a host that has just advertised has been told any filters its bit is plain, too.
+The announced filters may be wider than the subscriptions, and are never narrower. So a subscription
+that none of them covers is announced at once, in the same step, as one more (`BitSet.more`). A
+removed one is announced later, for many rows at once, as a new set. If filters are too many or too
+long, or one of them covers the advertisement, the bit is plain, and stands for everything. The bit
+of a new advertisement is plain, too, until filters have been announced.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Collection, Container, Iterable
 from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
 from shoal.matching import CoveringSet, Work, covers
 from shoal.model import Filter
-from shoal.overlays.octopia.known.tables import NOTHING, Entry, SecondaryRow, Tables
+from shoal.overlays.octopia.known.tables import NOTHING, ClusterEntry, SecondaryRow, Tables
 from shoal.overlays.octopia.messages import BitCleared, BitSet
 
 TIMER: TimerKey = ("narrow",)
-# Rows of which something has gone are looked at after so long, and so much is done at a time, and
+# Rows with removed subscriptions are narrowed at this interval, with these work bounds in total and
 # for one row: some 10 ms.
 NARROW_US = 1_000_000
 MOST_WORK = 20_000
@@ -45,21 +45,25 @@ class Bits:
         self._tables = tables
         self._linked = linked
         self._most = most
-        # Rows of which less may be wanted than was told.
+        # Rows with fewer subscriptions than announced, maybe.
         self._wide: dict[SecondaryRow, None] = {}
         self._is_timer_set = False
         self._pairs = MOST_PAIRS
 
     def advertised(self, row: SecondaryRow, now_us: int, out: list[Effect]) -> None:
-        """A host has advertised something, and was told nothing of it."""
+        """A host has a new advertisement, for which nothing is announced yet."""
         if row.is_wanted:
             self._begin(row, out)
             self._set_timer(now_us, out)
 
     def changed(
-        self, gone: Iterable[Entry], new: Iterable[Entry], now_us: int, out: list[Effect]
+        self,
+        gone: Iterable[ClusterEntry],
+        new: Iterable[ClusterEntry],
+        now_us: int,
+        out: list[Effect],
     ) -> None:
-        """Subscriptions have gone from the tables, and others have come."""
+        """Subscriptions were removed from the tables, and others added."""
         left: dict[SecondaryRow, set[Filter]] = {}
         met: dict[SecondaryRow, list[Filter]] = {}
         for entry in gone:
@@ -89,7 +93,7 @@ class Bits:
         out.append(Send(row.host, BitCleared(row.advertisement.id)))
 
     def _begin(self, row: SecondaryRow, out: list[Effect]) -> None:
-        """Tell a host of a row for the first time: what few there are, or everything at first."""
+        """Announce a row for the first time: its few filters, or everything at first."""
         found = None
         if self._most:
             if len(row.overlapping) <= self._most:
@@ -107,7 +111,7 @@ class Bits:
         out.append(Send(row.host, BitSet(row.advertisement.id, said)))
 
     def _widen(self, row: SecondaryRow, filters: Iterable[Filter], out: list[Effect]) -> None:
-        """Tell a host what it must send from now on, beside what it has been told."""
+        """Announce additional filters of a row."""
         told = row.told
         if told is None:
             return
@@ -122,19 +126,19 @@ class Bits:
             told.update(more)
             out.append(Send(row.host, BitSet(row.advertisement.id, tuple(more), more=True)))
         else:
-            # Some of what was told may have gone since, or be covered by what has come.
+            # Some announced filters may have been removed since, or be covered by new ones.
             self._wide[row] = None
             self._tell(row, None, out)
 
     def _is_covered(self, filter: Filter, by: Collection[Filter]) -> bool:
-        """Whether one of these covers a filter; False where that is too much to ask."""
+        """Whether one of these covers a filter; False if the test exceeds the work bound."""
         self._pairs -= len(by)
         return self._pairs >= 0 and any(covers(one, filter) for one in by)
 
     # --- narrower -----------------------------------------------------------------------------
 
     def waited(self, now_us: int, out: list[Effect]) -> None:
-        """The timer fired: tell of rows that less is wanted."""
+        """The timer fired: announce narrower filters."""
         self._is_timer_set = False
         spent = 0
         for row in list(self._wide):
@@ -147,14 +151,14 @@ class Bits:
             work = Work(MOST_WORK)
             found = self._asked(row, work)
             spent += work.spent + len(row.overlapping)
-            # Where there are too many of them, what was told is still right.
+            # If there are too many of them, the announced filters still hold.
             row.is_coarse = found is None
             if found is not None and row.told != found:
                 self._tell(row, found, out)
         self._set_timer(now_us, out)
 
     def _asked(self, row: SecondaryRow, work: Work) -> dict[Filter, None] | None:
-        """The covering set of what overlaps a row; None where its bit is plain."""
+        """The covering set of the subscriptions that overlap a row; None if its bit is plain."""
         kept: CoveringSet[Filter] = CoveringSet()
         for each in dict.fromkeys(entry.subscription.filter for entry in row.overlapping):
             if each.size > MOST_SIZE:

@@ -1,15 +1,15 @@
-"""How the tables of a cluster's brokers travel to all of them (VI).
+"""Propagation of the tables of a cluster's brokers within the cluster (VI).
 
-A broker's own table goes over the cluster's tree, change by change; what is known already goes no
-further, so that it may come over any links in any order.  Only word of who links up elsewhere goes
-over the tree alone: beside it that would be ahead of publications on the way of before.  Who
-misses a change asks for the table, and so does a link that has come up.  A broker that has begun
-anew finds its table of before, and says a newer one.  With each change the bits of other clusters'
-advertisements are said (`bits.py`).
+A broker's own table goes over the cluster's tree, change by change; a known version goes no
+further, so changes may come over any links in any order. Only a change of the parent goes over the
+tree alone: beside it, it would overtake publications on the old path. A broker that misses a change
+requests the table, and so do both ends of a link that has come up. A restarted broker finds its
+earlier table, and announces a newer one. Each change also updates the bits of other clusters'
+advertisements (`bits.py`).
 
-With covering a table says only those subscriptions of its broker that no other one there covers:
-whatever matches the others comes to it all the same, and it has all of them itself.  With merging
-it says unions of its subscriptions, too, which cover these.
+With covering a table contains only those subscriptions of its broker that no other one there
+covers: publications that match the others come to that broker all the same, and it has all
+subscriptions itself. With merging it contains unions of its subscriptions, too, which cover these.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from shoal.matching import CoveringSet, Work
 from shoal.model import BrokerId, Subscription, SubscriptionId
 from shoal.overlays.merging import NO_CHANGE, OwnMerging
 from shoal.overlays.octopia.known.bits import Bits
-from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.exchange import KnownExchange
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.messages import HomeChange, HomeTable, TableWanted
 from shoal.overlays.requests import check_filter
 
 # A version begins as the time in microseconds.
 MAX_VERSION = 2**62
-# What one change of the own table may cost at once, some 20 ms, and how many one subscription may
-# stand for: when it goes, so many are said.
+# Work bound of one change of the own table, some 20 ms; and the number of subscriptions that one
+# may cover, as all are sent when it is removed.
 MOST_WORK = 20_000
 MOST_COVERED = 256
 
 
 class ClusterTables:
-    """What one broker says and hears of the tables of its cluster.
+    """The tables of a cluster at one broker: announcements and updates.
 
-    `told` are the neighbours of the cluster that are told changes; `goes_on` says whether what has
-    come from one, or began here (None), goes to another over the tree.
-    `moved` is called when a broker of the cluster links up to another one; `is_above` says whether
-    of two regions the second one's broker may link up to the first one's.
+    `told` are the neighbours of the cluster that get changes; `goes_on` tests whether a change from
+    one neighbour, or of this broker (None), goes to another over the tree. `moved` is called when a
+    broker of the cluster links up to another one; `is_above` tests whether the second region's
+    broker may link up to the first one's.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ClusterTables:
         tables: Tables,
         told: Iterable[BrokerId],
         bits: Bits,
-        exchange: Exchange,
+        exchange: KnownExchange,
         moved: Callable[[int, list[Effect]], None],
         goes_on: Callable[[BrokerId, BrokerId | None], bool],
         is_above: Callable[[int, int], bool],
@@ -62,7 +62,7 @@ class ClusterTables:
         self._region = tables.region
         self.told = set(told)
         self._goes_on = goes_on
-        # Regions of which they were not told to whom these link up now.
+        # By neighbour: regions whose latest parent it has not got.
         self._behind: dict[BrokerId, dict[int, None]] = {}
         self._bits = bits
         self._exchange = exchange
@@ -79,18 +79,18 @@ class ClusterTables:
     def subscribed(self, subscription: Subscription, out: list[Effect]) -> None:
         """The own table has a subscription more, or another one under this id."""
         if self._covering is None:
-            self.say_change((subscription,), (), out)
+            self.announce_change((subscription,), (), out)
             return
         merging = self._merging
         new, gone = NO_CHANGE if merging is None else merging.add(subscription)
         self._change((*new, subscription), gone, new, out)
 
     def unsubscribed(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
-        """These are in the own table no more."""
+        """These were removed from the own table."""
         gone = tuple(ids)
         if self._covering is None:
             if gone:
-                self.say_change((), gone, out)
+                self.announce_change((), gone, out)
             return
         merging = self._merging
         new, unions = NO_CHANGE if merging is None else merging.remove(gone)
@@ -103,7 +103,7 @@ class ClusterTables:
         unions: Iterable[Subscription],
         out: list[Effect],
     ) -> None:
-        """Say what comes of these in the covering set; `unions` are new ones of those added."""
+        """Announce the changes of the covering set; `unions` are new ones of those added."""
         assert self._covering is not None
         touched: dict[SubscriptionId, None] = {}
         work = Work(MOST_WORK)
@@ -114,12 +114,12 @@ class ClusterTables:
         for id in removed:
             change = self._covering.remove(id, work)
             touched.update(dict.fromkeys((*change.kept, *change.dropped)))
-        self._say_kept(touched, out)
+        self._announce_kept(touched, out)
         for id in removed:
             self._unions.pop(id, None)
 
-    def _say_kept(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
-        """Say what of these others lack, and what they need not have any more."""
+    def _announce_kept(self, ids: Iterable[SubscriptionId], out: list[Effect]) -> None:
+        """Announce those of these that others lack, and retract those that they need not have."""
         assert self._covering is not None
         own, unions, added, removed = self._tables.own.entries, self._unions, [], []
         for id in dict.fromkeys(ids):
@@ -132,15 +132,15 @@ class ClusterTables:
                 self._said[id] = subscription
                 added.append(subscription)
         if added or removed:
-            self.say_change(tuple(added), tuple(removed), out)
+            self.announce_change(tuple(added), tuple(removed), out)
 
     def _subscriptions(self, region: int) -> tuple[Subscription, ...]:
-        """What is said of the table of a region."""
+        """The announced subscriptions of a region's table."""
         if region == self._region and self._covering is not None:
             return tuple(self._said.values())
         return self._tables.homes[region].subscriptions
 
-    def say_change(
+    def announce_change(
         self,
         added: tuple[Subscription, ...],
         removed: tuple[SubscriptionId, ...],
@@ -148,7 +148,7 @@ class ClusterTables:
     ) -> None:
         self._flood(self._next_change(added, removed), None, out)
 
-    def say_up(self, out: list[Effect]) -> None:
+    def announce_parent(self, out: list[Effect]) -> None:
         """This broker links up to another one."""
         self._flood(self._next_change((), ()), None, out, is_moved=True)
 
@@ -167,7 +167,10 @@ class ClusterTables:
         *,
         is_moved: bool = False,
     ) -> None:
-        """Tell a change; beside the tree not who `is_moved`, nor what comes behind that."""
+        """Announce a change.
+
+        Neighbours beside the tree get no change that `is_moved`, nor later ones.
+        """
         for each in sorted(self.told):
             if each == source:
                 continue
@@ -178,20 +181,20 @@ class ClusterTables:
                 self._behind.setdefault(each, {})[message.region] = None
 
     def unlinked(self, neighbour: BrokerId) -> None:
-        """A neighbour is gone, or knows nothing of what it was told."""
+        """A neighbour is lost, or has restarted without its announcements."""
         self.told.discard(neighbour)
         self._behind.pop(neighbour, None)
 
     def catch_up(self, neighbour: BrokerId, is_own: bool, out: list[Effect]) -> None:
-        """Tell a neighbour the tables that it was not told, or only the own one."""
+        """Send a neighbour the tables that it lacks, or only the own one."""
         behind = self._behind.get(neighbour, {})
         for region in list(behind):
             if not is_own or region == self._region:
                 del behind[region]
-                self.say_table(neighbour, region, out)
+                self.send_table(neighbour, region, out)
 
-    def _say_own(self, out: list[Effect]) -> None:
-        """This broker has a table from an earlier life: a newer one takes its place."""
+    def _announce_own(self, out: list[Effect]) -> None:
+        """This broker has a table from an earlier incarnation: a newer one replaces it."""
         own = self._tables.own
         subscriptions = self._subscriptions(self._region)
         table = HomeTable(self._region, own.version, own.up, subscriptions)
@@ -200,7 +203,7 @@ class ClusterTables:
     def change(
         self, neighbour: BrokerId, message: HomeChange | HomeTable, now_us: int, out: list[Effect]
     ) -> None:
-        """A table has changed; what is older than what is known says nothing."""
+        """Handle a change of a table; an older version is ignored."""
         home = self._tables.homes.get(message.region)
         if home is None or not self._may_link_up(message.region, message.up):
             raise ProtocolError(f"region {message.region} links up to {message.up}")
@@ -210,10 +213,10 @@ class ClusterTables:
         for each in subscriptions:
             check_filter(each.filter, "subscription", each.id)
         if message.region == self._region:
-            # What it says comes back to it where more links are up than a tree has.
+            # Its own change comes back to it while more links are up than a tree has.
             if message.version > home.version:
                 home.version = message.version + 1
-                self._say_own(out)
+                self._announce_own(out)
             return
         if message.version <= home.version:
             return
@@ -239,7 +242,7 @@ class ClusterTables:
     def forget_left(self, came: Mapping[int, int], now_us: int, out: list[Effect]) -> None:
         """Brokers `came` to these regions of the cluster when they did: all others have left.
 
-        Who leaves has no rows any more, but may have been cut off from all that should hear that.
+        A broker that has left has no rows any more, but may have been cut off as it announced that.
         """
         for region, home in self._tables.homes.items():
             home.has_left = region not in came or came[region] > home.since
@@ -250,21 +253,21 @@ class ClusterTables:
     def _may_link_up(self, region: int, up: int | None) -> bool:
         return up is None or (up in self._tables.homes and self._is_above(up, region))
 
-    def say_tables(
+    def send_tables(
         self, neighbour: BrokerId, versions: Mapping[int, int], out: list[Effect]
     ) -> None:
         self.told.add(neighbour)
         for region, home in self._tables.homes.items():
             if home.version > versions.get(region, 0):
-                self.say_table(neighbour, region, out)
+                self.send_table(neighbour, region, out)
         known = versions.get(self._region, 0)
         if self._tables.own.version < known <= MAX_VERSION:
             self._tables.own.version = known + 1
-            self._say_own(out)
+            self._announce_own(out)
         self._exchange.owe_tables(neighbour)
-        self._exchange.say(out)
+        self._exchange.send_markers(out)
 
-    def say_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
+    def send_table(self, neighbour: BrokerId, region: int, out: list[Effect]) -> None:
         home = self._tables.homes[region]
         table = HomeTable(region, home.version, home.up, self._subscriptions(region))
         out.append(Send(neighbour, table))

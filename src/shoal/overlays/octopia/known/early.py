@@ -1,8 +1,9 @@
-"""What comes from other clusters before this broker knows what its own wants.
+"""Input from other clusters that waits until this broker knows its own cluster's tables.
 
-Who starts again is sent at once what its earlier life had not settled, also by hosts that enter its
-cluster by it and need not know anything of it to answer it.  Nobody would want it here yet.  So it
-waits until the tables of the cluster are known, and what comes behind it over its link, too.
+A restarted broker gets at once the publications that its earlier incarnation had not settled, also
+from hosts that enter its cluster by it and need no tables to be answered. Without tables they would
+have no subscriber here. So they wait until the tables of the cluster are known, and so does
+everything behind them on their link.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from shoal.overlays.octopia.messages import (
     WayOpened,
 )
 
-# Takes what a neighbour says, as it has come: (neighbour, message, now_us, out).
+# Handles a message of a neighbour: (neighbour, message, now_us, out).
 Receive = Callable[[BrokerId, Message, int, list[Effect]], None]
-# What goes over a link as publications do, or in its place among them.
+# Messages that go over a link as publications do, or in their order.
 BEHIND = (
     *CARRIERS,
     EntryLeft,
@@ -46,12 +47,12 @@ BEHIND = (
 
 
 def waits(message: Message) -> bool:
-    """Whether this is not for one who knows no tables."""
+    """Whether this message needs tables."""
     return isinstance(message, BEHIND) and not message.introduces
 
 
-class Held(NamedTuple):
-    """A message, who sent it, and its key if publications of it are unsettled."""
+class HeldPublication(NamedTuple):
+    """A message, its sender, and its key if publications of it are unsettled."""
 
     neighbour: BrokerId
     message: Message
@@ -59,27 +60,27 @@ class Held(NamedTuple):
 
 
 class Early:
-    """At one broker; what came first is first."""
+    """Waiting messages of one broker, first in, first out."""
 
     def __init__(self) -> None:
-        self._held: list[Held] = []
+        self._held: list[HeldPublication] = []
         self._number = 0
 
     def __len__(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return len(self._held)
 
     def hold(self, neighbour: BrokerId, message: Message, out: list[Effect]) -> None:
         """Let a message wait, unsettled if it carries publications."""
         if not isinstance(message, Carrier):
-            self._held.append(Held(neighbour, message, None))
+            self._held.append(HeldPublication(neighbour, message, None))
             return
-        # One by one: as one is let in others may be, under keys of theirs.
+        # One by one: when one is released, others may be, under their own keys.
         for routed in message.publications:
             self._number += 1
             key = ("early", str(self._number))
             out.append(Unsettled(key))
-            self._held.append(Held(neighbour, message.with_publications((routed,)), key))
+            self._held.append(HeldPublication(neighbour, message.with_publications((routed,)), key))
 
     def let_in(self, receive: Receive, now_us: int, out: list[Effect]) -> None:
         """Nothing more has to wait."""
@@ -93,7 +94,7 @@ class Early:
             out.append(Continue(None))
 
     def lost(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A neighbour's link is lost: what came over it goes back to its other end."""
+        """A neighbour's link is lost: its messages are returned to it."""
         gone = [each for each in self._held if each.neighbour == neighbour]
         out += [Settled(each.key) for each in gone if each.key is not None]
         self._held = [each for each in self._held if each.neighbour != neighbour]

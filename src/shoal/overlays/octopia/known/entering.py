@@ -1,7 +1,7 @@
-"""What hosts in other clusters have said that enter this one here: what is advertised there (V).
+"""Advertisements of the hosts in other clusters that enter this one here (V).
 
-A host says all once its link is up, and is told the bits for it.  What it said before over a link
-that has come up anew stays until then.
+A host announces them all once its link is up, and gets the bits for them. Announcements from before
+a reconnect stay until the host has announced all again.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from shoal.broker.effects import Effect
 from shoal.model import Advertisement, AdvertisementId, BrokerId
 from shoal.overlays.octopia.known.bits import Bits
-from shoal.overlays.octopia.known.exchange import Exchange
+from shoal.overlays.octopia.known.exchange import KnownExchange
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.requests import check_filter
 
 
-class Entering:
+class EnteringHosts:
     """`hosts` are the neighbours in other clusters that enter this one here."""
 
-    def __init__(self, tables: Tables, bits: Bits, exchange: Exchange) -> None:
+    def __init__(self, tables: Tables, bits: Bits, exchange: KnownExchange) -> None:
         self._tables = tables
         self._bits = bits
         self._exchange = exchange
         self.hosts: set[BrokerId] = set()
-        # What hosts said before their link came up anew, and have not said again.
+        # Announcements from before the reconnect that the host has not repeated.
         self._stale: dict[BrokerId, dict[AdvertisementId, None]] = {}
 
     def linked(self, host: BrokerId) -> None:
@@ -31,7 +31,7 @@ class Entering:
         self._stale[host] = dict.fromkeys(mine)
 
     def unlinked(self, host: BrokerId) -> None:
-        """A broker's link is gone, and with it what it advertised here."""
+        """A broker's link is lost, and its advertisements with it."""
         self._stale.pop(host, None)
         for known, id in list(self._tables.secondary):
             if known == host:
@@ -48,9 +48,9 @@ class Entering:
         self._tables.unadvertise(host, id)
 
     def all_said(self, host: BrokerId, out: list[Effect]) -> None:
-        """A host has said all: what it did not say again is gone; it is owed the bits."""
+        """A host has announced all: stale advertisements are removed; the bits are owed to it."""
         for id in self._stale.pop(host, ()):
             self._tables.unadvertise(host, id)
         self.hosts.add(host)
         self._exchange.owe_bits(host)
-        self._exchange.say(out)
+        self._exchange.send_markers(out)

@@ -1,19 +1,20 @@
-"""Who has said all that must be known, and what this broker owes others of that.
+"""Synchronisation after a start or a new link: awaited neighbours, and end markers owed to others.
 
-A broker that has just started waits for its neighbours: to one of its cluster it says that all
-tables are said when all others there have said theirs, as on a tree, which a cluster is; to a host
-in another cluster that all bits are said, when the whole cluster has.  Nobody waits for bits to say
-tables, so nobody waits in a circle.  Who does not come is waited for no longer after `WAIT_US`, or
-if it was a neighbour before, when it would count as gone had it gone away just now.
+A broker that has just started waits for its neighbours. It sends the end marker for tables to a
+broker of its cluster when all others there have sent theirs, as on a tree, which a cluster is; and
+the end marker for bits to a host in another cluster when the whole cluster has. No broker waits for
+bits before it sends tables, so the wait has no cycle. A neighbour that does not connect is skipped
+after `WAIT_US`; if it was a neighbour before the start, it is skipped after the time in which a
+lost neighbour is declared dead.
 
-Who was waited for may have left meanwhile.  Then those that are beside this broker now are waited
-for, until one of them has said all tables of the cluster.
+If an awaited neighbour has left meanwhile, the broker waits for the neighbours in its place, until
+one of them has sent all tables of the cluster.
 
-Who comes to a network that runs says nothing of the kind before somebody of its cluster, if anybody
-is there, has said all tables.  Nor does who starts again alone in its cluster, as far as it knows,
-before all its former neighbours have said who is where (`introduced`), and if it is told before it
-is ready that somebody has come to its cluster meanwhile.  They say that first of all, whatever they
-wait for themselves.
+A joiner of a running network sends no end marker before a broker of its cluster, if there is one,
+has sent all tables. The same holds for a broker that restarts alone in its cluster, as far as it
+knows, until all its former neighbours have sent the roster (`introduced`); and if the roster shows
+a new broker of its cluster, until that one has sent its tables. The roster is sent first, before
+any wait.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ WAIT_US = 10_000_000
 TIMER: TimerKey = ("exchange",)
 
 
-class Exchange:
-    """`primaries`, of this cluster, and `secondaries`, of others, are who it waits for."""
+class KnownExchange:
+    """State of one broker.
+
+    It waits for `primaries`, of this cluster, and `secondaries`, of others.
+    """
 
     def __init__(self, primaries: Iterable[BrokerId], secondaries: Iterable[BrokerId]) -> None:
         self._primaries = dict.fromkeys(primaries)
@@ -41,7 +45,7 @@ class Exchange:
         self._former: tuple[BrokerId, ...] = ()
         self._give_up_at_us = 0
         self._is_learning = False
-        # Former neighbours that have not said yet who is where.
+        # Former neighbours that have not sent the roster yet.
         self._unmet: dict[BrokerId, None] = {}
         # Whether hosts may enter the cluster here.
         self.is_entered = True
@@ -50,17 +54,19 @@ class Exchange:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all who were waited for have said all."""
+        """Whether all awaited brokers have sent all."""
         return self.knows_tables and not self._secondaries
 
     @property
     def knows_tables(self) -> bool:
-        """Whether all tables of its cluster are known here, as far as somebody is there to say."""
+        """Whether all tables of its cluster are known here, as far as a broker is there to send
+        them.
+        """
         return not (self._primaries or self._is_learning or self._unmet)
 
     @property
     def awaited(self) -> Collection[BrokerId]:
-        """Who of them has not."""
+        """The awaited brokers."""
         return list(dict.fromkeys((*self._primaries, *self._secondaries, *self._unmet)))
 
     def start(
@@ -80,53 +86,53 @@ class Exchange:
             out.append(SetTimer(TIMER, now_us + min(WAIT_US, started.give_up_us)))
 
     def learn(self, now_us: int, out: list[Effect]) -> None:
-        """The broker has just come: it knows no tables of its cluster, which others do."""
+        """The broker has just joined: it knows no tables of its cluster, which others do."""
         self._is_learning = True
         self._give_up_at_us = now_us
         out.append(SetTimer(TIMER, now_us + WAIT_US))
 
     def found(self, now_us: int, out: list[Effect]) -> None:
-        """Its cluster turns out to have one more broker, which came while this one was away."""
+        """The cluster has one more broker, which joined while this one was disconnected."""
         if not (self.is_ready or self._primaries or self._is_learning):
             self._is_learning = True
             out.append(SetTimer(TIMER, now_us + WAIT_US))
 
     def introduced(self, broker: BrokerId) -> bool:
-        """A broker has said who is where; whether that was waited for."""
+        """A broker has sent the roster; returns whether it was awaited."""
         was_unmet = broker in self._unmet
         self._unmet.pop(broker, None)
         return was_unmet
 
     def learnt(self) -> None:
-        """Somebody of its cluster has said all tables."""
+        """A broker of its cluster has sent all tables."""
         self._is_learning = False
         for broker in self._instead - self._linked:
-            self.heard(broker)
+            self.on_complete(broker)
 
     def waited(self, now_us: int, out: list[Effect]) -> list[BrokerId]:
-        """The timer fired; who has not come and is waited for no longer."""
+        """The timer fired; returns the brokers that are skipped."""
         self._is_learning = False
         is_over = now_us >= self._give_up_at_us
         missing = [each for each in self.awaited if each not in self._linked]
         gone = [each for each in missing if is_over or each not in self._former]
         for broker in gone:
-            self.heard(broker)
+            self.on_complete(broker)
         if len(gone) < len(missing):
             out.append(SetTimer(TIMER, self._give_up_at_us))
         return gone
 
     def linked(self, broker: BrokerId) -> None:
-        """A link came up: what was owed before is owed no more."""
+        """A link came up: earlier markers are not owed any more."""
         self._linked.add(broker)
         self._owes_tables.pop(broker, None)
         self._owes_bits.pop(broker, None)
 
     def unlinked(self, broker: BrokerId) -> None:
-        """A link is gone, and nobody waits for what would have come over it."""
+        """A link is lost, and its other end is not awaited any more."""
         self._linked.discard(broker)
         self._owes_tables.pop(broker, None)
         self._owes_bits.pop(broker, None)
-        self.heard(broker)
+        self.on_complete(broker)
 
     def left(self, broker: BrokerId, tree: Iterable[BrokerId]) -> None:
         """A broker has left; `tree` are those that this one is beside in its cluster now."""
@@ -137,23 +143,23 @@ class Exchange:
             self._primaries.update(dict.fromkeys(others))
             self._instead.update(others)
 
-    def heard(self, broker: BrokerId) -> None:
-        """A broker has said all, or is waited for no longer."""
+    def on_complete(self, broker: BrokerId) -> None:
+        """A broker has sent all, or is skipped."""
         self._heard.add(broker)
         self._primaries.pop(broker, None)
         self._secondaries.pop(broker, None)
         self._unmet.pop(broker, None)
 
     def owe_tables(self, broker: BrokerId) -> None:
-        """A broker of this cluster has been told the tables that are known here."""
+        """A broker of this cluster has got the tables that are known here."""
         self._owes_tables[broker] = None
 
     def owe_bits(self, broker: BrokerId) -> None:
-        """A host in another cluster has said all that it advertises."""
+        """A host in another cluster has sent all its advertisements."""
         self._owes_bits[broker] = None
 
-    def say(self, out: list[Effect]) -> None:
-        """Say what is owed and can be said now."""
+    def send_markers(self, out: list[Effect]) -> None:
+        """Send the owed markers for which nothing is missing."""
         if self._is_learning or self._unmet:
             return
         for broker in [each for each in self._owes_tables if self._primaries.keys() <= {each}]:

@@ -1,8 +1,7 @@
-"""The advertisements of clients here, and which clusters want what they promise (V, IV-C).
+"""The advertisements of clients here, and the clusters that want them (V, IV-C).
 
-A bit of an advertisement is on while its entry, the broker by which this one enters that cluster,
-has said so.  While a cluster has no entry that has said all its bits, they count as on: nobody
-knows that they are not.
+A bit of an advertisement is on if the entry broker of that cluster, by which this one enters it,
+has announced so. While a cluster has no entry broker that has sent all its bits, they count as on.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from shoal.overlays.octopia.parameters import MOST_FILTERS
 from shoal.overlays.owned import Owned
 from shoal.overlays.requests import check_filter
 
-# What a broker has said of a row that its cluster wants: filters, or None: everything.
+# A broker's announcement of a row that its cluster wants: filters, or None: everything.
 Said = dict[Filter, None] | None
 
 
@@ -29,7 +28,7 @@ class HostedRow:
         self.advertisement = advertisement
 
 
-class _Asked(NamedTuple):
+class _WantedFilter(NamedTuple):
     """A filter with which a cluster wants some of a row."""
 
     row: HostedRow
@@ -54,14 +53,14 @@ class Hosted:
             _by_client, lambda found: sum(map(len, found.values()))
         )
         self._others = list(others)
-        # By cluster: the broker that has said its bits, and what each broker wants.
+        # By cluster: the broker that has sent its bits, and the rows that each broker wants.
         self._entries: dict[int, BrokerId] = {}
         self._wanted: dict[BrokerId, dict[AdvertisementId, Said]] = {}
-        # What brokers whose link has come up have said since.
+        # Announcements of brokers since their link has come up.
         self._said_again: dict[BrokerId, dict[AdvertisementId, Said]] = {}
-        # Of rows that were asked for: their vectors, and what is in the index for them.
+        # Of requested rows: their vectors, and their entries in the index.
         self._vectors: dict[HostedRow, _Vector] = {}
-        self.asking: dict[HostedRow, dict[_Asked, None]] = {}
+        self.asking: dict[HostedRow, dict[_WantedFilter, None]] = {}
         self._index: Outcomes[Mapping[HostedRow, int]] = Outcomes(_bits_by_row, len)
 
     def add_cluster(self, cluster: int) -> None:
@@ -75,7 +74,7 @@ class Hosted:
         self.enter(cluster, None)
 
     def add(self, advertisement: Advertisement) -> None:
-        """A client promises this, in place of what it promised under its id."""
+        """Add a client's advertisement, or replace the one with its id."""
         self.remove(advertisement.id)
         row = HostedRow(advertisement)
         self.rows[advertisement.id] = row
@@ -83,7 +82,7 @@ class Hosted:
         self._promising.add(row, advertisement.filter)
 
     def remove(self, id: AdvertisementId) -> None:
-        """Forget a promise, if it is there."""
+        """Remove an advertisement, if it is there."""
         row = self.rows.pop(id, None)
         if row is not None:
             self._owned.remove(row.advertisement.publisher, id)
@@ -94,7 +93,7 @@ class Hosted:
                 said.pop(id, None)
 
     def of(self, client: ClientId) -> list[Advertisement]:
-        """What a client promises."""
+        """The advertisements of a client."""
         return [self.rows[id].advertisement for id in self._owned.of(client)]
 
     def owed(self, client: ClientId, attributes: Attributes) -> int:
@@ -123,19 +122,19 @@ class Hosted:
 
     def _look(self, row: HostedRow) -> _Vector:
         plain = sharp = 0
-        asked: dict[_Asked, None] = {}
+        asked: dict[_WantedFilter, None] = {}
         for cluster in self._others:
             filters = self.wanted(cluster, row)
             if filters is None:
                 plain |= 1 << cluster
             elif filters:
                 sharp |= 1 << cluster
-                asked.update((_Asked(row, cluster, each), None) for each in filters)
+                asked.update((_WantedFilter(row, cluster, each), None) for each in filters)
         self._file(row, asked)
         vector = self._vectors[row] = _Vector(plain, sharp)
         return vector
 
-    def _file(self, row: HostedRow, asked: dict[_Asked, None]) -> None:
+    def _file(self, row: HostedRow, asked: dict[_WantedFilter, None]) -> None:
         """Have these in the index for a row, and no others."""
         before = self.asking.pop(row, {})
         for each in before.keys() - asked.keys():
@@ -146,10 +145,10 @@ class Hosted:
         if asked:
             self.asking[row] = asked
 
-    # --- what other clusters say --------------------------------------------------------------
+    # --- announcements of other clusters ------------------------------------------------------
 
     def begins(self, broker: BrokerId) -> None:
-        """A broker is told all rows, and will say its bits."""
+        """A broker gets all rows, and will send its bits."""
         self._said_again[broker] = {}
 
     def set(
@@ -160,9 +159,9 @@ class Hosted:
         *,
         is_more: bool,
     ) -> None:
-        """A broker has said that its cluster wants a row; one that is gone does not matter.
+        """A broker's cluster wants a row; an unknown row is ignored.
 
-        All of it, or what matches filters, maybe more than it has said.
+        All of it, or publications that match filters, as a new set or in addition.
         """
         for each in filters or ():
             check_filter(each, "bit", id)
@@ -177,7 +176,7 @@ class Hosted:
         self._vectors.pop(self.rows[id], None)
 
     def clear(self, broker: BrokerId, id: AdvertisementId) -> None:
-        """A broker has said that its cluster does not want a row any more."""
+        """A broker's cluster does not want a row any more."""
         if id not in self.rows:
             return
         for said in (self._wanted.get(broker, {}), self._said_again.get(broker, {})):
@@ -185,13 +184,13 @@ class Hosted:
         self._vectors.pop(self.rows[id], None)
 
     def all_said(self, broker: BrokerId) -> None:
-        """A broker has said all its bits; what it did not say is off."""
+        """A broker has sent all its bits; missing ones are off."""
         if broker in self._said_again:
             self._wanted[broker] = self._said_again.pop(broker)
             self._vectors.clear()
 
     def enter(self, cluster: int, broker: BrokerId | None) -> None:
-        """Who says a cluster's bits from now on, None: nobody."""
+        """The broker whose bits count for a cluster from now on; None: there is none."""
         if broker is None:
             self._entries.pop(cluster, None)
         else:
@@ -199,13 +198,13 @@ class Hosted:
         self._vectors.clear()
 
     def doubt(self, broker: BrokerId) -> None:
-        """A broker's link has changed, so that words may be missing: its bits are plain."""
+        """A broker's link has changed, so that messages may be missing: its bits are plain."""
         for said in (self._wanted.get(broker, {}), self._said_again.get(broker, {})):
             said.update(dict.fromkeys(said))
         self._vectors.clear()
 
     def forget(self, broker: BrokerId) -> None:
-        """A broker is told nothing any more."""
+        """A broker gets no announcements any more."""
         self._wanted.pop(broker, None)
         self._said_again.pop(broker, None)
         self._vectors.clear()
@@ -218,7 +217,7 @@ def _by_client(rows: Collection[HostedRow]) -> Mapping[ClientId, tuple[HostedRow
     return {client: tuple(mine) for client, mine in found.items()}
 
 
-def _bits_by_row(asked: Collection[_Asked]) -> Mapping[HostedRow, int]:
+def _bits_by_row(asked: Collection[_WantedFilter]) -> Mapping[HostedRow, int]:
     found: dict[HostedRow, int] = {}
     for each in asked:
         found[each.row] = found.get(each.row, 0) | 1 << each.cluster

@@ -1,10 +1,10 @@
-"""What one broker knows: its cluster's subscriptions by home, and advertisements with their bits.
+"""The tables of one broker: its cluster's subscriptions by edge broker, advertisements with bits.
 
-The PRT (VI) is kept by home: every broker of the cluster has a table of its own, with a version,
-that all others know, too.  Beside its subscriptions it says to which region it links up, so that
-everybody knows the tree as it is, and where a home lies is computed, not remembered by row.
+The PRT (VI) is kept by edge broker: every broker of the cluster owns a versioned table that all
+others know, too. Beside its subscriptions it has the region that it links up to, so that all
+brokers know the tree as it is, and the direction of an edge broker is computed, not stored by row.
 
-The SRT (V) has two kinds of rows.  At its host an advertisement has the bits of the clusters that
+The SRT (V) has two kinds of rows. At its host an advertisement has the bits of the clusters that
 want it; at a secondary broker it has the subscriptions of that cluster that overlap it, and its bit
 at the host is on exactly while there are any.
 """
@@ -28,14 +28,14 @@ from shoal.model import (
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.owned import Owned
 
-# What a host was told of a row for which its bit is off.
+# Announced filters of a row for which the host's bit is off.
 NOTHING: dict[Filter, None] = {}
-# What one row that comes may cost at once, beside all that are there, some 25 ms, and one pair's;
-# it may overlap those that it was not compared with, so a bit is on where it need not be.
+# Work bound of the overlap tests for one new row, some 25 ms, and one pair; it counts as
+# overlapping rows beyond that, so a bit may be on without need.
 MOST_WORK = 30_000
 
 
-class Entry:
+class ClusterEntry:
     """One row of the PRT, with the advertisements of other clusters that overlap it."""
 
     __slots__ = ("overlapping", "region", "subscription")
@@ -49,8 +49,8 @@ class Entry:
 class SecondaryRow:
     """An advertisement of a host in another cluster, with the subscriptions that overlap it.
 
-    `told` is what the host was told of these (`bits.py`): filters of which one covers each, or
-    None: everything that is promised is wanted.  With `is_coarse` it could not be told less.
+    `told` has the filters announced to the host (`bits.py`), one of which covers each of these, or
+    None: everything. With `is_coarse` they could not be narrower.
     """
 
     __slots__ = ("advertisement", "host", "is_coarse", "overlapping", "told")
@@ -58,7 +58,7 @@ class SecondaryRow:
     def __init__(self, host: BrokerId, advertisement: Advertisement) -> None:
         self.host = host
         self.advertisement = advertisement
-        self.overlapping: dict[Entry, None] = {}
+        self.overlapping: dict[ClusterEntry, None] = {}
         self.told: dict[Filter, None] | None = NOTHING
         self.is_coarse = False
 
@@ -68,8 +68,8 @@ class SecondaryRow:
         return bool(self.overlapping)
 
 
-class Home:
-    """The table of one broker of the cluster; who `has_left` has no rows."""
+class RegionTable:
+    """The table of one broker of the cluster; a broker that `has_left` has no rows."""
 
     __slots__ = ("entries", "has_left", "since", "up", "version")
 
@@ -78,64 +78,67 @@ class Home:
         self.has_left = False
         self.version = 0
         self.up = up
-        self.entries: dict[SubscriptionId, Entry] = {}
+        self.entries: dict[SubscriptionId, ClusterEntry] = {}
 
     @property
     def subscriptions(self) -> tuple[Subscription, ...]:
         return tuple(entry.subscription for entry in self.entries.values())
 
 
-class Match(NamedTuple):
-    """Who wants a publication: regions with subscribers of this cluster, and local clients."""
+class TableMatch(NamedTuple):
+    """Destinations of a publication: regions with subscribers of this cluster, and local
+    clients.
+    """
 
     regions: tuple[int, ...]
     clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...]
 
 
 class Tables:
-    """Everything that the broker of `region` in its cluster knows.
+    """All tables of the broker of `region` in its cluster.
 
-    `subscriptions` takes all rows of the PRT.  The home of who has left stays, without rows.
+    `subscriptions` takes all rows of the PRT. The table of a broker that has left stays, without
+    rows.
     """
 
     def __init__(
-        self, region: int, cluster: int, product: Product, subscriptions: dict[Entry, None]
+        self, region: int, cluster: int, product: Product, subscriptions: dict[ClusterEntry, None]
     ) -> None:
         self.region = region
-        self.homes: dict[int, Home] = {}
+        self.homes: dict[int, RegionTable] = {}
         self.subscriptions = subscriptions
-        # What clients of this broker want.
+        # Subscriptions of this broker's clients.
         self.owned: Owned[SubscriptionId] = Owned()
-        self.matches: Outcomes[Match] = Outcomes(self._match, _size)
+        self.matches: Outcomes[TableMatch] = Outcomes(self._match, _size)
         self.secondary: dict[tuple[BrokerId, AdvertisementId], SecondaryRow] = {}
-        self._entries: OverlapCandidates[Entry] = OverlapCandidates()
+        self._entries: OverlapCandidates[ClusterEntry] = OverlapCandidates()
         self._rows: OverlapCandidates[SecondaryRow] = OverlapCandidates()
         self._next: dict[int, int | None] = {}
-        # By its first region, the regions to which a way led that now begins at another.
+        # By former first region, the regions with a path that begins at another one since.
         self._led_to: dict[int, dict[int, None]] = {}
-        for each, since in product.came(cluster).items():
+        for each, since in product.joined(cluster).items():
             self.add_home(each, product.above(each, cluster), since)
 
     def add_home(self, region: int, above: Sequence[int], since: int) -> None:
-        """A broker has come to the cluster; the regions that it may link up to, the best first.
+        """A broker has joined the cluster; the regions that it may link up to, the best first.
 
         It may take the place of one that has left, which has no rows any more.
         """
         known = self.homes.get(region)
         if known is None or (known.since < since and not known.entries):
-            self.homes[region] = Home(above[0] if above else None, since)
+            self.homes[region] = RegionTable(above[0] if above else None, since)
             self._forget_ways()
 
     @property
-    def own(self) -> Home:
+    def own(self) -> RegionTable:
         """The table of this broker."""
         return self.homes[self.region]
 
     # --- subscriptions ------------------------------------------------------------------------
 
-    def add(self, region: int, subscription: Subscription) -> Entry:
-        """Store a row whose id is not there."""
-        entry = Entry(region, subscription)
+    def add(self, region: int, subscription: Subscription) -> ClusterEntry:
+        """Store a row with a new id."""
+        entry = ClusterEntry(region, subscription)
         self.homes[region].entries[subscription.id] = entry
         if region == self.region:
             self.owned.add(subscription.client, subscription.id)
@@ -148,8 +151,8 @@ class Tables:
             _meet(row, entry, work)
         return entry
 
-    def remove(self, region: int, ids: Iterable[SubscriptionId]) -> list[Entry]:
-        """Forget rows; those of them that were there, with what they overlapped."""
+    def remove(self, region: int, ids: Iterable[SubscriptionId]) -> list[ClusterEntry]:
+        """Remove rows; returns those that were there, with the rows that they overlapped."""
         entries = self.homes[region].entries
         found = [entries.pop(id) for id in ids if id in entries]
         for entry in found:
@@ -164,7 +167,7 @@ class Tables:
 
     def replace(
         self, region: int, subscriptions: Iterable[Subscription]
-    ) -> tuple[list[Entry], list[Entry]]:
+    ) -> tuple[list[ClusterEntry], list[ClusterEntry]]:
         """Make these the whole table of a region; the rows that go, and those that come."""
         entries = self.homes[region].entries
         new = {each.id: each for each in subscriptions}
@@ -173,7 +176,7 @@ class Tables:
         added = [self.add(region, each) for id, each in new.items() if id not in entries]
         return removed, added
 
-    def _match(self, entries: Iterable[Entry]) -> Match:
+    def _match(self, entries: Iterable[ClusterEntry]) -> TableMatch:
         regions: dict[int, None] = {}
         clients: dict[ClientId, list[SubscriptionId]] = {}
         for entry in entries:
@@ -181,7 +184,9 @@ class Tables:
             if entry.region == self.region:
                 subscription = entry.subscription
                 clients.setdefault(subscription.client, []).append(subscription.id)
-        return Match(tuple(regions), tuple((name, tuple(ids)) for name, ids in clients.items()))
+        return TableMatch(
+            tuple(regions), tuple((name, tuple(ids)) for name, ids in clients.items())
+        )
 
     # --- the tree as it is --------------------------------------------------------------------
 
@@ -197,18 +202,18 @@ class Tables:
         self._next.clear()
 
     def take_ways(self, first: int) -> list[int]:
-        """The regions whose way begins at this one, or did since the last time."""
+        """The regions whose path begins at this one, or did since the last call."""
         now = [each for each in self.homes if self.next_region(each) == first]
         return list(dict.fromkeys((*self._led_to.pop(first, ()), *now)))
 
     def next_region(self, region: int) -> int | None:
-        """Where the way to a region of this cluster goes from here; None if nowhere."""
+        """Next hop to a region of this cluster; None if there is none."""
         if region not in self._next:
             self._next[region] = self._look(region)
         return self._next[region]
 
     def is_below(self, region: int) -> bool:
-        """Whether the region is this one, or links up to it, over others or not."""
+        """Whether the region is this one, or below it in the tree."""
         return self._below_here(region) is not None
 
     def _look(self, region: int) -> int | None:
@@ -216,10 +221,11 @@ class Tables:
         return self.own.up if below is None else below
 
     def _below_here(self, region: int) -> int | None:
-        """The last region before this one on the way up from another, if it leads here.
+        """The last region before this one on the path up from another, if it leads here.
 
-        It is not longer than there are regions: for a while words may make a circle, when a place
-        is taken anew and who linked up to it has yet to say that it links up elsewhere.
+        The walk is bounded by the number of regions: changes of parents may make a temporary loop,
+        when a place is taken anew and a child of the former broker has yet to announce its new
+        parent.
         """
         here: int | None = region
         before = region
@@ -252,11 +258,11 @@ class Tables:
                 del entry.overlapping[row]
 
 
-def _size(match: Match) -> int:
+def _size(match: TableMatch) -> int:
     return len(match.regions) + sum(1 + len(ids) for _, ids in match.clients)
 
 
-def _meet(row: SecondaryRow, entry: Entry, work: Work) -> None:
+def _meet(row: SecondaryRow, entry: ClusterEntry, work: Work) -> None:
     if overlaps(entry.subscription.filter, row.advertisement.filter, work):
         row.overlapping[entry] = None
         entry.overlapping[row] = None

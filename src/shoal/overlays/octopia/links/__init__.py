@@ -1,1 +1,1 @@
-"""Links that break, come back and go, and who is used for what meanwhile."""
+"""Links that break, come back and end, and the brokers used for each purpose meanwhile."""

@@ -1,16 +1,16 @@
-"""By whom a broker links up in its cluster and enters the others, as brokers die and come back.
+"""Attachments: the brokers by which a broker links up and enters other clusters, under failures.
 
-For each purpose there is a list of candidates, best first, that everybody computes from labels
-alone.  The best one that has said what must be known before it is used is used; one that is better
-and not there is asked for a link, from the best down, and again after a while.  So all repair alike
-and nobody asks anybody: whose parent died links to its nearest living ancestor, and a host enters a
-cluster by the nearest living broker to the one that died.
+For each purpose there is a list of candidates, best first, that all brokers compute from labels
+alone. The best candidate that is ready (has sent the required announcements) is used. Better ones
+that are not connected are asked for a link, from the best down, and again after `retry_us`. So all
+brokers repair alike without agreement: a broker that has lost its parent links to its nearest
+living ancestor, and a host enters a cluster by the nearest living broker to the one that died.
 
-| a candidate | does |
+| a candidate | action |
 | --- | --- |
-| says all | it is used, unless a better one is; what was opened to worse ones is ended |
-| is linked, and better than who is used | is awaited |
-| is given up, or does not answer | the next one is asked; it is asked again later |
+| is ready | it is used, unless a better one is; links opened to worse ones end |
+| is linked, and better than the used one | is awaited |
+| is lost, or does not answer | the next one is asked; it is asked again later |
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TIMER: TimerKey = ("attachments",)
 
 
 class Attachment:
-    """One purpose: its candidates, best first, and who is used now."""
+    """One purpose: its candidates, best first, and the one in use."""
 
     def __init__(self, candidates: Iterable[BrokerId]) -> None:
         self.candidates = tuple(candidates)
         self.current: BrokerId | None = None
 
     def choose_from(self, candidates: Iterable[BrokerId]) -> None:
-        """These are its candidates from now on; who is used is one of them as long as it is."""
+        """Set the candidates; the one in use stays one of them while it is used."""
         found = list(candidates)
         if self.current is not None and self.current not in found:
             found.append(self.current)
@@ -41,10 +41,10 @@ class Attachment:
 class Attachments:
     """All purposes of one broker.
 
-    `given` are the brokers that the driver links by itself.  `awaited` is told who is to say what
-    must be known of it for a purpose, `switched` when another, or nobody, is used for it.  A link
-    that another end needs (`is_needed`) is not ended.  `may_leave` says whether, at a time, who is
-    used may be left for somebody better, and sees to it; until then that is tried again.
+    `given` are the brokers that the driver links by itself. `awaited` is called for a broker whose
+    announcements are needed for a purpose, `switched` when another broker, or none, is used for it.
+    A link that another end needs (`is_needed`) is not ended. `may_leave` permits at a time to leave
+    the used broker for a better one, and prepares that; until then it is called again.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Attachments:
         self._is_timer_set = False
 
     def opened(self, broker: BrokerId) -> None:
-        """The link to a broker was opened from here: it ends when nobody needs it."""
+        """This end opened the link to a broker: it ends when no purpose needs it."""
         self._opened.add(broker)
 
     def linked(self, broker: BrokerId) -> None:
-        """A link to a broker came up; it has said nothing yet."""
+        """A link to a broker came up; it has announced nothing yet."""
         self._linked.add(broker)
         self._absent.discard(broker)
         if broker in self._asked:
@@ -85,7 +85,7 @@ class Attachments:
         self._ready = {entry for entry in self._ready if entry[1] != broker}
 
     def unlinked(self, broker: BrokerId, out: list[Effect]) -> None:
-        """A broker's link is gone, or did not come up."""
+        """A broker's link is lost, or did not come up."""
         self._linked.discard(broker)
         self._asked.discard(broker)
         self._opened.discard(broker)
@@ -96,25 +96,25 @@ class Attachments:
                 self._use(purpose, None, out)
 
     def ready(self, purpose: Attachment, broker: BrokerId) -> None:
-        """A broker has said what must be known of it for a purpose."""
+        """A broker has sent the announcements that a purpose needs."""
         if broker in self._linked and broker in purpose.candidates:
             self._ready.add((purpose, broker))
 
     def is_ready(self, purpose: Attachment, broker: BrokerId) -> bool:
-        """Whether a broker has said that, and nothing was lost since."""
+        """Whether a broker is ready for a purpose, and nothing was lost since."""
         return (purpose, broker) in self._ready
 
     def forgotten(self, purpose: Attachment, broker: BrokerId) -> None:
-        """A broker is told no more what it must know for a purpose: it has to say all anew."""
+        """A broker gets no announcements for a purpose any more: it has to become ready anew."""
         self._ready.discard((purpose, broker))
 
     def retry(self) -> None:
-        """The timer fired: who was not there may be."""
+        """The timer fired: absent brokers may be asked again."""
         self._is_timer_set = False
         self._absent &= self._given
 
     def settle(self, now_us: int, out: list[Effect]) -> None:
-        """After any change: use the best there are, ask for better ones."""
+        """After any change: use the best ready candidates, ask for better ones."""
         for purpose in self.purposes:
             self._choose(purpose, now_us, out)
         self._end_unused(out)
@@ -137,11 +137,11 @@ class Attachments:
                     self._use(purpose, candidate, out)
                 return
             if is_behind:
-                # Who is used has yet to say all anew; nobody worse is awaited for that.
+                # The used broker has yet to become ready again; no worse one is awaited for that.
                 continue
             is_behind = candidate == purpose.current
             if candidate in self._linked:
-                # It will be ready soon; nobody worse is asked meanwhile.
+                # It will be ready soon; no worse one is asked meanwhile.
                 self._awaited(purpose, candidate, out)
                 if purpose.current is None and not self._has_ready(purpose):
                     return
@@ -162,7 +162,7 @@ class Attachments:
     def _end_unused(self, out: list[Effect]) -> None:
         used = {purpose.current for purpose in self.purposes if purpose.candidates}
         if None in used:
-            return  # somebody may still be awaited
+            return  # a candidate may still be awaited
         for broker in sorted(self._opened - used):
             if self._is_needed(broker):
                 continue
@@ -173,7 +173,7 @@ class Attachments:
 
 
 def is_worse(broker: BrokerId, purpose: Attachment) -> bool:
-    """Whether the broker is a worse candidate than who is used."""
+    """Whether the broker is a worse candidate than the one in use."""
     if purpose.current in (None, broker):
         return False
     for candidate in purpose.candidates:

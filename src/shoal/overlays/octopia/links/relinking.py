@@ -1,31 +1,32 @@
-"""How a broker leaves the one that it links up to, which is still there, for a better one.
+"""Relinking: a broker leaves its parent, which is still there, for a better one, in order.
 
-Who links up past a parent that was away goes back to it when that is there again.  What is still on
-its way over the *former* link, maybe a slow one, must not be overtaken.
+A broker that linked up past a disconnected parent goes back to it when that one is there again.
+Publications in transit over the link to the *former* parent, which may be slow, must not be
+overtaken.
 
-| who relinks | so that nothing is overtaken |
+| the relinking broker | so that nothing is overtaken |
 | --- | --- |
-| sends the former a sweep, and nothing more; keeps what is for there | |
-| when that has been everywhere, says to the new one that it links up there | |
-| sends there what it kept | that goes up |
-| holds what comes from there until its own word is back over the former link | that comes down |
+| sends the former a sweep, and nothing more; keeps publications up | |
+| when the sweep is answered, announces its new parent to that one | |
+| sends there the kept publications | on the way up |
+| holds input from there until its announcement is back over the former link | on the way down |
 
-For that word goes from broker to broker the way that publications for who relinks went before, from
-the new parent to the former: each that hears it sends nothing more the old way, and what it had
-sent is in front of the word.  Nobody else does anything for that, of whatever version.
+The announcement takes the path of earlier publications to the relinking broker, from the new parent
+to the former: each broker that gets it stops sending on the old path, and its earlier publications
+precede the announcement. Other brokers need no further action, in any version.
 
-Nobody waits in a circle: the word waits for nothing, and a sweep waits for another who relinks only
-where it comes from below that one, not where what is kept there is for whom it comes from.
+The waits have no cycle: the announcement waits for nothing, and a sweep waits for another relinking
+broker only if it comes from below that one, not for kept publications towards its own origin.
 
-Who has lost the link up, and links up elsewhere, holds what comes from there, too: what was under
-way over the lost link goes back to its other end, as soon as that has lost it, and comes behind
-what was published later.  A sweep asks for it (`sweeps.py`), and when that is answered what is held
-goes on in the order in which its publishers counted it.  It waits for no other broker that holds
-anything: whatever comes to one that does comes over its one link up, and is put in order there.
+A broker that has lost its parent, and links up elsewhere, holds input from the new parent, too:
+publications in transit over the lost link are returned to its other end as soon as that has lost
+the link, and come behind later ones. A sweep flushes them (`sweeps.py`). Its answer releases the
+held publications in the order of their publishers' counts. The sweep waits for no other holding
+broker: all input of such a broker comes over its one link up, and is put in order there.
 
-The other design was that everybody whose way changes keeps what is for there, sweeps the old way,
-and then passes the word on: the sweeps come one after the other, and wait for each other where
-several relink at once.
+Alternative: each broker with a changed path keeps its publications, sweeps the old path, and then
+forwards the announcement. Then sweeps run one after the other, and wait for each other if several
+brokers relink at once.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.messages import HomeChange, HomeTable, Notification
 
 TIMER: TimerKey = ("relinking",)
-# Of the time for which what comes from the new one is held at most: a pause counts for one.
+# Quarters of the longest hold of input from the new parent: a pause counts as one.
 QUARTERS = 4
 
 Held = tuple[Key, Notification]
 
 
-class Relinking:
-    """At a broker of `cluster`; those that are `still` are there, and sent nothing for a while.
+class OctopiaRelinking:
+    """At a broker of `cluster`; brokers in `still` are connected, and sent nothing for a while.
 
-    What has not come back within `order_us` is waited for no longer.
+    Input is held for `order_us` at most.
     """
 
     def __init__(self, cluster: int, sweeps: Sweeps, still: set[BrokerId], order_us: int) -> None:
@@ -53,12 +54,12 @@ class Relinking:
         self._sweeps = sweeps
         self._still = still
         self._quarter_us = -(-order_us // QUARTERS)
-        # Whom it is about to leave.
+        # The parent that it is about to leave.
         self.leaving: BrokerId | None = None
         self._is_asked = False
         self._has_way = False
-        # The former, over whose link the own word comes back, of this version, None: its link is
-        # lost; and the new one.
+        # The former parent, over whose link the own announcement, of this version, comes back
+        # (None: its link is lost); and the new one.
         self.former: BrokerId | None = None
         self._new: BrokerId | None = None
         self._version = 0
@@ -68,7 +69,7 @@ class Relinking:
         self._is_timer_set = False
 
     def __len__(self) -> int:
-        """How much waits for its turn."""
+        """Number of held messages."""
         return len(self._held)
 
     @property
@@ -79,11 +80,11 @@ class Relinking:
     # --- up -----------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
-        """Somebody better may be found now, or not."""
+        """Begin a round of `Attachments.settle`, which may find a better parent."""
         self._is_asked = self._has_way = False
 
     def may_relink(self, current: BrokerId, out: list[Effect]) -> bool:
-        """Somebody better than who is used is there: whether it may be used now."""
+        """A better parent than the current one is ready: whether it may be used now."""
         self._is_asked = True
         if self._new is not None:
             return False
@@ -95,7 +96,7 @@ class Relinking:
         return self._cluster not in self._sweeps
 
     def end_round(self, now_us: int, out: list[Effect]) -> bool:
-        """Nobody asks any more: whether what is kept has a way now, a new one or again."""
+        """End the round; returns whether kept publications have a path now."""
         if self._new is not None:
             self._set_timer(now_us, out)
         if self.leaving is not None and not self._is_asked:
@@ -111,29 +112,29 @@ class Relinking:
     # --- down ---------------------------------------------------------------------------------
 
     def relinked(self, former: BrokerId, new: BrokerId, version: int) -> None:
-        """The own table says in this version that another one is linked up to now."""
+        """The own table, in this version, has another parent."""
         self._stop_leaving()
         self.former, self._new, self._version = former, new, version
         self._quarters = 0
 
     def linked_up(self, new: BrokerId, out: list[Effect]) -> None:
-        """The own table says that this one is linked up to now, and the former's link is lost."""
+        """The own table has this parent, and the link to the former one is lost."""
         self._stop_leaving()
         self.former, self._new = None, new
         self._quarters = 0
         self._sweeps.ask_for_lost(new, out)
 
     def holds(self, neighbour: BrokerId) -> bool:
-        """Whether what comes from a neighbour has to wait."""
+        """Whether input from a neighbour is held."""
         return neighbour == self._new
 
     def holds_up(self, neighbour: BrokerId) -> bool:
-        """Whether a sweep from a neighbour has to wait for that."""
+        """Whether a sweep from a neighbour has to wait for held input."""
         return self.former is not None and neighbour == self._new
 
     @property
     def has_all(self) -> bool:
-        """Whether all that was under way over a lost link has come."""
+        """Whether all publications of a lost link have come."""
         return self._new is not None and self.former is None and not self._sweeps.asks_for_lost
 
     def hold(self, message: Notification, out: list[Effect]) -> None:
@@ -144,11 +145,11 @@ class Relinking:
         self._held.append((key, message))
 
     def is_back(self, neighbour: BrokerId, message: HomeChange | HomeTable) -> bool:
-        """Whether this table of the own region says that all of before has come."""
+        """Whether this copy of the own table proves that all earlier publications have come."""
         return neighbour == self.former and message.version >= self._version
 
     def end(self) -> tuple[BrokerId, list[Held]]:
-        """Nothing more has to wait; what did, in its order, and from whom it came."""
+        """End the hold; returns the parent, and the held messages in their order."""
         assert self._new is not None
         new, held = self._new, self._held
         if self.former is None:
@@ -157,10 +158,10 @@ class Relinking:
         return new, held
 
     def lost(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """A link is gone, or nothing of before is on it.
+        """A link is lost, or up again and empty.
 
-        What came over the new link goes back to its other end, which sends it another way; what
-        was on the former one is asked for.
+        Messages from the new parent are returned to it, and it sends them another way; those in
+        transit on the former link are flushed by a sweep.
         """
         if neighbour == self._new:
             out += [Settled(key) for key, _ in self.end()[1]]
@@ -169,7 +170,7 @@ class Relinking:
             self._sweeps.ask_for_lost(self._new, out)
 
     def waited(self, now_us: int, out: list[Effect]) -> bool:
-        """The timer fired: whether it has been waited for long enough."""
+        """The timer fired: whether the longest hold is over."""
         self._is_timer_set = False
         if self._new is None:
             return False
@@ -186,7 +187,7 @@ class Relinking:
 
 
 def _in_order(held: list[Held]) -> list[Held]:
-    """What is held, one publication at a time, in its publishers' order."""
+    """Held publications, one at a time, in their publishers' order."""
     found = [
         (key, message.with_publications((each,)))
         for key, message in held

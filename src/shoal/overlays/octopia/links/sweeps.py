@@ -1,15 +1,16 @@
-"""When another broker is used to enter a cluster: not before all that went by the former is there.
+"""Sweeps: probes that flush the paths in a cluster before its entry broker changes.
 
-What goes by the new entry might overtake what is still on its way from the former one.  So a sweep
-is sent behind that, over the cluster's tree, and what is for the cluster is kept until it has been
-everywhere.  It waits where publications wait on their way in the cluster, but not for those that
-wait to leave it: these may wait for another sweep.  Who awaits an answer over a link that is lost
-has back what was on it: the sweep waits behind that, and goes on as links are then.
+Publications by the new entry might overtake those in transit from the former one. So the host sends
+a sweep behind the latter, over the cluster's tree, and keeps new publications for the cluster until
+the sweep is answered. A sweep waits behind publications that are kept within the cluster, but not
+behind those that wait to leave it: these may wait for another sweep. If a broker awaits an answer
+over a link that is lost, the publications of that link are returned: the sweep waits behind them,
+and takes the links of then.
 
-Who has lost the link up (`relinking.py`) asks for what was under way by that.  Such a sweep waits
-for nothing that is kept, and goes to its own broker, too, by whom is still linked to it: it comes
-behind what is on that link, or what was on it has come back, and goes the new way before the
-answer.
+A broker that has lost its parent (`relinking.py`) flushes that link by a sweep, too. Such a sweep
+waits for no kept publication, and also goes to its own origin, from the brokers still linked to it:
+it comes behind the publications on that link, or these were returned and take the new path before
+the answer.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
 from shoal.overlays.octopia.messages import Sweep, Swept
 
-# (whose sweep, its number)
+# (origin of the sweep, its number)
 SweepName = tuple[BrokerId, int]
 
 
 class _Round:
-    """A sweep that went on from here: who has yet to answer, and who is answered then."""
+    """A sweep that was forwarded from here: brokers yet to answer, and the one to answer then."""
 
     __slots__ = ("answers_to", "awaited", "has_lost", "is_for_lost")
 
@@ -39,37 +40,38 @@ class _Round:
         self.awaited = set(awaited)
         self.answers_to = answers_to
         self.is_for_lost = is_for_lost
-        # Whether somebody that was awaited is lost.
+        # Whether an awaited broker is lost.
         self.has_lost = False
 
 
 class Sweeps:
-    """The clusters of which the entry changes here, and everybody's sweeps that pass.
+    """Own sweeps for clusters with a changing entry, and forwarded sweeps of others.
 
-    `onward` says to whom of this cluster goes on what comes from a broker, `holds_up` whether what
-    came from there may wait here, `is_beside` whether a broker of this cluster is linked.
+    `routing_decision` maps a broker to the next hops in this cluster for its publications,
+    `holds_up` tests whether publications from it may wait here, `is_beside` whether a broker of
+    this cluster is linked.
     """
 
     def __init__(
         self,
         broker: BrokerId,
-        onward: Callable[[BrokerId], Collection[BrokerId]],
+        routing_decision: Callable[[BrokerId], Collection[BrokerId]],
         holds_up: Callable[[BrokerId], bool],
         is_beside: Callable[[BrokerId], bool],
     ) -> None:
         self._broker = broker
-        self._onward = onward
+        self._routing_decision = routing_decision
         self._holds_up = holds_up
         self._is_beside = is_beside
         self._number = 0
         self._rounds: dict[SweepName, _Round] = {}
         # By cluster: the own sweeps, and the former entries by which they went.
         self._own: dict[int, dict[SweepName, BrokerId]] = {}
-        # Those that wait behind publications, and whom they came from.
+        # Sweeps that wait behind publications, and the neighbours that they came from.
         self._waiting: list[tuple[SweepName, BrokerId]] = []
-        # The own one that asks for what was under way by a lost link.
+        # The own sweep that flushes a lost link.
         self._for_lost: SweepName | None = None
-        # Whether a link is lost, and what was on it may not be back yet.
+        # Whether a link is lost, and its publications may not be returned yet.
         self._is_returning = False
 
     def __contains__(self, cluster: int) -> bool:
@@ -77,24 +79,24 @@ class Sweeps:
         return cluster in self._own
 
     def former(self, cluster: int) -> BrokerId | None:
-        """By whom a cluster whose entry changes was entered last."""
+        """The last entry broker of a cluster with a changing entry."""
         return next(reversed(self._own.get(cluster, {}).values()), None)
 
     @property
     def are_waiting(self) -> bool:
-        """Whether some sweep waits here."""
+        """Whether a sweep waits here."""
         return bool(self._waiting)
 
     def are_by(self, broker: BrokerId) -> bool:
-        """Whether a former entry has yet to answer."""
+        """Whether a former entry broker has yet to answer."""
         return any(broker in sweeps.values() for sweeps in self._own.values())
 
     def start(self, now_us: int) -> None:
-        """The broker starts: its sweeps have other numbers than those of earlier lives."""
+        """The broker starts: its sweeps have other numbers than those of earlier incarnations."""
         self._number = now_us
 
     def begin(self, cluster: int, before: BrokerId, out: list[Effect]) -> None:
-        """A cluster was entered by this broker, which is still there, and is so no more."""
+        """A cluster's entry moves away from this broker, which is still connected."""
         self._number += 1
         name = (self._broker, self._number)
         self._own.setdefault(cluster, {})[name] = before
@@ -110,7 +112,7 @@ class Sweeps:
 
     @property
     def asks_for_lost(self) -> bool:
-        """Whether what was under way by that link may not have come yet."""
+        """Whether publications of the lost link may not have come yet."""
         return self._for_lost in self._rounds
 
     def receive(self, neighbour: BrokerId, message: Sweep | Swept, out: list[Effect]) -> None:
@@ -128,8 +130,8 @@ class Sweeps:
             round.awaited.discard(neighbour)
             self._try_to_end(name, round, out)
 
-    def go_on(self, out: list[Effect]) -> list[BrokerId]:
-        """Pass on what may go; the former entries from which all has arrived since asked last."""
+    def forward_waiting(self, out: list[Effect]) -> list[BrokerId]:
+        """Forward sweeps that need not wait; returns former entries whose sweeps were answered."""
         waiting, self._waiting = self._waiting, []
         for name, neighbour in waiting:
             if self._is_returning or self._holds_up(neighbour):
@@ -152,14 +154,14 @@ class Sweeps:
         *,
         is_for_lost: bool = False,
     ) -> None:
-        onward = set(self._onward(neighbour))
+        routing_decision = set(self._routing_decision(neighbour))
         if is_for_lost and name[0] != neighbour and self._is_beside(name[0]):
-            onward.add(name[0])
-        if name in self._rounds or not (onward or self._is_returning):
+            routing_decision.add(name[0])
+        if name in self._rounds or not (routing_decision or self._is_returning):
             out.append(Send(neighbour, Swept(*name)))
             return
-        self._rounds[name] = _Round(onward, neighbour, is_for_lost=is_for_lost)
-        out += [Send(each, Sweep(*name, is_for_lost)) for each in sorted(onward)]
+        self._rounds[name] = _Round(routing_decision, neighbour, is_for_lost=is_for_lost)
+        out += [Send(each, Sweep(*name, is_for_lost)) for each in sorted(routing_decision)]
 
     def _try_to_end(self, name: SweepName, round: _Round, out: list[Effect]) -> None:
         if round.awaited or self._is_returning:
@@ -173,7 +175,7 @@ class Sweeps:
             out.append(Send(round.answers_to, Swept(*name)))
 
     def lost(self, neighbour: BrokerId, is_up: bool, out: list[Effect]) -> None:
-        """A neighbour is gone, or back and knows nothing of earlier."""
+        """A neighbour is lost, or has restarted."""
         self._waiting = [each for each in self._waiting if each[1] != neighbour]
         for name, round in list(self._rounds.items()):
             if round.answers_to == neighbour:
@@ -186,7 +188,7 @@ class Sweeps:
                 self._try_to_end(name, round, out)
 
     def returned(self, out: list[Effect]) -> None:
-        """What was on lost links is back, and on its way where it has one."""
+        """The publications of lost links are returned, and forwarded where there is a path."""
         self._is_returning = False
         for name, round in list(self._rounds.items()):
             self._try_to_end(name, round, out)

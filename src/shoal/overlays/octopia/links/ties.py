@@ -1,9 +1,9 @@
-"""One broker's ties: by whom it links up in its cluster, and by whom it enters each other one.
+"""One broker's ties: its parent in its cluster, and its entry broker in each other one.
 
-Who may be used follows from the product and from who goes; who is used, from who is there
-(`attachments.py`).  A broker that is to be used for a cluster is told what is advertised here, and
-says the bits for it; who is used no more is told so when all that went by it has arrived
-(`sweeps.py`).  Who links up to another one sees to it that nothing is overtaken (`relinking.py`).
+The candidates follow from the product and from leaves; the broker in use, from the connected ones
+(`attachments.py`). A candidate for a cluster's entry gets the advertisements of this broker, and
+sends the bits for them; a former entry broker is released when all publications by it have arrived
+(`sweeps.py`). A change of the parent keeps the order of publications (`relinking.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.model import BrokerId
 from shoal.overlays.octopia.known.hosted import Hosted
 from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.links.attachments import Attachment, Attachments, is_worse
-from shoal.overlays.octopia.links.relinking import Relinking
+from shoal.overlays.octopia.links.relinking import OctopiaRelinking
 from shoal.overlays.octopia.links.sweeps import Sweeps
 from shoal.overlays.octopia.messages import EntryLeft
 from shoal.overlays.octopia.places.labels import Product
@@ -27,12 +27,12 @@ from shoal.overlays.tree.messages import AdvertisementsSaid
 class Ties:
     """The ties of a broker of `roster`'s product.
 
-    `linked` are all neighbours, `given` those that the driver links by itself.  `say_up` tells the
-    cluster to whom this one links up; with `has_linked_up` it was told.  `catch_up` tells a broker
-    what it was not while another was linked up to, or only the own table.  A link that another end
-    needs (`is_needed`) is not ended.  `is_doubtful` says of a cluster, at a time, whether what went
-    to who entered it before may still come back.  Without `keeps_order` who is used for anything is
-    left at once.
+    `linked` are all neighbours, `given` those that the driver links by itself. `announce_parent`
+    announces this broker's parent to the cluster; with `has_linked_up` that is done. `catch_up`
+    sends a broker the tables that it missed while another was the parent, or only the own table. A
+    link that another end needs (`is_needed`) is not ended. `is_doubtful` tests whether, at a time,
+    publications to a cluster's former entry may still be returned. Without `keeps_order` any broker
+    in use may be left at once.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Ties:
         tables: Tables,
         hosted: Hosted,
         sweeps: Sweeps,
-        relinking: Relinking,
+        relinking: OctopiaRelinking,
         linked: Collection[BrokerId],
         given: list[BrokerId],
         retry_us: int,
-        say_up: Callable[[list[Effect]], None],
+        announce_parent: Callable[[list[Effect]], None],
         catch_up: Callable[[BrokerId, bool, list[Effect]], None],
         is_needed: Callable[[BrokerId], bool],
         is_doubtful: Callable[[int, int], bool],
@@ -64,22 +64,22 @@ class Ties:
         self._sweeps = sweeps
         self._relinking = relinking
         self._linked = linked
-        self._say_up = say_up
+        self._announce_parent = announce_parent
         self._catch_up = catch_up
         self._is_doubtful = is_doubtful
         self._keeps_order = keeps_order
-        # Whether others know to whom it links up: of who was there from the beginning they do.
+        # Whether others know its parent: they do for founders.
         self._has_linked_up = has_linked_up
         self.up = Attachment(())
-        # Who took the place of the one that this broker linked up to.
-        self._centre: BrokerId | None = None
+        # The successor of this broker's parent.
+        self._successor: BrokerId | None = None
         # Those that others do without in the tree.
         self._done_without: set[BrokerId] = set()
         self.entries: dict[int, Attachment] = {}
         self._cluster_of: dict[Attachment, int] = {}
-        # Who knows what is advertised here.
+        # Brokers that have this broker's advertisements.
         self.advertised_to: set[BrokerId] = set()
-        # Who was asked for the bits of that, and has yet to say all of them.
+        # Those of them that have yet to send all bits.
         self._unanswered: set[BrokerId] = set()
         self.attachments = Attachments(
             [], given, retry_us, self._await, self._switch, is_needed, self._may_leave
@@ -87,7 +87,7 @@ class Ties:
         self.choose_candidates([])
 
     def begin_linked(self, neighbours: Iterable[BrokerId]) -> None:
-        """These were there before anything was said, so there is nothing to say."""
+        """These were linked from the beginning, so there is nothing to send."""
         for neighbour in neighbours:
             self.attachments.linked(neighbour)
         for purpose in self.attachments.purposes:
@@ -99,16 +99,16 @@ class Ties:
                 self.advertised_to.add(purpose.current)
                 self._hosted.enter(cluster, purpose.current)
 
-    # --- who may be used ----------------------------------------------------------------------
+    # --- candidates ---------------------------------------------------------------------------
 
     def choose_candidates(self, out: list[Effect]) -> None:
-        """Brokers have come or gone: others may be used for each purpose."""
+        """Brokers have joined or left: update the candidates of each purpose."""
         product, going = self._product, self._roster.is_going
         above = self._brokers(product.above(self._region, self._cluster), self._cluster)
         found = [each for each in above if each not in self._done_without]
-        # Who goes says itself when it is done without.
+        # A leaving broker announces itself when no broker depends on it.
         now = self.up.current
-        found.sort(key=lambda each: (each != self._centre, each != now and going(each)))
+        found.sort(key=lambda each: (each != self._successor, each != now and going(each)))
         self.up.choose_from(found)
         for cluster in range(product.clusters):
             entries = self._brokers(product.entries(self._region, cluster), cluster)
@@ -122,7 +122,7 @@ class Ties:
                 self.entries[cluster].choose_from(sorted(entries, key=going))
             elif cluster in self.entries:
                 purpose = self.entries.pop(cluster)
-                for each in entries:  # one that stays after all is told anew
+                for each in entries:  # one that stays after all is announced anew
                     self._withdraw(purpose, each, out)
                 self._hosted.remove_cluster(cluster)
                 if purpose.current is not None:
@@ -138,27 +138,31 @@ class Ties:
         self._done_without.discard(broker)
 
     def do_without(
-        self, leaver: BrokerId, centre: BrokerId, others: Iterable[BrokerId], out: list[Effect]
+        self,
+        leaving_broker: BrokerId,
+        successor: BrokerId,
+        others: Iterable[BrokerId],
+        out: list[Effect],
     ) -> None:
-        """The centre leads to the others now, in the place of a broker that goes."""
+        """The successor leads to the others from now on, in the place of the leaving broker."""
         product, tables = self._product, self._tables
-        gone = product.position(leaver).region
-        self._done_without.add(leaver)
-        if centre == self._broker:
+        gone = product.position(leaving_broker).region
+        self._done_without.add(leaving_broker)
+        if successor == self._broker:
             for region in [product.position(each).region for each in others]:
                 if tables.homes[region].up == gone:
                     tables.link_up(region, self._region)
         if tables.own.up == gone:
-            self._centre = None if centre == self._broker else centre
-            self.up.current = self._centre
-            up = None if self._centre is None else product.position(centre).region
+            self._successor = None if successor == self._broker else successor
+            self.up.current = self._successor
+            up = None if self._successor is None else product.position(successor).region
             tables.link_up(self._region, up)
-            self._say_up(out)
+            self._announce_parent(out)
         self.choose_candidates(out)
-        if self._centre is not None:
-            self.attachments.ready(self.up, self._centre)
+        if self._successor is not None:
+            self.attachments.ready(self.up, self._successor)
 
-    # --- who is used --------------------------------------------------------------------------
+    # --- brokers in use -----------------------------------------------------------------------
 
     @property
     def preferred(self) -> list[BrokerId]:
@@ -174,23 +178,26 @@ class Ties:
         return found if self.up.current is None else [self.up.current, *found]
 
     def entry_of(self, cluster: int) -> BrokerId | None:
-        """By whom a cluster is entered now; while another takes the place of one: by nobody."""
+        """The entry broker of a cluster; None while it changes."""
         if cluster in self._sweeps or cluster not in self.entries:
             return None
         return self.entries[cluster].current
 
     @property
     def entered_by(self) -> dict[int, BrokerId | None]:
-        """By whom each cluster is entered, or was last while that changes."""
+        """The entry broker of each cluster, or the last one while it changes."""
         return {cluster: purpose.current for cluster, purpose in self.entries.items()}
 
     def former_of(self, cluster: int) -> BrokerId | None:
-        """By whom it was entered, until all that went there has arrived."""
+        """The former entry broker, until all publications by it have arrived."""
         return self._sweeps.former(cluster)
 
     def settle(self, now_us: int, out: list[Effect], *, is_ending: bool) -> bool:
-        """After any change, use who should be used; whether what is kept may have a way now."""
-        arrived = self._sweeps.go_on(out)
+        """After any change, use the best candidates.
+
+        Returns whether kept publications may have a path.
+        """
+        arrived = self._sweeps.forward_waiting(out)
         self._relinking.begin_round()
         if not is_ending:
             self.attachments.settle(now_us, out)
@@ -202,15 +209,15 @@ class Ties:
                 self._leave_entry(before, out)
         if not self.up.candidates and self._tables.own.up is not None:
             self._tables.link_up(self._region, None)
-            self._say_up(out)
+            self._announce_parent(out)
         return bool(arrived) or has_way
 
     def _await(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
-        """A broker is to say what must be known of it: the bits of what is advertised here."""
+        """A broker's announcements are needed: the bits of this broker's advertisements."""
         if purpose is self.up or broker in self.advertised_to:
             return
         if broker in self._unanswered:
-            # It is told no more what it was asked about: its late answer comes before another.
+            # It gets no advertisements any more: its late answer precedes another.
             return
         self._unanswered.add(broker)
         self.advertised_to.add(broker)
@@ -219,19 +226,19 @@ class Ties:
         out += [Send(broker, Advertise(row.advertisement)) for row in rows]
         out.append(Send(broker, AdvertisementsSaid()))
 
-    def answered(self, broker: BrokerId) -> Attachment | None:
-        """A broker has said all that must be known of it; for which purpose, if there is one."""
+    def on_complete(self, broker: BrokerId) -> Attachment | None:
+        """A broker has sent all its announcements; returns their purpose, if there is one."""
         self._unanswered.discard(broker)
         cluster = self._product.position(broker).cluster
         return self.up if cluster == self._cluster else self.entries.get(cluster)
 
     def unlinked(self, broker: BrokerId) -> None:
-        """A broker has forgotten what it was told, or is gone."""
+        """A broker has restarted, or is lost."""
         self.advertised_to.discard(broker)
         self._unanswered.discard(broker)
 
     def _switch(self, purpose: Attachment, before: BrokerId | None, out: list[Effect]) -> None:
-        """Another broker is used for a purpose, or nobody."""
+        """Another broker is used for a purpose, or none."""
         if purpose is self.up:
             if purpose.current is not None:
                 self._link_up(purpose.current, before, out)
@@ -247,14 +254,14 @@ class Ties:
             self._leave_entry(before, out)
 
     def _may_leave(self, purpose: Attachment, now_us: int, out: list[Effect]) -> bool:
-        """Not who has just become an entry: what came back to be sent there may not be all yet."""
+        """Not a new entry broker: publications returned for it may not be complete yet."""
         if purpose is not self.up:
             return not self._is_doubtful(self._cluster_of[purpose], now_us)
         assert purpose.current is not None
         return not self._keeps_order or self._relinking.may_relink(purpose.current, out)
 
     def _withdraw(self, purpose: Attachment, broker: BrokerId, out: list[Effect]) -> None:
-        """Tell a broker no more what is advertised here."""
+        """Send a broker no advertisements any more."""
         if broker in self.advertised_to:
             self.advertised_to.discard(broker)
             self.attachments.forgotten(purpose, broker)
@@ -262,22 +269,22 @@ class Ties:
             out += [Send(broker, Unadvertise(id)) for id in self._hosted.rows]
 
     def _withdraw_if_worse(self, broker: BrokerId, out: list[Effect]) -> None:
-        """Who was to be used, and was not there before a better one."""
+        """Withdraw from a candidate that was not ready before a better one."""
         purpose = self.entries.get(self._product.position(broker).cluster)
         if purpose is not None and is_worse(broker, purpose):
             self._withdraw(purpose, broker, out)
             self._leave_entry(broker, out)
 
     def _leave_entry(self, before: BrokerId, out: list[Effect]) -> None:
-        """A broker by which a cluster was entered is used no more."""
+        """A cluster's former entry broker is released."""
         used = [purpose.current for purpose in self.entries.values()]
         if before in self._linked and before not in used:
             out.append(Send(before, EntryLeft()))
 
     def _link_up(self, broker: BrokerId, before: BrokerId | None, out: list[Effect]) -> None:
-        """Say by whom this broker links up now, to that one.
+        """Announce the new parent, to that parent.
 
-        Who did so before learns it from there, behind what is on its way from there.
+        The former one learns it from there, behind the publications in transit from there.
         """
         is_there = before is not None and self.attachments.is_ready(self.up, before)
         is_orderly = is_there and self._keeps_order
@@ -288,7 +295,7 @@ class Ties:
             is_lost = self._has_linked_up and self._tables.own.up is not None and not is_there
             self._has_linked_up = True
             self._tables.link_up(self._region, up)
-            self._say_up(out)
+            self._announce_parent(out)
             if is_lost and self._keeps_order:
                 self._relinking.linked_up(broker, out)
         if before is not None and is_orderly:

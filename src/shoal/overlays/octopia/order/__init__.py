@@ -1,1 +1,1 @@
-"""In whose order a publisher's publications enter a cluster, whichever way they took."""
+"""Order of each publisher's publications at the entry of a cluster, on any paths."""

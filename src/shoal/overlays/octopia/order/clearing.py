@@ -1,23 +1,24 @@
-"""When all that was numbered for a gate that is lost has come back to its hosts.
+"""Clearing: detection that all publications numbered for a lost sequencer are back at their hosts.
 
-Whoever loses the link to a gate gives what it was to let in back (`giving_back.py`), and then says
-to its region that the way is *closed*: behind that it passes nothing on to be carried there.  Who
-has closed it and has heard that of all others in its region has nothing more to come, so that for
-it the way is *cleared*: it says so to each of them, behind what it gave back to that one.  A host
-that has heard it of all sends again what came back, and then tells the next gate that nothing of
-before comes any more (`NumbersOpen`); while it waits for that, that it will tell.
+A broker that loses the link to a sequencer returns the publications for it to their hosts
+(`giving_back.py`), and then announces to its region that the path is *closed*: behind that it
+forwards nothing to be carried there. A broker that has closed the path, and has that announcement
+from all others in its region, gets nothing more, so that the path is *cleared* for it: it announces
+that to each of them, behind the publications that it returned to that one. A host that has it from
+all sends the returned publications again, and then informs the next sequencer that nothing earlier
+comes any more (`NumbersOpen`); while it waits for that, it announces that it will.
 
-| input | does |
+| input | action |
 | --- | --- |
-| the link to a gate is lost, what it had not settled is back | the way is closed, others hear it |
-| it is up before that | what was unsettled goes there once more: nobody can say that it is over |
-| another says that it has closed the way | it is answered when all have |
-| the link to the gate is up again | others hear it: who waits for an answer has none |
-| the link to another is lost, what it had not settled is back | it need not answer |
-| something is carried to that cluster anew | the way is not cleared any more |
+| the link to a sequencer is lost, its unsettled input is back | close the path, inform others |
+| it is up before that | send them there again: the end is undefined |
+| another broker has closed the path | answer it when all have |
+| the link to the sequencer is up again | inform others: they do not wait for an answer |
+| the link to another is lost, its unsettled publications are back | it need not answer |
+| a publication is carried to that cluster anew | the path is not cleared any more |
 
-A gate that is cut off from some of its region only, or whose neighbours do not answer, is as one
-of which nothing is known: who takes its place waits for `doubt_us`.
+A sequencer that is cut off from some of its region only, or whose neighbours do not answer, counts
+as unknown: its substitute waits for `doubt_us`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from shoal.overlays.octopia.ways.keeping import Keeping
 
 
 class _Closed(NamedTuple):
-    """A way that is closed here, to a cluster's gate; `round` tells it from earlier times."""
+    """A path that is closed here, to a cluster's sequencer; `round` distinguishes its closures."""
 
     cluster: int
     round: int
@@ -57,36 +58,37 @@ class Clearing:
         self._kept = kept
         self._giving_back = giving_back
         self._numbering = numbering
-        # By gate: its cluster, where what it had not settled may not be back yet.
+        # By lost sequencer: its cluster, while its unsettled publications may not be back yet.
         self._lost: dict[BrokerId, int] = {}
         self._closed: dict[BrokerId, _Closed] = {}
         self._rounds = 0
-        # By gate, who else has closed the way to it, and of those who has no answer, with rounds.
+        # By sequencer: the others that have closed the path to it, and those of them without an
+        # answer, with rounds.
         self._others: dict[BrokerId, set[BrokerId]] = {}
         self._asked: dict[BrokerId, dict[BrokerId, int]] = {}
-        # By cluster: who has to answer this broker yet; None: nobody can say.
+        # By cluster: brokers that have yet to answer this one; None: undefined.
         self._awaited: dict[int, set[BrokerId] | None] = {}
-        # Whether what follows from all this may be another than when hosts were looked at last.
+        # Whether the results may have changed since hosts were last looked at.
         self._is_changed = False
 
-    def _around(self, gate: BrokerId) -> list[BrokerId]:
-        return sorted(each for each in self._near if each != gate and self._is_linked(each))
+    def _around(self, sequencer: BrokerId) -> list[BrokerId]:
+        return sorted(each for each in self._near if each != sequencer and self._is_linked(each))
 
     def changed(self) -> None:
-        """Others may be near now, or what was kept is not any more."""
+        """Other brokers may be in the region now, or kept publications are gone."""
         self._is_changed = True
 
     # --- links --------------------------------------------------------------------------------
 
-    def lost(self, gate: BrokerId, cluster: int) -> None:
-        """The link to a gate of this region is lost."""
+    def lost(self, sequencer: BrokerId, cluster: int) -> None:
+        """The link to a sequencer of this region is lost."""
         self._is_changed = True
-        self._lost[gate] = cluster
-        self._closed.pop(gate, None)
+        self._lost[sequencer] = cluster
+        self._closed.pop(sequencer, None)
         self._awaited[cluster] = None
 
     def linked(self, broker: BrokerId, out: list[Effect]) -> None:
-        """The link to a broker of this region is up, maybe anew: nothing has been said over it."""
+        """The link to a broker of this region is up, maybe anew: nothing has been sent over it."""
         self._is_changed = True
         for others in self._others.values():
             others.discard(broker)
@@ -98,44 +100,44 @@ class Clearing:
             if self._awaited.get(closed.cluster):
                 self._awaited[closed.cluster] = None
             out += [Send(each, WayOpened(broker)) for each in self._around(broker)]
-        for gate, (cluster, number) in self._closed.items():
-            out.append(Send(broker, WayClosed(gate, number)))
+        for sequencer, (cluster, number) in self._closed.items():
+            out.append(Send(broker, WayClosed(sequencer, number)))
             if awaited := self._awaited.get(cluster):
                 awaited.add(broker)
 
     def returned(self, out: list[Effect]) -> None:
-        """What those whose links are lost had not settled is back."""
+        """The unsettled publications of lost links are back."""
         self._is_changed = True
         lost, self._lost = self._lost, {}
-        for gate, cluster in lost.items():
+        for sequencer, cluster in lost.items():
             self._rounds += 1
-            self._closed[gate] = _Closed(cluster, self._rounds)
-            around = self._around(gate)
+            self._closed[sequencer] = _Closed(cluster, self._rounds)
+            around = self._around(sequencer)
             self._awaited[cluster] = set(around)
-            out += [Send(each, WayClosed(gate, self._rounds)) for each in around]
+            out += [Send(each, WayClosed(sequencer, self._rounds)) for each in around]
         for awaited in self._awaited.values():
             if awaited:
                 awaited -= {each for each in awaited if not self._is_linked(each)}
 
-    # --- what is said and carried -------------------------------------------------------------
+    # --- messages, and carried publications ---------------------------------------------------
 
-    def hear(self, source: BrokerId, message: WayClosed | WayOpened | WayCleared) -> None:
-        """Another broker has closed the way to a gate, opened it again, or cleared it."""
-        gate = message.gate
-        if source not in self._near or gate not in self._near:
+    def receive(self, source: BrokerId, message: WayClosed | WayOpened | WayCleared) -> None:
+        """Another broker has closed the path to a sequencer, opened it again, or cleared it."""
+        sequencer = message.sequencer
+        if source not in self._near or sequencer not in self._near:
             return
         self._is_changed = True
-        closed = self._closed.get(gate)
+        closed = self._closed.get(sequencer)
         awaited = None if closed is None else self._awaited.get(closed.cluster)
         if type(message) is WayClosed:
-            self._others.setdefault(gate, set()).add(source)
-            self._asked.setdefault(gate, {})[source] = message.round
+            self._others.setdefault(sequencer, set()).add(source)
+            self._asked.setdefault(sequencer, {})[source] = message.round
         elif type(message) is WayCleared:
             if closed is not None and awaited and closed.round == message.round:
                 awaited.discard(source)
         else:
-            self._others.get(gate, set()).discard(source)
-            self._asked.get(gate, {}).pop(source, None)
+            self._others.get(sequencer, set()).discard(source)
+            self._asked.get(sequencer, {}).pop(source, None)
             if closed is not None and awaited and source in awaited:
                 self._awaited[closed.cluster] = None
 
@@ -147,13 +149,15 @@ class Clearing:
                     self._is_changed = True
                     del self._awaited[cluster]
 
-    # --- what follows -------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
-    def go_on(self, now_us: int, out: list[Effect]) -> None:
-        """Answer others, and tell gates what may come to them yet, behind what was sent there."""
-        for gate, asked in self._asked.items():
+    def update(self, now_us: int, out: list[Effect]) -> None:
+        """Answer others, and inform sequencers of what may come yet, behind publications sent
+        there.
+        """
+        for sequencer, asked in self._asked.items():
             if asked:
-                self._answer(gate, asked, out)
+                self._answer(sequencer, asked, out)
         if self._numbering.is_late:
             self._numbering.open(
                 self.is_cleared,
@@ -165,10 +169,10 @@ class Clearing:
             )
         self._is_changed = False
 
-    def _answer(self, gate: BrokerId, asked: dict[BrokerId, int], out: list[Effect]) -> None:
-        """Answer those of whom nothing more comes, nor is here to be given back."""
-        closed = self._closed.get(gate)
-        if closed is None or not self._others[gate].issuperset(self._around(gate)):
+    def _answer(self, sequencer: BrokerId, asked: dict[BrokerId, int], out: list[Effect]) -> None:
+        """Answer brokers of which nothing more comes, nor is here to be returned."""
+        closed = self._closed.get(sequencer)
+        if closed is None or not self._others[sequencer].issuperset(self._around(sequencer)):
             return
         kept, giving_back = self._kept, self._giving_back
         answered = [
@@ -176,16 +180,21 @@ class Clearing:
             for each in asked
             if not kept.has_of(each, closed.cluster) and not giving_back.waits_for(each)
         ]
-        out += [Send(each, WayCleared(gate, asked.pop(each))) for each in answered]
+        out += [Send(each, WayCleared(sequencer, asked.pop(each))) for each in answered]
 
     def is_cleared(self, cluster: int) -> bool:
-        """Whether all that was numbered for the cluster's gate that is lost has come back."""
+        """Whether all publications numbered for the cluster's lost sequencer are back."""
         awaited = self._awaited.get(cluster)
         return awaited is not None and not awaited
 
     def will_be_cleared(self, cluster: int) -> bool:
-        """Whether all of the region have closed the way, so that those awaited will answer."""
+        """Whether all of the region have closed the path, so that the awaited ones will answer."""
         if not self._awaited.get(cluster):
             return False
-        gates = [gate for gate, closed in self._closed.items() if closed.cluster == cluster]
-        return any(self._others.get(gate, set()) >= set(self._near) - {gate} for gate in gates)
+        sequencers = [
+            sequencer for sequencer, closed in self._closed.items() if closed.cluster == cluster
+        ]
+        return any(
+            self._others.get(sequencer, set()) >= set(self._near) - {sequencer}
+            for sequencer in sequencers
+        )

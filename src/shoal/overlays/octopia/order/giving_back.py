@@ -1,11 +1,11 @@
-"""What went round for a host, and must not enter a cluster before what did not, goes back to it.
+"""Return of carried publications that would overtake others to their host.
 
-A gate that has lost the link to a host gives back what came by others; a carrier to whose gate no
-link leads any more, what it was to carry.  The host sends all of it where the cluster is entered
-now.  A host that is lost has it back by itself or, if it has died, its publishers send again all
-that is not acknowledged: then what was carried is dropped, and so is what comes back to a host that
-was killed meanwhile.  One that is linked again and has yet to speak is waited for: only it knows
-what it has published in this life.
+A sequencer that has lost the link to a host returns the publications that came by carriers; a
+carrier without a link to the sequencer returns those that it was to carry. The host sends all of
+them to the cluster's present entry. A dead host's publishers send again all that is not
+acknowledged: then carried publications are dropped, and so are returned ones of a host that was
+killed meanwhile. A host that is linked again and has yet to complete its announcements is waited
+for: only it knows the publications of its present incarnation.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from shoal.broker.effects import Continue, Effect, Key, Send, Settled, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.messages import Notification
-from shoal.overlays.octopia.order.lines import Entry
+from shoal.overlays.octopia.order.lines import LineEntry
 from shoal.overlays.octopia.order.ordering import shifts_of
 from shoal.overlays.octopia.ways.keeping import again
 
-# Of so many publishers that have left it is known which of their publications are of this life.
+# The most former publishers whose publications of this incarnation are still known.
 MOST_LEFT = 50_000
-# The hops of what was carried by one broker when its gate gives it back to that one.
+# The hops of a carried publication that its sequencer returns to its carrier.
 THERE_AND_BACK = 3
 
 
 class GivingBack:
     """At `broker` of a cluster; `near` are the other brokers of its region.
 
-    `entry_of`, `former_of` and `is_usable` are as `Routing` has them; `is_silent` says of a broker
-    that its link is up and that it has yet to say what must be known, `is_linked` only the first.
+    `entry_of`, `former_of` and `is_usable` are those of `OctopiaRouting`; `is_silent` tests whether
+    a broker's link is up and its announcements are incomplete, `is_linked` only the first.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class GivingBack:
         # Those of publishers that have left, in this order; and above all that are forgotten.
         self._left: OrderedDict[ClientId, int] = OrderedDict()
         self._long_left = 0
-        # What goes back to hosts that have yet to speak.
+        # Publications for hosts with incomplete announcements.
         self._waiting: dict[BrokerId, list[tuple[Key, Notification]]] = {}
         self._keys = 0
 
     def __len__(self) -> int:
-        """How much waits for hosts."""
+        """Number of publications that wait for hosts."""
         return sum(map(len, self._waiting.values()))
 
     def published(self, publications: Sequence[RoutedPublication]) -> None:
@@ -76,9 +76,10 @@ class GivingBack:
             self._unused_numbers[client] = number + 1
 
     def left(self, client: ClientId) -> None:
-        """A client of this broker has left; what it has published may come back yet.
+        """A client of this broker has left; its publications may be returned yet.
 
-        What is forgotten is sent again rather than lost: who comes has numbers above all who left.
+        A forgotten one is sent again rather than lost: a new client has numbers above all former
+        ones.
         """
         number = self._unused_numbers.pop(client, None)
         if number is None:
@@ -93,9 +94,9 @@ class GivingBack:
         return self._left.get(client, self._long_left) if number is None else number
 
     def of_this_life(self, message: Notification) -> Notification:
-        """Without what comes back that was published here before this broker was killed.
+        """The message without returned publications of this broker's earlier incarnation.
 
-        A link joins what goes the same way, whatever hosts it is of.
+        A link batches publications of one path, whatever hosts they are of.
         """
         if all(each.message_id.broker != self._broker for each in message.publications):
             return message
@@ -108,10 +109,10 @@ class GivingBack:
         )
         return msgspec.structs.replace(message, publications=found)
 
-    def from_gate(self, entry: Entry, out: list[Effect]) -> bool:
-        """Give what came by others back to its host, by one of them, if the link to it is lost.
+    def from_sequencer(self, entry: LineEntry, out: list[Effect]) -> bool:
+        """Return a carried publication to its host, by a carrier, if the link to the host is lost.
 
-        That it owes this cluster says to whom it is given that it is on its way back.
+        It owes this cluster, by which the receiver sees that it is being returned.
         """
         host, _, number = entry.routed.message_id
         others = [each for each in self._near if each != host and self._is_usable(each)]
@@ -119,15 +120,16 @@ class GivingBack:
             return False
         shifts = {} if entry.number is None else {self._cluster: entry.number - number}
         routed, owed = again(entry.routed), 1 << self._cluster
-        # Nobody but who carried it may take it for what it carried.
+        # No other broker than its carrier may take it for one that it carried.
         by, hops = (entry.source, 1) if entry.source in others else (min(others), 2)
         out.append(Send(by, Notification((routed,), entry.hops + hops, owed, (), shifts)))
         return True
 
     def pass_back(self, message: Notification, out: list[Effect]) -> tuple[RoutedPublication, ...]:
-        """A gate has lost the links to hosts: each gets back what it sent, once it has spoken.
+        """A sequencer has lost the links to hosts: return each one's publications, once it is
+        ready.
 
-        What is left to enter at the gate, which need not wait for the rest.
+        Returns the rest, which enters at the sequencer without a wait.
         """
         left: list[RoutedPublication] = []
         for host, run in groupby(message.publications, lambda each: each.message_id.broker):
@@ -144,13 +146,13 @@ class GivingBack:
         return tuple(left)
 
     def without_host(self, message: Notification) -> tuple[RoutedPublication, ...]:
-        """What is left to enter at the gate where the link to the host is lost."""
+        """The publications that may enter at the sequencer without a link to their host."""
         if message.hops == THERE_AND_BACK:
             return tuple(each for each in message.publications if not each.publication.assured)
         return message.publications
 
     def spoken(self, host: BrokerId, out: list[Effect]) -> None:
-        """A host has said what must be known of it."""
+        """A host has completed its announcements."""
         for key, message in self.waiting_for(host):
             out.append(Continue(key))
             self._hand_back(host, message, out)
@@ -161,7 +163,7 @@ class GivingBack:
         return bool(self._waiting.get(host))
 
     def waiting_for(self, host: BrokerId) -> list[tuple[Key, Notification]]:
-        """What waited for a host; it waits no more."""
+        """Take the publications that waited for a host."""
         return self._waiting.pop(host, [])
 
     @staticmethod
@@ -177,9 +179,10 @@ class GivingBack:
         shifts: Mapping[int, int],
         out: list[Effect],
     ) -> int:
-        """Give back what was to be carried to gates to which no link leads any more.
+        """Return publications that were to be carried to sequencers without a link; the bits left.
 
-        Entering a cluster elsewhere it would overtake, and the gate wait in vain.  The bits left.
+        If they entered a cluster elsewhere they would overtake, and the sequencer would wait in
+        vain.
         """
         host = publications[0].message_id.broker
         if host not in self._near or not self._is_usable(host):

@@ -1,11 +1,11 @@
-"""What comes back to a broker that has left: it is handed over to somebody who stays.
+"""Handover of publications returned to a broker that has left, to a staying broker.
 
-Its links end one by one, each when all that went over it is settled.  If one is lost before, what
-was sent there comes back, and no other may lead to those it was for.  Who sent it here is linked
-until it is settled, and takes it over, as does any other who still is: it sends what is for this
-cluster to those of its homes that are left or, from another cluster, enters this one anew.
+Its links end one by one, each when all publications over it are settled. If one is lost before
+that, its publications are returned, and no other link may lead to their subscribers. Their sender
+is linked until they are settled, and takes them over, as does any other linked broker: it sends
+those for this cluster to the remaining edge brokers or, from another cluster, enters this one anew.
 
-Nothing is handed over to one that has left, too: it might come back at once.
+Nothing is handed over to a broker that has left, too: it might return it at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from shoal.overlays.octopia.messages import Notification
 from shoal.overlays.octopia.order.giving_back import THERE_AND_BACK
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.ways.keeping import Publications, again
-from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.outputs import OutputLoads
 
 
 class HandingOver:
-    """At one broker; `is_usable` as `Routing` has it, `is_linked` whatever a broker has said."""
+    """Handover at one broker that has left.
+
+    `is_usable` as in `OctopiaRouting`, `is_linked` without regard to announcements.
+    """
 
     def __init__(
         self,
         product: Product,
         broker: BrokerId,
-        outputs: Outputs,
+        outputs: OutputLoads,
         is_usable: Callable[[BrokerId], bool],
         is_linked: Callable[[BrokerId], bool],
     ) -> None:
@@ -47,7 +50,10 @@ class HandingOver:
         regions: tuple[int, ...],
         out: list[Effect],
     ) -> bool:
-        """Whether somebody takes over what has no way to these clusters and regions."""
+        """Hand publications without a path to these clusters and regions over.
+
+        Returns False without a taker.
+        """
         if self._broker in self._product:
             return False
         takers = filter(self._may_take_over, self._product.brokers)
@@ -63,13 +69,13 @@ class HandingOver:
             only = None if owed & own else ()
             self._send(taker, Notification(marked, hops + 1, owed & ~own, only), out)
         if regions:
-            # It must not take it for what a carrier gives back.
+            # The receiver must not take it for one that a carrier returns.
             far = hops + (2 if hops + 1 == THERE_AND_BACK else 1)
             self._send(taker, Notification(marked, far, 1 << self._cluster, ()), out)
         return True
 
     def _may_take_over(self, broker: BrokerId) -> bool:
-        """Who enters this cluster here from another region need not have said anything."""
+        """Brokers that enter this cluster here from another region need no announcements."""
         region, cluster = self._product.position(broker)
         is_far = region != self._region and cluster != self._cluster
         return self._is_usable(broker) or (is_far and self._is_linked(broker))

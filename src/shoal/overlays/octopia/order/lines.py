@@ -1,26 +1,26 @@
-"""At a gate: numbered publications of each publisher, let into the cluster in their order.
+"""Lines: reordering buffers of a sequencer, one for each publisher with numbered publications.
 
-A line stands for a publisher of a host, from the first number until numbering has ended and all has
-come.  What comes out of turn is held, unsettled, until what went before has come.
+A line exists for a publisher of a host, from the first number until numbering has ended and all
+publications have come. Out-of-order publications are held, unsettled, until earlier ones have come.
 
-| input | does |
+| input | action |
 | --- | --- |
-| numbered, the next | is let in, and what was held behind it |
-| numbered, a later one | is held |
-| numbered, an earlier one | is let in: its turn was given up, or it comes once more |
-| numbering begins | all that the host has sent without numbers is in; the first one is known |
-| it began at another gate | what comes, numbered or not, is held for `doubt_us` |
-| its host will say when all of before has come | the same, for `order_us` |
-| it has | all that is held goes on, each in its turn |
-| numbering ends | what the host sends from now on without numbers stands behind the last number |
-| the link to the host is lost | what is held is given up, or back (`gate.py`) |
-| nothing has come for `order_us` | what is missing before those that waited so long is given up |
-| a link of the region is lost | what is missing may be lost with it: `doubt_us`, unless its host is
-linked: what was on its way comes back to that, which sends it again, under the same number |
+| the next number | it is released, and the held ones behind it |
+| a later number | it is held |
+| an earlier number | it is released: it was skipped, or is a retransmission |
+| numbering begins | all unnumbered ones of the host are in; the first number is known |
+| it began at another sequencer | any publication is held for `doubt_us` |
+| its host will announce that all earlier ones have come | the same, for `order_us` |
+| it has announced that | all held ones are released, each in its order |
+| numbering ends | later unnumbered ones of the host follow the last number |
+| the link to the host is lost | held ones are dropped, or returned (`sequencer.py`) |
+| nothing has come for `order_us` | gaps before publications that waited so long are skipped |
+| a link of the region is lost | gaps may be losses: `doubt_us`, unless the host is linked |
 
-So a publication waits for at most `order_us` since the line last went on, and at most `MOST` are
-held.  What has just come waits for what is missing before it as long as any other: on its way round
-that may be behind by a little only.
+A linked host gets publications in transit back, and sends them again, with the same numbers.
+So a publication waits for at most `order_us` since the line last advanced, and at most `MOST` are
+held. A publication that has just come waits for a gap as long as any other: the missing one may be
+only a little behind, on its detour.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from shoal.broker.effects import Key
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 
-# So many are held at a broker, some hundred bytes each beside their content.
+# The most held publications at a broker, some hundred bytes each beside their content.
 MOST = 50_000
 
 # A publisher, and its host.
 Name = tuple[BrokerId, ClientId]
 
 
-class Entry(NamedTuple):
-    """A publication that may go on; with its number, if any, and its key if it was held.
+class LineEntry(NamedTuple):
+    """A publication that is released; with its number, if any, and its key if it was held.
 
-    `source` is the neighbour from which it came; at `due_us` what is before it is given up.
+    `source` is the neighbour from which it came; at `due_us` earlier gaps are skipped.
     """
 
     routed: RoutedPublication
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     due_us: int = 0
 
 
-class _Line:
+class _OrderLine:
     __slots__ = (
         "beside",
         "due_us",
@@ -70,19 +70,20 @@ class _Line:
     )
 
     def __init__(self) -> None:
-        # The next number to be let in; None: it has not been said where numbers begin.
+        # The next number to release; None: the first number is not known yet.
         self.expected: int | None = None
-        self.held: dict[int, list[Entry]] = {}
-        # Without a number, before or behind those that have one, in their order; where it is late.
-        self.beside: list[Entry] = []
-        # The number of what comes next without one; None while all is numbered.
+        self.held: dict[int, list[LineEntry]] = {}
+        # Unnumbered ones, before or behind the numbered, in their order; while the line is late.
+        self.beside: list[LineEntry] = []
+        # The number of the next unnumbered one; None while all are numbered.
         self.unnumbered: int | None = None
         # After the last number of a numbering: the first of the next one.
         self.jumps: dict[int, int] = {}
         self.due_us = 0
-        # Nobody will say where numbers begin; and what has none has waited long enough for that.
+        # No host will send the first number; and whether unnumbered ones have waited long enough
+        # for that.
         self.is_late = self.has_waited = False
-        # But their host will say when all that was before has come.
+        # But their host will announce that all earlier ones have come.
         self.is_promised = False
 
     @property
@@ -91,39 +92,39 @@ class _Line:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether anything may be before what comes, with and without numbers."""
+        """Whether anything may precede the next publication, numbered or not."""
         is_unknown = self.is_late and self.expected is None and not self.has_waited
         return is_unknown or bool(self.beside)
 
     @property
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[LineEntry]:
         """All that is held."""
         return [*chain.from_iterable(self.held.values()), *self.beside]
 
     def hasten(self, due_us: int) -> None:
-        """Let what is held wait no longer than until then."""
+        """Reduce the deadline of held publications to this time."""
         self.due_us = min(self.due_us, due_us)
         self.held = {number: _hastened(those, due_us) for number, those in self.held.items()}
         self.beside = _hastened(self.beside, due_us)
 
     def wait(self, due_us: int) -> None:
-        """Let what is held wait until then."""
+        """Set the deadline of held publications to this time."""
         self.due_us = due_us
         for number, those in self.held.items():
             self.held[number] = [each._replace(due_us=due_us) for each in those]
         self.beside = [each._replace(due_us=due_us) for each in self.beside]
 
 
-def _hastened(entries: list[Entry], due_us: int) -> list[Entry]:
+def _hastened(entries: list[LineEntry], due_us: int) -> list[LineEntry]:
     return [each if each.due_us <= due_us else each._replace(due_us=due_us) for each in entries]
 
 
-def _host_number(entry: Entry) -> int:
+def _host_number(entry: LineEntry) -> int:
     """Their host numbers all that it is given."""
     return entry.routed.message_id.number
 
 
-class Lines:
+class OrderLines:
     """The lines at one broker."""
 
     def __init__(
@@ -135,16 +136,16 @@ class Lines:
         self._order_us = order_us
         self._doubt_us = doubt_us
         self._is_linked = is_linked
-        self._lines: dict[Name, _Line] = {}
+        self._lines: dict[Name, _OrderLine] = {}
         # Of each host, how many of its publishers have one.
         self._counts: Counter[BrokerId] = Counter()
         self._held = 0
         self._keys = 0
-        # Until when what is missing may have been lost with a link.
+        # The time until which gaps may be losses with a link.
         self._doubtful_until_us = 0
 
     def __len__(self) -> int:
-        """How many publications are held."""
+        """Number of held publications."""
         return self._held
 
     def has_of(self, host: BrokerId) -> bool:
@@ -153,17 +154,17 @@ class Lines:
 
     @property
     def due_us(self) -> int | None:
-        """When what is missing is given up somewhere; None if nothing is held."""
+        """When the next gap is skipped; None if nothing is held."""
         return min((each.due_us for each in self._lines.values() if each.waits), default=None)
 
-    # --- what comes ---------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
     def begin(
         self, host: BrokerId, client: ClientId, number: int | None, now_us: int
-    ) -> list[Entry]:
-        """Numbers begin with this one, None: began elsewhere; what may go on."""
+    ) -> list[LineEntry]:
+        """Numbers begin with this one (None: elsewhere); returns the released publications."""
         line = self._line(host, client)
-        found: list[Entry] = []
+        found: list[LineEntry] = []
         if number is None:
             line.unnumbered = None
             line.hasten(now_us + self._doubt_us)
@@ -176,12 +177,15 @@ class Lines:
             found = self._take(line, [each for each in line.held if each < number], inf)
             line.expected = number
         line.unnumbered = None
-        return found + self._go_on((host, client), line, now_us)
+        return found + self._release_next((host, client), line, now_us)
 
     def open(
         self, host: BrokerId, client: ClientId, number: int | None, now_us: int
-    ) -> list[Entry]:
-        """All before this number has come, None: the host will say when; what may go on."""
+    ) -> list[LineEntry]:
+        """All before this number have come (None: the host will announce it).
+
+        Returns the released ones.
+        """
         line = self._line(host, client)
         if number is None:
             if line.is_late and line.expected is None:
@@ -192,32 +196,33 @@ class Lines:
         line.jumps = {each: to for each, to in line.jumps.items() if each >= number}
         line.expected = number if line.expected is None else max(number, line.expected)
         line.is_late = line.is_promised = False
-        found += self._go_on((host, client), line, now_us)
+        found += self._release_next((host, client), line, now_us)
         if line.waits:
             line.wait(self._due_us(host, line, now_us))
         return found
 
-    def end(self, host: BrokerId, client: ClientId, number: int, now_us: int) -> list[Entry]:
-        """What follows over the host's link is not numbered; what may go on."""
+    def end(self, host: BrokerId, client: ClientId, number: int, now_us: int) -> list[LineEntry]:
+        """Later publications over the host's link are unnumbered; returns the released ones."""
         line = self._line(host, client)
         line.unnumbered = number
         if line.expected is None and not line.beside:
             line.expected = min(line.held, default=number)
-        return self._go_on((host, client), line, now_us)
+        return self._release_next((host, client), line, now_us)
 
     def arrive(
         self,
         host: BrokerId,
         client: ClientId,
         number: int | None,
-        entry: Entry,
+        entry: LineEntry,
         now_us: int,
         *,
         is_near: bool = True,
-    ) -> tuple[Key | None, list[Entry]]:
-        """A publication has come, None: without a number; its key if it is held, what may go on.
+    ) -> tuple[Key | None, list[LineEntry]]:
+        """A publication has come (None: unnumbered); its key if it is held, and the released ones.
 
-        Not near: this is no gate of its host's region, where nobody need say that numbers begin.
+        Not near: this is no sequencer of its host's region, where the start of numbers need not be
+        sent.
         """
         if number is None:
             line = self._lines.get((host, client))
@@ -235,12 +240,12 @@ class Lines:
                 return None, [entry]
             line.expected += 1
             line.due_us = self._due_us(host, line, now_us)
-            return None, [entry, *self._go_on((host, client), line, now_us)]
+            return None, [entry, *self._release_next((host, client), line, now_us)]
         return self._hold((host, client), line, number, entry, now_us)
 
     def _hold(
-        self, name: Name, line: _Line, number: int | None, entry: Entry, now_us: int
-    ) -> tuple[Key, list[Entry]]:
+        self, name: Name, line: _OrderLine, number: int | None, entry: LineEntry, now_us: int
+    ) -> tuple[Key, list[LineEntry]]:
         due_us = self._due_us(name[0], line, now_us)
         if not line.waits:
             line.due_us = due_us
@@ -251,23 +256,23 @@ class Lines:
         self._held += 1
         return key, self._give_up(name, line, line.waiting, now_us) if self._held > MOST else []
 
-    def _line(self, host: BrokerId, client: ClientId) -> _Line:
+    def _line(self, host: BrokerId, client: ClientId) -> _OrderLine:
         line = self._lines.get((host, client))
         if line is None:
-            line = self._lines[host, client] = _Line()
+            line = self._lines[host, client] = _OrderLine()
             self._counts[host] += 1
         return line
 
-    def _forget(self, name: Name) -> _Line:
+    def _forget(self, name: Name) -> _OrderLine:
         host, _ = name
         self._counts[host] -= 1
         if not self._counts[host]:
             del self._counts[host]
         return self._lines.pop(name)
 
-    def _go_on(self, name: Name, line: _Line, now_us: int) -> list[Entry]:
-        """Those whose turn it is."""
-        found: list[Entry] = []
+    def _release_next(self, name: Name, line: _OrderLine, now_us: int) -> list[LineEntry]:
+        """Release publications in order."""
+        found: list[LineEntry] = []
         while line.expected is not None:
             if line.expected in line.jumps:
                 line.expected = line.jumps.pop(line.expected)
@@ -287,8 +292,8 @@ class Lines:
             line.due_us = self._due_us(name[0], line, now_us)
         return found
 
-    def _take(self, line: _Line, numbers: Iterable[int], until: float = -1) -> list[Entry]:
-        """These, and what has no number and was sent up to `until`, or before any of them."""
+    def _take(self, line: _OrderLine, numbers: Iterable[int], until: float = -1) -> list[LineEntry]:
+        """Take these, and unnumbered ones sent up to `until`, or before any of these."""
         found = [entry for number in sorted(numbers) for entry in line.held.pop(number)]
         if line.beside:
             last = max((until, *map(_host_number, found)))
@@ -298,18 +303,18 @@ class Lines:
         self._held -= len(found)
         return found
 
-    # --- what does not come -------------------------------------------------------------------
+    # --- gaps ---------------------------------------------------------------------------------
 
-    def _due_us(self, host: BrokerId, line: _Line, now_us: int) -> int:
+    def _due_us(self, host: BrokerId, line: _OrderLine, now_us: int) -> int:
         is_doubtful = (line.is_late and not line.is_promised) or (
             now_us < self._doubtful_until_us and not self._is_linked(host)
         )
         return now_us + (self._doubt_us if is_doubtful else self._order_us)
 
     def doubt(self, now_us: int) -> None:
-        """A link of the region is lost: what is missing may never come, if its host is not there.
+        """A link of the region is lost: gaps may be losses, unless their host is linked.
 
-        A host that is has it back when the link that is lost is given up.
+        A linked host gets the publications back when the lost link is given up.
         """
         due_us = now_us + self._doubt_us
         self._doubtful_until_us = due_us
@@ -317,27 +322,29 @@ class Lines:
             if not self._is_linked(host):
                 line.hasten(due_us)
 
-    def lost(self, host: BrokerId) -> list[Entry]:
-        """The link to a host is lost: its lines are forgotten; what was held."""
-        found: list[Entry] = []
+    def lost(self, host: BrokerId) -> list[LineEntry]:
+        """The link to a host is lost: remove its lines; returns the held publications."""
+        found: list[LineEntry] = []
         for name in [each for each in self._lines if each[0] == host]:
             line = self._forget(name)
             found += self._take(line, list(line.held), inf)
         return found
 
-    def give_up(self, now_us: int) -> list[Entry]:
-        """Do not wait any longer for what has been missing for so long; what may go on."""
-        found: list[Entry] = []
+    def give_up(self, now_us: int) -> list[LineEntry]:
+        """Skip gaps that are overdue; returns the released publications."""
+        found: list[LineEntry] = []
         for name, line in list(self._lines.items()):
             if line.waits and line.due_us <= now_us:
                 due = [each for each in line.waiting if each.due_us <= now_us]
                 found += self._give_up(name, line, due, now_us)
         return found
 
-    def _give_up(self, name: Name, line: _Line, due: list[Entry], now_us: int) -> list[Entry]:
-        """What is before these is missing for good: all that is held up to the last of them goes.
+    def _give_up(
+        self, name: Name, line: _OrderLine, due: list[LineEntry], now_us: int
+    ) -> list[LineEntry]:
+        """Gaps before these are losses: release all held ones up to the last of them.
 
-        Where one is missing others may be, and each wait would add up.
+        One loss may come with others, and the waits would add up.
         """
         last = max(map(_host_number, due), default=-1)
         numbers = [number for number, those in line.held.items() if _host_number(those[-1]) <= last]
@@ -346,7 +353,7 @@ class Lines:
             behind = max(numbers)
             line.jumps = {number: to for number, to in line.jumps.items() if number > behind}
             line.expected, line.is_late = behind + 1, False
-            found += self._go_on(name, line, now_us)
+            found += self._release_next(name, line, now_us)
         elif due and not line.held:
             line.has_waited = True
         if line.waits:

@@ -1,1 +1,1 @@
-"""Who stands where in the product, and how brokers hear of it."""
+"""Places of brokers in the product, and their announcements."""

@@ -1,9 +1,9 @@
-"""Where each broker stands in a product of a tree and a complete graph (OctopiA paper, III and IV).
+"""Labels: the brokers' places in the product of a tree and a complete graph (OctopiA, III and IV).
 
 A broker (v, i) is in region v, with one broker of every cluster, and in cluster i, which is a copy
-of the tree.  Two brokers of one cluster are linked where their regions are in the tree (aLinks),
-any two of one region are linked (iLinks).  Parents come before their children, so that whoever
-links only to brokers of lower regions of its cluster closes no cycle.
+of the tree. Two brokers of one cluster are linked if their regions are linked in the tree (aLinks),
+and any two of one region (iLinks). Parents come before their children, so that a broker that links
+only to lower regions of its cluster closes no cycle.
 
 >>> product = Product((("A", "B"), ("C", "D"), ("E", "F")))
 >>> product.links
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from shoal.model import BrokerId
 from shoal.overlays.shapes import Link, TopologyError, check_brokers
 
-# A cluster is a bit of what a publication still owes; that travels as one integer.
+# A cluster is a bit of a publication's owed clusters, which travel as one integer.
 MAX_CLUSTERS = 32
 
 
@@ -33,13 +33,13 @@ class Position(NamedTuple):
 
 
 class Product:
-    """An overlay: `rows` are its regions, each with its broker of every cluster, "" for nobody yet.
+    """An overlay: `rows` are its regions, each with its broker of every cluster, "" for a free
+    place.
 
     `parents` has the parent of each region but the first; without it the tree is balanced, with a
-    fan-out of 2.  TopologyError says which row or parent is wrong.
+    fan-out of 2. TopologyError names a wrong row or parent.
 
-    Brokers come and go: whoever comes later links up to who was there before, so that nobody's way
-    changes when one comes.
+    A joiner links up to brokers that were there before, so that its join changes no path.
     """
 
     def __init__(self, rows: Sequence[Sequence[BrokerId]], parents: Sequence[int] = ()) -> None:
@@ -53,7 +53,7 @@ class Product:
         _check_parents(given, self.regions)
         self._parents = dict(enumerate(given, 1))
         self._brokers: dict[Position, BrokerId] = {}
-        # Of who has left, too: what they said may still be under way.
+        # Includes brokers that have left: their messages may still be in transit.
         self._positions: dict[BrokerId, Position] = {}
         self._since: dict[Position, int] = {}
         for region, row in enumerate(self.rows):
@@ -82,7 +82,7 @@ class Product:
         if broker in self:
             del self._brokers[self._positions[broker]]
 
-    # --- who is where -------------------------------------------------------------------------
+    # --- places -------------------------------------------------------------------------------
 
     @property
     def parents(self) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ class Product:
         return inner + [pair for row in rows for pair in combinations(row, 2)]
 
     def position(self, broker: BrokerId) -> Position:
-        """Where a broker is or was; KeyError when it is no broker of this overlay."""
+        """A broker's present or last place; KeyError when it is no broker of this overlay."""
         return self._positions[broker]
 
     def knows(self, broker: BrokerId) -> bool:
@@ -120,7 +120,7 @@ class Product:
         return position is not None and self._brokers.get(position) == broker
 
     def broker(self, region: int, cluster: int) -> BrokerId:
-        """KeyError when nobody is there."""
+        """KeyError for a free place."""
         return self._brokers[Position(region, cluster)]
 
     def near(self, broker: BrokerId) -> list[BrokerId]:
@@ -131,7 +131,7 @@ class Product:
         return [each for each in found if each != broker]
 
     def at(self, position: Position) -> BrokerId | None:
-        """Who is there, if anybody."""
+        """The broker at a place, if any."""
         return self._brokers.get(position)
 
     def regions_of(self, cluster: int) -> list[int]:
@@ -140,7 +140,7 @@ class Product:
         return [position.region for position in sorted(here, key=self._rank)]
 
     def is_above(self, region: int, other: int, cluster: int) -> bool:
-        """Whether of two regions' brokers of a cluster the other may link up to the first."""
+        """Whether the second region's broker of a cluster may link up to the first one's."""
         return self._rank(Position(region, cluster)) < self._rank(Position(other, cluster))
 
     def _rank(self, position: Position) -> tuple[int, int]:
@@ -157,10 +157,11 @@ class Product:
             above = self.parent(above)
 
     def above(self, region: int, cluster: int) -> list[int]:
-        """To which regions' brokers one of this region may link up in its cluster, the best first.
+        """The regions whose brokers are candidates for this one's parent in its cluster, best
+        first.
 
-        Its ancestors, nearest first, then all others that came before it: whatever has died, the
-        living whose links up are their best living ones are one tree.
+        Its ancestors, nearest first, then all others that joined before it: after any deaths, the
+        living brokers with their best living parents form one tree.
         """
         there = self.regions_of(cluster)
         earlier = [each for each in there if self.is_above(each, region, cluster)]
@@ -174,18 +175,20 @@ class Product:
         return near + [each for each in sorted(there) if each not in near]
 
     def beside(self, broker: BrokerId) -> list[BrokerId]:
-        """To whom a broker is linked in its cluster if all who have not left are there."""
+        """The tree neighbours of a broker in its cluster if all that have not left are
+        connected.
+        """
         region, cluster = self._positions[broker]
         best = {each: self.above(each, cluster)[:1] for each in self.regions_of(cluster)}
         below = [each for each, up in best.items() if up == [region]]
         return [self.broker(each, cluster) for each in (*best.get(region, []), *below)]
 
-    def came(self, cluster: int) -> dict[int, int]:
+    def joined(self, cluster: int) -> dict[int, int]:
         """The regions with a broker of a cluster, and when these came, in µs."""
         return {each: self._since[Position(each, cluster)] for each in self.regions_of(cluster)}
 
     def free_position(self) -> Position | None:
-        """The first place that nobody has in a region that is not full; None: all are full."""
+        """The first free place in a region that is not full; None: all are full."""
         everywhere = (
             Position(region, cluster)
             for region in range(self.regions)
@@ -210,7 +213,7 @@ def rows_of(brokers: Sequence[BrokerId], clusters: int) -> tuple[tuple[BrokerId,
 
 
 def most_clusters(brokers: int) -> int:
-    """3 clusters where so many brokers make them, else 2, else one."""
+    """3 clusters if the brokers suffice, else 2, else one."""
     return next(clusters for clusters in (3, 2, 1) if brokers % clusters == 0)
 
 

@@ -1,7 +1,7 @@
-"""What one broker hears of places, and what it says: what is new of them goes to all neighbours.
+"""Dissemination of places: changes of the roster go to all neighbours.
 
-Who comes says so to the first neighbour that it meets; who has been given a place, or has left, is
-known to everybody sooner or later.  What must outlast a restart is remembered.
+A joiner announces itself to the first neighbour that it meets; granted places and leaves become
+known to all brokers eventually. Places that must survive a restart are written to disk.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import msgspec
 
 from shoal.broker.effects import Effect, Remember, Send
 from shoal.model import BrokerId
-from shoal.overlays.octopia.places.roster import Place, Places, Roster, Stay
+from shoal.overlays.octopia.places.roster import PlacesAnnounced, PlaceStage, Roster, RosterPlace
 
 
-class News:
+class PlaceNews:
     """`linked` are all neighbours, those without a place too."""
 
     def __init__(
@@ -23,7 +23,7 @@ class News:
         broker: BrokerId,
         roster: Roster,
         linked: Collection[BrokerId],
-        wanted: Place | None = None,
+        wanted: RosterPlace | None = None,
     ) -> None:
         """`wanted` is the place that this broker asks for when it joins, if it names one."""
         self._broker = broker
@@ -33,29 +33,36 @@ class News:
 
     def introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         """A link came up: all that is known goes over it."""
-        out.append(Send(neighbour, Places(tuple(self._roster.places.values()))))
+        out.append(Send(neighbour, PlacesAnnounced(tuple(self._roster.places.values()))))
 
-    def say(self, news: Collection[Place], but: BrokerId | None, out: list[Effect]) -> None:
-        """Tell all neighbours, but one."""
+    def send(self, news: Collection[RosterPlace], but: BrokerId | None, out: list[Effect]) -> None:
+        """Announce changes to all neighbours, but one."""
         if news:
-            out += [Send(each, Places(tuple(news))) for each in sorted(self._linked) if each != but]
+            out += [
+                Send(each, PlacesAnnounced(tuple(news)))
+                for each in sorted(self._linked)
+                if each != but
+            ]
 
     def pass_on(
         self,
-        news: list[Place],
+        news: list[RosterPlace],
         source: BrokerId | None,
         now_us: int,
         out: list[Effect],
         *,
         is_placed: bool,
-    ) -> list[Place]:
-        """Say what `source` has said, and as the registrar what comes of it; all of that."""
-        self.say(news, source, out)
+    ) -> list[RosterPlace]:
+        """Forward the changes from `source`, and decide on them as the registrar.
+
+        Returns all changes.
+        """
+        self.send(news, source, out)
         out.append(Remember(self._roster.facts))
         if is_placed and self._roster.is_registrar(self._broker):
             decided = self._roster.decide(now_us)
             if decided:
-                self.say(decided, None, out)
+                self.send(decided, None, out)
                 out.append(Remember(self._roster.facts))
             news = news + decided
         return news
@@ -70,18 +77,22 @@ class News:
             place = msgspec.structs.replace(self._wanted, version=version)
         else:
             parent = product.position(neighbour).region if neighbour in product else 0
-            place = Place(self._broker, version, Stay.COMES, parent=parent)
-        self._hear_and_say([place], out)
+            place = RosterPlace(self._broker, version, PlaceStage.COMES, parent=parent)
+        self._merge_and_send([place], out)
 
-    def stay(self, now_us: int, out: list[Effect]) -> list[Place]:
-        """This broker, which was to go in an earlier life, does not; what is new of that."""
-        return self._hear_and_say([self._roster.changed(self._broker, now_us, Stay.THERE)], out)
+    def stay(self, now_us: int, out: list[Effect]) -> list[RosterPlace]:
+        """This broker wanted to leave in an earlier incarnation, but stays; returns the change."""
+        return self._merge_and_send(
+            [self._roster.changed(self._broker, now_us, PlaceStage.THERE)], out
+        )
 
-    def say_left(self, now_us: int, out: list[Effect]) -> None:
+    def announce_left(self, now_us: int, out: list[Effect]) -> None:
         """This broker has left."""
-        self._hear_and_say([self._roster.changed(self._broker, now_us, Stay.LEFT)], out)
+        self._merge_and_send([self._roster.changed(self._broker, now_us, PlaceStage.LEFT)], out)
 
-    def _hear_and_say(self, places: Iterable[Place], out: list[Effect]) -> list[Place]:
-        news = self._roster.hear(places)
-        self.say(news, None, out)
+    def _merge_and_send(
+        self, places: Iterable[RosterPlace], out: list[Effect]
+    ) -> list[RosterPlace]:
+        news = self._roster.merge(places)
+        self.send(news, None, out)
         return news

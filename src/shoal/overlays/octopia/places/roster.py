@@ -1,18 +1,18 @@
-"""Who is where in a product to which brokers come, and from which they go.
+"""Roster: the versioned places of all brokers in a product that brokers join and leave.
 
-Every broker knows all places, and says what is new of them to all its neighbours; of two words
-about a broker the later version holds, so they may come over any links in any order.  What would
-clash if two decided it, one broker decides: the first that stays (the *registrar*) gives a place to
-a broker that joins, and lets one broker go at a time.  A broker that has left and joins again is a
-new one: its place, and since when it has it, are the registrar's.
+Every broker knows all places, and sends changes to all its neighbours; of two entries about a
+broker the higher version is valid, so they may come over any links in any order. One broker makes
+the decisions that could conflict: the first that stays (the *registrar*) gives a place to a joiner,
+and permits one leave at a time. A broker that has left and joins again is a new one: the registrar
+sets its place and its time of join.
 
-| state | from | then |
+| state | set by | then |
 | --- | --- | --- |
-| wants a place, or the one it names | who comes, of itself | it gets that, or the first free one |
-| there | the registrar; of a founder the network file | |
-| wants to go | itself | the registrar lets it, when nobody else goes |
-| goes | the registrar | others do without it; see `departing.py` |
-| left | itself, when nothing depends on it | its place is free |
+| wants a place, or a named one | the joiner | it gets that, or the first free one |
+| there | the registrar; for a founder the network file | |
+| wants to leave | itself | the registrar permits it, when no other broker leaves |
+| leaves | the registrar | others take its place; see `departing.py` |
+| left | itself, when no broker depends on it | its place is free |
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from shoal.overlays.octopia.places.labels import MAX_CLUSTERS, Position, Product
 
 # Above this nothing is a place: as many regions as there may be brokers.
 MAX_REGIONS = 1_000
-# Who goes and is not gone after this counts as staying: another may go.
+# A leave that takes longer counts as cancelled: another may begin.
 GOES_AT_MOST_US = 30_000_000
 NOWHERE = -1
 
 
-class Stay(enum.Enum):
-    """Where a broker is in its life in the network (see the table above)."""
+class PlaceStage(enum.Enum):
+    """A broker's state in the network (see the table above)."""
 
     COMES = "comes"
     THERE = "there"
@@ -44,18 +44,18 @@ class Stay(enum.Enum):
     LEFT = "left"
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """A word about a broker: where it is, since when, and below which region its own is.
+class RosterPlace(msgspec.Struct, frozen=True, array_like=True):
+    """An entry about a broker: its place, since when, and the region above its own.
 
-    version  of two words the higher one holds; about when it was said, in µs
-    since    when it came, in µs; 0: it was there from the beginning
-    region   -1: it has none; of one that comes: the place that it wants, if it is free
-    parent   the region above its own; of one that comes: above the new one that it may open
+    version  of two entries the higher one is valid; about when it was made, in µs
+    since    when it joined, in µs; 0: a founder
+    region   -1: it has none; of a joiner: the place that it wants, if it is free
+    parent   the region above its own; of a joiner: above the new one that it may open
     """
 
     broker: BrokerId
     version: int
-    stay: Stay
+    stay: PlaceStage
     since: int = 0
     region: int = NOWHERE
     cluster: int = NOWHERE
@@ -63,37 +63,39 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def comes(self) -> bool:
-        return self.stay is Stay.COMES
+        return self.stay is PlaceStage.COMES
 
     @property
     def position(self) -> Position | None:
         return None if self.region == NOWHERE else Position(self.region, self.cluster)
 
 
-class Places(Message, frozen=True):
-    """All places, when a link comes up; then what is new of them."""
+class PlacesAnnounced(Message, frozen=True):
+    """All places, when a link comes up; then changes of them."""
 
     introduces = True
 
-    places: tuple[Place, ...]
+    places: tuple[RosterPlace, ...]
 
 
 class Roster:
-    """What one broker knows of all places; `product` follows it."""
+    """The places as one broker knows them; `product` follows them."""
 
     def __init__(self, product: Product) -> None:
         self.product = product
-        self.places: dict[BrokerId, Place] = {}
+        self.places: dict[BrokerId, RosterPlace] = {}
         for broker in product.brokers:
             region, cluster = product.position(broker)
             parent = product.parent(region)
             above = NOWHERE if parent is None else parent
-            self.places[broker] = Place(broker, 0, Stay.THERE, 0, region, cluster, above)
-        # Of these a broker that starts knows without being told.
+            self.places[broker] = RosterPlace(
+                broker, 0, PlaceStage.THERE, 0, region, cluster, above
+            )
+        # Brokers that a starting broker knows from the network file.
         self._founders = frozenset(self.places)
 
-    def hear(self, places: Iterable[Place]) -> list[Place]:
-        """Take in words about brokers; those that are news."""
+    def merge(self, places: Iterable[RosterPlace]) -> list[RosterPlace]:
+        """Merge entries about brokers; returns those that are new."""
         news = []
         for place in places:
             known = self.places.get(place.broker)
@@ -109,21 +111,21 @@ class Roster:
     def _held_by(self, broker: BrokerId) -> Position | None:
         return self.product.position(broker) if broker in self.product else None
 
-    def _fill(self, position: Position) -> list[Place]:
-        """Who was given a place, which was not heard to be free until now."""
+    def _fill(self, position: Position) -> list[RosterPlace]:
+        """A broker was given a place that was not known to be free until now."""
         named = [
             each
             for each in self.places.values()
-            if each.position == position and each.stay not in (Stay.COMES, Stay.LEFT)
+            if each.position == position and each.stay not in (PlaceStage.COMES, PlaceStage.LEFT)
         ]
         found = sorted(named, key=lambda each: (each.since, each.broker))[:1]
         for each in found:
             self._follow(each)
         return found
 
-    def _follow(self, place: Place) -> None:
+    def _follow(self, place: RosterPlace) -> None:
         position, product = place.position, self.product
-        if position is None or place.stay in (Stay.COMES, Stay.LEFT):
+        if position is None or place.stay in (PlaceStage.COMES, PlaceStage.LEFT):
             product.remove(place.broker)
             return
         if place.broker in product:
@@ -132,7 +134,7 @@ class Roster:
             product.remove(place.broker)
         other = product.at(position)
         if other is not None:
-            # Two have named one place: who came first keeps it.
+            # Two have named one place: the earlier joiner keeps it.
             theirs = self.places[other]
             if (theirs.since, other) < (place.since, place.broker):
                 return
@@ -142,9 +144,9 @@ class Roster:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What must outlast a restart: what differs from the network file.
+        """Facts that must survive a restart: the difference to the network file.
 
-        The file of who comes does not say where the others are.
+        The file of a joiner does not contain the others' places.
         """
         places, founders = self.places.values(), self._founders
         later = [each for each in places if each.version or each.broker not in founders]
@@ -152,46 +154,46 @@ class Roster:
 
     @property
     def knows_founders(self) -> bool:
-        """Whether it knows who was there from the beginning."""
+        """Whether it knows the founders."""
         places = self.places.values()
         return any(each.since == 0 and each.position for each in places if not each.comes)
 
-    def changed(self, broker: BrokerId, now_us: int, stay: Stay) -> Place:
-        """The next word about a broker."""
+    def changed(self, broker: BrokerId, now_us: int, stay: PlaceStage) -> RosterPlace:
+        """The next entry about a broker."""
         known = self.places[broker]
         version = max(now_us, known.version + 1)
         return msgspec.structs.replace(known, version=version, stay=stay)
 
     def is_going(self, broker: BrokerId) -> bool:
-        """Whether others shall do without a broker."""
+        """Whether others shall take a broker's place."""
         place = self.places.get(broker)
-        return place is not None and place.stay is Stay.GOES
+        return place is not None and place.stay is PlaceStage.GOES
 
     # --- the registrar ------------------------------------------------------------------------
 
     def is_registrar(self, broker: BrokerId) -> bool:
         """Whether this is the first broker of those that stay, or of all if none does."""
         there = [each for each in self.places.values() if each.broker in self.product]
-        staying = [each for each in there if each.stay is Stay.THERE] or there
+        staying = [each for each in there if each.stay is PlaceStage.THERE] or there
         first = min(staying, key=lambda each: (each.since, each.region, each.cluster), default=None)
         return first is not None and first.broker == broker
 
-    def decide(self, now_us: int) -> list[Place]:
-        """What the registrar decides next: words to hear and to say."""
+    def decide(self, now_us: int) -> list[RosterPlace]:
+        """The registrar's next decision: entries to merge and to send."""
         found = []
         for place in sorted(self.places.values(), key=lambda each: (each.version, each.broker)):
-            if place.stay is Stay.COMES:
+            if place.stay is PlaceStage.COMES:
                 found.append(self._give(place, now_us))
-                self.hear(found[-1:])
+                self.merge(found[-1:])
         places = sorted(self.places.values(), key=lambda each: (each.version, each.broker))
-        going = [each for each in places if each.stay is Stay.GOES]
-        wanting = [each for each in places if each.stay is Stay.WANTS_TO_GO]
+        going = [each for each in places if each.stay is PlaceStage.GOES]
+        wanting = [each for each in places if each.stay is PlaceStage.WANTS_TO_GO]
         if wanting and all(now_us - each.version > GOES_AT_MOST_US for each in going):
-            found.append(self.changed(wanting[0].broker, now_us, Stay.GOES))
-            self.hear(found[-1:])
+            found.append(self.changed(wanting[0].broker, now_us, PlaceStage.GOES))
+            self.merge(found[-1:])
         return found
 
-    def _give(self, place: Place, now_us: int) -> Place:
+    def _give(self, place: RosterPlace, now_us: int) -> RosterPlace:
         since = max([now_us, *(each.since + 1 for each in self.places.values())])
         product, wanted = self.product, place.position
         if wanted is None or product.at(wanted) is not None:
@@ -199,10 +201,10 @@ class Roster:
         region, cluster = wanted or Position(product.regions, 0)
         is_known = region < product.regions
         parent = product.parent(region) if is_known else min(max(0, place.parent), region - 1)
-        return Place(
+        return RosterPlace(
             place.broker,
             max(now_us, place.version + 1),
-            Stay.THERE,
+            PlaceStage.THERE,
             since,
             region,
             cluster,
@@ -210,24 +212,24 @@ class Roster:
         )
 
 
-def known_places(facts: Mapping[str, Any]) -> list[Place]:
-    """What a broker remembers of an earlier life."""
-    return msgspec.convert(facts.get("places", []), list[Place])
+def known_places(facts: Mapping[str, Any]) -> list[RosterPlace]:
+    """The places that a broker wrote to disk in an earlier incarnation."""
+    return msgspec.convert(facts.get("places", []), list[RosterPlace])
 
 
-def wanted_place(broker: BrokerId, product: Product) -> Place | None:
+def wanted_place(broker: BrokerId, product: Product) -> RosterPlace | None:
     """The place that the rows of its network file name for a broker that joins."""
     if broker not in product:
         return None
     region, cluster = product.position(broker)
     parent = product.parent(region)
     above = NOWHERE if parent is None else parent
-    return Place(broker, 0, Stay.COMES, 0, region, cluster, above)
+    return RosterPlace(broker, 0, PlaceStage.COMES, 0, region, cluster, above)
 
 
-def _is_sound(place: Place) -> bool:
+def _is_sound(place: RosterPlace) -> bool:
     if place.region == NOWHERE:
-        return place.cluster == NOWHERE and place.stay in (Stay.COMES, Stay.LEFT)
+        return place.cluster == NOWHERE and place.stay in (PlaceStage.COMES, PlaceStage.LEFT)
     return (
         0 <= place.region < MAX_REGIONS
         and 0 <= place.cluster < MAX_CLUSTERS

@@ -1,1 +1,1 @@
-"""Which copies of a publication go which way, and what waits for one."""
+"""Copies of a publication and their paths, and publications that wait for a path."""

@@ -1,9 +1,9 @@
-"""Which copies of a publication go where, and which clusters each of them still owes (VII).
+"""The copies of a publication, and the clusters that each of them still owes (VII).
 
-A copy over an iLink enters the cluster at its end.  A cluster whose iLink is congested is owed by
+A copy over an iLink enters the cluster at its end. A cluster whose iLink is congested is owed by
 another copy instead, whose receiver decides anew: its bit is carried (inter-cluster dynamic
-routing, IDR).  In every decision each cluster that is owed is entered by one copy or carried by
-one, so no publication comes twice and none goes round.
+routing, IDR). Every decision has each owed cluster entered by one copy or carried by one, so no
+publication is duplicated or loops.
 
 >>> copies(["a"], {0: "x", 1: "y"}, {"x": 20.0}.get, 10)
 {'a': 0, 'y': 1}
@@ -44,9 +44,9 @@ def copies(
 
     inner      neighbours in this cluster that lead to subscribers
     entries    the owed clusters, and the neighbour in each
-    cost_of    how congested the output to a neighbour is; None: not at all
+    cost_of    congestion of the output to a neighbour; None: not at all
     threshold  above this it is congested; of several the one that costs least is taken
-    missing    bits of further clusters that are owed, to which there is no link now
+    missing    bits of further owed clusters without a link now
     """
 
     def cost(neighbour: BrokerId) -> float:
@@ -73,7 +73,7 @@ def copies(
     elif inner:
         carrier = min(inner, key=cost)
     else:
-        return found  # what is missing cannot be carried from here
+        return found  # missing clusters cannot be carried from here
     found[carrier] = carried
     return found
 

@@ -1,9 +1,9 @@
-"""Publications that have no way at one broker of OctopiA, until there is one.
+"""Kept publications: those without a path at one broker, until there is one.
 
-What should go over a broken way is kept, unsettled, and goes when there is another, marked as sent
-before, since nobody knows what of it has arrived.  What has had none for too long is dropped: who
-is there counts as gone.  How long is counted by a timer, in quarters, not by the clock: so a pause
-of this broker, after which what others have said is yet to be read, counts for one at most.
+A publication for a broken path is kept, unsettled, until there is another, and goes there marked as
+a retransmission, since its earlier copy may have arrived. It is dropped after the timeout: its
+receivers count as dead. A timer counts quarters of the timeout, not the clock: so a pause of this
+broker, after which others' messages are yet to be read, counts as one quarter at most.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from shoal.broker.custody import marked
+from shoal.broker.ack_tracker import marked
 from shoal.broker.effects import Effect, Key, SetTimer, TimerKey, Unsettled
 from shoal.broker.messages import RoutedPublication
 from shoal.model import BrokerId, ClientId
 from shoal.overlays.octopia.known.tables import Tables
-from shoal.overlays.octopia.parameters import Parameters
+from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.ways.copies import bits_of, clusters_of
 
 TIMER: TimerKey = ("patience",)
-# Of the patience; who is missed when these and a started one have passed counts as gone.
+# Of the timeout; a broker missed for these and a started one counts as dead.
 QUARTERS = 4
 
 Publications = tuple[RoutedPublication, ...]
 
 
-class Kept(NamedTuple):
-    """Publications without a way: to these clusters, and these regions of this cluster."""
+class KeptPublications(NamedTuple):
+    """Publications without a path: to these clusters, and these regions of this cluster."""
 
     publications: Publications
     hops: int
@@ -39,9 +39,10 @@ class Kept(NamedTuple):
 
 
 class Keeping:
-    """What waits for a way at a broker of `cluster`.
+    """Publications that wait for a path at a broker of `cluster`.
 
-    Neighbours that are `still` are there, and sent nothing for a while: for them all waits.
+    Neighbours in `still` are connected, and sent nothing for a while: publications for them are
+    kept.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Keeping:
         product: Product,
         cluster: int,
         tables: Tables,
-        parameters: Parameters,
+        parameters: OctopiaParameters,
         linked: Iterable[BrokerId],
         still: Container[BrokerId],
     ) -> None:
@@ -58,23 +59,24 @@ class Keeping:
         self._tables = tables
         self._parameters = parameters
         self._still = still
-        self._kept: dict[Key, list[Kept]] = {}
-        # Of it, the publishers and clusters: of all, and of what is not numbered for them; and the
-        # hosts, with clusters for which it is.
+        self._kept: dict[Key, list[KeptPublications]] = {}
+        # Publishers and clusters of kept publications: of all, and of unnumbered ones; and the
+        # hosts of numbered ones, with their clusters.
         self._owed: set[tuple[ClientId, int]] = set()
         self._streams: set[tuple[ClientId, int]] = set()
         self._numbered: set[tuple[BrokerId, int]] = set()
         self._number = 0
-        # Whether what was unsettled at a neighbour that is lost may yet come back, to be kept.
+        # Whether unsettled publications of a lost neighbour may yet be returned, to be kept.
         self.is_returning = False
-        # For how many quarters: what is kept, by key; who is missed, and who came back just now.
+        # Quarters so far: of kept publications, by key; of missed brokers and clusters, and of
+        # reconnected ones.
         self._waited: dict[Key, int] = {}
         self._missed: dict[BrokerId | int, int] = {}
         self._linked = set(linked)
         self._is_timer_set = False
 
     def __len__(self) -> int:
-        """How many publications wait."""
+        """Number of kept publications."""
         return sum(len(each.publications) for parts in self._kept.values() for each in parts)
 
     def __contains__(self, key: Key) -> bool:
@@ -83,7 +85,7 @@ class Keeping:
 
     @property
     def owed(self) -> set[int]:
-        """The clusters to which anything waits for a way."""
+        """The clusters with publications that wait for a path."""
         return {
             cluster
             for part in chain.from_iterable(self._kept.values())
@@ -91,9 +93,9 @@ class Keeping:
         }
 
     def is_inner(self, source: int | None) -> bool:
-        """Whether anything waits for a way in this cluster that may have come from a region.
+        """Whether a publication waits for a path in this cluster that may have come from a region.
 
-        What goes there did not; None: from none of this cluster.
+        Publications towards that region did not; None: from none of this cluster.
         """
         return any(
             source is None or self._tables.next_region(region) != source
@@ -106,11 +108,11 @@ class Keeping:
         return (client, cluster) in self._owed
 
     def has_of(self, host: BrokerId, cluster: int) -> bool:
-        """Whether anything of a host waits that is numbered for a cluster."""
+        """Whether a publication of a host waits that is numbered for a cluster."""
         return (host, cluster) in self._numbered
 
     def holds_up(self, client: ClientId, cluster: int) -> bool:
-        """Whether a publisher's publications to a cluster wait that are not numbered for it."""
+        """Whether a publisher's unnumbered publications to a cluster wait."""
         return (client, cluster) in self._streams
 
     def keep(
@@ -124,7 +126,9 @@ class Keeping:
         key: Key | None,
         shifts: Mapping[int, int],
     ) -> None:
-        """Keep these for what may be reached yet, under `key` if they were kept before."""
+        """Keep these for destinations that may be reached yet, under `key` if they were kept
+        before.
+        """
         waited = 0 if key is None else self._waited.get(key, 0)
         owed &= ~bits_of(each for each in clusters_of(owed) if self._is_hopeless(each, waited))
         regions = tuple(each for each in regions if not self._is_hopeless(self._on(each), waited))
@@ -136,7 +140,9 @@ class Keeping:
             out.append(Unsettled(key))
         if any(self._on(each) not in self._still for each in regions):
             publications = tuple(again(routed) for routed in publications)
-        self._kept.setdefault(key, []).append(Kept(publications, hops, owed, regions, shifts))
+        self._kept.setdefault(key, []).append(
+            KeptPublications(publications, hops, owed, regions, shifts)
+        )
         publishers = {routed.publication.publisher for routed in publications}
         for cluster in clusters_of(owed):
             streams = {(publisher, cluster) for publisher in publishers}
@@ -147,8 +153,8 @@ class Keeping:
                 self._streams |= streams
         self._set_timer(now_us, out)
 
-    def take(self) -> Mapping[Key, list[Kept]]:
-        """Take all of it out, by key."""
+    def take(self) -> Mapping[Key, list[KeptPublications]]:
+        """Take all of them out, by key."""
         kept, self._kept = self._kept, {}
         self._owed.clear()
         self._streams.clear()
@@ -158,9 +164,9 @@ class Keeping:
     # --- how long -----------------------------------------------------------------------------
 
     def linked(self, broker: BrokerId, is_up: bool, now_us: int, out: list[Effect]) -> None:
-        """A broker's link came up, and it has yet to say what it knows; or it is gone.
+        """A broker's link came up, and its announcements are incomplete; or it is lost.
 
-        Who was asked for one in vain is missed as before.
+        A broker that was asked for a link in vain is missed as before.
         """
         if not is_up and broker not in self._linked:
             return
@@ -169,13 +175,16 @@ class Keeping:
         self._set_timer(now_us, out)
 
     def is_linked(self, broker: BrokerId) -> bool:
-        """Whether a broker's link is up, whatever it has yet to say."""
+        """Whether a broker's link is up, with or without its announcements."""
         return broker in self._linked
 
     def look_for(
         self, entries: Mapping[int, BrokerId | None], now_us: int, out: list[Effect]
     ) -> None:
-        """By whom clusters are entered now, None: by nobody; all brokers of others have left."""
+        """Note the entry brokers of clusters; None: there is none.
+
+        The brokers of clusters that are not in `entries` have left.
+        """
         for cluster in (*entries, *self.owed):
             if entries.get(cluster) is not None:
                 self._missed.pop(cluster, None)
@@ -193,7 +202,7 @@ class Keeping:
             if quarters <= QUARTERS or each not in self._linked
         }
 
-    def go_on(self, now_us: int, out: list[Effect]) -> None:
+    def continue_count(self, now_us: int, out: list[Effect]) -> None:
         """Count on, while there is something to count."""
         if self._kept or any(quarters <= QUARTERS for quarters in self._missed.values()):
             self._set_timer(now_us, out)
@@ -204,14 +213,16 @@ class Keeping:
             out.append(SetTimer(TIMER, now_us + -(-self._parameters.patience_us // QUARTERS)))
 
     def _on(self, region: int) -> BrokerId:
-        """Who is missed where a region is out of reach: the next broker on the way."""
+        """The missed broker for an unreachable region: the next hop on the path."""
         next_region = self._tables.next_region(region)
         if next_region is None:
             return ""
         return self._product.at(Position(next_region, self._cluster)) or ""
 
     def _is_hopeless(self, missed: BrokerId | int, waited: int) -> bool:
-        """Whether what has waited so long for a broker, or for a cluster's entry, waits in vain."""
+        """Whether a publication that has waited so long for a broker, or for a cluster's entry, is
+        dropped.
+        """
         if isinstance(missed, int):
             return self._missed.get(missed, 0) > QUARTERS
         if missed in self._still:
@@ -221,17 +232,17 @@ class Keeping:
         return self._missed.setdefault(missed, 0) > QUARTERS
 
 
-def in_order(kept: Mapping[Key, list[Kept]]) -> list[tuple[Key, Kept]]:
-    """What is kept in its publishers' order, as they count their publications up.
+def in_order(kept: Mapping[Key, list[KeptPublications]]) -> list[tuple[Key, KeptPublications]]:
+    """Kept publications in the order of their publishers' counts.
 
-    What came back was sent before what was kept.
+    Returned ones were sent before kept ones.
     """
     parts = [(key, part) for key, parts in kept.items() for part in parts]
     return sorted(parts, key=lambda entry: entry[1].publications[0].publication.sequence)
 
 
 def again(routed: RoutedPublication) -> RoutedPublication:
-    """It marked as sent before, if anybody waits for it."""
+    """The publication marked as a retransmission, if it is assured."""
     if not routed.publication.assured or routed.publication.again:
         return routed
     return RoutedPublication(marked(routed.publication), routed.message_id)

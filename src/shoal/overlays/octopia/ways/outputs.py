@@ -1,13 +1,13 @@
-"""How congested each output of a broker is, from its load by window (VII-B, Eq. 10).
+"""Congestion of each output of a broker, from its load by window (VII-B, Eq. 10).
 
-Eq. 10 has lost its symbols.  It is made of CE, what entered an output queue by what left it in the
-last window, and of the queue's length Q; the text calls a queue with CE = 1 and Q = 0 free of
-congestion.  Both readings are here: CE * Q, in which that says nothing of CE, and CE * (1 + Q).
+Eq. 10 has lost its symbols. It is made of CE, the input of an output queue divided by its output in
+the last window, and of the queue's length Q; the text calls a queue with CE = 1 and Q = 0 free of
+congestion. Both readings are here: CE * Q, under which that holds for any CE, and CE * (1 + Q).
 
-In either a window in which nothing arrives has CE = 0, so a long queue that drains counts as free,
-and what is routed into it makes it congested again.  `Congestion.STEADY` does without that: it
-takes the queue as it must be now, with what was sent since the window ended beyond what leaves a
-busy output in a window, and calls an output free again only below half of the threshold.
+In either a window without arrivals has CE = 0, so a long queue that drains counts as free, and a
+new publication makes it congested again. `Congestion.STEADY` does without that: it takes the
+present queue, with the sends since the window ended beyond a busy output's throughput in a window,
+and calls an output free again only below half of the threshold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shoal.overlays.octopia.parameters import Congestion
 
 
 def congestion_element(load: LinkLoad) -> float:
-    """CE: where nothing left, what entered; where nothing happened, 1."""
+    """CE: the input if nothing left; 1 if nothing happened."""
     if not load.entered and not load.left:
         return 1.0
     return load.entered / max(load.left, 1)
@@ -35,7 +35,7 @@ FORMULAS: dict[Congestion, Callable[[LinkLoad], float]] = {
 }
 
 
-class Outputs:
+class OutputLoads:
     """The link status table (LST) of one broker."""
 
     def __init__(self, congestion: Congestion, threshold: float) -> None:
@@ -43,15 +43,15 @@ class Outputs:
         self._is_steady = congestion is Congestion.STEADY
         self._threshold = threshold
         self._costs: dict[BrokerId, float] = {}
-        # What was put into each output since the window ended, and what leaves a busy one in one.
+        # Sends to each output since the window ended, and a busy output's throughput in a window.
         self._sent: Counter[BrokerId] = Counter()
         self._capacity: dict[BrokerId, int] = {}
-        # One that has not been busy yet is taken for as fast as the fastest of those that have.
+        # An output that has not been busy yet counts as fast as the fastest busy one.
         self._most: int | None = None
-        # Since when outputs have been congested, as far as windows tell.
+        # Since when outputs have been congested, by windows.
         self.since_us: dict[BrokerId, int] = {}
         self._free_since_us: dict[BrokerId, int] = {}
-        # Who goes carries nothing for others any more.
+        # Leaving brokers carry nothing for others.
         self.shunned: set[BrokerId] = set()
 
     def renew(self, links: Mapping[BrokerId, LinkLoad], now_us: int) -> None:
@@ -71,17 +71,17 @@ class Outputs:
         return self._threshold / 2 if self._is_steady and was_congested else self._threshold
 
     def is_free(self, neighbour: BrokerId, for_us: int, now_us: int) -> bool:
-        """Whether an output has been free of congestion for so long."""
+        """Whether an output has been free of congestion for this time."""
         if neighbour in self.since_us:
             return False
         return now_us - self._free_since_us.get(neighbour, now_us - for_us) >= for_us
 
     def sent(self, neighbour: BrokerId, publications: int) -> None:
-        """So many publications have been put into an output."""
+        """Publications have been put into an output."""
         self._sent[neighbour] += publications
 
     def cost(self, neighbour: BrokerId) -> float:
-        """What is compared with the threshold."""
+        """The value that is compared with the threshold."""
         if neighbour in self.shunned:
             return math.inf
         cost = self._costs.get(neighbour, 0.0)

@@ -1,4 +1,6 @@
-"""How one broker reaches homes of its own cluster, and other clusters, as links are now."""
+"""Reachability of edge brokers of the own cluster, and of other clusters, over the present
+links.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from shoal.overlays.octopia.known.tables import Tables
 from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.ways.copies import clusters_of
 
-# Sets of homes that are remembered with their ways: some MB.
+# Cached sets of edge brokers with their paths: some MB.
 MAX_REACHES = 10_000
 
 
 class Reach(NamedTuple):
-    """How some homes are reached from here.
+    """Paths to some edge brokers from here.
 
     inner       the regions of each neighbour that leads to some of them
-    unreached   those to which no link leads now
+    unreached   those without a path now
     is_local    this broker is one of them
     """
 
@@ -28,7 +30,7 @@ class Reach(NamedTuple):
 
 
 class Reaching:
-    """At one broker; `entry_of` and `is_usable` as `Routing` has them."""
+    """At one broker; `entry_of` and `is_usable` as `OctopiaRouting` has them."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class Reaching:
     def reach(
         self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
     ) -> Reach:
-        """How the regions that are wanted are reached, or only `regions` of them."""
+        """The paths to the wanted regions, or only to `regions` of them."""
         found = self._reaches.get((wanted, source, regions))
         if found is None:
             if len(self._reaches) > MAX_REACHES:
@@ -91,11 +93,11 @@ class Reaching:
         return Reach(ways, tuple(unreached), is_local)
 
     def _is_above(self, region: int) -> bool:
-        """Whether what comes from a region of this cluster comes from above."""
+        """Whether publications from a region of this cluster come from above."""
         return self._product.is_above(region, self._region, self._cluster)
 
     def entries(self, owed: int) -> tuple[dict[int, BrokerId], int]:
-        """By whom the clusters that are owed are entered now, and the bits of those by nobody."""
+        """The entry brokers of the owed clusters, and the bits of those without one."""
         found: dict[int, BrokerId] = {}
         missing = 0
         for cluster in clusters_of(owed) if owed else ():

@@ -1,14 +1,15 @@
-"""Publications that go along another cluster's tree, as outputs are congested (intra-cluster).
+"""Spreading: publications take another cluster's tree while outputs are congested (intra-cluster).
 
 Inter-cluster routing relieves a host's outputs to other clusters; but every link of every cluster's
 tree that leads to a subscriber takes a copy of each publication, so a burst lasts as long as one
-output takes to send it.  Here each publication of a burst chooses one tree for all clusters: at
-each region its broker passes copies on to those of the other clusters, over links that are idle
-otherwise.  So all links of a region share the burst, and every broker gets one copy.
+output takes to send it. Here each publication of a burst chooses one tree for all clusters: at each
+region its broker forwards copies to those of the other clusters, over links that are idle
+otherwise. So all links of a region share the burst, and every broker gets one copy.
 
-Nobody knows what brokers of other clusters want, so those on the way send to all of them.  Where
-its tree is broken, a publication enters the other clusters there, for all that lies beyond.  What
-a lost link may have taken goes once more the usual way, marked: doors know what they have had.
+Brokers do not know other clusters' subscriptions, so those on the path send to all of them. If its
+tree is broken, a publication enters the other clusters there, for all regions beyond. Publications
+that a lost link may have lost are sent again the usual way, marked: front ends have deduplication
+windows.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from collections.abc import Callable, Collection, Iterable
 from shoal.broker.effects import Effect, Send
 from shoal.model import BrokerId
 from shoal.overlays.octopia.known.tables import Tables
-from shoal.overlays.octopia.messages import Notification, Spread
+from shoal.overlays.octopia.messages import Notification, SpreadCopy
 from shoal.overlays.octopia.places.labels import Position, Product
 from shoal.overlays.octopia.ways.copies import clusters_of
 from shoal.overlays.octopia.ways.keeping import Publications, again
-from shoal.overlays.octopia.ways.outputs import Outputs
+from shoal.overlays.octopia.ways.outputs import OutputLoads
 from shoal.overlays.octopia.ways.reaching import Reach, Reaching
 
 # (publications, hops, owed, regions of this cluster, now_us, out): sends these the usual way.
 GoOn = Callable[[Publications, int, int, frozenset[int], int, list[Effect]], None]
 
 
-class Spreading:
-    """At one broker; `is_usable` as `Routing` has it."""
+class ClusterSpreading:
+    """At one broker; `is_usable` as `OctopiaRouting` has it."""
 
     def __init__(
         self,
@@ -38,10 +39,10 @@ class Spreading:
         broker: BrokerId,
         tables: Tables,
         reaching: Reaching,
-        outputs: Outputs,
+        outputs: OutputLoads,
         threshold: float,
         is_usable: Callable[[BrokerId], bool],
-        go_on: GoOn,
+        deliver_inside: GoOn,
     ) -> None:
         self._product = product
         self._broker = broker
@@ -51,7 +52,7 @@ class Spreading:
         self._outputs = outputs
         self._threshold = threshold
         self._is_usable = is_usable
-        self._go_on = go_on
+        self._deliver_inside = deliver_inside
 
     def begin(
         self,
@@ -61,9 +62,9 @@ class Spreading:
         now_us: int,
         out: list[Effect],
     ) -> bool:
-        """Spread what a client publishes here, if an output is congested that it needs.
+        """Spread a client's publications, if an output that they need is congested.
 
-        Not if it is for this cluster alone, or somebody is missing whom its way would need.
+        Not if they are for this cluster alone, or a broker on the path is missing.
         """
         cost, limit = self._outputs.cost, self._threshold
         entries, missing = self._reaching.entries(owed)
@@ -72,7 +73,7 @@ class Spreading:
         if not any(cost(each) > limit for each in (*reach.inner, *entries.values())):
             return False
         regions = tuple(self._tables.homes)
-        ways = self._onward(regions, None)
+        ways = self._routing_decision(regions, None)
         near = all(self._product.position(each).region == self._region for each in entries.values())
         if None in ways or not near or not self._is_whole(regions):
             return False
@@ -81,8 +82,8 @@ class Spreading:
         if max((cost(each) for each in ways if each is not None), default=0.0) <= cost(aside):
             self._pass_on(publications, 0, None, clusters, regions, now_us, out)
             return True
-        self._go_on(publications, 0, 0, frozenset((self._region,)), now_us, out)
-        self._send(aside, Spread(publications, 1, clusters, regions), out)
+        self._deliver_inside(publications, 0, 0, frozenset((self._region,)), now_us, out)
+        self._send(aside, SpreadCopy(publications, 1, clusters, regions), out)
         return True
 
     def _is_whole(self, regions: Collection[int]) -> bool:
@@ -92,8 +93,10 @@ class Spreading:
         are_there = all(product.at(each) is not None for each in places)
         return are_there and len(product.brokers) == len(places)
 
-    def receive(self, neighbour: BrokerId, message: Spread, now_us: int, out: list[Effect]) -> None:
-        """What a neighbour spreads."""
+    def receive(
+        self, neighbour: BrokerId, message: SpreadCopy, now_us: int, out: list[Effect]
+    ) -> None:
+        """Route spread copies from a neighbour."""
         publications, hops = message.publications, message.hops
         clusters, regions = message.clusters, message.regions
         if publications:
@@ -111,17 +114,17 @@ class Spreading:
     ) -> None:
         """Serve these regions of these clusters, but for the broker that this comes from."""
         own = 1 << self._cluster
-        ways = self._onward(regions, source)
-        # Where no link of this cluster leads, brokers of each cluster here have ways of their own.
+        ways = self._routing_decision(regions, source)
+        # Beyond the links of this cluster, brokers of each cluster here have paths of their own.
         here = (*(each for each in regions if each == self._region), *ways.pop(None, ()))
         unserved = 0
         if clusters & own:
-            self._go_on(publications, hops, 0, frozenset(here), now_us, out)
+            self._deliver_inside(publications, hops, 0, frozenset(here), now_us, out)
         for cluster in clusters_of(clusters & ~own):
             other = self._product.at(Position(self._region, cluster))
             its = here if other != source else tuple(each for each in here if each != self._region)
             if other is None or not self._is_usable(other):
-                # Who stands here has nobody to serve, but beyond it are others: by their entry.
+                # No broker stands here, but beyond it are others: by their entry.
                 other = self._reaching.entries(1 << cluster)[0].get(cluster)
             if other is None:
                 unserved |= 1 << cluster
@@ -129,7 +132,7 @@ class Spreading:
                 self._send(other, Notification(publications, hops + 1, 0, its), out)
         for neighbour, beyond in ways.items():
             assert neighbour is not None
-            self._send(neighbour, Spread(publications, hops + 1, clusters, beyond), out)
+            self._send(neighbour, SpreadCopy(publications, hops + 1, clusters, beyond), out)
         if unserved:
             self.recover(publications, hops, unserved, frozenset(), now_us, out)
 
@@ -142,17 +145,17 @@ class Spreading:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        """Send the usual way what may not have arrived: to all of other clusters, once more.
+        """Retransmit the usual way copies that may have been lost: to all of other clusters.
 
-        What nobody waits for is sent at most once.
+        Publications without assurance are sent at most once.
         """
         own = 1 << self._cluster
         assured = tuple(again(each) for each in publications if each.publication.assured)
         if assured:
             here = regions if clusters & own else frozenset[int]()
-            self._go_on(assured, hops, clusters & ~own, here, now_us, out)
+            self._deliver_inside(assured, hops, clusters & ~own, here, now_us, out)
 
-    def _onward(
+    def _routing_decision(
         self, regions: Iterable[int], source: BrokerId | None
     ) -> dict[BrokerId | None, tuple[int, ...]]:
         """The regions beyond each neighbour of this cluster; None: those to which no link leads."""
@@ -169,6 +172,6 @@ class Spreading:
             found[way] = (*found.get(way, ()), region)
         return found
 
-    def _send(self, to: BrokerId, message: Notification | Spread, out: list[Effect]) -> None:
+    def _send(self, to: BrokerId, message: Notification | SpreadCopy, out: list[Effect]) -> None:
         self._outputs.sent(to, len(message.publications))
         out.append(Send(to, message))

@@ -1,1 +1,1 @@
-"""GRAPE: a session's traces tell for every broker what a publisher would cost there."""
+"""GRAPE: the traces of a session give a publisher's costs at every broker."""

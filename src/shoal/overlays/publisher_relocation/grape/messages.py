@@ -1,6 +1,6 @@
-"""What brokers say to each other to trace a publisher's session (relocation paper, 4.1).
+"""Messages between brokers to trace a publisher's session (relocation paper, 4.1).
 
-Names are the paper's, spelled out: trace information request and answer (TIR, TIA).  The third
+Names are the paper's, spelled out: trace information request and answer (TIR, TIA). The third
 message is ours, for subscribers that move.
 """
 
@@ -22,7 +22,7 @@ class TraceInformationRequest(Message, frozen=True):
 
 
 class TraceInformationAnswer(Message, frozen=True):
-    """Upstream: what the sender and all brokers below it know of the session."""
+    """Upstream: the session's traces of the sender and all brokers below it."""
 
     session: MessageId
     traces: tuple[BrokerTrace, ...]

@@ -1,13 +1,13 @@
 """GRAPE's constants, with the section of the relocation paper each comes from.
 
-The paper fixes three: how many publications a trace session has, which figure decides first and
-how strongly.  The others are ours.  Without a least gain, a publisher goes back and forth between
-brokers that are equally good.  And the paper's network loses nothing; ours may lose a broker in
-the middle of a session, and a first broker must not wait for it forever.
+The paper fixes three: the number of publications in a trace session, the figure that decides first,
+and its weight. The others are ours. Without a least gain, a publisher goes back and forth between
+brokers that are equally good. And the paper's network is reliable; ours may lose a broker in the
+middle of a session, and the publisher's broker must not wait for it forever.
 
->>> Parameters(priority=Priority.DELAY, weight=75).trace_session_length
+>>> GrapeParameters(priority=Priority.DELAY, weight=75).trace_session_length
 100
->>> Parameters(weight=140)
+>>> GrapeParameters(weight=140)
 Traceback (most recent call last):
 ValueError: weight: 140 is not between 0 and 100
 
@@ -22,33 +22,34 @@ import msgspec
 
 from shoal.overlays.publisher_relocation.choosing import FULL_WEIGHT, Priority
 
-# Every broker on the way keeps a bit vector this long per traced publisher, and answers with it.
+# Every broker on the path keeps a bit vector this long per traced publisher, and answers with it.
 MAX_TRACE_SESSION_LENGTH = 65_536
-# An hour: a session that nobody ends keeps its tables in every broker it passed.
+# An hour: an abandoned session keeps its tables in every broker that it passed.
 MAX_TIMEOUT_US = 3_600_000_000
 
 
 class Moves(enum.Enum):
-    """Which clients move."""
+    """The kinds of clients that move."""
 
     PUBLISHERS = "publishers"
     SUBSCRIBERS = "subscribers"
     BOTH = "both"
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GrapeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of publisher relocation; ValueError names the one that is out of bounds.
 
     trace_session_length   publications traced before each selection (4.1, G_threshold): 100
     priority               the figure that decides first, load or delay (4.2); the paper has no
                            default, ours is load.  knee: neither, the weight is found (ours)
-    weight                 how strongly, 0 to 100 percent (4.2): 100
-    moves                  who moves: publishers, as in the paper, subscribers, or both (ours)
+    weight                 its weight, 0 to 100 percent (4.2): 100
+    moves                  clients that move: publishers, as in the paper, subscribers, or both
+                           (ours)
     least_gain_percent     how much lower rate or delay must be at the target to move there (ours;
                            the paper moves for any gain): 2, about what the estimates are off by
-    answer_timeout_us      how long a broker waits for trace answers from downstream (ours): 10 s
-    ping_timeout_us        how long it waits for a client's ping times (ours): 5 s
-    covering               neighbours are told no subscription that another covers (PADRES): no
+    answer_timeout_us      a broker's timeout for trace answers from downstream (ours): 10 s
+    ping_timeout_us        its timeout for a client's ping times (ours): 5 s
+    covering               neighbours get no subscription that another covers (PADRES): no
     """
 
     trace_session_length: int = 100

@@ -1,16 +1,15 @@
-"""GRAPE's broker selection: where should this publisher connect, given one trace session?
+"""GRAPE's broker selection: the best broker for a publisher, given one trace session.
 
-Each broker that got some of the session's publications reports which of them it delivered (a
-bit vector), to how many subscribers, and how long a message waits inside it.  From that the
-planner knows, for every candidate broker, how many broker messages the session would have cost
-and how long its deliveries would have taken, had the publisher been there.  The prioritised
-figure is normalised to 0..100 over the candidates, those above `100 - weight` are dropped, and
-of the rest the one with the least of the other figure wins.
+Each broker that got some of the session's publications reports the delivered ones (a bit vector),
+the number of subscribers, and the delay of a message inside it. From that the planner computes, for
+every candidate broker, the broker messages and the delays of the session, had the publisher been
+there. The prioritised figure is normalised to 0..100 over the candidates, those above `100 -
+weight` are dropped, and of the rest the one with the least of the other figure wins.
 
-Selection has two steps because only the delay needs the publisher's ping times: `shortlist`
-says which candidates to ask them for, `choose` decides.  Both are linear in the number of
-brokers: figures for one root are corrected along each link (re-rooting) instead of computed
-anew for each root.
+Selection has two steps because only the delay needs the publisher's ping times: `shortlist` gives
+the candidates whose ping times are needed, `choose` decides. Both are linear in the number of
+brokers: figures for one root are corrected along each link (re-rooting) instead of computed anew
+for each root.
 
 >>> def trace(broker, neighbours, bits):
 ...     return BrokerTrace(broker=broker, neighbours=neighbours, bits=bits,
@@ -26,12 +25,12 @@ anew for each root.
 >>> choose(snapshot, remaining, {}).path
 ('A', 'B', 'C')
 
-Source: Cheung and Jacobsen, "Publisher Relocation Algorithms for Minimizing Average Delivery
-Delay and System Load", sections 4.1 (the payload) and 4.2 (algorithms 1 to 3).  Deviations:
-linear instead of quadratic time; exact integers instead of floating point until a figure is
-reported; the publisher's current broker is always a candidate, so that staying can win; ties,
-which the paper leaves open, go to the broker nearest to the current one (itself first), then to
-the smaller identifier; a gain too small to be worth a move is not taken.
+Source: Cheung and Jacobsen, "Publisher Relocation Algorithms for Minimizing Average Delivery Delay
+and System Load", sections 4.1 (the payload) and 4.2 (algorithms 1 to 3). Deviations: linear instead
+of quadratic time; exact integers instead of floating point until a figure is reported; the
+publisher's current broker is always a candidate, so that staying can win; ties, which the paper
+leaves open, go to the broker nearest to the current one (itself first), then to the smaller
+identifier; a gain too small to be worth a move is not taken.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from shoal.overlays.publisher_relocation.traces import BrokerTrace, TraceTree
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One publisher's trace session: its first broker and every answer, that broker's own too."""
+    """One publisher's trace session: its broker and every answer, that broker's own too."""
 
     current: BrokerId
     traces: tuple[BrokerTrace, ...]
@@ -72,13 +71,13 @@ class Shortlist(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.candidates) > 1
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the publisher should be, and the figures behind it.
+class GrapeDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The chosen broker, with its figures.
 
-    `path` runs from the current broker to the target, both included (one broker: stay).  Rates
-    are broker messages per trace session, system wide; delays are averages in microseconds,
-    None when no ping time was known for that broker.  `weight` is the one of LOAD that leads there,
-    where KNEE has found it.
+    `path` runs from the current broker to the target, both included (one broker: stay). Rates are
+    broker messages per trace session, system wide; delays are averages in microseconds, None when
+    no ping time was known for that broker. `weight` is the one of LOAD that leads there, if KNEE
+    has found it.
     """
 
     target: BrokerId
@@ -127,7 +126,7 @@ def choose(
     remaining: Shortlist,
     ping_us: Mapping[BrokerId, int],
     least_gain_percent: int = 0,
-) -> Decision:
+) -> GrapeDecision:
     """The broker the publisher should be at.
 
     The publisher stays unless the target's rate or delay is at least `least_gain_percent` below
@@ -143,7 +142,7 @@ def choose(
 
 def select(
     snapshot: Snapshot, priority: Priority, weight: int, ping_us: Mapping[BrokerId, int]
-) -> Decision:
+) -> GrapeDecision:
     """Both steps at once, for callers that know every ping time beforehand."""
     tree = TraceTree(snapshot.traces, snapshot.current)
     return _choose(tree, _shortlist(tree, priority, weight), ping_us, 0)
@@ -161,7 +160,7 @@ def _shortlist(tree: TraceTree, priority: Priority, weight: int) -> Shortlist:
 
 def _choose(
     tree: TraceTree, remaining: Shortlist, ping_us: Mapping[BrokerId, int], least_gain_percent: int
-) -> Decision:
+) -> GrapeDecision:
     _check_pings(tree, ping_us)
     rates = remaining.rates
     totals = _total_delays(tree) if ping_us else {}
@@ -183,7 +182,7 @@ def _choose(
     target, current = tree.nearest(candidates), tree.root
     if not any(_is_gain(known, current, target, least_gain_percent) for known in (rates, delays)):
         target = current
-    return Decision(
+    return GrapeDecision(
         target=target,
         path=tree.path_to(target),
         candidates=len(tree.traces),
@@ -198,7 +197,7 @@ def _choose(
 def _is_gain(
     figures: Mapping[BrokerId, int], current: BrokerId, target: BrokerId, least_percent: int
 ) -> bool:
-    """Whether the figure is known at both brokers and enough lower at the target."""
+    """Whether the figure is known at both brokers and sufficiently lower at the target."""
     if current not in figures or target not in figures:
         return False
     saved = figures[current] - figures[target]
@@ -206,12 +205,12 @@ def _is_gain(
 
 
 def _message_rates(tree: TraceTree) -> dict[BrokerId, int]:
-    """Moving the publisher over one link changes what two brokers see, at its two ends.
+    """A move of the publisher over one link changes the messages of two brokers, at its two ends.
 
-    Seen from the parent the child handles what lies below it; seen from the child the parent
-    handles what lies outside: its own bits, what lies outside of it, and the other children's.
-    An OR cannot be taken back, so the other children are gathered from both ends, later ones on
-    the way up and earlier ones on the way down; this keeps a star linear.
+    Seen from the parent the child handles the publications for brokers below it; seen from the
+    child the parent handles those for brokers outside: its own bits, those outside of it, and the
+    other children's. An OR cannot be taken back, so the other children are gathered from both ends,
+    later ones on the way up and earlier ones on the way down; this keeps a star linear.
     """
     own = [trace.bits for trace in tree.traces]
     below, later, earlier, outside = own[:], [0] * len(own), [0] * len(own), [0] * len(own)

@@ -1,9 +1,8 @@
 """GRAPE at one broker: trace, ask, choose, move (relocation paper, section 4 and 3.3).
 
-Routing is the tree's.  At a publisher's first broker a session runs through the states below,
-again and again; at the brokers downstream there is only tracing, and on a migration's path the
-migration.  All decisions are the first broker's: if it is lost, the publisher's next broker
-starts afresh.
+Routing is the tree's. At a publisher's edge broker a session runs through the states below, again
+and again; at the brokers downstream there is only tracing, and on a migration's path the migration.
+The edge broker makes all decisions: if it is lost, the publisher's next broker starts afresh.
 
     state       event                   next state
     tracing     session full            retrieving   trace information requests go downstream
@@ -16,9 +15,9 @@ starts afresh.
 
 Between sessions nothing is traced, so every publication costs at most one session's tracing.
 
-Where subscribers move (`moves`), what is known of a session goes down to the brokers that it has
-passed, before its publisher is sent away; these decide on their clients (`subscribers/`).  Where
-publishers do not, a session ends when all have answered.
+If subscribers move (`moves`), the traces of a session go down to the brokers that it has passed,
+before its publisher is sent away; these decide on their clients (`subscribers/`). If publishers do
+not move, a session ends when all have answered.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from collections.abc import Container
 from shoal.broker.effects import (
     CancelTimer,
     Effect,
-    Measured,
+    MeasuredDelays,
     Notify,
     Record,
     SetTimer,
@@ -38,7 +37,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
-from shoal.clients.doors import Had, StandsFor
+from shoal.clients.front_ends import DeliveriesReported, StandsFor
 from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.grape.messages import (
@@ -46,27 +45,27 @@ from shoal.overlays.publisher_relocation.grape.messages import (
     TraceInformationAnswer,
     TraceInformationRequest,
 )
-from shoal.overlays.publisher_relocation.grape.parameters import Parameters
+from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import (
-    Decision,
+    GrapeDecision,
     Shortlist,
     Snapshot,
     choose,
     shortlist,
 )
-from shoal.overlays.publisher_relocation.grape.tracing import Tracing
+from shoal.overlays.publisher_relocation.grape.tracing import GrapeTracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
-from shoal.overlays.publisher_relocation.subscribers.behind_doors import BehindDoors
+from shoal.overlays.publisher_relocation.subscribers.behind_front_ends import BehindFrontEnds
 from shoal.overlays.publisher_relocation.subscribers.moving import TIMER as SUBSCRIBER_TIMER
-from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscribers, Terms
-from shoal.overlays.publisher_relocation.subscribers.planner import Session
+from shoal.overlays.publisher_relocation.subscribers.moving import MovingSubscribers, MovingTerms
+from shoal.overlays.publisher_relocation.subscribers.planner import PlannedSession
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.tree.forwarding import Note
 
 
-class State(enum.Enum):
-    """Where a publisher's session is."""
+class GrapeState(enum.Enum):
+    """The state of a publisher's session."""
 
     TRACING = "tracing"
     RETRIEVING = "retrieving"
@@ -90,7 +89,7 @@ class _Session:
 
     def __init__(self, first: MessageId, now_us: int) -> None:
         self.id = first
-        self.state = State.TRACING
+        self.state = GrapeState.TRACING
         self.count = 0
         self.started_us = now_us
         self.requested_us = 0
@@ -100,31 +99,35 @@ class _Session:
 
 
 class Grape:
-    """The tracer of a tree whose publishers move to the broker that a session shows to be best."""
+    """The tracer of a tree that moves its publishers to the broker that a session shows to be
+    best.
+    """
 
-    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
+    def __init__(
+        self, context: BrokerContext, parameters: GrapeParameters, send_away: SendAway
+    ) -> None:
         self._broker = context.broker
         self._parameters = parameters
         self._send_away = send_away
-        self.traces = Tracing(
+        self.traces = GrapeTracing(
             context.broker, context.neighbours, by_client=parameters.subscribers_move
         )
         self._sessions: dict[ClientId, _Session] = {}
         # Those that publish here: they move as publishers, or not at all.
         self._publishers: set[ClientId] = set()
-        terms = Terms(
+        terms = MovingTerms(
             parameters.trace_session_length,
             parameters.priority,
             parameters.weight,
             parameters.least_gain_percent,
             parameters.ping_timeout_us,
         )
-        self._behind = BehindDoors()
+        self._behind = BehindFrontEnds()
         self._subscribers = MovingSubscribers(
-            context.broker, terms, self._untold, self._behind.door_of
+            context.broker, terms, self._untold, self._behind.front_end_of
         )
 
-    # --- what relocation brings ---------------------------------------------------------------
+    # --- events of the relocation -------------------------------------------------------------
 
     @property
     def held_bytes(self) -> int:
@@ -141,7 +144,7 @@ class Grape:
         if session is None:
             self._publishers.add(publisher)
             session = self._sessions[publisher] = _Session(publications[0].message_id, now_us)
-        if session.state is not State.TRACING:
+        if session.state is not GrapeState.TRACING:
             return publications
         space = self._parameters.trace_session_length - session.count
         session.count += min(space, len(publications))
@@ -165,11 +168,11 @@ class Grape:
             case TraceInformationRequest(session):
                 self.traces.retrieve(session, neighbour, out)
             case TraceInformationAnswer():
-                traces = self.traces.answered(neighbour, message, out)
+                traces = self.traces.on_answer(neighbour, message, out)
                 if traces is not None:
                     self._answered(message.session, traces, now_us, out)
             case SessionTraces():
-                self._told(message, now_us, out)
+                self._on_traces(message, now_us, out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -179,7 +182,7 @@ class Grape:
                 self._pinged(client, request, now_us, out)
             case StandsFor() if self._parameters.subscribers_move:
                 self._behind.add(client)
-            case Had() if client in self._behind:
+            case DeliveriesReported() if client in self._behind:
                 self._had(client, request, now_us, out)
             case _:
                 raise unexpected(request, f"client {client}")
@@ -188,11 +191,11 @@ class Grape:
         self, speaker: ClientId, request: PingTimes, now_us: int, out: list[Effect]
     ) -> None:
         client = request.session.publisher
-        if speaker != client and self._behind.door_of(client) != speaker:
+        if speaker != client and self._behind.front_end_of(client) != speaker:
             raise ProtocolError(f"session {request.session} is not one of {speaker}")
         if self._subscribers.pinged(client, request, now_us, out):
             return
-        session = self._session(request.session, State.PINGING)
+        session = self._session(request.session, GrapeState.PINGING)
         if session is not None:
             self._decide(session, dict(request.round_trip_us), now_us, out)
 
@@ -205,7 +208,7 @@ class Grape:
         self.traces.forget(publisher)
         self._sessions.pop(publisher, None)
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         self.traces.measured(measured)
 
     def link(
@@ -226,13 +229,13 @@ class Grape:
             out.append(CancelTimer(_timer(publisher)))
 
     def changed(self, publisher: ClientId, out: list[Effect]) -> None:
-        """End the publisher's session, unless it was told to go: then its marker ends it."""
+        """End the publisher's session, unless it is moving: then its marker ends it."""
         session = self._sessions.get(publisher)
-        if session is None or session.state is not State.MOVING:
+        if session is None or session.state is not GrapeState.MOVING:
             self.left(publisher, out)
 
     def turned(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A session goes on: its traces do not depend on where the publisher is."""
+        """A session continues: its traces do not depend on the publisher's place."""
 
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
         self.traces.forget(publisher)
@@ -244,11 +247,11 @@ class Grape:
 
     def _retrieve_when_full(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         session = self._sessions.get(client)
-        if session is None or session.state is not State.TRACING:
+        if session is None or session.state is not GrapeState.TRACING:
             return
         if session.count < self._parameters.trace_session_length:
             return
-        session.state = State.RETRIEVING
+        session.state = GrapeState.RETRIEVING
         session.requested_us = now_us
         out.append(SetTimer(_timer(client), now_us + self._parameters.answer_timeout_us))
         traces = self.traces.retrieve(session.id, None, out)
@@ -264,7 +267,7 @@ class Grape:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        session = self._session(session_id, State.RETRIEVING)
+        session = self._session(session_id, GrapeState.RETRIEVING)
         if session is None:
             return
         session.answered_us = now_us
@@ -272,7 +275,7 @@ class Grape:
         parameters = self._parameters
         if not parameters.publishers_move or session_id.publisher in self._behind:
             del self._sessions[session_id.publisher]
-            self._tell(session, self._broker, now_us, out)
+            self._send_traces(session, self._broker, now_us, out)
             return
         try:
             session.remaining = shortlist(session.snapshot, parameters.priority, parameters.weight)
@@ -282,8 +285,8 @@ class Grape:
         if not session.remaining.needs_pings:
             self._decide(session, {}, now_us, out)
             return
-        session.state = State.PINGING
-        # The current broker is asked for too, so that staying is weighed by the same measure.
+        session.state = GrapeState.PINGING
+        # The current broker's is requested too, so that staying is weighed by the same measure.
         brokers = tuple(dict.fromkeys((*session.remaining.candidates, self._broker)))
         publisher = session_id.publisher
         out.append(SetTimer(_timer(publisher), now_us + parameters.ping_timeout_us))
@@ -306,43 +309,47 @@ class Grape:
                 one_way_us,
                 self._parameters.least_gain_percent,
             )
-        except ValueError:  # ping times of brokers that nobody asked for
+        except ValueError:  # ping times of brokers that were not requested
             self.left(publisher, out)
             return
         out.append(CancelTimer(_timer(publisher)))
         out.append(Record(self._record(session, decision, now_us)))
-        self._tell(session, decision.target, now_us, out)
+        self._send_traces(session, decision.target, now_us, out)
         if decision.target == self._broker:
             del self._sessions[publisher]
             return
-        session.state = State.MOVING
+        session.state = GrapeState.MOVING
         self._send_away(publisher, decision.path, now_us, out)
 
     # --- subscribers --------------------------------------------------------------------------
 
-    def _tell(self, session: _Session, entry: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """Say what is known of a session whose publisher will be there."""
+    def _send_traces(
+        self, session: _Session, entry: BrokerId, now_us: int, out: list[Effect]
+    ) -> None:
+        """Send the traces of a session that a publisher will enter at `entry`."""
         assert session.snapshot is not None
         if self._parameters.subscribers_move:
-            self._told(SessionTraces(session.id, entry, session.snapshot.traces), now_us, out)
+            self._on_traces(SessionTraces(session.id, entry, session.snapshot.traces), now_us, out)
 
-    def _told(self, message: SessionTraces, now_us: int, out: list[Effect]) -> None:
-        had = self.traces.tell(message, out)
-        session = Session(message.entry, message.traces)
+    def _on_traces(self, message: SessionTraces, now_us: int, out: list[Effect]) -> None:
+        had = self.traces.forward(message, out)
+        session = PlannedSession(message.entry, message.traces)
         publisher = message.session.publisher
-        staying = self._publishers | self._behind.doors
-        self._subscribers.told(publisher, session, had, staying, now_us, out)
+        staying = self._publishers | self._behind.front_ends
+        self._subscribers.on_traces(publisher, session, had, staying, now_us, out)
         self._behind.ask(message.session, session, had, out)
 
-    def _had(self, door: ClientId, said: Had, now_us: int, out: list[Effect]) -> None:
-        """A door says who of its clients had what."""
-        for client in self._behind.gone(door, said):
+    def _had(
+        self, front_end: ClientId, said: DeliveriesReported, now_us: int, out: list[Effect]
+    ) -> None:
+        """A front end reports the deliveries of its clients."""
+        for client in self._behind.gone(front_end, said):
             self._subscribers.changed(client, out)
-        asked = self._behind.answered(door, said)
+        asked = self._behind.on_answer(front_end, said)
         if asked is not None:
             session, others = asked
             publisher = said.session.publisher
-            self._subscribers.told(
+            self._subscribers.on_traces(
                 publisher,
                 session,
                 said.had,
@@ -354,10 +361,10 @@ class Grape:
             )
 
     def _untold(self, client: ClientId) -> int:
-        """How many traced publications a client got of whose sessions nothing is told yet."""
+        """Number of a client's traced publications in sessions without traces here yet."""
         return self.traces.untold(client) + self._behind.untold(client)
 
-    def _record(self, session: _Session, decision: Decision, now_us: int) -> SelectionRecord:
+    def _record(self, session: _Session, decision: GrapeDecision, now_us: int) -> SelectionRecord:
         return SelectionRecord(
             publisher=session.id.publisher,
             broker=self._broker,
@@ -376,7 +383,7 @@ class Grape:
 
     # --- sessions -----------------------------------------------------------------------------
 
-    def _session(self, session_id: MessageId, state: State) -> _Session | None:
+    def _session(self, session_id: MessageId, state: GrapeState) -> _Session | None:
         """The session of that id if it is in that state; answers to others came too late."""
         session = self._sessions.get(session_id.publisher)
         if session is None or session.id != session_id or session.state is not state:

@@ -1,16 +1,15 @@
-"""Tracing publications: what each broker notes of a trace session (relocation paper, 4.1).
+"""Tracing of publications: the notes of each broker about a trace session (relocation paper, 4.1).
 
 A traced publication is marked with the message ID of the first of its session; a broker that
 handles it notes whether it delivered it (one bit), to how many local subscribers, and to which
-neighbours it went.  When the first broker asks, the request follows the same neighbours down, and
-the answers come back up joined, one message per link.
+neighbours it went. On request of the publisher's broker, the request follows the same neighbours
+down, and the answers come back up joined, one message per link.
 
-Where subscribers move, too, a broker also notes which of its clients got what, and the first
-broker's word of the whole session goes the way of the request, one more message per link.
+If subscribers move, too, a broker also notes which of its clients got which publications, and the
+traces of the whole session take the path of the request, one more message per link.
 
-Only the newest session of a publisher is kept, so what tracing holds is bounded by the number
-of publishers, whatever becomes of a session's first broker; where subscribers move, the newest
-that was asked for, too.
+Only the newest session of a publisher is kept, so memory is bounded by the number of publishers,
+even if a session is abandoned; if subscribers move, the newest requested one is kept, too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from shoal.broker.effects import Effect, Measured, Send
+from shoal.broker.effects import Effect, MeasuredDelays, Send
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
@@ -35,22 +34,22 @@ from shoal.overlays.tree.routing_table import Route
 _COUNT_BYTES = 8
 
 
-class _Trace:
-    """What this broker knows of one session: which of its publications took which route.
+class _GrapeTrace:
+    """One broker's notes of a session: which of its publications took which route.
 
-    Bit d says that publication M+d did.
+    Bit d means that publication M+d did.
     """
 
     __slots__ = ("_took", "had", "session", "took", "upstream")
 
     def __init__(self, session: MessageId, upstream: BrokerId | None) -> None:
         self.session = session
-        # Where they come from, and which took which route that did; in `_took` all, by where they
-        # came from.
+        # Their upstream neighbour, and the publications of each route with one; `_took` has all, by
+        # upstream neighbour.
         self.upstream = upstream
         self.took: dict[Route, int] = {}
         self._took = {upstream: self.took}
-        # Which of them each local client got, where anybody asks.
+        # Publications of each local client, if subscribers move.
         self.had: dict[ClientId, int] = {}
 
     def turn(self, upstream: BrokerId | None) -> None:
@@ -81,7 +80,7 @@ class _Trace:
 
 
 class _Retrieval:
-    """A session whose answers are being gathered; `upstream` is None at the first broker."""
+    """A session with outstanding answers; `upstream` is None at the publisher's broker."""
 
     __slots__ = ("gathered", "session", "upstream", "waiting")
 
@@ -94,7 +93,7 @@ class _Retrieval:
         self.gathered: list[BrokerTrace] = []
 
 
-class Tracing:
+class GrapeTracing:
     """The trace sessions that one broker sees."""
 
     def __init__(
@@ -102,9 +101,9 @@ class Tracing:
     ) -> None:
         self._broker = broker
         self._by_client = by_client
-        self._traces: dict[ClientId, _Trace] = {}
-        # Of which the whole session is to be told.
-        self._untold: dict[ClientId, _Trace] = {}
+        self._traces: dict[ClientId, _GrapeTrace] = {}
+        # Notes of sessions whose traces are to come.
+        self._untold: dict[ClientId, _GrapeTrace] = {}
         self._retrievals: dict[ClientId, _Retrieval] = {}
         self._input_queue_us = 0
         self._matching_us = 0
@@ -112,8 +111,8 @@ class Tracing:
         self._neighbours = frozenset(neighbours)
         self._client_output_us = 0
 
-    def measured(self, measured: Measured) -> None:
-        """Keep the monitor's newest averages; where it has none, the one before stays."""
+    def measured(self, measured: MeasuredDelays) -> None:
+        """Keep the monitor's newest averages; missing ones stay as they were."""
         if measured.input_queue_us is not None:
             self._input_queue_us = measured.input_queue_us
         if measured.matching_us is not None:
@@ -123,7 +122,7 @@ class Tracing:
             self._client_output_us = measured.client_output_us
 
     def link(self, neighbour: BrokerId, up: bool) -> None:
-        """The link to a neighbour came up or went down: the answers say whom there is."""
+        """The link to a neighbour came up or went down: answers contain the neighbours."""
         others = self._neighbours - {neighbour}
         self._neighbours = others | {neighbour} if up else others
         self._output_us = dict.fromkeys(self._neighbours, 0) | {
@@ -157,35 +156,40 @@ class Tracing:
                 for client, _ in route.clients:
                     trace.had[client] = trace.had.get(client, 0) | bit
 
-    def _trace(self, session: MessageId, upstream: BrokerId | None) -> _Trace:
+    def _trace(self, session: MessageId, upstream: BrokerId | None) -> _GrapeTrace:
         trace = self._traces.get(session.publisher)
         if trace is None or (trace.session is not session and trace.session != session):
-            # A newer session: whatever was being gathered about an older one was given up.
+            # A newer session: the gathering of an older one's answers is given up.
             self._retrievals.pop(session.publisher, None)
-            trace = self._traces[session.publisher] = _Trace(session, upstream)
+            trace = self._traces[session.publisher] = _GrapeTrace(session, upstream)
         return trace
 
     def retrieve(
         self, session: MessageId, upstream: BrokerId | None, out: list[Effect]
     ) -> tuple[BrokerTrace, ...] | None:
-        """Ask downstream for a session; the answers, at once, when nobody needs to be asked.
+        """Request a session downstream.
+
+        Returns the answers at once if there is no downstream broker.
 
         With an `upstream` the joined answer is sent there, and None returned.
         """
-        # Who is no neighbour any more cannot answer.
+        # A former neighbour cannot answer.
         waiting = self._trace(session, upstream).downstream & self._neighbours - {upstream}
         retrieval = _Retrieval(session, upstream, waiting)
         self._retrievals[session.publisher] = retrieval
         out.extend(Send(name, TraceInformationRequest(session)) for name in sorted(waiting))
         return self._finish(retrieval, out)
 
-    def answered(
+    def on_answer(
         self, neighbour: BrokerId, message: TraceInformationAnswer, out: list[Effect]
     ) -> tuple[BrokerTrace, ...] | None:
-        """Take a neighbour's answer; all of them, when it was the first broker's last."""
+        """Add a neighbour's answer.
+
+        Returns all of them after the last one at the publisher's broker.
+        """
         retrieval = self._retrievals.get(message.session.publisher)
         if retrieval is None or retrieval.session != message.session:
-            return None  # an answer to a session that was given up
+            return None  # an answer to an abandoned session
         if neighbour not in retrieval.waiting:
             raise ProtocolError(f"{neighbour} was not asked about session {message.session}")
         retrieval.waiting.discard(neighbour)
@@ -203,12 +207,16 @@ class Tracing:
         del self._retrievals[session.publisher]
         if retrieval.upstream is None:
             return traces
-        if retrieval.upstream in self._neighbours:  # who has gone meanwhile asks no more
+        # a broker that has gone meanwhile needs no answer
+        if retrieval.upstream in self._neighbours:
             out.append(Send(retrieval.upstream, TraceInformationAnswer(session, traces)))
         return None
 
-    def tell(self, message: SessionTraces, out: list[Effect]) -> Mapping[ClientId, int]:
-        """Send on what a whole session was; the publications of it that local clients got."""
+    def forward(self, message: SessionTraces, out: list[Effect]) -> Mapping[ClientId, int]:
+        """Forward the traces of a whole session.
+
+        Returns the publications of local clients in it.
+        """
         own = self._untold.get(message.session.publisher)
         if own is None or own.session != message.session:
             return {}
@@ -217,18 +225,18 @@ class Tracing:
         return own.had
 
     def untold(self, client: ClientId) -> int:
-        """How many traced publications a local client got of whose sessions nothing is told yet."""
+        """Number of a local client's traced publications in sessions without traces here yet."""
         traces = (*self._traces.values(), *self._untold.values())
         return sum(trace.had.get(client, 0).bit_count() for trace in traces)
 
     def forget(self, publisher: ClientId) -> None:
-        """Drop what is held for a publisher (it left, or its session was given up)."""
+        """Drop the notes about a publisher (it left, or its session was given up)."""
         self._traces.pop(publisher, None)
         self._untold.pop(publisher, None)
         self._retrievals.pop(publisher, None)
 
     def keep_only(self, publishers: Container[ClientId]) -> None:
-        """Drop what is held for all other publishers: they are gone."""
+        """Drop the notes about all other publishers, which are gone."""
         for publisher in [
             name for name in (*self._traces, *self._untold) if name not in publishers
         ]:
@@ -236,7 +244,7 @@ class Tracing:
 
     @property
     def held_bytes(self) -> int:
-        """What the traces hold: session ID, bit vector, count of deliveries, downstream brokers."""
+        """Size of the traces: session ID, bit vector, count of deliveries, downstream brokers."""
         held = 0
         for trace in self._traces.values():
             held += len(str(trace.session)) + (trace.bits.bit_length() + 7) // 8 + _COUNT_BYTES
@@ -246,7 +254,7 @@ class Tracing:
                 held += len(client) + (bits.bit_length() + 7) // 8
         return held
 
-    def _payload(self, trace: _Trace) -> BrokerTrace:
+    def _payload(self, trace: _GrapeTrace) -> BrokerTrace:
         neighbours = tuple(sorted(self._neighbours))
         return BrokerTrace(
             broker=self._broker,

@@ -1,1 +1,1 @@
-"""POP: publishers move step by step towards where most of their publications go."""
+"""POP: publishers move step by step towards most of their subscribers."""

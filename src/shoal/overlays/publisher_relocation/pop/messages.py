@@ -1,8 +1,8 @@
-"""What brokers say to each other to trace publications and to find a publisher's broker (POP).
+"""Messages between brokers to trace publications and to find a publisher's broker (POP).
 
 Names are the paper's, spelled out: trace result message (TRM), relocation request and answer (RRM,
-RAM).  Where the paper identifies a publisher by its advertisement, these do by the publisher: it
-may have several, and moves with all of them.
+RAM). The paper identifies a publisher by its advertisement, these messages by its name: it may have
+several advertisements, and moves with all of them.
 
 Source: Cheung and Jacobsen, publisher relocation, sections 3.1 and 3.2.
 """
@@ -15,10 +15,11 @@ from shoal.model import BrokerId, ClientId, MessageId
 
 
 class TraceResult(Message, frozen=True):
-    """Upstream: how many subscribers the sender and all brokers below delivered a publication to.
+    """Upstream: number of subscribers that the sender and all brokers below delivered a publication
+    to.
 
-    The paper's message names the advertisement only; naming the publication as well tells a late
-    result from the one that is waited for.
+    The paper's message names the advertisement only; with the publication's name a late result
+    differs from the awaited one.
     """
 
     publication: MessageId
@@ -26,10 +27,10 @@ class TraceResult(Message, frozen=True):
 
 
 class RelocationRequest(Message, frozen=True):
-    """To the neighbour that is closest to most subscribers: look further from there.
+    """To the neighbour that is closest to most subscribers: continue the search from there.
 
-    `subscribers` is how many there are on the sender's side of the link, on average; `path` has
-    the brokers that were asked, the last one first.
+    `subscribers` is their number on the sender's side of the link, on average; `path` has the asked
+    brokers, the last one first.
     """
 
     publisher: ClientId

@@ -2,9 +2,9 @@
 
 The last two are ours: the paper moves for any gain, and waits for every answer.
 
->>> Parameters(threshold=200).window_publications
+>>> PopParameters(threshold=200).window_publications
 50
->>> Parameters(average_weight_percent=0)
+>>> PopParameters(average_weight_percent=0)
 Traceback (most recent call last):
 ValueError: average_weight_percent: 0 is not between 1 and 100
 
@@ -19,22 +19,23 @@ import msgspec
 MAX_TRACED = 65_536
 # A day: a window that never ends would stop the tracing.
 MAX_WINDOW_US = 86_400_000_000
-# An hour: a trace that nobody ends keeps its row in every broker it passed.
+# An hour: an abandoned trace keeps its row in every broker that it passed.
 MAX_TIMEOUT_US = 3_600_000_000
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of POP; ValueError names the one that is out of bounds.
 
     window_publications      publications of one publisher traced in a window at most (3.1, N): 50
     trace_window_us          the window's length (3.1, W): 60 s
     average_weight_percent   the newest value's part of the running average (3.1): 25
     threshold                trace results before each selection (3.2, P_threshold): 100
-    least_gain_percent       by how much of all subscribers those behind a neighbour must be more
-                             than all others, to move there (ours; the paper moves for any): 2
-    answer_timeout_us        how long a broker waits for the results of a trace, and a first broker
-                             for the answer to its request (ours; the paper waits forever): 10 s
-    covering                 neighbours are told no subscription that another covers (PADRES): no
+    least_gain_percent       by which part of all subscribers those behind a neighbour must exceed
+                             all others, to move there (ours; the paper moves for any): 2
+    answer_timeout_us        a broker's timeout for the results of a trace, and a publisher's
+                             broker's for the answer to its request (ours; the paper waits forever):
+                             10 s
+    covering                 neighbours get no subscription that another covers (PADRES): no
     """
 
     window_publications: int = 50

@@ -1,9 +1,9 @@
-"""POP's broker selection, one broker's part: is the publisher's best place here, or further on?
+"""POP's broker selection, one broker's part: the publisher's best place is here, or further on.
 
-A broker knows, on average, to how many subscribers a publisher's publications go here and behind
-each neighbour.  Across a link, all publications for one side travel over it when the publisher is
-on the other; so the publisher belongs on the side that has more of them, and link by link the
-request walks to the broker where no neighbour has more than everybody else together.
+A broker knows the average number of subscribers of a publisher's publications, here and behind each
+neighbour. If the publisher is on one side of a link, all publications for the other side travel
+over it; so the publisher belongs on the side with more of them, and the request goes link by link
+to the broker where no neighbour has more than all others together.
 
 >>> profile = Profile(weight_percent=25)
 >>> profile.add(1, {"B2": 6, "B4": 3, "B5": 15})
@@ -11,7 +11,7 @@ request walks to the broker where no neighbour has more than everybody else toge
 'B5'
 >>> profile.count(excluded=["B5"])
 10.0
->>> profile.add(1, {"B2": 6, "B4": 3})  # one more, which nobody behind B5 wanted
+>>> profile.add(1, {"B2": 6, "B4": 3})  # one more, without a subscriber behind B5
 >>> profile.behind["B5"]
 11.25
 
@@ -37,10 +37,10 @@ class Profile:
         self.behind: dict[BrokerId, float] = {}
 
     def add(self, local: int, behind: Mapping[BrokerId, int]) -> None:
-        """Take one traced publication in: subscribers here, and behind those it was sent to.
+        """Add one traced publication: subscribers here, and behind the neighbours it was sent to.
 
-        It reached nobody behind other neighbours, and their averages fall.  The first one is the
-        first average.
+        It had none behind other neighbours, and their averages fall. The first one is the first
+        average.
         """
         weight = 1.0 if self._is_new else self._weight
         self._is_new = False
@@ -65,7 +65,7 @@ class Profile:
     ) -> BrokerId | None:
         """The neighbour that has more subscribers than all others and this broker, if one has.
 
-        `upstream` subscribers are behind brokers that were asked before, the `excluded`.  The
+        `upstream` subscribers are behind brokers that were asked before, the `excluded`. The
         difference must be more than `least_gain_percent` of all subscribers.
         """
         known = sorted(name for name in self.behind if name not in excluded)

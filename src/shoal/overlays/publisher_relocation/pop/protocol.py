@@ -1,8 +1,8 @@
 """POP at one broker: trace some publications, ask from neighbour to neighbour, move.
 
-Routing is the tree's.  At a publisher's first broker a publication is traced with a probability
-that falls with those already traced in the window; results come up the tree and leave averages
-at every broker on the way.  When there are enough and none is outstanding, a request walks to the
+Routing is the tree's. At a publisher's edge broker a publication is traced with a probability that
+falls with the number already traced in the window; results come up the tree and leave averages at
+every broker on the path. When there are enough and none is outstanding, a request goes to the
 broker closest to most subscribers, the answer comes back, and the publisher migrates.
 
     state        event                      next state
@@ -12,7 +12,7 @@ broker closest to most subscribers, the answer comes back, and the publisher mig
     requesting   answer or timeout          tracing      from the first result on
     moving       marker came                (gone: the publisher is the target's now)
 
-Nothing is traced while a request is under way, so that it meets averages at rest.
+Nothing is traced while a request is in transit, so that it meets stable averages.
 
 Source: Cheung and Jacobsen, publisher relocation, section 3.
 """
@@ -23,7 +23,15 @@ import enum
 import math
 from collections.abc import Container
 
-from shoal.broker.effects import CancelTimer, Effect, Measured, Record, Send, SetTimer, TimerKey
+from shoal.broker.effects import (
+    CancelTimer,
+    Effect,
+    MeasuredDelays,
+    Record,
+    Send,
+    SetTimer,
+    TimerKey,
+)
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
@@ -32,8 +40,8 @@ from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationRequest,
     TraceResult,
 )
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters
-from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, Tracing
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
+from shoal.overlays.publisher_relocation.pop.tracing import TRACE_TIMER, PopTracing
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.tree.routing_table import Route
@@ -41,15 +49,15 @@ from shoal.overlays.tree.routing_table import Route
 _REQUEST_TIMER = "request"
 
 
-class State(enum.Enum):
-    """What a publisher's first broker is doing about it."""
+class PopState(enum.Enum):
+    """The state of a publisher at its edge broker."""
 
     TRACING = "tracing"
     REQUESTING = "requesting"
     MOVING = "moving"
 
 
-class _Placement:
+class _PublisherPlacement:
     """One publisher at its first broker."""
 
     __slots__ = (
@@ -68,32 +76,34 @@ class _Placement:
         self.restart(now_us)
 
     def restart(self, now_us: int) -> None:
-        """Trace from the first result on; the window, which bounds the traces, goes on."""
-        self.state = State.TRACING
+        """Trace from the first result on; the window, which bounds the traces, continues."""
+        self.state = PopState.TRACING
         self.results = 0
         self.started_us = now_us
 
 
 class Pop:
-    """The tracer of a tree whose publishers move towards most of their subscribers."""
+    """The tracer of a tree that moves its publishers towards most of their subscribers."""
 
-    def __init__(self, context: BrokerContext, parameters: Parameters, send_away: SendAway) -> None:
+    def __init__(
+        self, context: BrokerContext, parameters: PopParameters, send_away: SendAway
+    ) -> None:
         self._broker = context.broker
         self._neighbours = set(context.neighbours)
         self._random = context.random
         self._parameters = parameters
         self._send_away = send_away
-        self.traces = Tracing(parameters)
-        self._placements: dict[ClientId, _Placement] = {}
+        self.traces = PopTracing(parameters)
+        self._placements: dict[ClientId, _PublisherPlacement] = {}
 
-    # --- what relocation brings ---------------------------------------------------------------
+    # --- events of the relocation -------------------------------------------------------------
 
     @property
     def held_bytes(self) -> int:
         return self.traces.held_bytes
 
     def start(self, out: list[Effect]) -> None:
-        """Nothing is traced before somebody publishes."""
+        """Nothing to do before the first publication."""
 
     def mark(
         self, publisher: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
@@ -101,8 +111,8 @@ class Pop:
         """Each that is marked is a trace of its own."""
         placement = self._placements.get(publisher)
         if placement is None:
-            placement = self._placements[publisher] = _Placement(now_us)
-        if placement.state is not State.TRACING:
+            placement = self._placements[publisher] = _PublisherPlacement(now_us)
+        if placement.state is not PopState.TRACING:
             return publications
         parameters = self._parameters
         if now_us - placement.window_us >= parameters.trace_window_us:
@@ -148,21 +158,21 @@ class Pop:
                 raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        """Clients have nothing to say about it."""
+        """ProtocolError: POP has no requests of clients."""
         raise unexpected(request, f"client {client}")
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        """Results or an answer did not come in time: go on without."""
+        """Results or an answer did not come in time: continue without."""
         kind, publisher = key
         if kind == TRACE_TIMER:
             self.traces.expire(publisher, now_us, out)
             self._request_when_ready(publisher, now_us, out)
             return
         placement = self._placements.get(publisher)
-        if placement is not None and placement.state is State.REQUESTING:
+        if placement is not None and placement.state is PopState.REQUESTING:
             placement.restart(now_us)
 
-    def measured(self, measured: Measured) -> None:
+    def measured(self, measured: MeasuredDelays) -> None:
         """POP does not look at delays."""
 
     def link(
@@ -183,17 +193,17 @@ class Pop:
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
         placement = self._placements.pop(publisher, None)
-        if placement is not None and placement.state is State.REQUESTING:
+        if placement is not None and placement.state is PopState.REQUESTING:
             out.append(CancelTimer(_timer(publisher)))
 
     def changed(self, publisher: ClientId, out: list[Effect]) -> None:
         placement = self._placements.get(publisher)
-        if placement is None or placement.state is not State.MOVING:
+        if placement is None or placement.state is not PopState.MOVING:
             self.left(publisher, out)
             self.traces.forget(publisher, out)
 
     def turned(self, publisher: ClientId, out: list[Effect]) -> None:
-        """What was upstream is downstream now: the averages are void (3.3)."""
+        """Upstream and downstream have changed: the averages are void (3.3)."""
         self.traces.forget(publisher, out)
 
     def gone(self, publisher: ClientId, out: list[Effect]) -> None:
@@ -209,27 +219,30 @@ class Pop:
             placement.results += 1
             self._request_when_ready(publisher, now_us, out)
 
-    # --- ask ----------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------
 
     def _request_when_ready(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         placement = self._placements.get(publisher)
         if (
             placement is None
-            or placement.state is not State.TRACING
+            or placement.state is not PopState.TRACING
             or placement.results < self._parameters.threshold
             or self.traces.outstanding(publisher)
         ):
             return
-        placement.state = State.REQUESTING
+        placement.state = PopState.REQUESTING
         placement.requested_us = now_us
-        if self._ask_on(RelocationRequest(publisher, 0.0, ()), out):
+        if self._forward_request(RelocationRequest(publisher, 0.0, ()), out):
             timeout_us = self._parameters.answer_timeout_us
             out.append(SetTimer(_timer(publisher), now_us + timeout_us))
         else:
             self._decided(publisher, (self._broker,), now_us, out)
 
-    def _ask_on(self, request: RelocationRequest, out: list[Effect]) -> bool:
-        """Send the request on if a neighbour is closer than this broker; whether there is one."""
+    def _forward_request(self, request: RelocationRequest, out: list[Effect]) -> bool:
+        """Forward the request if a neighbour is closer than this broker.
+
+        Returns whether there is one.
+        """
         profile = self.traces.profile(request.publisher)
         if profile is None:
             return False
@@ -251,7 +264,7 @@ class Pop:
             raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
         if not (math.isfinite(request.subscribers) and request.subscribers >= 0):
             raise ProtocolError(f"{request.subscribers} subscribers of {request.publisher}")
-        if not self._ask_on(request, out):
+        if not self._forward_request(request, out):
             out.append(Send(neighbour, RelocationAnswer(request.publisher, (self._broker, *path))))
 
     def _answered(
@@ -266,7 +279,7 @@ class Pop:
                 out.append(Send(path[place + 1], answer))
             return
         placement = self._placements.get(answer.publisher)
-        if placement is not None and placement.state is State.REQUESTING:
+        if placement is not None and placement.state is PopState.REQUESTING:
             out.append(CancelTimer(_timer(answer.publisher)))
             self._decided(answer.publisher, path, now_us, out)
 
@@ -291,7 +304,7 @@ class Pop:
         if path[0] == self._broker:
             placement.restart(now_us)
         else:
-            placement.state = State.MOVING
+            placement.state = PopState.MOVING
             self._send_away(publisher, path[::-1], now_us, out)
 
 

@@ -1,10 +1,10 @@
-"""What one broker does about traced publications: counts, waits for results, passes them up.
+"""Traced publications at one broker: counts, outstanding results, and sums upstream.
 
-A traced publication is marked with its own message ID.  Its route says to how many local
-subscribers it went and to which neighbours; each of those answers with a result, and when all
-have, their sum goes to the neighbour it came from and into the publisher's profile.  A result that
-does not come in time, because a broker or a link died, ends the trace here; whoever waits for it
-above gives it up as well.
+A traced publication is marked with its own message ID. Its route gives the number of local
+subscribers and the neighbours that it went to; each of those answers with a result, and when all
+have, their sum goes to the neighbour it came from and into the publisher's profile. A result that
+does not come in time, because a broker or a link died, ends the trace here, and at the brokers
+above.
 
 Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 """
@@ -18,7 +18,7 @@ from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
-from shoal.overlays.publisher_relocation.pop.parameters import Parameters
+from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
 from shoal.overlays.tree.routing_table import Route
 
@@ -27,8 +27,8 @@ TRACE_TIMER = "trace"
 _NUMBER_BYTES = 8
 
 
-class _Trace:
-    """A publication whose results are not all in; `upstream` is None at the first broker."""
+class _PopTrace:
+    """A publication with outstanding results; `upstream` is None at the publisher's broker."""
 
     __slots__ = ("behind", "deadline_us", "local", "upstream", "waiting")
 
@@ -42,17 +42,17 @@ class _Trace:
         self.behind: dict[BrokerId, int] = {}
 
 
-class Tracing:
+class PopTracing:
     """The traced publications and the publisher profile table of one broker.
 
     Methods that end traces return the publishers that had one end here, at their first broker.
     """
 
-    def __init__(self, parameters: Parameters) -> None:
+    def __init__(self, parameters: PopParameters) -> None:
         self._parameters = parameters
         self._profiles: dict[ClientId, Profile] = {}
-        self._traces: dict[ClientId, dict[MessageId, _Trace]] = {}
-        # Whose timer is set: it runs out, whatever becomes of the traces that it was set for.
+        self._traces: dict[ClientId, dict[MessageId, _PopTrace]] = {}
+        # Publishers with a timer, which fires even if the traces that it was set for have ended.
         self._timed: set[ClientId] = set()
 
     def profile(self, publisher: ClientId) -> Profile | None:
@@ -60,7 +60,7 @@ class Tracing:
         return self._profiles.get(publisher)
 
     def outstanding(self, publisher: ClientId) -> int:
-        """How many of the publisher's traces wait for results here."""
+        """Number of the publisher's traces that wait for results here."""
         return len(self._traces.get(publisher, ()))
 
     @property
@@ -83,9 +83,11 @@ class Tracing:
         now_us: int,
         out: list[Effect],
     ) -> bool:
-        """A traced publication came from upstream, and went this way; whether that was nowhere.
+        """A traced publication came from upstream, and took this route.
 
-        Only at its publisher's first broker, where its trace has ended then.
+        Returns whether that was empty.
+
+        Only at its publisher's broker, where its trace has ended then.
         """
         publication, local = routed.message_id, len(route.clients)
         waiting = set(route.neighbours)
@@ -93,11 +95,11 @@ class Tracing:
         if not waiting:
             return self._end(publication, upstream, local, {}, out)
         deadline_us = now_us + self._parameters.answer_timeout_us
-        self._wait(publication, _Trace(upstream, deadline_us, local, waiting), out)
+        self._wait(publication, _PopTrace(upstream, deadline_us, local, waiting), out)
         return False
 
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
-        """Take a neighbour's result; whether it ended a trace at the publisher's first broker."""
+        """Add a neighbour's result; returns whether it ended a trace at the publisher's broker."""
         publication = message.publication
         traces = self._traces.get(publication.publisher, {})
         trace = traces.get(publication)
@@ -117,7 +119,7 @@ class Tracing:
         return self._end(publication, trace.upstream, trace.local, trace.behind, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
-        """Give up the publisher's traces whose time is over."""
+        """End the publisher's overdue traces."""
         self._timed.discard(publisher)
         traces = self._traces.get(publisher, {})
         for publication in [name for name, each in traces.items() if each.deadline_us <= now_us]:
@@ -137,13 +139,15 @@ class Tracing:
             out.append(CancelTimer(_timer(publisher)))
 
     def keep_only(self, publishers: Container[ClientId], out: list[Effect]) -> None:
-        """Drop what is held for all other publishers: they are gone."""
+        """Drop the traces of all other publishers, which are gone."""
         for publisher in {**self._profiles, **self._traces}:
             if publisher not in publishers:
                 self.forget(publisher, out)
 
     def relinked(self, neighbour: BrokerId) -> None:
-        """What was under way over the link to a neighbour is lost, as is what lay behind it."""
+        """Traces in transit over the link to a neighbour are lost, and so are averages behind
+        it.
+        """
         for profile in self._profiles.values():
             profile.behind.pop(neighbour, None)
         for traces in list(self._traces.values()):
@@ -151,7 +155,7 @@ class Tracing:
                 if trace.upstream == neighbour or neighbour in trace.waiting:
                     self._drop(publication)
 
-    def _wait(self, publication: MessageId, trace: _Trace, out: list[Effect]) -> None:
+    def _wait(self, publication: MessageId, trace: _PopTrace, out: list[Effect]) -> None:
         publisher = publication.publisher
         self._traces.setdefault(publisher, {})[publication] = trace
         if publisher not in self._timed:
@@ -169,7 +173,10 @@ class Tracing:
         behind: Mapping[BrokerId, int],
         out: list[Effect],
     ) -> bool:
-        """All results are in: count them, and tell upstream; whether nobody is."""
+        """All results are in: count them, and send the sum upstream.
+
+        Returns whether there is no upstream.
+        """
         publisher = publication.publisher
         profile = self._profiles.get(publisher)
         if profile is None:

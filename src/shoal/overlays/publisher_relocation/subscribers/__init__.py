@@ -1,1 +1,1 @@
-"""Subscribers that move, by what GRAPE traces."""
+"""Subscribers that move, decided by GRAPE's traces."""

@@ -1,16 +1,16 @@
-"""Subscribers that move to where their publications enter: one broker's part.
+"""Subscribers that move to the brokers where their publications enter: one broker's part.
 
-Publishers' brokers trace sessions, as GRAPE does, and say what they have learnt to all brokers that
-the session has passed.  So each of these knows where its clients' publications come from, and what
-they cost on the way; no message is about one subscriber alone but the last, which sends it away.
+Publishers' brokers trace sessions, as in GRAPE, and send the traces to all brokers that the session
+has passed. So each of these knows the entries of its clients' publications, and their costs on the
+path; no message is about one subscriber alone, except the last, which sends it away.
 
-| of a subscriber here | does |
+| of a subscriber here | action |
 | --- | --- |
-| a session is told of which it had some | adds it up |
-| it has had enough, of which most is told | asks for its ping times |
+| traces of a session with deliveries to it come | adds them up |
+| it has enough deliveries, most of them with traces | requests its ping times |
 | they came | decides; sends it away, or begins anew |
-| they do not come | begins anew: who cannot say how far brokers are cannot be moved |
-| it changes what it subscribes to | begins anew |
+| they do not come | begins anew: a client without ping times cannot be moved |
+| its subscriptions change | begins anew |
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from shoal.model import BrokerId, ClientId, MessageId
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from shoal.overlays.publisher_relocation.subscribers.planner import (
-    Figures,
-    Session,
-    Share,
+    PlannedSession,
+    SubscriberFigures,
+    SubscriberShare,
     choose,
     figures_of,
     share_of,
     shortlist,
 )
 
-# Of what a subscriber gets so much must be told of, in percent.  Else those that publish most
+# The least part of a subscriber's deliveries with traces, in percent. Otherwise frequent publishers
 # would decide alone, as their sessions are over first.
 TOLD_PERCENT = 80
 
@@ -50,8 +50,11 @@ TOLD_PERCENT = 80
 TIMER = "subscriber"
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """By what is decided; the fields are GRAPE's parameters, and `enough` how many publications."""
+class MovingTerms(msgspec.Struct, frozen=True):
+    """Terms of a decision.
+
+    The fields are GRAPE's parameters, and `enough` the number of publications.
+    """
 
     enough: int
     priority: Priority
@@ -60,41 +63,41 @@ class Terms(msgspec.Struct, frozen=True):
     ping_timeout_us: int
 
 
-class _Asked(msgspec.Struct):
-    """What is decided when the ping times have come."""
+class _AskedMove(msgspec.Struct):
+    """A decision that waits for ping times."""
 
     session: MessageId
-    figures: Figures
+    figures: SubscriberFigures
     candidates: tuple[BrokerId, ...]
 
 
 class MovingSubscribers:
-    """Those of one broker.
+    """The moving subscribers of one broker.
 
-    `untold` is how many more traced publications a client has had, `door` who speaks for it, if
-    not it does itself.
+    `untold` gives the number of a client's further traced publications, `front_end` its front end,
+    or itself.
     """
 
     def __init__(
         self,
         broker: BrokerId,
-        terms: Terms,
+        terms: MovingTerms,
         untold: Callable[[ClientId], int],
-        door: Callable[[ClientId], ClientId],
+        front_end: Callable[[ClientId], ClientId],
     ) -> None:
         self._broker = broker
         self._terms = terms
         self._untold = untold
-        self._door = door
-        # What each client got, by publisher.
-        self._shares: dict[ClientId, dict[ClientId, Share]] = {}
-        self._asked: dict[ClientId, _Asked] = {}
+        self._front_end = front_end
+        # Deliveries to each client, by publisher.
+        self._shares: dict[ClientId, dict[ClientId, SubscriberShare]] = {}
+        self._asked: dict[ClientId, _AskedMove] = {}
         self._questions = 0
 
-    def told(
+    def on_traces(
         self,
         publisher: ClientId,
-        session: Session,
+        session: PlannedSession,
         had: Mapping[ClientId, int],
         staying: Container[ClientId],
         now_us: int,
@@ -103,16 +106,16 @@ class MovingSubscribers:
         others: int = 0,
         times: int = 1,
     ) -> None:
-        """A publisher's session is over, of which local clients had these publications.
+        """A publisher's session is over, with these deliveries to local clients.
 
-        Some of them are not moved by what they get; what clients had that are not named is in
-        `others`.  The session stands for `times` as many.
+        Clients in `staying` are not moved by their deliveries; `others` counts deliveries to
+        unnamed clients. The session stands for `times` as many.
         """
         once, twice = others, 0
         for bits in had.values():
             twice |= once & bits
             once |= bits
-        shares: dict[int, Share] = {}
+        shares: dict[int, SubscriberShare] = {}
         for client, bits in had.items():
             if client in staying:
                 continue
@@ -127,7 +130,7 @@ class MovingSubscribers:
             self._ask_when_enough(client, now_us, out)
 
     def pinged(self, client: ClientId, times: PingTimes, now_us: int, out: list[Effect]) -> bool:
-        """A client's round trips; whether they were asked for here."""
+        """A client's round trips; returns whether they were requested here."""
         asked = self._asked.get(client)
         if asked is None or asked.session != times.session:
             return False
@@ -172,20 +175,20 @@ class MovingSubscribers:
         self._shares.pop(client, None)
 
     def changed(self, client: ClientId, out: list[Effect]) -> None:
-        """It wants something else, or has been decided about: what is known of it is void."""
+        """Its subscriptions have changed, or it has been decided about: its shares are void."""
         self._shares.pop(client, None)
         if self._asked.pop(client, None) is not None:
             out.append(CancelTimer(_timer(client)))
 
     # --- steps --------------------------------------------------------------------------------
 
-    def _add(self, client: ClientId, publisher: ClientId, share: Share) -> None:
+    def _add(self, client: ClientId, publisher: ClientId, share: SubscriberShare) -> None:
         shares = self._shares.setdefault(client, {})
         known = shares.get(publisher)
         if known is not None and known.session.entry == share.session.entry:
             known.add(share)
-        else:  # what came another way says nothing of this one
-            shares[publisher] = Share(share.session, share.count, dict(share.handled))
+        else:  # deliveries from another entry say nothing of this one
+            shares[publisher] = SubscriberShare(share.session, share.count, dict(share.handled))
 
     def _ask_when_enough(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         if client in self._asked:
@@ -204,10 +207,10 @@ class MovingSubscribers:
         candidates = shortlist(figures, self._terms.priority, self._terms.weight)
         self._questions += 1
         session = MessageId(self._broker, client, self._questions)
-        self._asked[client] = _Asked(session, figures, candidates)
+        self._asked[client] = _AskedMove(session, figures, candidates)
         brokers = tuple(dict.fromkeys((*candidates, self._broker)))
         out.append(SetTimer(_timer(client), now_us + self._terms.ping_timeout_us))
-        out.append(Notify(self._door(client), PingRequest(session, brokers)))
+        out.append(Notify(self._front_end(client), PingRequest(session, brokers)))
 
 
 def _timer(client: ClientId) -> TimerKey:

@@ -1,26 +1,26 @@
-"""Where should this subscriber be, given trace sessions of those whose publications it gets?
+"""The best broker for a subscriber, given trace sessions of its publishers.
 
-GRAPE asks where a publisher should be, with its subscribers where they are; this asks it of a
-subscriber.  Two figures for each broker, added up over all traced publications that it got:
+GRAPE places a publisher, with its subscribers at their brokers; this places a subscriber. Two
+figures for each broker, added up over all traced publications that the subscriber got:
 
-- load: how many brokers would handle a publication for it alone.  A publication reaches those
-  brokers anyway that are on its way from where it enters to others who want it; from the nearest of
-  these on, each broker up to the subscriber's handles it for nobody else;
-- delay: the way from where it enters to that broker, what it waits there, and the subscriber's own.
+- load: number of brokers that would handle a publication for it alone. A publication reaches the
+  brokers on its path from its entry to other subscribers anyway; from the nearest of these on, each
+  broker up to the subscriber's handles it for that one alone;
+- delay: the path from the entry to that broker, the wait there, and the subscriber's own.
 
-Which of the two counts is said as it is for GRAPE (`choosing.py`).  Everything is linear in
-brokers, for each publisher.
+The priority of the two is GRAPE's (`choosing.py`). Everything is linear in brokers, for each
+publisher.
 
-A `Share` is what is known of one publisher: of how many publications each broker is on the way to
-others.  What a broker far from all of them handles is counted from the trees of all publishers put
-together, so a subscriber may go to where any of them enters.
+A `SubscriberShare` has the figures of one publisher: for each broker, the number of publications
+that it handles for others. The load of a broker far from all of them is counted from the trees of
+all publishers together, so a subscriber may go to any publisher's entry.
 
 >>> def trace(broker, neighbours, bits):
 ...     return BrokerTrace(broker=broker, neighbours=neighbours, bits=bits,
 ...         deliveries=bits.bit_count(), input_queue_us=0, matching_us=100, client_output_us=0,
 ...         output_queue_us=tuple((neighbour, 5_000) for neighbour in neighbours))
 >>> traces = trace("A", ("B",), 0b0011), trace("B", ("A", "C"), 0b0000), trace("C", ("B",), 0b1111)
->>> shares = [share_of(Session("A", traces), "C", bits=0b1111, alone=0b1111)]
+>>> shares = [share_of(PlannedSession("A", traces), "C", bits=0b1111, alone=0b1111)]
 >>> figures = figures_of(shares, "C")
 >>> figures.loads
 {'C': 8, 'B': 4, 'A': 0}
@@ -50,33 +50,33 @@ from shoal.overlays.publisher_relocation.choosing import (
 from shoal.overlays.publisher_relocation.traces import BrokerTrace, TraceTree
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A publisher's trace session: where its publications enter, and what brokers know of it."""
+class PlannedSession(msgspec.Struct, frozen=True):
+    """A publisher's trace session: its entry broker, and the brokers' traces."""
 
     entry: BrokerId
     traces: tuple[BrokerTrace, ...]
 
 
-class Share(msgspec.Struct):
-    """What a subscriber got of one publisher: `count` publications.
+class SubscriberShare(msgspec.Struct):
+    """A subscriber's deliveries from one publisher: `count` publications.
 
-    Of these each broker handles so many, whether the subscriber is there or not; one that is not
-    named handles none.  The session is the last of several.
+    Each broker handles this number of them without the subscriber, too; a missing one handles none.
+    The session is the last of several.
     """
 
-    session: Session
+    session: PlannedSession
     count: int
     handled: dict[BrokerId, int]
 
-    def add(self, other: Share) -> None:
-        """What it got of the same publisher in a later session, from the same entry."""
+    def add(self, other: SubscriberShare) -> None:
+        """Add a later session of the same publisher, from the same entry."""
         self.session = other.session
         self.count += other.count
         for broker, handled in other.handled.items():
             self.handled[broker] = self.handled.get(broker, 0) + handled
 
 
-class Figures(msgspec.Struct, frozen=True):
+class SubscriberFigures(msgspec.Struct, frozen=True):
     """For each broker load and delay, of `count` publications, were the subscriber there.
 
     Loads are messages, delays µs from where publications enter until the broker has matched them;
@@ -89,8 +89,8 @@ class Figures(msgspec.Struct, frozen=True):
     delays: dict[BrokerId, int]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the subscriber should be, and why: per publication messages, and mean delays in µs.
+class SubscriberDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """The chosen broker, with its figures: messages per publication, and mean delays in µs.
 
     `weight` is as in GRAPE's decisions.
     """
@@ -104,11 +104,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     weight: int | None = None
 
 
-def share_of(session: Session, broker: BrokerId, bits: int, alone: int, times: int = 1) -> Share:
-    """What a subscriber at this broker got in one session: the publications whose bits are set.
+def share_of(
+    session: PlannedSession, broker: BrokerId, bits: int, alone: int, times: int = 1
+) -> SubscriberShare:
+    """A subscriber's share of one session at this broker: the publications of the bits.
 
-    `alone` are those that nobody else at the broker got; the session stands for `times` as many.
-    ValueError when the traces are no tree around the entry that has the broker.
+    `alone` are those without another subscriber at the broker; the session stands for `times` as
+    many. ValueError when the traces are no tree around the entry that has the broker.
     """
     tree = TraceTree(session.traces, session.entry)
     if broker not in tree.numbers:
@@ -123,10 +125,10 @@ def share_of(session: Session, broker: BrokerId, bits: int, alone: int, times: i
         for name, number in tree.numbers.items()
         if bits & below[number]
     }
-    return Share(session, times * bits.bit_count(), handled)
+    return SubscriberShare(session, times * bits.bit_count(), handled)
 
 
-def figures_of(shares: Sequence[Share], current: BrokerId) -> Figures:
+def figures_of(shares: Sequence[SubscriberShare], current: BrokerId) -> SubscriberFigures:
     """All brokers that any of the sessions passed; ValueError when together they are no tree."""
     known = {trace.broker: trace for share in shares for trace in share.session.traces}
     tree = TraceTree(tuple(known.values()), current)
@@ -145,10 +147,10 @@ def figures_of(shares: Sequence[Share], current: BrokerId) -> Figures:
             inside_us = trace.input_queue_us + trace.matching_us
             loads[broker] += alone[number]
             delays[broker] += share.count * (way_us[number] + inside_us)
-    return Figures(tree, sum(share.count for share in shares), loads, delays)
+    return SubscriberFigures(tree, sum(share.count for share in shares), loads, delays)
 
 
-def shortlist(figures: Figures, priority: Priority, weight: int) -> tuple[BrokerId, ...]:
+def shortlist(figures: SubscriberFigures, priority: Priority, weight: int) -> tuple[BrokerId, ...]:
     """The candidates whose ping times `choose` needs, nearest first."""
     candidates = list(figures.loads)
     if priority is Priority.LOAD:
@@ -157,13 +159,13 @@ def shortlist(figures: Figures, priority: Priority, weight: int) -> tuple[Broker
 
 
 def choose(
-    figures: Figures,
+    figures: SubscriberFigures,
     remaining: Sequence[BrokerId],
     ping_us: Mapping[BrokerId, int],
     priority: Priority,
     weight: int,
     least_gain_percent: int = 0,
-) -> Decision:
+) -> SubscriberDecision:
     """The broker the subscriber should be at; `ping_us` are its one-way delays.
 
     It stays unless load or delay is lower at the target, by this percentage at least.  ValueError
@@ -190,7 +192,7 @@ def choose(
         for known in (figures.loads, delays)
     ):
         target = current
-    return Decision(
+    return SubscriberDecision(
         target=target,
         candidates=len(figures.loads),
         rate_now=figures.loads[current] / figures.count,

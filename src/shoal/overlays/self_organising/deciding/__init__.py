@@ -1,1 +1,1 @@
-"""Which link is to be exchanged for which: interest, costs, neighbourhood, consensus."""
+"""Decisions on link exchanges: interest, costs, neighbourhood, consensus."""

@@ -1,9 +1,9 @@
-"""The links to recommend, made of what brokers advise one by one.
+"""A recommended tree, assembled from the exchanges that brokers advise one by one.
 
-Each broker advises an exchange of one link in the overlay as it is.  Taken together they must still
-be a tree that the operator's rules allow, so the one that saves most comes first, and one that no
-longer closes a cycle over the link it would replace is left out, or that gives a broker more links
-than it may have by now: when the overlay has changed, brokers advise anew.
+Each broker advises an exchange of one link in the overlay as it is. The result must be a tree that
+the operator's rules allow. So the exchange that saves most comes first. An exchange is skipped if
+its link does not close a cycle over the link it would replace, or if it gives a broker more links
+than allowed: brokers advise anew when the overlay has changed.
 
 >>> def advised(left, right, old, now, then):
 ...     return ProposalRecord(broker=right, at_us=1, outcome="advised", reason="", left=left,
@@ -15,7 +15,7 @@ than it may have by now: when the overlay has changed, brokers advise anew.
 [('A', 'D'), ('B', 'C'), ('C', 'D')]
 >>> print(as_toml(advice))
 # A - D instead of A - B: 56 % less over 2 links (40 instead of 90 per interval)
-# what an exchange saves is estimated for the cycle that its link closes, as if it were the only one
+# the saving of an exchange is estimated for the cycle that its link closes, without other exchanges
 links = [
   ["A", "D"],
   ["B", "C"],
@@ -30,20 +30,20 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.parameters import Heuristic, Parameters
+from shoal.overlays.self_organising.parameters import Heuristic, SelfOrganisingParameters
 from shoal.overlays.self_organising.records import ProposalRecord
-from shoal.overlays.self_organising.rules import Rules
+from shoal.overlays.self_organising.rules import ExchangeRules
 
 ESTIMATED = (
-    "what an exchange saves is estimated for the cycle that its link closes, as if it were the "
-    "only one"
+    "the saving of an exchange is estimated for the cycle that its link closes, without other "
+    "exchanges"
 )
 NOTHING = "no other links are recommended"
 
 Link = tuple[BrokerId, BrokerId]
 
 
-class Advice(NamedTuple):
+class ExchangeAdvice(NamedTuple):
     """Links to have instead of those there are, and the exchanges that lead to them."""
 
     links: list[Link]
@@ -54,14 +54,14 @@ def recommend(
     links: Iterable[Link],
     proposals: Iterable[ProposalRecord],
     within_us: int,
-    parameters: Parameters | None = None,
-) -> Advice:
+    parameters: SelfOrganisingParameters | None = None,
+) -> ExchangeAdvice:
     """The recommended overlay.
 
-    Of several words about one new link the last holds; those do not count any more that are older
-    than the newest by more than `within_us`.  `parameters` have the operator's rules.
+    Of several records about one new link the last is valid; those do not count any more that are
+    older than the newest by more than `within_us`.  `parameters` have the operator's rules.
     """
-    rules = Rules(parameters or Parameters())
+    rules = ExchangeRules(parameters or SelfOrganisingParameters())
     rows = sorted(proposals, key=lambda row: row.at_us)
     last = {_in_order((row.left, row.right)): row for row in rows}
     advised = [
@@ -83,11 +83,11 @@ def recommend(
         if row.right not in _reached(row.left, left):
             tree = dict.fromkeys([*left, new])
             taken.append(row)
-    return Advice(sorted(tree), taken)
+    return ExchangeAdvice(sorted(tree), taken)
 
 
 def as_toml(
-    advice: Advice,
+    advice: ExchangeAdvice,
     heuristic: Heuristic = Heuristic.COST_AND_INTEREST,
     remarks: Sequence[str] = (),
 ) -> str:
@@ -133,7 +133,7 @@ def _in_order(link: Link) -> Link:
 
 
 def _count(broker: BrokerId, links: Iterable[Link]) -> int:
-    """How many of them are its."""
+    """Number of links that the broker has."""
     return sum(broker in link for link in links)
 
 

@@ -1,9 +1,9 @@
-"""What a broker's clients were interested in lately, and how brokers tell each other of it.
+"""Recent interest of a broker's clients, and the summaries that brokers broadcast of it.
 
 A broker remembers the notifications that it delivered to local clients or received from them, and
-broadcasts a summary of those of the last interval: a Bloom filter, or the identifiers themselves.
-Who gets it counts how many of its own are in there.  Identifiers are 64 bits of a stable hash, so
-that all brokers and all processes agree.
+broadcasts a summary of those of the last interval: a Bloom filter, or the identifiers themselves. A
+receiver counts how many of its own notifications are in there. Identifiers are 64 bits of a stable
+hash, so that all brokers and all processes agree.
 
 >>> here, there = Cache(entries=100), Cache(entries=100)
 >>> for number in range(30):
@@ -50,8 +50,8 @@ def notification_id(publisher: ClientId, sequence: int) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=ID_BYTES).digest(), "little")
 
 
-class Summary(msgspec.Struct, frozen=True, array_like=True):
-    """Which notifications a broker was interested in.
+class InterestSummary(msgspec.Struct, frozen=True, array_like=True):
+    """A broker's recent notifications: identifiers, or a Bloom filter of them.
 
     `bits` of a Bloom filter with so many `hashes`, the first in the lowest bit of the first byte;
     without bits, `data` is identifiers of 8 bytes, little end first.
@@ -62,7 +62,7 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
     data: bytes
 
     def problem(self) -> str:
-        """What is wrong with a summary that somebody sent; empty when nothing is."""
+        """The error in a received summary; empty when it is valid."""
         length = len(self.data)
         if self.bits == 0:
             fits = self.hashes == 0 and length % ID_BYTES == 0
@@ -74,20 +74,20 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def exact(ids: Ids) -> Summary:
+def exact(ids: Ids) -> InterestSummary:
     """The identifiers themselves."""
-    return Summary(0, 0, ids.astype(_LITTLE).tobytes())
+    return InterestSummary(0, 0, ids.astype(_LITTLE).tobytes())
 
 
-def bloom_filter(ids: Ids, bits: int, hashes: int) -> Summary:
+def bloom_filter(ids: Ids, bits: int, hashes: int) -> InterestSummary:
     """A Bloom filter of the identifiers."""
     flags = np.zeros(bits, dtype=np.uint8)
     for number in range(hashes):
         flags[_positions(ids, number, bits)] = 1
-    return Summary(bits, hashes, np.packbits(flags, bitorder="little").tobytes())
+    return InterestSummary(bits, hashes, np.packbits(flags, bitorder="little").tobytes())
 
 
-def smallest(ids: Ids, bits: int, hashes: int) -> Summary:
+def smallest(ids: Ids, bits: int, hashes: int) -> InterestSummary:
     """The identifiers where these are fewer bytes than the filter, else the filter."""
     is_exact = len(ids) * ID_BYTES < _filter_bytes(bits)
     return exact(ids) if is_exact else bloom_filter(ids, bits, hashes)
@@ -98,7 +98,10 @@ def _filter_bytes(bits: int) -> int:
 
 
 def _positions(ids: Ids, number: int, bits: int) -> npt.NDArray[Any]:
-    """Where hash function `number` puts each; the halves of an identifier are its two hashes."""
+    """Positions that hash function `number` gives.
+
+    The halves of an identifier are its two hashes.
+    """
     step = (ids >> _HALF_BITS) | np.uint64(1)
     return ((ids & _LOW_HALF) + np.uint64(number) * step) % np.uint64(bits)
 
@@ -110,7 +113,7 @@ class Cache:
         self._ids: Ids = np.zeros(entries, dtype=np.uint64)
         self._known: set[int] = set()
         self._next = 0
-        # How many of the last were added since the interval began; no more than there are.
+        # The number of the last ones that were added in this interval, at most all.
         self._new = 0
 
     def __len__(self) -> int:
@@ -139,8 +142,10 @@ class Cache:
         self._new = 0
         return self._ids[places]
 
-    def common(self, *summaries: Summary) -> int:
-        """How many of those remembered are in each of the summaries (a filter may err upwards)."""
+    def common(self, *summaries: InterestSummary) -> int:
+        """Number of the remembered notifications in each of the summaries (a filter may err
+        upwards).
+        """
         known = self._known
         for summary in summaries:
             if not summary.bits:
@@ -152,8 +157,8 @@ class Cache:
         return len(left)
 
 
-def _those_in(summary: Summary, ids: Ids) -> Ids:
-    """Those that a filter says it has."""
+def _those_in(summary: InterestSummary, ids: Ids) -> Ids:
+    """The identifiers that a filter contains."""
     data = np.frombuffer(summary.data, dtype=np.uint8)
     for number in range(summary.hashes):
         places = _positions(ids, number, summary.bits)

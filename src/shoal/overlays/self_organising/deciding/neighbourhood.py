@@ -1,17 +1,17 @@
-"""What a broker knows of those around it: how they are reached, at what cost, what is shared.
+"""A broker's view of the brokers around it: paths, costs, and shared interest.
 
-Broadcasts bring it.  Each entry lives as long as broadcasts refresh it: at the end of an interval
-those go that were not refreshed since the end of the one before (second chance), so one that is out
-of reach is forgotten after one interval to two; who said that it broadcasts in so many intervals
-only is remembered for as many more.  Links that are exchanged change the ways to others, not what
-these want: nothing is forgotten for that, or brokers would wait for an interval after each exchange
-before they know enough for the next.
+Broadcasts refresh the entries. The end of an interval removes entries that were not refreshed since
+the end of the one before (second chance), so a broker out of reach is forgotten after one interval
+to two. If a broker has announced that it broadcasts in some intervals only, its entry lasts as many
+intervals longer. An exchange of links changes paths, not interests, so it removes no entry;
+otherwise brokers would wait for an interval after each exchange before they know enough for the
+next.
 
 >>> from shoal.overlays.self_organising.deciding.interest import exact, notification_id
 >>> cache = Cache(entries=10)
 >>> around = Neighbourhood(cache, ThreeWay.MEAN)
 >>> cache.add(notification_id("P", 1))
->>> around.heard("B3", exact(cache.ids))
+>>> around.on_broadcast("B3", exact(cache.ids))
 >>> around.shared("B3"), around.shared("B1")
 (1, None)
 >>> around.turn(), around.shared("B3"), around.turn(), around.shared("B3")
@@ -27,18 +27,18 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.deciding.interest import Cache, Summary
+from shoal.overlays.self_organising.deciding.interest import Cache, InterestSummary
 from shoal.overlays.self_organising.deciding.planner import Cycle
 from shoal.overlays.self_organising.parameters import Heuristic, ThreeWay
 
-# What neighbours say cannot fill the memory; far above what any number of hops reaches.
+# Bound on memory against forged broadcasts; far above what any number of hops reaches.
 MAX_KNOWN = 4_096
 
 
-class Hop(msgspec.Struct, frozen=True, array_like=True):
-    """A broker on a broadcast's way: what a notification costs there and over the link it came by.
+class NeighbourHop(msgspec.Struct, frozen=True, array_like=True):
+    """A broker on a broadcast's path: a notification's cost there and over the link it came by.
 
-    `shared` is what the broker shares with the one before it, as far as it knows.
+    `shared` is the interest that the broker shares with the one before it, as far as it knows.
     """
 
     broker: BrokerId
@@ -47,24 +47,24 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     shared: int | None = None
 
 
-Way = Sequence[Hop]
+Way = Sequence[NeighbourHop]
 
 
 class _Known:
-    """One broker: its last broadcast, and what it has in common with this one."""
+    """One broker: its last broadcast, and the interest that it shares with this one."""
 
     __slots__ = ("is_referenced", "left", "shared", "summary")
 
-    def __init__(self, summary: Summary, shared: int, left: int) -> None:
+    def __init__(self, summary: InterestSummary, shared: int, left: int) -> None:
         self.summary = summary
         self.shared = shared
-        # Intervals that it is remembered for once it is not referenced any more.
+        # Intervals that the entry lasts without a refresh.
         self.left = left
         self.is_referenced = True
 
 
 class Neighbourhood:
-    """The brokers whose broadcasts came; a view of theirs (`planner.View`)."""
+    """The sources of received broadcasts; a view for the planner (`planner.NeighbourhoodView`)."""
 
     def __init__(self, cache: Cache, three_way: ThreeWay) -> None:
         self._cache = cache
@@ -82,8 +82,8 @@ class Neighbourhood:
     def __contains__(self, broker: BrokerId) -> bool:
         return broker in self._known
 
-    def heard(self, origin: BrokerId, summary: Summary, every: int = 1) -> None:
-        """A broadcast of this broker came; the next comes in so many intervals."""
+    def on_broadcast(self, origin: BrokerId, summary: InterestSummary, every: int = 1) -> None:
+        """A broadcast of this broker came; the next comes in `every` intervals."""
         shared = self._cache.common(summary)
         self._drop(origin)
         # One more, as intervals are not all alike; the paper's end with a broadcast each.
@@ -91,7 +91,7 @@ class Neighbourhood:
         self._sum += shared
 
     def turn(self) -> None:
-        """An interval ends: forget who was not heard of since the last one ended."""
+        """End an interval: remove entries that were not refreshed since the last one ended."""
         for broker, known in list(self._known.items()):
             if not known.is_referenced:
                 known.left -= 1
@@ -122,8 +122,8 @@ class Neighbourhood:
 def cycle_of(way: Way, direct: float, shared: int, heuristic: Heuristic) -> Cycle | None:
     """The cycle that a link from a broadcast's last broker to its first would close.
 
-    `direct` is what a notification costs over it, `shared` what the two share.  None when the
-    heuristic needs what a broker on the way did not know.
+    `direct` is a notification's cost over it, `shared` the interest that the two share. None when
+    the heuristic needs a value that a broker on the path did not know.
     """
     back = way[::-1]
     over = [hop.shared for hop in back[:-1]]

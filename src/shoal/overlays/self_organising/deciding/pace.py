@@ -1,12 +1,12 @@
-"""When a broker broadcasts: each interval while something changes, else less and less often (ours).
+"""Pace of broadcasts: one per interval while something changes, else exponential back-off (ours).
 
-The paper's brokers broadcast each interval, for ever; and as requests follow broadcasts, these cost
-most of what a tree at rest has for the heuristic.  Here each broadcast that nothing has changed
-before makes the time to the next twice as long, up to so many intervals, and says how long that is:
-others remember what it says until then (`neighbourhood.py`).  What changes is told within an
-interval: links of this broker, what it costs, who it has not known so far, what it is interested
-in.  Notifications come by chance, so an interest has changed where publishers of a quarter of them
-have other rates than when it was last told, by more than chance explains.
+The paper's brokers broadcast in each interval, and requests follow broadcasts: together they are
+most of the heuristic's traffic on a stable tree. Here a broadcast without a change doubles the time
+to the next, up to `most` intervals, and announces that time: receivers keep the entry until then
+(`neighbourhood.py`). A change is broadcast within an interval: of this broker's links, costs, known
+brokers, or interest. Notifications arrive at random, so an interest counts as changed only if the
+publishers of a quarter of the notifications have other rates than at the last broadcast, by more
+than chance explains.
 
 >>> pace = Pace(most=4)
 >>> [pace.turn() for _ in range(9)]
@@ -28,7 +28,7 @@ from shoal.model import BrokerId, ClientId
 
 # Of more publishers in one interval nothing is noted.
 MOST_PUBLISHERS = 4_096
-# So many standard deviations are no chance, and such a part of all notifications is a change.
+# Standard deviations that exclude chance, and the part of all notifications that is a change.
 DEVIATIONS, PART = 3, 4
 
 
@@ -41,8 +41,7 @@ class Pace:
         # Intervals to the next broadcast, unless something changes.
         self._left = 0
         self._is_stirred = True
-        # How many notifications of each publisher there were in this interval, and in the one that
-        # was told last.
+        # Notifications by publisher in this interval, and in the interval of the last broadcast.
         self._noted: dict[ClientId, int] = {}
         self._told: dict[ClientId, int] = {}
 
@@ -68,7 +67,7 @@ class Pace:
 
 
 def _differ(told: dict[ClientId, int], noted: dict[ClientId, int]) -> bool:
-    """Whether rates have changed; a difference of two counts varies as their sum does."""
+    """Whether rates have changed; the variance of a difference of two counts is their sum."""
     changed, total = 0, 0
     for publisher in told.keys() | noted.keys():
         before, now = told.get(publisher, 0), noted.get(publisher, 0)
@@ -79,7 +78,7 @@ def _differ(told: dict[ClientId, int], noted: dict[ClientId, int]) -> bool:
 
 
 def differ(costs: Costs, told: Costs, neighbours: Collection[BrokerId]) -> bool:
-    """Whether messages cost another sum than was told, by a factor of more than two."""
+    """Whether messages cost another sum than was broadcast, by a factor of more than two."""
     pairs = [(costs.here, told.here)]
     pairs += [(costs.links.get(each, 0.0), told.links.get(each, 0.0)) for each in neighbours]
     return any(max(pair) > 2 * min(pair) for pair in pairs)

@@ -1,9 +1,9 @@
-"""Which link should be exchanged for which: costs and interest, seen from the brokers of a cycle.
+"""Choice of the link to exchange: costs and interest, seen from the brokers of a cycle.
 
-A broker compares a direct link to another with the way over the brokers between them, which costs
-less than it seems where those want the same notifications anyway (`evaluate`).  A link that would
-pay closes a cycle.  Every broker of it says what it would cost to do without each of the cycle's
-links (`cost_vector`); the sum decides which goes (`decide`).  When that is the new one, all stays.
+A broker compares a direct link to another with the path over the brokers between them, which costs
+less if those need the same notifications anyway (`evaluate`). A link that would pay closes a cycle.
+Every broker of the cycle adds its cost without each of the cycle's links (`cost_vector`); the sum
+decides which link is removed (`decide`). If that is the new one, nothing changes.
 
 Figure 2: B1 is between B2 and B3, which share ten notifications of which it wants none.
 
@@ -16,14 +16,14 @@ Evaluation(now=6.0, direct=4)
 (40.0, 40.0, 60.0)
 >>> others = cost_vector(Mean({"B1": 0, "B2": 10}), cycle, "B3")
 >>> decide(Heuristic.COST_AND_INTEREST, cycle, [a + b for a, b in zip(mine, others)])
-Decision(remove=1, cost_now=120.0, cost_then=80.0)
+ExchangePlan(remove=1, cost_now=120.0, cost_then=80.0)
 
 Source: Cost and Interest, sections 4.1 (Eq. 3 to 7) and 4.2 (Eq. 8 to 10); 3.1.2 for the two
-baselines, of which 5 says only that they use the same messages.  Readings: an intermediate broker
+baselines, of which 5 says only that they use the same messages. Readings: an intermediate broker
 with which nothing is shared saves nothing (Eq. 7 would divide by zero); of links whose removal
-costs the same, the new one goes, or else the dearest, or else the first by name.  Decentralised
-baselines by the cycle property: `mst` removes a cycle's dearest link, `mit` the one over which
-least is shared.
+costs the same, the new one is removed, or else the dearest, or else the first by name.
+Decentralised baselines by the cycle property: `mst` removes a cycle's dearest link, `mit` the one
+over which least is shared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from shoal.overlays.self_organising.parameters import Heuristic
 
 # Sums of the same numbers in another order may differ by less than this part of them.
 _ROUNDING = 1e-9
-# How long a proposal may be on its way.
+# Maximum transit time of a proposal.
 ON_ITS_WAY_US = 1_000_000
 # Between two broadcasts of a broker is the interval times a number between these.
 VARIATION = 0.9, 1.1
@@ -49,8 +49,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A path of the overlay, and a new link that closes it.
 
     brokers      in their order; the first proposes to link itself to the last
-    processing   what a notification costs at each
-    costs        what it costs over each link, from the first broker on; the new link is the last
+    processing   a notification's cost at each
+    costs        its cost over each link, from the first broker on; the new link is the last
     shared       notifications that the ends of each link share, which only `mit` weighs
     """
 
@@ -64,18 +64,21 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return self.brokers[number], self.brokers[(number + 1) % len(self.brokers)]
 
 
-class View(Protocol):
-    """What one broker knows of what it shares with others."""
+class NeighbourhoodView(Protocol):
+    """The interest that one broker shares with others, as far as it knows."""
 
     def shared(self, broker: BrokerId) -> int | None:
-        """Notifications in which both are interested; None for a broker it knows nothing of."""
+        """Number of notifications in which both are interested; None for an unknown broker."""
 
     def shared_by_three(self, broker: BrokerId, other: BrokerId) -> float:
         """Notifications in which all three are interested; both are known."""
 
 
 class Mean:
-    """A view that takes the mean over its neighbourhood for what any three share (Eq. 6)."""
+    """A view that uses the mean over its neighbourhood for the interest that any three share (Eq.
+
+    6).
+    """
 
     def __init__(self, shared: Mapping[BrokerId, int]) -> None:
         self._shared = shared
@@ -97,10 +100,10 @@ class UnknownBrokerError(Exception):
 
 
 class Evaluation(NamedTuple):
-    """The two sides of Eq. 5: what the way costs as it is, and over a direct link.
+    """The two sides of Eq. 5: the cost of the path as it is, and over a direct link.
 
-    For `mst` these are the dearest link of the way and the new one; for `mit` what is shared over
-    the new link, and the least over one of the way.
+    For `mst` these are the dearest link of the path and the new one; for `mit` the interest shared
+    over the new link, and the least over one of the path.
     """
 
     now: float
@@ -112,11 +115,11 @@ class Evaluation(NamedTuple):
         return self.direct < self.now
 
 
-class Decision(NamedTuple):
-    """Which link goes, by its number in the cycle, and what the cycle costs, as it is and without.
+class ExchangePlan(NamedTuple):
+    """The link to remove, by its number in the cycle, and the cycle's cost before and after.
 
-    For `mst` that is the sum of the links that stay, for `mit` what is shared over the one that
-    goes.
+    For `mst` the cost is the sum of the remaining links, for `mit` the interest shared over the
+    removed one.
     """
 
     remove: int
@@ -128,8 +131,10 @@ class Decision(NamedTuple):
         return self.cost_now - self.cost_then
 
 
-def evaluate(heuristic: Heuristic, view: View, cycle: Cycle) -> Evaluation | None:
-    """What the cycle's first broker makes of a link to the last; None when nothing is shared.
+def evaluate(heuristic: Heuristic, view: NeighbourhoodView, cycle: Cycle) -> Evaluation | None:
+    """Costs that the cycle's first broker expects of a link to the last.
+
+    None when nothing is shared.
 
     UnknownBrokerError when it does not know a broker between them.
     """
@@ -146,21 +151,26 @@ def evaluate(heuristic: Heuristic, view: View, cycle: Cycle) -> Evaluation | Non
             return Evaluation(cycle.shared[-1], min(cycle.shared[:-1]))
 
 
-def indirect_costs(view: View, way: Iterable[tuple[BrokerId, float, float]]) -> list[float]:
-    """What a notification costs to each broker of a way (Eq. 7's C), which starts at a neighbour.
+def indirect_costs(
+    view: NeighbourhoodView, way: Iterable[tuple[BrokerId, float, float]]
+) -> list[float]:
+    """A notification's cost to each broker of a path (Eq. 7's C), which starts at a neighbour.
 
-    `way` is brokers, what a notification costs there, and over the link that leads there.
+    `way` is brokers, a notification's cost there, and over the link that leads there.
     """
     brokers, processing, costs = zip(*way, strict=True)
     return _along(view, brokers, processing, costs)[1]
 
 
 def _along(
-    view: View, brokers: Sequence[BrokerId], processing: Sequence[float], costs: Sequence[float]
+    view: NeighbourhoodView,
+    brokers: Sequence[BrokerId],
+    processing: Sequence[float],
+    costs: Sequence[float],
 ) -> tuple[list[int], list[float]]:
-    """What is shared with each broker of a way, and what a notification costs to it.
+    """Shared interest with each broker of a path, and a notification's cost to it.
 
-    Brokers decide for each broadcast that comes, and this is most of it.
+    Called for each broadcast that comes, and most of the work for it.
     """
     shared_with, by_three = view.shared, view.shared_by_three
     before = brokers[0]
@@ -172,7 +182,7 @@ def _along(
         shared = shared_with(broker)
         if shared is None:
             raise UnknownBrokerError(broker)
-        # Of what is shared with this one, the part that the one before does not want.
+        # The share of this broker's interest that the broker before it does not have.
         extra = 1.0
         if shared:
             if shared_before is None:
@@ -186,15 +196,15 @@ def _along(
     return all_shared, all_indirect
 
 
-def _known(view: View, broker: BrokerId) -> int:
+def _known(view: NeighbourhoodView, broker: BrokerId) -> int:
     shared = view.shared(broker)
     if shared is None:
         raise UnknownBrokerError(broker)
     return shared
 
 
-def cost_vector(view: View, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]:
-    """What `broker` says the cycle would cost without each of its links (Eq. 8).
+def cost_vector(view: NeighbourhoodView, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]:
+    """The cycle's cost without each of its links, as `broker` estimates it (Eq. 8).
 
     UnknownBrokerError when it does not know another broker of the cycle.
     """
@@ -212,9 +222,14 @@ def cost_vector(view: View, cycle: Cycle, broker: BrokerId) -> tuple[float, ...]
 
 
 def _sums(
-    view: View, brokers: Sequence[BrokerId], processing: Sequence[float], costs: Sequence[float]
+    view: NeighbourhoodView,
+    brokers: Sequence[BrokerId],
+    processing: Sequence[float],
+    costs: Sequence[float],
 ) -> list[float]:
-    """For 0, 1, 2, ... brokers of a way: the sum of what each shares times what it costs to it."""
+    """For 0, 1, 2, ... brokers of a path: the sum of each one's shared interest times the cost to
+    it.
+    """
     _known(view, brokers[0])
     total, sums = 0.0, [0.0]
     for count, cost in zip(*_along(view, brokers, processing, costs), strict=True):
@@ -229,28 +244,28 @@ def decide(
     vector: Sequence[float],
     least_gain_percent: float = 0,
     removable: Collection[int] | None = None,
-) -> Decision:
-    """Which link goes (Eq. 10), `vector` being the sum of all brokers' (Eq. 9; only `ci` asks it).
+) -> ExchangePlan:
+    """The link to remove (Eq. 10); `vector` is the sum of all brokers' (Eq. 9; only `ci` uses it).
 
-    The new one goes, and all stays as it is, unless the cycle becomes cheaper without another, by
-    `least_gain_percent` of what it costs now; with `removable` only those may go.
+    The new one is removed, and nothing changes, unless the cycle becomes cheaper without another,
+    by `least_gain_percent` of its present cost; with `removable` only those may be removed.
     """
     left = _costs_without(heuristic, cycle, vector)
     new, now = len(left) - 1, left[-1]
     choice = [link for link in range(new) if removable is None or link in removable]
     least = min((left[link] for link in choice), default=now)
     if least >= now or _is_same(now, least) or 100 * (now - least) < least_gain_percent * now:
-        return Decision(new, now, now)
+        return ExchangePlan(new, now, now)
     cheapest = [link for link in choice if _is_same(left[link], least)]
     remove = min(cheapest, key=lambda link: (-cycle.costs[link], sorted(cycle.link(link))))
-    return Decision(remove, now, left[remove])
+    return ExchangePlan(remove, now, left[remove])
 
 
 def gives_way(broker: BrokerId, other: BrokerId, proposed_us: float | None, now_us: float) -> bool:
-    """Whether `broker` drops what `other` proposes, having proposed the same link (ours).
+    """Whether `broker` drops the proposal of `other`, having proposed the same link (ours).
 
-    `proposed_us` is when it did.  Where both ends propose a link at the same time, one must give
-    way, or neither exchange would go through.
+    `proposed_us` is when it did. If both ends propose a link at the same time, one must give way,
+    or neither exchange would go through.
     """
     is_on_its_way = proposed_us is not None and now_us < proposed_us + ON_ITS_WAY_US
     return is_on_its_way and broker < other

@@ -1,13 +1,13 @@
-"""Where notifications came from and went to at one broker, so that cycles are counted (ours).
+"""Sampled paths of notifications through one broker, for counted costs of cycles (ours).
 
-The paper's brokers estimate what a cycle would cost without each of its links, pair by pair.  Here
-each says instead which notifications it has from brokers that are not on the cycle, or passes to
-such, clients of its own included.  Then it is known of each notification which of the cycle's
-brokers need it, and so what it costs along the line that is left without a link.
+The paper's brokers estimate the cost of a cycle without each of its links, pair by pair. Here each
+broker sends instead the notifications that it has from brokers or clients outside the cycle, or
+passes to such. So for each notification the brokers of the cycle that need it are known, and with
+them its cost along the line that remains without a link.
 
-Of many notifications a sample is kept: those whose identifiers end in so many bits that are 0,
-which is the same sample at all brokers.  Where links have just changed nothing is known yet of what
-goes over them: until then cycles are estimated.
+Of many notifications a sample is kept: those with identifiers that end in `level` zero bits, which
+is the same sample at all brokers. After a change of links the paths are unknown for a window: until
+then costs are estimated.
 
 >>> trails = Trails(window_us=100)
 >>> trails.begin(now_us=10)
@@ -40,7 +40,7 @@ _LITTLE = np.dtype("<u8")
 class Trail(msgspec.Struct, frozen=True, array_like=True):
     """The notifications that one broker of a cycle needs for others than the cycle's brokers.
 
-    Identifiers of 8 bytes, little end first, those whose lowest `level` bits are 0: of the last
+    Identifiers of 8 bytes, little end first, those with `level` lowest bits 0: of the last
     window, and of the one before, which others may still count in the last.
     """
 
@@ -50,11 +50,11 @@ class Trail(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of notifications."""
         return (len(self.fresh) + len(self.older)) // ID_BYTES
 
     def problem(self) -> str:
-        """What is wrong with one that somebody sent; empty when nothing is."""
+        """The error in a received trail; empty when it is valid."""
         sizes = len(self.fresh), len(self.older)
         if not 0 <= self.level <= MAX_LEVEL or any(size % ID_BYTES for size in sizes):
             return "no identifiers"
@@ -74,12 +74,15 @@ class Trails:
         self._since_us = 0
 
     def begin(self, now_us: int, level: int = 0) -> None:
-        """The broker starts, or its links have changed: what was before says nothing."""
+        """Start, or start again after a change of links: earlier paths are invalid."""
         self._rows.clear()
         self._since_us, self._level = now_us, level
 
     def turn(self, now_us: int) -> None:
-        """Now and then: where there are far fewer than before, the sample is a larger one."""
+        """End a window if it is over.
+
+        Lower the level if there are far fewer notifications than before.
+        """
         self._forget(now_us)
         if self._level and 8 * len(self._rows) < self._most:
             self.begin(now_us, self._level - 1)
@@ -98,7 +101,7 @@ class Trails:
             self._rows = {id: row for id, row in self._rows.items() if not id & mask}
 
     def beside(self, cycle: Collection[BrokerId], now_us: int) -> Trail | None:
-        """What has a side that is none of the cycle's; None where not all of a window is there."""
+        """Notifications with a side outside the cycle; None without a full window."""
         self._forget(now_us)
         window_us = self._window_us
         if now_us < self._since_us + window_us:
@@ -123,10 +126,10 @@ class Trails:
 
 
 def counted_vector(cycle: Cycle, trails: Sequence[Trail]) -> tuple[float, ...]:
-    """What the cycle would cost without each of its links; `trails` are its brokers'.
+    """The cycle's cost without each of its links; `trails` are its brokers'.
 
-    A notification that two or more of them need goes along what is left from the first of these to
-    the last, and costs links, and brokers that would not need it.
+    A notification that two or more of them need goes along the remaining line from the first of
+    these to the last, and costs links, and brokers that would not need it.
     """
     mask = np.uint64((1 << max(trail.level for trail in trails)) - 1)
     known = [[_ids(part, mask) for part in (trail.fresh, trail.older)] for trail in trails]
@@ -144,7 +147,7 @@ def counted_vector(cycle: Cycle, trails: Sequence[Trail]) -> tuple[float, ...]:
 
 
 def _cost_without(cycle: Cycle, link: int, places: Sequence[int]) -> float:
-    """What one notification costs that these of the cycle's brokers need, without a link."""
+    """One notification's cost, if these of the cycle's brokers need it, without a link."""
     size = len(cycle.brokers)
     order = sorted((place - link - 1) % size for place in places)
     cost = 0.0

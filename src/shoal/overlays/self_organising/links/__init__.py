@@ -1,1 +1,1 @@
-"""A tree whose links change: what belongs to it, how it heals, what is remembered."""
+"""A tree with changing links: membership of links, healing, and durable memory."""

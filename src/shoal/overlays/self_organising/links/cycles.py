@@ -1,11 +1,12 @@
-"""Cycles that nobody means to close: found by broadcasts, and broken by one rule.
+"""Accidental cycles: broadcasts find them, and one rule breaks them.
 
-Links outlive their brokers, and each broker remembers its own.  If all of a cycle are killed as
-they exchange links, the new link may be remembered by its ends and the old one still by its own,
-and nobody is left who knows of the exchange.  Then broadcasts come to brokers of the cycle from
-both sides.  Whoever hears one twice knows the cycle; the last of its links by name that is not
-pinned is to go, and the first of that link's ends sees to it: what was heard may be out of date, so
-it sends a word round the cycle.  If that comes back over the link, the link goes.
+Links outlive their brokers, and each broker keeps its own on disk. If all brokers of a cycle are
+killed as they exchange links, the ends of the new link may remember it, and the ends of the old one
+may remember that, while no broker remembers the exchange. Then broadcasts come to brokers of the
+cycle from both sides. A broker that receives one twice knows the cycle. The last of the cycle's
+links by name that is not pinned is to be removed, and the first of that link's ends does it: since
+broadcasts may be out of date, it first sends a message round the cycle, and ends the link if the
+message comes back over it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from shoal.model import BrokerId
 Way = tuple[BrokerId, ...]
 
 
-class Round(Message, frozen=True):
+class CycleRound(Message, frozen=True):
     """Along a cycle, from its first broker to its last, and over the link that is to go."""
 
     cycle: Way
@@ -37,11 +38,11 @@ class Round(Message, frozen=True):
             raise ProtocolError(f"{sender} is not before {receiver} on {cycle}")
 
 
-CYCLES: Vocabulary = (Round,)
+CYCLES: Vocabulary = (CycleRound,)
 
 
-class Host(Protocol):
-    """The broker whose links these are."""
+class CycleHost(Protocol):
+    """The broker that the links belong to."""
 
     @property
     def exchanging(self) -> str:
@@ -57,22 +58,22 @@ class Host(Protocol):
 
 
 class Cycles:
-    """One broker's part; `may_go` says whether the operator lets a link go."""
+    """One broker's part; `may_go` is the operator's permission to remove a link."""
 
     def __init__(
-        self, broker: BrokerId, host: Host, may_go: Callable[[BrokerId, BrokerId], bool]
+        self, broker: BrokerId, host: CycleHost, may_go: Callable[[BrokerId, BrokerId], bool]
     ) -> None:
         self._broker = broker
         self._host = host
         self._may_go = may_go
-        # The first way of each broker's last broadcast.
+        # The first path of each broker's last broadcast.
         self._ways: dict[BrokerId, Way] = {}
 
     def turn(self) -> None:
-        """An interval ends: everybody broadcasts anew."""
+        """An interval ends, and all brokers broadcast anew."""
         self._ways.clear()
 
-    def heard(self, way: Sequence[BrokerId], out: list[Effect]) -> None:
+    def on_broadcast(self, way: Sequence[BrokerId], out: list[Effect]) -> None:
         """A broadcast came over these brokers, the last of which is a neighbour."""
         if self._broker in way:
             return
@@ -89,10 +90,12 @@ class Cycles:
             if cycle[1] == other:
                 cycle = (cycle[0], *cycle[:0:-1])
             if self._host.is_neighbour(cycle[1]):
-                out.append(Send(cycle[1], Round(cycle)))
+                out.append(Send(cycle[1], CycleRound(cycle)))
 
-    def receive(self, neighbour: BrokerId, message: Round, now_us: int, out: list[Effect]) -> None:
-        """The word has come so far."""
+    def receive(
+        self, neighbour: BrokerId, message: CycleRound, now_us: int, out: list[Effect]
+    ) -> None:
+        """The message has come this far round the cycle."""
         cycle, host = message.cycle, self._host
         message.check(neighbour, self._broker)
         if host.exchanging:
@@ -107,7 +110,7 @@ class Cycles:
 
 
 def _between(broker: BrokerId, one: Sequence[BrokerId], other: Sequence[BrokerId]) -> Way:
-    """The cycle that two ways to a broker make: the broker, one way back, the other way there.
+    """The cycle of two paths to a broker: the broker, one path back, the other path there.
 
     >>> _between("E", ["A", "B", "C"], ["A", "B", "D"])
     ('E', 'C', 'B', 'D')

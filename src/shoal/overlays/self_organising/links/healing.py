@@ -1,20 +1,20 @@
-"""Brokers that have lost a neighbour for good link themselves to those behind it.
+"""Healing: a broker replaces a lost neighbour by a link to one of that neighbour's neighbours.
 
-Broadcasts say who is linked to whom, so a broker knows its neighbours' neighbours.  When a link of
-the tree has been down for `HEAL_US` it asks them in turn, over a link of its own, in the order of
-their names.  The new link takes the place of the one that is down, and belongs to the tree instead;
-whoever comes back later is told so (`overlay.py`).
+Broadcasts contain the links of their path, so a broker knows its neighbours' neighbours. When a
+link of the tree has been down for `HEAL_US` the broker asks them in turn, over a temporary link, in
+the order of their names. The new link replaces the one that is down in the tree; a greeting informs
+the lost broker if it comes back later (`overlay.py`).
 
-| who is asked | does |
+| asked broker | action |
 | --- | --- |
-| has a link to the lost one | asks it, and agrees if it does |
-| has lost it, too | agrees if it comes first by name, else it will come itself |
+| is linked to the lost one | asks it, and agrees if it does |
+| has lost it, too | agrees if it comes first by name, else it will ask itself |
 | has lost it and moved | the same |
-| exchanges links, or knows nothing of it | declines: the next is asked, and all again later |
+| exchanges links, or does not know it | declines: the next is asked, and all again later |
 
-Both have been beside the one that is lost, and it is not between them: so the two were in different
-parts, and no cycle can come of it.  The lost one, if it lives, agrees unless it has moved itself,
-or has begun to and comes first.
+Both were neighbours of the lost broker, and it is not between them: so they are in different parts
+of the tree, and their link closes no cycle. The lost broker, if it is alive, agrees unless it has
+moved itself, or has begun to and comes first.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId
 
-# How long a link may be down before it is replaced, and then between two attempts.
+# Time for which a link is down before it is replaced, and between two attempts.
 HEAL_US = 10_000_000
 HEAL = "heal"
 
 
 class HealingMessage(Message, frozen=True):
-    """`lost` is the broker in whose place another is linked to."""
+    """`lost` is the broker that another replaces."""
 
     introduces = True
 
@@ -51,28 +51,28 @@ class Vouch(HealingMessage, frozen=True):
 
 
 class Vouched(HealingMessage, frozen=True):
-    """Back: whether it may, and since when the old link is none of the tree's."""
+    """Answer: whether the lost broker agrees, and since when the old link is out of the tree."""
 
     orphan: BrokerId
     agrees: bool
     at_us: int
 
 
-class Adopted(HealingMessage, frozen=True):
-    """To who asked: this is a link of the tree's from now on."""
+class AdoptionAccepted(HealingMessage, frozen=True):
+    """To the asking broker: the link belongs to the tree from now on."""
 
     at_us: int
 
 
-class Declined(HealingMessage, frozen=True):
-    """To who asked: not here, or not now."""
+class AdoptionDeclined(HealingMessage, frozen=True):
+    """To the asking broker: a refusal, for now or in general."""
 
 
-HEALING: Vocabulary = (Orphaned, Vouch, Vouched, Adopted, Declined)
+HEALING: Vocabulary = (Orphaned, Vouch, Vouched, AdoptionAccepted, AdoptionDeclined)
 
 
-class Host(Protocol):
-    """The broker whose links are healed."""
+class HealingHost(Protocol):
+    """The broker that heals its links."""
 
     @property
     def exchanging(self) -> str:
@@ -81,7 +81,7 @@ class Host(Protocol):
     def is_up(self, neighbour: BrokerId) -> bool: ...
 
     def is_neighbour(self, neighbour: BrokerId) -> bool:
-        """Whether there is a link of the tree's, as far as is known."""
+        """Whether there is a link of the tree, as far as is known."""
 
     def since_us(self, neighbour: BrokerId) -> int:
         """When it was last settled whether the link belongs to the tree."""
@@ -94,33 +94,33 @@ class Host(Protocol):
 
 
 class _Loss:
-    """A neighbour that is lost: who is still to be asked in this round, and who is asked."""
+    """A lost neighbour: the brokers still to be asked in this round, and the one asked."""
 
     def __init__(self) -> None:
         self.left: list[BrokerId] = []
         self.asked: BrokerId | None = None
-        # Whether anybody was, in any round.
+        # Whether a broker was asked in any round.
         self.has_asked = False
 
 
 class Healing:
-    """One broker's part; `may_link` says whether it may be linked to another."""
+    """One broker's part; `may_link` is the operator's permission for a link."""
 
     def __init__(
-        self, broker: BrokerId, host: Host, may_link: Callable[[BrokerId], bool] | None
+        self, broker: BrokerId, host: HealingHost, may_link: Callable[[BrokerId], bool] | None
     ) -> None:
         self._broker = broker
         self._host = host
         self._may_link = may_link
-        # By neighbour, who is linked to it as well.
+        # The neighbours of each neighbour.
         self._behind: dict[BrokerId, dict[BrokerId, None]] = {}
         self._losses: dict[BrokerId, _Loss] = {}
         # Neighbours that this broker has left as they were lost.
         self._moved: dict[BrokerId, None] = {}
 
-    # --- who is where -------------------------------------------------------------------------
+    # --- places of brokers --------------------------------------------------------------------
 
-    def heard(self, way: Sequence[BrokerId]) -> None:
+    def on_broadcast(self, way: Sequence[BrokerId]) -> None:
         """A broadcast came over these brokers, the last of which is a neighbour."""
         for others in self._behind.values():
             others.pop(way[0], None)
@@ -142,19 +142,19 @@ class Healing:
         loss = self._losses.pop(neighbour, None)
         if loss is not None:
             out.append(CancelTimer((HEAL, neighbour)))
-            self._let_go(loss, out)
+            self._release(loss, out)
 
     def parted(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """It says that the link is none of the tree's any more, for which there are others.
+        """The other end has removed the link from the tree, as there are others in its place.
 
-        Unless it has only agreed that another takes this broker in, and that may not have come.
+        Ignored if that end has only agreed that another adopts this broker, which may be pending.
         """
         loss = self._losses.get(neighbour)
         if loss is not None and not loss.has_asked:
             self.found(neighbour, out)
 
     def linked(self, neighbour: BrokerId, out: list[Effect]) -> bool:
-        """A link is up; whether it is one that was asked for here."""
+        """A link is up; returns whether this broker has asked for it."""
         lost = self._asked_for(neighbour)
         if lost is not None:
             out.append(Send(neighbour, Orphaned(lost)))
@@ -168,14 +168,14 @@ class Healing:
             self._ask_next(lost, out)
 
     def timer(self, lost: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """The link is still down: ask all that are behind it."""
+        """The link is still down: ask all brokers behind it."""
         loss, may_link = self._losses.get(lost), self._may_link
         if loss is None or may_link is None:
             return
         out.append(SetTimer((HEAL, lost), now_us + HEAL_US))
         if self._host.exchanging:
             return
-        self._let_go(loss, out)
+        self._release(loss, out)
         loss.left = [
             each
             for each in sorted(self._behind.get(lost, ()))
@@ -195,7 +195,7 @@ class Healing:
             else:
                 out.append(OpenLink(loss.asked))
 
-    def _let_go(self, loss: _Loss, out: list[Effect]) -> None:
+    def _release(self, loss: _Loss, out: list[Effect]) -> None:
         asked, loss.asked = loss.asked, None
         if asked is not None and not self._host.is_neighbour(asked):
             out.append(EndLink(asked))
@@ -215,11 +215,11 @@ class Healing:
                 if agrees and self._is_free_for(orphan):
                     self._adopt(orphan, lost, at_us, now_us, out)
                 else:
-                    out.append(Send(orphan, Declined(lost)))
-            case Adopted(_, at_us):
+                    out.append(Send(orphan, AdoptionDeclined(lost)))
+            case AdoptionAccepted(_, at_us):
                 self._adopted(neighbour, lost, at_us, now_us, out)
-            case Declined() if self._asked_for(neighbour) == lost:
-                self._let_go(self._losses[lost], out)
+            case AdoptionDeclined() if self._asked_for(neighbour) == lost:
+                self._release(self._losses[lost], out)
                 self._ask_next(lost, out)
 
     def _is_free_for(self, orphan: BrokerId) -> bool:
@@ -230,16 +230,16 @@ class Healing:
 
     def _orphaned(self, orphan: BrokerId, lost: BrokerId, now_us: int, out: list[Effect]) -> None:
         if not self._is_free_for(orphan):
-            out.append(Send(orphan, Declined(lost)))
+            out.append(Send(orphan, AdoptionDeclined(lost)))
         elif self._host.is_neighbour(lost) and self._host.is_up(lost):
             out.append(Send(lost, Vouch(lost, orphan)))
         elif (lost in self._losses or lost in self._moved) and self._broker < orphan:
             self._adopt(orphan, lost, now_us, now_us, out)
         else:
-            out.append(Send(orphan, Declined(lost)))
+            out.append(Send(orphan, AdoptionDeclined(lost)))
 
     def _vouch(self, neighbour: BrokerId, orphan: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """The orphan takes this broker for lost, and it lives."""
+        """The orphan takes this broker for dead, but it is alive."""
         loss, host = self._losses.get(orphan), self._host
         asks = loss is not None and loss.asked is not None and self._broker < orphan
         has_moved = orphan in self._moved
@@ -255,7 +255,7 @@ class Healing:
         self, orphan: BrokerId, lost: BrokerId, at_us: int, now_us: int, out: list[Effect]
     ) -> None:
         at_us = max(at_us, self._host.since_us(orphan) + 1)
-        out.append(Send(orphan, Adopted(lost, at_us)))
+        out.append(Send(orphan, AdoptionAccepted(lost, at_us)))
         self._host.put_in(orphan, at_us, now_us, out)
 
     def _adopted(

@@ -1,11 +1,12 @@
-"""What one broker must not forget: its links, and what became of exchanges.
+"""Durable memory of one broker: its links, and the last exchanges.
 
-Both ends of a link remember whether it belongs to the tree, and since when; of two words the later
-holds.  A broker that starts anew has it from what it asked its driver to remember, and of links of
-which it said nothing what its driver knows by itself: at a founder these are of before all time, at
-a broker that joins of its first start, later than anything agreed with an earlier one of its name.
+Both ends of a link keep whether it belongs to the tree, and since when; of two entries the later is
+valid. A restarted broker has the entries that it wrote to disk by its driver. For other links it
+uses the neighbours that its driver knows: at a founder these count as older than any entry, at a
+joined broker as made at its first start, later than any agreement with an earlier broker of its
+name.
 
-What became of the last exchanges with its part it can tell those who were away then.
+It can also send the last decisions in which it had a part to brokers that missed them.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ import msgspec
 
 from shoal.broker.effects import Effect, Remember
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.quiet_ring.ring_messages import (
-    Standing,
-    Verdict,
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    ExchangeDecision,
+    LinkStanding,
 )
 
-# Of a link that a broker does not remember, and of one of which it cannot know, as it has started
-# anew, has been told of no links and remembers none.
-UNHEARD, UNKNOWN = Standing(False, -1), Standing(False, -2)
-# What is remembered goes by these names.
+# Standings of a link without an entry, and of one that a restarted broker without any links cannot
+# know.
+UNHEARD, UNKNOWN = LinkStanding(False, -1), LinkStanding(False, -2)
+# Keys of the facts on disk.
 STANDINGS, DONE = "standings", "done"
 MOST_VERDICTS = 16
 
 
-class Memory:
-    """One broker's; `given` are the neighbours that its driver knows.
+class LinkMemory:
+    """One broker's memory; `given` are the neighbours that its driver knows.
 
-    `also` has what else of the broker's must outlast its process.
+    `also` has the other facts of the broker that must survive a crash.
     """
 
     def __init__(
@@ -46,42 +47,45 @@ class Memory:
         self._also = also
         self._is_founder = is_founder
         self._given = tuple(given)
-        self._rows = dict.fromkeys(self._given, Standing(True, 0))
+        self._rows = dict.fromkeys(self._given, LinkStanding(True, 0))
         self._unknown = UNHEARD if self._rows else UNKNOWN
-        # What became of the last exchanges with a part of this broker's, oldest first.
-        self.verdicts: list[Verdict] = []
+        # Decisions on the last exchanges with this broker, oldest first.
+        self.decisions: list[ExchangeDecision] = []
         self._is_said = True
 
     def start(self, facts: Mapping[str, Any], now_us: int) -> list[BrokerId]:
-        """What was to be remembered, if anything was; the neighbours that nobody else knows."""
+        """Restore the facts from disk, if any.
+
+        Returns the neighbours that only the driver knows.
+        """
         if not self._is_founder:
-            self._rows = dict.fromkeys(self._given, Standing(True, now_us))
+            self._rows = dict.fromkeys(self._given, LinkStanding(True, now_us))
         for neighbour, row in facts.get(STANDINGS, {}).items():
-            self._rows[neighbour] = msgspec.convert(row, Standing)
+            self._rows[neighbour] = msgspec.convert(row, LinkStanding)
         # The first that is to be remembered are all that are given; so any other is none.
         self._is_said = STANDINGS in facts or not self._rows
         if self._rows:
             self._unknown = UNHEARD
-        self.verdicts = msgspec.convert(facts.get(DONE, []), list[Verdict])
+        self.decisions = msgspec.convert(facts.get(DONE, []), list[ExchangeDecision])
         return [each for each in self.neighbours if each not in self._given]
 
-    def standing(self, neighbour: BrokerId) -> Standing:
+    def standing(self, neighbour: BrokerId) -> LinkStanding:
         """Whether the link belongs to the tree."""
         return self._rows.get(neighbour, self._unknown)
 
-    def put(self, neighbour: BrokerId, standing: Standing) -> None:
-        """That is so from now on, and no earlier than anything else was, whatever clocks say."""
+    def put(self, neighbour: BrokerId, standing: LinkStanding) -> None:
+        """Set the entry, with a time no earlier than that of any other, whatever clocks say."""
         known = self.standing(neighbour)
         if standing.since_us < known.since_us:
             since_us = known.since_us + (standing.is_in != known.is_in)
-            standing = Standing(standing.is_in, since_us)
+            standing = LinkStanding(standing.is_in, since_us)
         self._is_said &= self._rows.get(neighbour) == standing
         self._rows[neighbour] = standing
 
     def settle(self, neighbour: BrokerId, at_us: int, *, is_in: bool) -> int:
         """That is so since then, or since later than before where clocks are ahead; since when."""
         since_us = self._from(neighbour, at_us)
-        self.put(neighbour, Standing(is_in, since_us))
+        self.put(neighbour, LinkStanding(is_in, since_us))
         return since_us
 
     def _from(self, neighbour: BrokerId, at_us: int) -> int:
@@ -89,38 +93,38 @@ class Memory:
         return max(at_us, self.standing(neighbour).since_us + 1)
 
     def forget(self, neighbour: BrokerId) -> None:
-        """That broker is gone, and with it all that was agreed with it."""
+        """That broker is dead, and all agreements with it are void."""
         self._is_said &= self._rows.pop(neighbour, None) is None
 
-    def agree(self, neighbour: BrokerId, other: Standing) -> Standing:
-        """The other end says this: what both remember from now on."""
+    def agree(self, neighbour: BrokerId, other: LinkStanding) -> LinkStanding:
+        """Merge the other end's entry: returns the one that both keep."""
         mine = self.standing(neighbour)
         standing = max(mine, other, key=lambda each: (each.since_us, not each.is_in))
         if standing == UNKNOWN:
-            standing = Standing(True, 0)
+            standing = LinkStanding(True, 0)
         self.put(neighbour, standing)
         return standing
 
-    def became(self, verdict: Verdict) -> None:
-        """That became of an exchange with a part of this broker's."""
-        if verdict not in self.verdicts:
-            others = [each for each in self.verdicts if each.key != verdict.key]
-            self.verdicts = [*others, verdict][-MOST_VERDICTS:]
+    def became(self, decision: ExchangeDecision) -> None:
+        """Store the decision on an exchange in which this broker had a part."""
+        if decision not in self.decisions:
+            others = [each for each in self.decisions if each.key != decision.key]
+            self.decisions = [*others, decision][-MOST_VERDICTS:]
             self._is_said = False
 
-    def say(self, out: list[Effect]) -> None:
-        """Ask the driver to remember what is new."""
+    def record(self, out: list[Effect]) -> None:
+        """Have the driver write new facts to disk."""
         if self._is_said:
             return
         self._is_said = True
-        facts = {STANDINGS: self._rows, DONE: self.verdicts}
+        facts = {STANDINGS: self._rows, DONE: self.decisions}
         own = {name: msgspec.to_builtins(each) for name, each in facts.items()}
         out.append(Remember({**own, **self._also()}))
 
-    def say_anew(self, out: list[Effect]) -> None:
+    def record_all(self, out: list[Effect]) -> None:
         """Something else of the broker's is new."""
         self._is_said = False
-        self.say(out)
+        self.record(out)
 
     @property
     def neighbours(self) -> Iterator[BrokerId]:

@@ -1,28 +1,28 @@
-"""Why a broker can take no part in an exchange of links."""
+"""Obstacles: why a broker can take no part in an exchange of links."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.links.memory import Memory
-from shoal.overlays.self_organising.links.routing import Routing
-from shoal.overlays.self_organising.quiet_ring.ring import Ring
+from shoal.overlays.self_organising.link_reconfiguration.ring import ExchangeRing
+from shoal.overlays.self_organising.links.memory import LinkMemory
+from shoal.overlays.self_organising.links.routing import OverlayRouting
 from shoal.overlays.tree.routing import TreeRouting
 
 
 class Obstacles:
-    """At one broker: links to those of `up` are up, `ending` are those that it has said are to end.
+    """At one broker: links to those of `up` are up, links to those of `ending` are to end.
 
-    All that it says is empty where nothing is in the way.
+    All its reasons are empty if there is no obstacle.
     """
 
     def __init__(
         self,
         broker: BrokerId,
         tree: TreeRouting,
-        routing: Routing,
-        memory: Memory,
+        routing: OverlayRouting,
+        memory: LinkMemory,
         up: Collection[BrokerId],
         ending: Collection[BrokerId],
     ) -> None:
@@ -35,7 +35,7 @@ class Obstacles:
 
     @property
     def has_unmet(self) -> bool:
-        """Whether somebody is back, and has yet to greet."""
+        """Whether a reconnected neighbour has yet to greet."""
         tree, memory = self._tree, self._memory
         return any(
             memory.standing(each).is_in and not (tree.is_neighbour(each) or tree.opens(each))
@@ -51,11 +51,11 @@ class Obstacles:
 
     @property
     def contradiction(self) -> str:
-        """Why its tables cannot turn though all has been said."""
-        is_of_one_mind = not self._tree.propagation.hearsay
+        """Why its tables cannot turn after the flush."""
+        is_of_one_mind = not self._tree.propagation.alternate_routes
         return "" if is_of_one_mind else f"{self._broker} has two words of one subscription"
 
-    def against(self, ring: Ring, *, is_new: bool) -> str:
+    def against(self, ring: ExchangeRing, *, is_new: bool) -> str:
         """Why it cannot take part in an exchange, also one that is new."""
         if reason := self.unrest:
             return reason
@@ -63,7 +63,7 @@ class Obstacles:
             is_there = neighbour in self._up and self._tree.is_neighbour(neighbour)
             if not is_there or neighbour in self._ending:
                 return f"{self._broker} - {neighbour} is no link"
-        # Also one that is down just now, or whose ends have yet to greet each other.
+        # Also a link that is down just now, or whose ends have yet to greet each other.
         if ring.opens_link and self._memory.standing(ring.opposite).is_in:
             return f"{self._broker} - {ring.opposite} is a link already"
         is_left_over = ring.is_last and is_new and ring.opposite in self._up

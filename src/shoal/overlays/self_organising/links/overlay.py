@@ -1,19 +1,19 @@
-"""A tree whose links change, at one broker: its tables, its links, and its part in exchanges.
+"""A tree with changing links, at one broker: its tables, its links, and its part in exchanges.
 
-A link belongs to the tree or it does not; that both ends agree on, and remember since when.  Who
-has started anew remembers what its driver does, and hears from its neighbours what became of it.
+Both ends of a link agree on whether it belongs to the tree, and remember since when. A restarted
+broker has its entries on disk, and learns from its neighbours of later changes.
 
-| input | does |
+| input | action |
 | --- | --- |
 | a link of the tree comes up | greets the other end |
-| the other end greets | greets, too; then tables are said, or the link ends |
-| a link comes up that is not known to be one | waits: an exchange's new link needs no greeting |
-| it is none `GREET_US` later | greets; if neither end can know of it, it is the tree's |
-| a link of the tree fails or ends | what was said over it is forgotten |
-| it ends, and this end knows of no reason | opens it again: both greet, and agree |
+| the other end greets | greets, too; then tables are synchronised, or the link ends |
+| an unknown link comes up | waits: an exchange's new link needs no greeting |
+| it is still unknown after `GREET_US` | greets; if neither end can know of it, it joins the tree |
+| a link of the tree fails or ends | the neighbour's rows are forgotten |
+| it ends, and this end knows no reason | opens it again: both greet, and agree |
 
-While the tables must keep still for an exchange (`quiet_ring.py`), what would change them waits
-(`waiting.py`), and is done before anything that was held back comes in.
+While tables are quiesced for an exchange (`link_reconfiguration.py`), events that would change them
+are deferred (`waiting.py`), and handled before any held input.
 """
 
 from __future__ import annotations
@@ -38,38 +38,44 @@ from shoal.broker.messages import Carrier, Message, PublicationBatch
 from shoal.broker.strategy import BrokerContext, ProtocolError
 from shoal.model import BrokerId
 from shoal.overlays.coordination.host import CHANGES
-from shoal.overlays.self_organising.exchanges import LinkExchange, Listener
+from shoal.overlays.self_organising.exchanges import ExchangeListener, LinkExchange
+from shoal.overlays.self_organising.link_reconfiguration.link_reconfiguration import (
+    LinkReconfiguration,
+)
+from shoal.overlays.self_organising.link_reconfiguration.ring import ExchangeRing
+from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
+    ExchangeDecision,
+    Greeting,
+    LinkStanding,
+)
+from shoal.overlays.self_organising.link_reconfiguration.steps import TIMER
 from shoal.overlays.self_organising.links.healing import HEAL, Healing, HealingMessage
-from shoal.overlays.self_organising.links.late_verdicts import LateVerdicts
-from shoal.overlays.self_organising.links.memory import UNHEARD, Memory
+from shoal.overlays.self_organising.links.late_decisions import LateDecisions
+from shoal.overlays.self_organising.links.memory import UNHEARD, LinkMemory
 from shoal.overlays.self_organising.links.obstacles import Obstacles
-from shoal.overlays.self_organising.links.routing import Routing
-from shoal.overlays.self_organising.links.waiting import Waiting
-from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
-from shoal.overlays.self_organising.quiet_ring.ring import Ring
-from shoal.overlays.self_organising.quiet_ring.ring_messages import Greeting, Standing, Verdict
-from shoal.overlays.self_organising.quiet_ring.steps import TIMER
+from shoal.overlays.self_organising.links.routing import OverlayRouting
+from shoal.overlays.self_organising.links.waiting import DeferredActions
 from shoal.overlays.tree.routing import TreeRouting
-from shoal.overlays.tree.turning import Turn
+from shoal.overlays.tree.turning import TableTurn
 
-# How long a link that nobody remembers waits for an exchange to begin.
+# Time that a link without an entry waits for an exchange to begin.
 GREET_US = 5_000_000
 GREET = "greet"
 
 
-class Overlay:
-    """The tree at one broker; `routing` routes over it: the tree itself, or what surrounds it.
+class TreeOverlay:
+    """The tree at one broker; `routing` routes over it: the tree itself, or a wrapper of it.
 
-    `listener` hears what becomes of exchanges.  `may_link` says which brokers it may be linked to
-    when a neighbour is lost; None: that is not made good.
+    `listener` gets the outcomes of exchanges. `may_link` permits links to brokers when a neighbour
+    is lost; None: lost neighbours are not replaced.
     """
 
     def __init__(
         self,
         context: BrokerContext,
-        listener: Listener,
+        listener: ExchangeListener,
         tree: TreeRouting,
-        routing: Routing,
+        routing: OverlayRouting,
         may_link: Callable[[BrokerId], bool] | None = None,
     ) -> None:
         self.broker = context.broker
@@ -78,30 +84,32 @@ class Overlay:
         self._routing = routing
         tree.surround(self)
         self._listener = listener
-        self.memory = Memory(
+        self.memory = LinkMemory(
             (*context.neighbours, *context.expected),
             lambda: {CHANGES: tree.changes.facts},
             is_founder=context.is_founder,
         )
-        self._ring = QuietRing(context.broker, self, LateVerdicts(self.memory, self._put_late))
+        self._ring = LinkReconfiguration(
+            context.broker, self, LateDecisions(self.memory, self._put_late)
+        )
         self.healing = Healing(context.broker, self, may_link)
         self._up = set(context.neighbours)
         self._greeted: set[BrokerId] = set()
-        # Links that this broker has said are to end, and that have not yet.
+        # Links that this broker has ordered to end, and that have not yet.
         self._ending: set[BrokerId] = set()
         self._obstacles = Obstacles(self.broker, tree, routing, self.memory, self._up, self._ending)
-        # Brokers to which there are no links any more, and that are waited for in place of others.
+        # Brokers without a link, which are waited for in place of others.
         self._missed: list[BrokerId] = []
-        self._waiting = Waiting(self._ring)
+        self._waiting = DeferredActions(self._ring)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         unknown = self.memory.start(started.facts, now_us)
-        for verdict in self.memory.verdicts:
-            self._ring.verdicts.remember(verdict)
+        for decision in self.memory.decisions:
+            self._ring.decisions.remember(decision)
         self._routing.start(started, now_us, out)
-        self.memory.say(out)
+        self.memory.record(out)
         for neighbour in unknown:
             self.tree.expect(neighbour, now_us, out)
             out.append(OpenLink(neighbour, is_lasting=True))
@@ -112,7 +120,7 @@ class Overlay:
         """A neighbour's message; ProtocolError when it makes no sense from that neighbour."""
         if type(message) is Greeting:
             if self._ring.is_renewed(neighbour):
-                self._waiting.later(now_us, out, self._meet, neighbour, message)
+                self._waiting.defer_or_run(now_us, out, self._meet, neighbour, message)
             else:
                 self._meet(neighbour, message, now_us, out)
         elif isinstance(message, HealingMessage):
@@ -121,14 +129,15 @@ class Overlay:
             self.healing.receive(neighbour, message, now_us, out)
         elif not self._ring.receive(neighbour, message, now_us, out):
             self._routing.receive(neighbour, message, now_us, out)
-        self.memory.say(out)
+        self.memory.record(out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        """What a link did not bring goes the way that there is now, if there is one.
+        """Retransmit undelivered publications over the link that replaces this one, if there is
+        one.
 
-        Who has had it drops it; of a neighbour that is lost all count as gone.
+        Receivers drop duplicates; all brokers behind a dead neighbour count as dead.
         """
         if neighbour in self.tree.propagation.turned:
             self.tree.returned(neighbour, carrier, now_us, out)
@@ -143,12 +152,12 @@ class Overlay:
         elif key[0] == HEAL:
             self.healing.timer(key[1], now_us, out)
         else:
-            self._waiting.later(now_us, out, self._routing.timer, key)
-        self.memory.say(out)
+            self._waiting.defer_or_run(now_us, out, self._routing.timer, key)
+        self.memory.record(out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._link(neighbour, state, now_us, out)
-        self.memory.say(out)
+        self.memory.record(out)
 
     def _link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         was_up = neighbour in self._up
@@ -167,13 +176,13 @@ class Overlay:
             self._up.add(neighbour)
             if not was_up and self._ring.opened(neighbour, now_us, out):
                 return
-        self._waiting.later(now_us, out, self._change, neighbour, state)
+        self._waiting.defer_or_run(now_us, out, self._change, neighbour, state)
 
     def departed(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
-        """A neighbour has left the network, and this end of the link did not hear that it ended."""
+        """A neighbour has left the network, and this end of the link did not see it end."""
         self.tree.departed(neighbour, now_us, out)
-        self._waiting.later(now_us, out, self._forget, neighbour)
-        self.memory.say(out)
+        self._waiting.defer_or_run(now_us, out, self._forget, neighbour)
+        self.memory.record(out)
 
     def _forget(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
@@ -190,86 +199,94 @@ class Overlay:
 
     @property
     def exchanging(self) -> str:
-        """Why its links must stay as they are, whatever else goes on; empty when they need not."""
-        return self._ring.busy or ("somebody leaves" if self.tree.is_yielding else "")
+        """Why its links must stay as they are; empty when they need not."""
+        return self._ring.busy or ("a broker is leaving" if self.tree.is_yielding else "")
 
     def begin(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
-        """Carry an exchange out; this broker is the cycle's last.  The listener hears the rest."""
-        ring = Ring(self.broker, exchange)
+        """Carry an exchange out; this broker is the cycle's last. The listener gets the outcome."""
+        ring = ExchangeRing(self.broker, exchange)
         if reason := self._ring.busy or self.obstacle(ring, is_new=True):
             self._listener.refused(exchange, reason, now_us, out)
         else:
             self._ring.begin(exchange, now_us, out)
-        self.memory.say(out)
+        self.memory.record(out)
 
     @property
     def is_moving(self) -> bool:
         """Whether links must stay as they are."""
         return bool(self._ring.busy) or self._routing.is_moving or self._obstacles.has_unmet
 
-    # --- what an exchange needs ---------------------------------------------------------------
+    # --- interface of an exchange -------------------------------------------------------------
 
     @property
     def contradiction(self) -> str:
-        """Why its tables cannot turn though all has been said; empty when they can."""
+        """Why its tables cannot turn after the flush; empty when they can."""
         return self._obstacles.contradiction
 
-    def obstacle(self, ring: Ring, *, is_new: bool = False) -> str:
+    def obstacle(self, ring: ExchangeRing, *, is_new: bool = False) -> str:
         """Why it cannot take part in an exchange, also one that is new; empty when it can."""
         return self._obstacles.against(ring, is_new=is_new)
 
     @property
     def missing(self) -> list[BrokerId]:
-        """Neighbours on the tree whose links are down."""
+        """Disconnected neighbours on the tree."""
         return [each for each in self.memory.neighbours if not self.is_up(each)]
 
     def is_up(self, neighbour: BrokerId) -> bool:
         return neighbour in self._up
 
-    def latest_us(self, ring: Ring) -> int:
+    def latest_us(self, ring: ExchangeRing) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
         return max(0, *(self.memory.standing(each).since_us for each in ends), 0)
 
     def exchanged(
-        self, ring: Ring, verdict: Verdict, turn: Turn, now_us: int, out: list[Effect]
+        self,
+        ring: ExchangeRing,
+        decision: ExchangeDecision,
+        turn: TableTurn,
+        now_us: int,
+        out: list[Effect],
     ) -> None:
-        """Turn the tables and put the links right, and go on."""
+        """Turn the tables, add and remove links, and resume."""
         before, behind = ring.neighbours
         self.tree.turn(turn, before, behind, out, opens=ring.opens_link, ends=ring.ends_link)
         old, new = before if ring.ends_link else None, (behind,) if ring.opens_link else ()
         out.append(Recall(before, behind, moves=ring.ends_link))
-        self.memory.became(verdict)
+        self.memory.became(decision)
         self._routing.replaced(old, new, now_us, out)
         if ring.opens_link:
-            self.memory.put(behind, Standing(True, verdict.at_us))
+            self.memory.put(behind, LinkStanding(True, decision.at_us))
             out.append(OpenLink(behind, is_lasting=True))
-            if behind not in ring.renewed:  # else it must hear tables first
+            if behind not in ring.renewed:  # else it must get tables first
                 out.append(LinkReady(behind))
         if ring.ends_link:
-            self.memory.put(before, Standing(False, verdict.at_us))
+            self.memory.put(before, LinkStanding(False, decision.at_us))
             self._end(before, out)
         self._go_on(ring, now_us, out)
         self._listener.done(ring.exchange, now_us, out)
 
-    def kept(self, ring: Ring, verdict: Verdict, now_us: int, out: list[Effect]) -> None:
-        """End the new link, and go on."""
-        if verdict.at_us:
-            self.memory.became(verdict)
+    def kept(
+        self, ring: ExchangeRing, decision: ExchangeDecision, now_us: int, out: list[Effect]
+    ) -> None:
+        """End the new link, and resume."""
+        if decision.at_us:
+            self.memory.became(decision)
         if ring.opens_link:
-            # Who could not have been asked has settled nothing: who remembers a link knows better.
-            since_us = verdict.at_us or self.memory.standing(ring.opposite).since_us
-            self.memory.put(ring.opposite, Standing(False, max(since_us, UNHEARD.since_us)))
-        if ring.ends_link and verdict.at_us:
-            self.memory.put(ring.before, Standing(True, verdict.at_us))
+            # A decision without a choice (at_us 0) settles nothing: an end with an entry knows
+            # better.
+            since_us = decision.at_us or self.memory.standing(ring.opposite).since_us
+            self.memory.put(ring.opposite, LinkStanding(False, max(since_us, UNHEARD.since_us)))
+        if ring.ends_link and decision.at_us:
+            self.memory.put(ring.before, LinkStanding(True, decision.at_us))
             out.append(OpenLink(ring.before, is_lasting=True))
         if ring.is_last and not ring.is_old_link:
             self._end(ring.first, out)
         self._go_on(ring, now_us, out)
-        self._listener.refused(ring.exchange, verdict.reason, now_us, out)
+        self._listener.refused(ring.exchange, decision.reason, now_us, out)
 
     def is_neighbour(self, neighbour: BrokerId) -> bool:
-        """Whether there is a link of the tree's."""
+        """Whether there is a link of the tree."""
         return self.tree.is_neighbour(neighbour)
 
     def since_us(self, neighbour: BrokerId) -> int:
@@ -278,25 +295,25 @@ class Overlay:
 
     def put_in(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """Both ends have agreed that this link, which is up, belongs to the tree."""
-        self.memory.put(neighbour, Standing(True, at_us))
+        self.memory.put(neighbour, LinkStanding(True, at_us))
         self._greeted.add(neighbour)
         out.append(OpenLink(neighbour, is_lasting=True))
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
 
     def put_out(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
         """This link does not belong to the tree any more."""
-        self.memory.put(neighbour, Standing(False, at_us))
+        self.memory.put(neighbour, LinkStanding(False, at_us))
         self._greet(neighbour, out)
         self._part(neighbour, now_us, out)
 
     def _put_late(
-        self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]
+        self, neighbour: BrokerId, standing: LinkStanding, now_us: int, out: list[Effect]
     ) -> None:
         """It turns out late whether this link belongs to the tree."""
-        self._waiting.later(now_us, out, self._put, neighbour, standing)
+        self._waiting.defer_or_run(now_us, out, self._put, neighbour, standing)
 
-    def _go_on(self, ring: Ring, now_us: int, out: list[Effect]) -> None:
-        self._waiting.go_on(now_us, out)
+    def _go_on(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
+        self._waiting.run_all(now_us, out)
         if ring.is_held:
             out.append(Release())
 
@@ -318,7 +335,8 @@ class Overlay:
         if not is_taken:
             self.relink(neighbour, state, now_us, out)
         if not was_ready and state is not LinkState.UP and self.memory.standing(neighbour).is_in:
-            self.tree.expect(neighbour, now_us, out)  # it is opened again, or another is told of
+            # it is opened again, or a greeting names another
+            self.tree.expect(neighbour, now_us, out)
 
     def relink(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         """A link came up, failed or ended by itself."""
@@ -326,7 +344,7 @@ class Overlay:
         if state is LinkState.UP:
             if not self.is_up(neighbour):
                 return
-            self.tree.began_anew(neighbour)
+            self.tree.restarted(neighbour)
             if standing.is_in:
                 self._greet(neighbour, out)
             elif not self.healing.linked(neighbour, out):
@@ -345,12 +363,14 @@ class Overlay:
         self.tree.expect(neighbour, now_us, out)
 
     def remember(self, out: list[Effect]) -> None:
-        """What is known of changes of links is new."""
-        self.memory.say_anew(out)
+        """Facts about link changes are new."""
+        self.memory.record_all(out)
 
     def adopt(self, neighbour: BrokerId, at_us: int, now_us: int, out: list[Effect]) -> None:
-        """A change has made this link one of the tree's: its ends greet, and say their tables."""
-        self.memory.put(neighbour, Standing(True, at_us))
+        """A change has added this link to the tree: its ends greet, and synchronise their
+        tables.
+        """
+        self.memory.put(neighbour, LinkStanding(True, at_us))
         out.append(OpenLink(neighbour, is_lasting=True))
         self._greet(neighbour, out)
 
@@ -365,32 +385,32 @@ class Overlay:
         is_in, is_up = self.memory.standing(neighbour).is_in, self.is_up(neighbour)
         opens = self._ring.opens(neighbour) or self.tree.opens(neighbour)
         if is_in and not is_up:
-            # It may have failed as it was to end, and nobody sees to it any more.
+            # It may have failed while it was to end, and no broker opens it any more.
             out.append(OpenLink(neighbour, is_lasting=True))
         elif is_up and not (is_in or opens or neighbour in self._ending):
             self._greet(neighbour, out)
 
     def _greet(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """Say over a link that is up whether it belongs to the tree."""
+        """Send the entry of a link that is up: whether it belongs to the tree."""
         if not self.is_up(neighbour):
             return
         self._greeted.add(neighbour)
-        verdicts = self._ring.verdicts.between(self.broker, neighbour)
-        out.append(Send(neighbour, Greeting(self.memory.standing(neighbour), verdicts)))
+        decisions = self._ring.decisions.between(self.broker, neighbour)
+        out.append(Send(neighbour, Greeting(self.memory.standing(neighbour), decisions)))
 
     def _meet(
         self, neighbour: BrokerId, greeting: Greeting, now_us: int, out: list[Effect]
     ) -> None:
-        """The other end of a link that has come up says whether it belongs to the tree."""
+        """Handle the other end's greeting: whether the link belongs to the tree."""
         ring, other = self._ring, greeting.standing
         if not self.is_up(neighbour) or self.tree.is_cut_off(neighbour):
             return
-        if ring.opens(neighbour) and not (other.is_in and ring.gives_up_new_link(now_us, out)):
+        if ring.opens(neighbour) and not (other.is_in and ring.abort_for_known_link(now_us, out)):
             return
         if neighbour not in self._greeted:
             self._greet(neighbour, out)
-        for verdict in greeting.verdicts:
-            ring.judge(neighbour, verdict, now_us, out)
+        for decision in greeting.decisions:
+            ring.judge(neighbour, decision, now_us, out)
         mine = self.memory.standing(neighbour)
         standing = self.memory.agree(neighbour, other)
         if standing.since_us > max(mine.since_us, other.since_us):
@@ -403,7 +423,8 @@ class Overlay:
         while self._missed:
             self.tree.dismiss(self._missed.pop(0), out)
         self._routing.relink(neighbour, LinkState.UP, now_us, out)
-        self.healing.found(neighbour, out)  # whoever it has asked is a neighbour, or let go
+        # any broker that it has asked is a neighbour, or released
+        self.healing.found(neighbour, out)
 
     def _part_as_heard(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """It was settled elsewhere that the link does not belong to the tree: there are others."""
@@ -417,7 +438,8 @@ class Overlay:
         if self.tree.is_ready or any(self.memory.neighbours):
             self.tree.dismiss(neighbour, out)
         else:
-            # Its only link has gone while it was away: another will come, and must be waited for.
+            # Its only link was removed while it was disconnected: another will come, and is waited
+            # for.
             self._missed.append(neighbour)
         self._end(neighbour, out)
 
@@ -426,7 +448,9 @@ class Overlay:
             self._ending.add(neighbour)
         out.append(EndLink(neighbour))
 
-    def _put(self, neighbour: BrokerId, standing: Standing, now_us: int, out: list[Effect]) -> None:
+    def _put(
+        self, neighbour: BrokerId, standing: LinkStanding, now_us: int, out: list[Effect]
+    ) -> None:
         """It was settled elsewhere, later than is known here, whether the link belongs to it."""
         if self.memory.standing(neighbour).since_us >= standing.since_us:
             return

@@ -1,4 +1,4 @@
-"""What an overlay whose links change asks of whatever routes over it."""
+"""Interface between an overlay with changing links and the system that routes over it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from shoal.model import BrokerId
 from shoal.overlays.tree.contraction import Around
 
 
-class Routing(Around, Protocol):
-    """What routes over the tree: the tree itself, or what surrounds it."""
+class OverlayRouting(Around, Protocol):
+    """The system that routes over the tree: the tree itself, or a wrapper of it."""
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None: ...
 
     def replaced(
         self, old: BrokerId | None, new: tuple[BrokerId, ...], now_us: int, out: list[Effect]
     ) -> None:
-        """These neighbours have taken the place of one, if any, and the tables have turned."""
+        """The neighbours `new` have taken the place of `old`, if any, and the tables have
+        turned.
+        """
 
     def receive(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]

@@ -1,4 +1,4 @@
-"""What would change tables while they must keep still for an exchange: it waits, in its order."""
+"""Deferred actions: events that would change tables during an exchange, in their order."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from typing import Any
 
 from shoal.broker.effects import Effect
 from shoal.model import BrokerId
-from shoal.overlays.self_organising.quiet_ring.quiet_ring import QuietRing
+from shoal.overlays.self_organising.link_reconfiguration.link_reconfiguration import (
+    LinkReconfiguration,
+)
 
 
-class Waiting:
-    """At one broker; whoever takes part in the exchange says when all may go on."""
+class DeferredActions:
+    """Deferred actions of one broker; its part in the exchange says when to run them."""
 
-    def __init__(self, ring: QuietRing) -> None:
+    def __init__(self, ring: LinkReconfiguration) -> None:
         self._ring = ring
         self._acts: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def __len__(self) -> int:
-        """How much waits."""
+        """Number of deferred actions."""
         return len(self._acts)
 
-    def later(
+    def defer_or_run(
         self, now_us: int, out: list[Effect], act: Callable[..., None], *arguments: Any
     ) -> None:
-        """Do it now, or when the tables need not keep still any more; it is told when that is."""
-        if self._ring.is_quiet:
+        """Run an action now, or when tables are not quiesced any more; it gets the time of that."""
+        if self._ring.is_quiesced:
             self._acts.append((act, arguments))
         else:
             act(*arguments, now_us, out)
@@ -34,8 +36,8 @@ class Waiting:
         """Do not do it of this neighbour, which is its first argument."""
         self._acts = [each for each in self._acts if each[0] != act or each[1][0] != neighbour]
 
-    def go_on(self, now_us: int, out: list[Effect]) -> None:
-        """Do all that waits; what has to wait again does so."""
+    def run_all(self, now_us: int, out: list[Effect]) -> None:
+        """Run all deferred actions; an action may be deferred again."""
         acts, self._acts = self._acts, []
         for act, arguments in acts:
             act(*arguments, now_us, out)

@@ -1,8 +1,8 @@
-"""A tree whose publishers move while its links may be exchanged: no move crosses an exchange.
+"""A tree with moving publishers and link exchanges: no move crosses an exchange.
 
-Moves are the relocation paper's, and a tracer decides on them.  Before a publisher is sent away
-its path is reserved (`reserved_paths.py`), and brokers on it take part in no exchange until it has
-come to rest.
+Moves are the relocation paper's, and a tracer decides on them. The path of a move is reserved
+before the publisher is sent (`reserved_paths.py`), and brokers on it take part in no exchange until
+the move is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from shoal.overlays.tree.routing import TreeRouting
 
 
 class MovingPublishers(Relocation):
-    """One broker of such a tree; `obstacle` says why no publisher may move through it now."""
+    """One broker of such a tree.
+
+    `obstacle` is the reason why no publisher may move through it now.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is said along the path of a move, from source to target (`reserved_paths`)."""
+"""Messages along the path of a move, from source to target (`reserved_paths`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.overlays.publisher_relocation.paths import Path
 
 
 class PathMessage(Message, frozen=True):
-    """Base of what is said along the path of a move, from source to target."""
+    """Base of messages along the path of a move, from source to target."""
 
     publisher: ClientId
     path: Path

@@ -1,21 +1,21 @@
-"""Paths along which publishers are about to move: no link is exchanged at a broker of one.
+"""Reserved paths of publishers about to move: no broker of one exchanges links.
 
-A move takes the path on which its source has traced the publisher's subscribers, and the publisher
-itself says it at the target.  So the source asks along the path before it sends the publisher away,
-and each broker either keeps out of exchanges from then on, or says that it is in one: then the
-publisher stays, and is traced anew.  Two messages for each link of the path.
+A move takes the path on which its source has traced the publisher's subscribers. So the source
+sends a reservation along the path before it sends the publisher, and each broker either keeps out
+of exchanges from then on, or refuses because it is in one: then the publisher stays, and is traced
+anew. Two messages for each link of the path.
 
-| input | does |
+| input | action |
 | --- | --- |
-| a publisher is to go, at its source | reserves, asks the next broker |
-| Reserve | reserves and asks the next, the target says Reserved; who cannot says Unreserve back |
-| Reserved | says it on; the source sends the publisher away |
-| Unreserve | forgets the path, says it on; at the source the publisher stays |
-| the move comes: the publisher's word at the target, then the update | forgets the path |
-| a link of the path changes | forgets the path, says Unreserve to the others |
-| `RESERVED_US` pass, or the publisher is gone | forgets the path, says Unreserve to the others |
+| a publisher is to move, at its source | reserves, asks the next broker |
+| Reserve | reserves, forwards it; the target sends Reserved; a busy broker sends Unreserve |
+| Reserved | forwards it; the source sends the publisher |
+| Unreserve | releases the path, forwards it; at the source the publisher stays |
+| the move passes: its message at the target, then the update | releases the path |
+| a link of the path changes | releases the path, sends Unreserve on |
+| `RESERVED_US` pass, or the publisher disconnects | releases the path, sends Unreserve on |
 
-What a migration holds itself (`Migrations.is_moving`) follows on what is forgotten as it comes.
+A migration keeps its own lock (`Migrations.is_moving`), which starts when the reservation ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from shoal.overlays.self_organising.moves.path_messages import (
 )
 from shoal.overlays.tree.routing import TreeRouting
 
-# Who was sent away has come by then, or has gone back.
+# A publisher that was sent has arrived by then, or is back.
 RESERVED_US = HOLD_US
 # The first part of the keys of the timers set here; the second is the publisher.
 TIMER = "reserved"
@@ -45,10 +45,10 @@ Stays = Callable[[ClientId, list[Effect]], None]
 
 
 class ReservedPaths:
-    """Those that one broker is on.
+    """Reserved paths at one broker.
 
-    `obstacle` says why it can be on none now; `send_away` sends a publisher away whose path is
-    reserved, and `stays` is told of one whose path was not.
+    `obstacle` is the reason why it can be on none now; `send_away` sends a publisher with a
+    reserved path, and `stays` is called for one without.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ReservedPaths:
             out.append(CancelTimer(_timer(publisher)))
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A local client is gone."""
+        """A local client has disconnected."""
         if publisher in self._paths and self._paths[publisher][0] == self._tree.broker:
             self._give_up(publisher, None, out)
 
@@ -161,7 +161,7 @@ class ReservedPaths:
             self._send_away(publisher, path, now_us, out)
 
     def _give_up(self, publisher: ClientId, but: BrokerId | None, out: list[Effect]) -> None:
-        """Forget the path, and tell the others on it."""
+        """Release the path, and inform the others on it."""
         path = self._paths[publisher]
         self.used(publisher, out)
         before, behind = self._beside(path)

@@ -1,1 +1,1 @@
-"""Small files of rows without Spark, whose start alone takes longer."""
+"""Reads small files of rows without Spark, since Spark's start alone takes longer."""

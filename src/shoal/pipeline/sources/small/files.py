@@ -1,8 +1,8 @@
-"""Small files become publications without Spark: that alone takes longer.
+"""Makes publications of small files without Spark, since Spark's start alone takes longer.
 
-What comes of a row is what Spark makes of it (`publications.py`): the same values, reasons and
-numbers.  Whatever only Spark can say (expressions, other time patterns, quotes in the middle of a
-field) raises `NeedsSparkError`.
+A row gives the same result as with Spark (`publications.py`): the same values, reasons and numbers.
+Features that only Spark has (expressions, other time patterns, quotes in the middle of a field)
+raise `NeedsSparkError`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from shoal.pipeline.sources.headers import (
     header_names,
 )
 from shoal.pipeline.sources.headers import wrong_width as wrong_width_of
-from shoal.pipeline.sources.json_lines import NOT_JSON, Reader, check_lines, kind_of
+from shoal.pipeline.sources.json_lines import NOT_JSON, JsonLinesReader, check_lines, kind_of
 from shoal.pipeline.sources.small.parquet import MOST_ROWS, parse_parquet, rows_of
-from shoal.pipeline.sources.small.rows import Parsed, Row
+from shoal.pipeline.sources.small.rows import Parsed, SourceRow
 
 # Above this Spark's many cores are worth its start.
 MOST_BYTES = 20_000_000
-# What bytes that are not UTF-8 are read as.
+# Stand for bytes that are not UTF-8.
 _ESCAPED = re.compile("[\udc80-\udcff]")
 
 _TYPES = {
@@ -47,12 +47,12 @@ _PLAIN_QUOTES = '(?:"(?:[^"]|"")*"|[^"{0}]*)(?:{0}(?:"(?:[^"]|"")*"|[^"{0}]*))*'
 
 
 def are_small(files: Sequence[Path]) -> bool:
-    """Whether the files, which are of one kind, are together small."""
+    """Return whether the files, which are of one kind, are together small."""
     if kind_of(files) == "Parquet":
         files = [part for path in files for part in part_files(path)]
         is_small = sum(file.stat().st_size for file in files) <= MOST_BYTES
         return is_small and sum(map(rows_of, files)) <= MOST_ROWS
-    # What is packed unfolds to some ten times as much.
+    # A compressed file unpacks to some ten times its size.
     sizes = (file.stat().st_size * (10 if is_gzip(file) else 1) for file in files)
     return all(file.is_file() for file in files) and sum(sizes) <= MOST_BYTES
 
@@ -93,8 +93,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str, bool]]:
 def _parse_json(file: Path, mapping: Mapping) -> Iterator[Parsed]:
     check_lines(file)
     needed = mapping.file_columns
-    reader = Reader(needed)
-    row = Row(mapping, {name: place for place, name in enumerate(needed)})
+    reader = JsonLinesReader(needed)
+    row = SourceRow(mapping, {name: place for place, name in enumerate(needed)})
     name = str(file.absolute())
     for line, text, is_text in _lines(file):
         fields = reader.read(text) if is_text else None
@@ -108,7 +108,7 @@ def _parse_csv(file: Path, mapping: Mapping) -> Iterator[Parsed]:
     delimiter, needed = mapping.delimiter, mapping.file_columns
     names = header_names(first_line(file), delimiter, needed, file)
     places = {name: names.index(name) for name in needed}
-    row = Row(mapping, places)
+    row = SourceRow(mapping, places)
     quotes = re.compile(_PLAIN_QUOTES.format(re.escape(delimiter)))
     width, wrong_width = len(names), wrong_width_of(len(names))
     name = str(file.absolute())

@@ -17,15 +17,17 @@ from shoal.pipeline.small.tables import NeedsSparkError
 from shoal.pipeline.sources.declaration import Mapping
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.parquet_columns import check_columns, lacks, path_of
-from shoal.pipeline.sources.small.rows import Parsed, Row
+from shoal.pipeline.sources.small.rows import Parsed, SourceRow
 
-# What Spark needs some seconds for; Arrow unpacks columns that take little room on disk.
+# Spark needs some seconds for so many rows; Arrow unpacks columns that take little room on disk.
 MOST_ROWS = 300_000
 _US_PER = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def rows_of(path: Path) -> int:
-    """How many rows there are in a file, or a folder of them; ParquetError for no Parquet."""
+    """Return how many rows there are in a file, or a folder of them; ParquetError for no
+    Parquet.
+    """
     check_parquet(path)
     return sum(pq.read_metadata(file).num_rows for file in part_files(path))
 
@@ -66,7 +68,7 @@ def _parse_file(
                 column.type.field(part).type,
             )
         columns[name] = _plain(column)
-    row = Row(
+    row = SourceRow(
         mapping,
         {name: place for place, name in enumerate(needed)},
         {name: column.type for name, column in columns.items()},
@@ -111,6 +113,6 @@ def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _text(values: dict[str, Any]) -> str:
-    """A row as JSON, without what is missing."""
+    """Return a row as JSON, without missing values."""
     said = {name: value for name, value in values.items() if value is not None}
     return msgspec.json.encode(said).decode()

@@ -28,11 +28,11 @@ class Parsed(NamedTuple):
     values: tuple[Any, ...] = ()
 
 
-class Row:
+class SourceRow:
     """Makes a publication of a row's fields, or a reason.
 
     `places` says at which place in a row a column stands, `kinds` which Arrow type it has if it is
-    no text.  NeedsSparkError for what only Spark can make of such a column.
+    no text. NeedsSparkError for a column that only Spark can convert.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Row:
         self._published = [names.index(name) for name in mapping.published]
 
     def parse(self, file: str, line: int, text: str, fields: Sequence[Any]) -> Parsed:
-        """What comes of the row whose columns are the `fields`."""
+        """Return the result of the row with these `fields`."""
         values: list[Any] = []
         problems: list[str] = []
         for column, place, read, noun, required in self._rules:

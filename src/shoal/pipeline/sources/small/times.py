@@ -33,7 +33,7 @@ _PATTERN = re.compile(
 
 
 def time_parser(formats: Sequence[str], decimal: str = ".") -> Callable[[str], int | None]:
-    """What reads texts as µs since 1970 UTC, in the first of the formats that a text has.
+    """Return a parser of texts as µs since 1970 UTC, in the first of the formats that a text has.
 
     `decimal` stands before the decimals of a number.  None for a text of another form;
     NeedsSparkError for a format that only Spark knows.
@@ -55,7 +55,9 @@ def integer(said: str) -> int | None:
 
 
 def _time_parser(format: str, decimal: str) -> Callable[[str], int | None]:
-    """What reads texts of a format as µs since 1970 UTC; None for one of another form."""
+    """Return a parser of texts of a format as µs since 1970 UTC; it returns None for a text of
+    another form.
+    """
     units = EPOCH_UNITS_PER_SECOND.get(format)
     if units is not None:
         return partial(_since_1970, places=_PLACES[units], form=_NUMBERS[decimal])
@@ -64,7 +66,7 @@ def _time_parser(format: str, decimal: str) -> Callable[[str], int | None]:
 
 
 def _since_1970(said: str, places: int, form: re.Pattern[str]) -> int | None:
-    """The whole microseconds of a number whose point is so many places too far left.
+    """Return the whole microseconds of a number with its point so many places too far left.
 
     >>> _since_1970("1.7E9", 6, _NUMBERS["."]), _since_1970("-0.0000015", 6, _NUMBERS["."])
     (1700000000000000, -2)

@@ -1,7 +1,7 @@
 """A field's value as an attribute of the type that is asked for, as Spark would cast it.
 
-A field is what stands in a text file, or what Arrow has of a Parquet column.  Casts that only
-Spark knows (a time as text, a number as Java writes it) raise `NeedsSparkError`.
+A field is a text of a text file, or Arrow's value of a Parquet column. Casts that only Spark knows
+(a time as text, a number as Java writes it) raise `NeedsSparkError`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def as_text(value: Any) -> str:
 
 
 def value_reader(kind: pa.DataType, wanted: AttributeType, decimal: str) -> Reader:
-    """What makes a value of the type `wanted` of one of the type `kind`; None where it is none.
+    """Return a converter from values of the type `kind` to the type `wanted`; it returns None for a
+    value that cannot be converted.
 
     `decimal` stands before the decimals of a number in text.
     """
@@ -61,7 +62,9 @@ def value_reader(kind: pa.DataType, wanted: AttributeType, decimal: str) -> Read
 
 
 def time_reader(kind: pa.DataType, formats: Sequence[str], decimal: str) -> Reader:
-    """What makes µs since 1970 UTC of a value of the type `kind`; None where it is none."""
+    """Return a converter from values of the type `kind` to µs since 1970 UTC; it returns None for a
+    value that is no time.
+    """
     if is_text(kind):
         return time_parser(formats, decimal)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
@@ -73,7 +76,7 @@ def time_reader(kind: pa.DataType, formats: Sequence[str], decimal: str) -> Read
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether the values are text, however Arrow keeps it."""
+    """Return whether the values are text, however Arrow keeps it."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 

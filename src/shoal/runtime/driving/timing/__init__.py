@@ -1,1 +1,1 @@
-"""The time that one live broker goes by, and what is to be done at which."""
+"""Clock of one live broker, and its timers."""

@@ -10,7 +10,7 @@ _NANOSECONDS = 1_000
 class Clock:
     """Reads the world's time once, and from then on only how much has passed since.
 
-    `first_us`: what time it is taken to be; without, the machine says.
+    `first_us`: the assumed time at the start; without it, the machine's.
     """
 
     def __init__(self, first_us: int | None = None) -> None:

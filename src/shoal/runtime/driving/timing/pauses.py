@@ -1,11 +1,11 @@
-"""When this process did not run: it was stopped, its machine slept, or others had the processor.
+"""Detects that this process did not run: it was stopped, its machine slept, or it got no processor.
 
-What others said meanwhile waits in its sockets.  So whoever judges them by their silence reads
-first: timers that come late are put off once, and rounds count only what they should take.
+Messages that arrived meanwhile wait in its sockets. So failure detection reads the sockets first:
+late timers are put off once, and rounds count only their regular length.
 
 >>> put_off_s(due_us=5_000_000, now_us=5_100_000), put_off_s(due_us=5_000_000, now_us=7_000_000)
 (0.0, 2.0)
->>> rounds = Rounds(every_s=1.0)
+>>> rounds = TickRounds(every_s=1.0)
 >>> [rounds.missed_us(now_us) for now_us in (5_000_000, 6_000_000, 7_900_000, 70_000_000)]
 [0, 0, 900000, 61100000]
 """
@@ -20,12 +20,12 @@ from shoal.runtime.driving.timing.clock import Clock
 _MICROSECONDS = 1_000_000
 # A loop that is only busy is not that late.
 LONG_US = _MICROSECONDS
-# Time enough to read what has come, and for neighbours to connect again.
+# Time enough to read pending input, and for neighbours to connect again.
 MOST_US = 5 * _MICROSECONDS
 
 
 def put_off_s(due_us: int, now_us: int) -> float:
-    """How long a timer that fires now should wait, in seconds; 0 if it is not very late."""
+    """Return how long a timer that fires now should wait, in seconds; 0 if it is not very late."""
     late_us = now_us - due_us
     return min(late_us, MOST_US) / _MICROSECONDS if late_us > LONG_US else 0.0
 
@@ -33,7 +33,7 @@ def put_off_s(due_us: int, now_us: int) -> float:
 class Alarm:
     """Calls once at `at_us`, or later if this process did not run then: see above.
 
-    What is due when it is set is not late, however long ago that was.
+    A timer that is due when it is set is not late, however long ago it was due.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Alarm:
             self._handle.cancel()
 
     def _due(self) -> None:
-        self._handle = None  # which knows this one: no cycle is left when it is over
+        self._handle = None  # the handle refers to this object: no cycle is left afterwards
         pause_s = put_off_s(self._at_us, self._clock.now_us())
         if pause_s:
             self._handle = self._loop.call_later(pause_s, self._call)
@@ -62,8 +62,8 @@ class Alarm:
             self._call()
 
 
-class Rounds:
-    """The rounds of what is done every so many seconds."""
+class TickRounds:
+    """Rounds of a periodic task."""
 
     def __init__(self, every_s: float) -> None:
         self._every_us = round(every_s * _MICROSECONDS)

@@ -11,7 +11,7 @@ from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.driving.timing.pauses import Alarm
 
 
-class Timers:
+class NodeTimers:
     """`fire` is told the key, and for when it was set."""
 
     def __init__(self, clock: Clock, fire: Callable[[TimerKey, int], None]) -> None:

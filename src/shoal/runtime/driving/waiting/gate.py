@@ -1,4 +1,4 @@
-"""Whether a live broker takes its clients' requests, or why not."""
+"""Holds clients' requests while a live broker cannot take them, and knows the reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Gate:
+class RequestGate:
     """Shut as long as there is a reason; `at_change` is told when that changes."""
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""What clients ask before a broker that has just started knows where publications go.
+"""Clients' requests to a broker that has just started and does not know routes yet.
 
-Publications wait, and what their clients ask behind them; subscriptions do not, since neighbours
-are to hear of them first.
+Publications wait, and later requests of their clients behind them; subscriptions do not wait,
+because neighbours need them first.
 """
 
 from __future__ import annotations
 
-from shoal.broker.custody import Custody
+from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.messages import Message, Publish, Subscribe, Together, Unsubscribe
 from shoal.model import ClientId
 
@@ -18,26 +18,26 @@ class HeldBack:
     """Requests that wait, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._requests: list[tuple[ClientId, Message, Custody | None]] = []
+        self._requests: list[tuple[ClientId, Message, AckTracker | None]] = []
         self._clients: set[ClientId] = set()
         self._bytes = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether no more should be asked."""
+        """Return whether no more should be asked."""
         return self._bytes > MAX_BYTES
 
-    def keep(self, client: ClientId, request: Message, custody: Custody | None) -> bool:
-        """Whether this request waits."""
+    def keep(self, client: ClientId, request: Message, ack_tracker: AckTracker | None) -> bool:
+        """Return whether this request waits."""
         if type(request) is Publish:
             self._bytes += sum(len(each.body) for each in request.publications)
         elif client not in self._clients or isinstance(request, Subscribe | Unsubscribe | Together):
             return False
         self._clients.add(client)
-        self._requests.append((client, request, custody))
+        self._requests.append((client, request, ack_tracker))
         return True
 
-    def take(self) -> list[tuple[ClientId, Message, Custody | None]]:
+    def take(self) -> list[tuple[ClientId, Message, AckTracker | None]]:
         """All that waited; nothing does any more."""
         requests, self._requests = self._requests, []
         self._clients.clear()

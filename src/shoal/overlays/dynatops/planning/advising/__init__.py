@@ -1,1 +1,1 @@
-"""What an operator is advised: swaps and moves, by what each saves and costs."""
+"""Advice to an operator: swaps and moves, with their savings and costs."""

@@ -1,13 +1,15 @@
-"""What an operator of topic trees is advised: who should be elsewhere, what that saves and costs.
+"""A plan for an operator of topic trees: moves of users and swaps of brokers, with gains and
+prices.
 
-First users move, then brokers change places, as what brokers want decides where they should stand.
-Gains and prices are messages over a period; a hop of a publication to a subscribing broker counts
-beside them by `delay_weight`, as in Eq. 5.
+First users move, then brokers change places, as the brokers' topics decide their places. Gains and
+prices are messages over a period; a hop of a publication to a subscribing broker counts beside them
+by `delay_weight`, as in Eq. 5.
 
->>> from shoal.overlays.dynatops.planning.advising.survey import Broker, Client
->>> brokers = [Broker(name) for name in ("A", "B", "C", "D")]
->>> users = {f"u{n}": Client("ABCD"[n % 4], ("news", "sport")[n % 2 : n % 2 + 1]) for n in range(8)}
->>> found = advise(Survey(brokers, users, {"news": 1.0, "sport": 1.0}), Wishes())
+>>> from shoal.overlays.dynatops.planning.advising.survey import SurveyedBroker, SurveyedClient
+>>> brokers = [SurveyedBroker(name) for name in ("A", "B", "C", "D")]
+>>> users = {f"u{n}": SurveyedClient("ABCD"[n % 4], ("news",
+...     "sport")[n % 2 : n % 2 + 1]) for n in range(8)}
+>>> found = advise(UserSurvey(brokers, users, {"news": 1.0, "sport": 1.0}), SurveyedInterests())
 >>> found.gain > found.price, found.before.messages > found.after.messages
 (True, True)
 
@@ -24,33 +26,38 @@ import msgspec
 import numpy as np
 
 from shoal.model import BrokerId
-from shoal.overlays.dynatops.planning.advising.choosing import Limits
+from shoal.overlays.dynatops.planning.advising.choosing import PlanLimits
 from shoal.overlays.dynatops.planning.advising.hybrid import (
     Outlook,
     clusters,
     messages,
     with_gateways,
 )
-from shoal.overlays.dynatops.planning.advising.moving import HANDOVER, Move, join_ways, plan_moves
+from shoal.overlays.dynatops.planning.advising.moving import (
+    HANDOVER,
+    AdvisedMove,
+    join_ways,
+    plan_moves,
+)
 from shoal.overlays.dynatops.planning.advising.prices import (
     Prices,
     bounded_prices,
     no_prices,
     predicted_prices,
 )
-from shoal.overlays.dynatops.planning.advising.survey import Survey, Wishes
+from shoal.overlays.dynatops.planning.advising.survey import SurveyedInterests, UserSurvey
 from shoal.overlays.dynatops.planning.advising.swapping import (
-    Rules,
+    PositionSwap,
     Search,
-    Swap,
+    SwapRules,
     after,
     handled,
     plan_swaps,
     swaps,
 )
 from shoal.overlays.dynatops.planning.costs import distances, standing
-from shoal.overlays.dynatops.planning.crowd import Crowd, User
-from shoal.overlays.dynatops.planning.problem import Amounts, Problem, inverse, trees_of
+from shoal.overlays.dynatops.planning.crowd import PlannedCrowd, User
+from shoal.overlays.dynatops.planning.problem import Amounts, PlacementProblem, inverse, trees_of
 from shoal.overlays.dynatops.planning.problem import Mapping as Places
 from shoal.overlays.dynatops.structures.structure import hash_of
 from shoal.overlays.dynatops.structures.systems import structure_of
@@ -62,13 +69,13 @@ SECONDS_PER_HOUR = 3600.0
 _ALL_PAIRS = 20_000_000
 
 
-class State(msgspec.Struct, frozen=True):
-    """How a network does.
+class AdviceState(msgspec.Struct, frozen=True):
+    """Figures of a network.
 
     messages  hops of a publication on average, from its topic's root on
     relays    of these, hops to brokers that do not subscribe
     delay     of a delivery on average, from the root on: hops, or ms one way
-    brokers   how many subscribe to a topic on average
+    brokers   number of subscribers of a topic among brokers, on average
     load      the most subscriptions of users at a broker, in units of the mean
     """
 
@@ -93,8 +100,8 @@ class UserMove(msgspec.Struct, frozen=True, rename={"source": "from", "target": 
 class BrokerSwap(msgspec.Struct, frozen=True):
     """Two brokers that should change places.
 
-    relays, delay  what is saved in hops to brokers that do not subscribe, and in delay (Eq. 4)
-    roots          what is saved in hops to brokers that subscribe: to those that come to be roots
+    relays, delay  savings in hops to brokers that do not subscribe, and in delay (Eq. 4)
+    roots          savings in hops to brokers that subscribe: to those that become roots
     """
 
     brokers: tuple[BrokerId, BrokerId]
@@ -106,24 +113,24 @@ class BrokerSwap(msgspec.Struct, frozen=True):
     roots: float = 0.0
 
 
-class Advice(msgspec.Struct, frozen=True):
+class PlacementAdvice(msgspec.Struct, frozen=True):
     """A plan: moves first, then swaps, each in this order.
 
-    gain, price  of all together, in messages over the period: what several moves do only together
+    gain, price  of all together, in messages over the period: a saving that needs several moves
                  counts once here, but at each of them
-    fixed        the part of the price that any swap brings, as all brokers hear of it
+    fixed        the part of the price of any swap, as all brokers are informed of it
     bound        the price of the swaps by the paper's Eq. 7
-    pays_from    how many times as often must be published that some swaps pay; none: never
+    pays_from    the factor of the publication rate from which some swaps pay; none: never
     delay_unit   of delays
-    positions    where each broker stands then
-    warnings     what is wrong and stays so
-    gateways     what would be with them, if that was asked
-    clusters     of a hybrid network, who is together then, each with its gateway first
+    positions    the broker of each position then
+    warnings     problems that the plan does not solve
+    gateways     figures with gateways, if requested
+    clusters     of a hybrid network, the clusters then, each with its gateway first
     """
 
     hours: float
-    before: State
-    after: State
+    before: AdviceState
+    after: AdviceState
     moves: Sequence[UserMove]
     swaps: Sequence[BrokerSwap]
     gain: float
@@ -138,15 +145,15 @@ class Advice(msgspec.Struct, frozen=True):
     clusters: Sequence[Sequence[BrokerId]] = ()
 
 
-def advise(survey: Survey, wishes: Wishes) -> Advice:
-    """The plan; PlanError says what of the survey or the wishes cannot be."""
+def advise(survey: UserSurvey, wishes: SurveyedInterests) -> PlacementAdvice:
+    """The plan; PlanError describes an invalid survey or invalid constraints."""
     return _Advisor(survey, wishes).advise()
 
 
 class _Advisor:
     """Names to numbers, and back."""
 
-    def __init__(self, survey: Survey, wishes: Wishes) -> None:
+    def __init__(self, survey: UserSurvey, wishes: SurveyedInterests) -> None:
         self._survey, self._wishes = survey, wishes
         self._names = [broker.name for broker in survey.brokers]
         self._numbers = {name: number for number, name in enumerate(self._names)}
@@ -154,13 +161,13 @@ class _Advisor:
         self._users = sorted(survey.users)
         wanted = {topic for user in survey.users.values() for topic in user.topics}
         self._topics = sorted(wanted | set(survey.rates))
-        self._start = self._stand()
+        self._start = self._positions_at_start()
         self._structure = structure_of(survey.system, len(self._names), survey.per_gateway)
         roots = [self._structure.root(topic) for topic in self._topics]
         self._trees = trees_of(self._structure, roots)
         self._unit_ms, round_trips = self._measured()
         period_s = SECONDS_PER_HOUR * wishes.hours
-        self._problem = Problem(
+        self._problem = PlacementProblem(
             trees=self._trees,
             wanted=np.zeros((len(self._names), len(self._topics)), np.bool_),
             publications=np.array([survey.rates.get(each, 0.0) for each in self._topics])
@@ -171,12 +178,12 @@ class _Advisor:
         regions = sorted({broker.region for broker in survey.brokers})
         self._regions = [regions.index(broker.region) for broker in survey.brokers]
 
-    def advise(self) -> Advice:
-        crowd = Crowd(self._problem, self._start, self._numbered(), self._apart(self._start))
+    def advise(self) -> PlacementAdvice:
+        crowd = PlannedCrowd(self._problem, self._start, self._numbered(), self._apart(self._start))
         before = self._state(crowd, self._start)
         cost_before = self._cost(crowd, self._start)
         hops = trees_of(self._structure, range(self._structure.size)).depths
-        limits = Limits(
+        limits = PlanLimits(
             most=self._wishes.most_moves,
             least_gain=self._wishes.least_gain,
             load_weight=self._wishes.load_weight,
@@ -191,7 +198,7 @@ class _Advisor:
         rules = self._rules(problem)
         found = plan_swaps(problem, self._start, prices, rules)
         mapping = after(self._start, found)
-        return Advice(
+        return PlacementAdvice(
             hours=self._wishes.hours,
             before=before,
             after=self._state(crowd, mapping),
@@ -217,7 +224,7 @@ class _Advisor:
             clusters=self._clusters(mapping),
         )
 
-    # --- what is given ------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
     def _check(self) -> None:
         wishes, survey = self._wishes, self._survey
@@ -236,11 +243,11 @@ class _Advisor:
             if client.broker not in self._numbers:
                 raise PlanError(f"user {user!r}: no broker {client.broker!r}; there are {known}")
         if not any(client.topics for client in survey.users.values()):
-            raise PlanError("nobody wants anything, so nothing can be saved")
+            raise PlanError("there are no subscriptions, so nothing can be saved")
         if not any(survey.rates.values()):
-            raise PlanError("nobody publishes anything, so nothing can be saved")
+            raise PlanError("there are no publications, so nothing can be saved")
 
-    def _stand(self) -> Places:
+    def _positions_at_start(self) -> Places:
         given = [broker.position for broker in self._survey.brokers]
         if all(position is None for position in given):
             order = sorted(self._names, key=lambda name: (hash_of(name), name))
@@ -287,11 +294,11 @@ class _Advisor:
             found.append(User(wanted, self._numbers[client.broker], is_pinned))
         return found
 
-    def _rules(self, problem: Problem) -> Rules:
+    def _rules(self, problem: PlacementProblem) -> SwapRules:
         capacities = [broker.capacity for broker in self._survey.brokers]
         pairs = problem.brokers**2 * problem.topics
         search: Search = "any" if pairs <= _ALL_PAIRS else "next"
-        return Rules(
+        return SwapRules(
             search=search,
             most=self._wishes.most_swaps,
             least_gain=self._wishes.least_gain,
@@ -302,7 +309,7 @@ class _Advisor:
             else np.array(capacities) * SECONDS_PER_HOUR * self._wishes.hours,
         )
 
-    def _prices(self, problem: Problem) -> tuple[Prices, Prices]:
+    def _prices(self, problem: PlacementProblem) -> tuple[Prices, Prices]:
         """Those that decide, and the paper's bound."""
         bounds = bounded_prices(problem, self._start)
         if self._wishes.price == "bound":
@@ -312,19 +319,19 @@ class _Advisor:
     # --- how it does ---------------------------------------------------------------------------
 
     def _apart(self, mapping: Places) -> Amounts:
-        """(rows, positions): how far each is from its root."""
+        """(rows, positions): distance of each from its root."""
         return distances(self._problem, np.array(inverse(mapping), np.int32))
 
-    def _cost(self, crowd: Crowd, mapping: Places) -> float:
+    def _cost(self, crowd: PlannedCrowd, mapping: Places) -> float:
         """Eq. 5, with the messages to brokers that subscribe."""
         delay = standing(crowd.problem, mapping).delay
         return self._hops(crowd, mapping) + self._wishes.delay_weight * delay
 
-    def _hops(self, crowd: Crowd, mapping: Places) -> float:
+    def _hops(self, crowd: PlannedCrowd, mapping: Places) -> float:
         """All messages of the period from the roots on."""
         return messages(crowd.problem, standing(crowd.problem, mapping))
 
-    def _state(self, crowd: Crowd, mapping: Places) -> State:
+    def _state(self, crowd: PlannedCrowd, mapping: Places) -> AdviceState:
         publications = self._problem.publications
         found = standing(crowd.problem, mapping)
         users = crowd.counts[found.brokers].T
@@ -333,7 +340,7 @@ class _Advisor:
         # A hop takes half a round trip.
         scale = self._unit_ms / 2 if self._survey.round_trips else 1.0
         total = float(publications.sum())
-        return State(
+        return AdviceState(
             messages=self._hops(crowd, mapping) / total,
             relays=found.relays / total,
             delay=scale * float(publications @ (users * apart).sum(axis=1)) / (deliveries or 1.0),
@@ -341,7 +348,7 @@ class _Advisor:
             load=max(crowd.loads) * len(crowd.loads) / sum(crowd.loads),
         )
 
-    def _warnings(self, crowd: Crowd, mapping: Places) -> list[str]:
+    def _warnings(self, crowd: PlannedCrowd, mapping: Places) -> list[str]:
         found = []
         period_s = SECONDS_PER_HOUR * self._wishes.hours
         by_position = handled(crowd.problem, standing(crowd.problem, mapping)) / period_s
@@ -349,7 +356,7 @@ class _Advisor:
             if crowd.loads[number] > broker.room:
                 found.append(
                     f"{broker.name} holds {crowd.loads[number]} subscriptions, and has room for "
-                    f"{broker.room:g}: nobody of its region has room for more"
+                    f"{broker.room:g}: no broker of its region has room for more"
                 )
             rate = float(by_position[mapping[number]])
             if rate > broker.capacity:
@@ -367,7 +374,7 @@ class _Advisor:
         names = [self._names[number] for number in inverse(mapping)]
         return clusters(names, self._survey.per_gateway)
 
-    def _named_move(self, move: Move) -> UserMove:
+    def _named_move(self, move: AdvisedMove) -> UserMove:
         name = self._users[move.user]
         source, target = self._names[move.source], self._names[move.target]
         count = len(self._survey.users[name].topics)
@@ -376,7 +383,9 @@ class _Advisor:
             why += f"; {source} holds more than it has room for"
         return UserMove(name, source, target, move.gain, move.price, why)
 
-    def _named_swaps(self, problem: Problem, found: Sequence[Swap]) -> list[BrokerSwap]:
+    def _named_swaps(
+        self, problem: PlacementProblem, found: Sequence[PositionSwap]
+    ) -> list[BrokerSwap]:
         named = []
         roots = self._trees.roots[self._trees.of]
         for swap in found:
@@ -398,7 +407,9 @@ class _Advisor:
         return named
 
 
-def _pays_from(problem: Problem, start: Places, prices: Prices, rules: Rules) -> float | None:
+def _pays_from(
+    problem: PlacementProblem, start: Places, prices: Prices, rules: SwapRules
+) -> float | None:
     """Of how many times as many publications on some first swaps pay, were there no prices."""
     mapping, gained, best = start, 0.0, math.inf
     for swap in swaps(problem, start, no_prices(start), rules._replace(search="next")):

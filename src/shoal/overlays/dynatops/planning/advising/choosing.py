@@ -1,11 +1,11 @@
-"""Where users would go: each by similarity and load, and those that want the same together.
+"""Targets of users' moves: by similarity and load, alone or in groups with a common topic.
 
-Algorithm 1 asks for one user at a time, and a broker wants a topic as long as one of its users
-does.  So two brokers with users of the same two kinds stay as they are, since each has all that any
-of them wants.  Users of one broker with a topic in common therefore choose as one, too, as if none
-of them were there, and go if that is cheaper.
+Algorithm 1 handles one user at a time, and a broker wants a topic as long as one of its users does.
+So two brokers with users of the same two kinds stay as they are, since each has all topics of both.
+Users of one broker with a topic in common therefore choose as one, too, as if they were not there,
+and move if that is cheaper.
 
-Source: DYNATOPS, section 4, Algorithm 1; that users choose together, and capacities, are ours.
+Source: DYNATOPS, section 4, Algorithm 1; joint choices, and capacities, are ours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.overlays.dynatops.planning.costs import LEAST
-from shoal.overlays.dynatops.planning.crowd import Crowd
+from shoal.overlays.dynatops.planning.crowd import PlannedCrowd
 from shoal.overlays.dynatops.planning.placement import Served, best_broker
 from shoal.overlays.dynatops.planning.problem import Amounts
 
@@ -25,14 +25,14 @@ from shoal.overlays.dynatops.planning.problem import Amounts
 ROUNDS = 5
 
 
-class Limits(NamedTuple):
-    """What moves are allowed.
+class PlanLimits(NamedTuple):
+    """Constraints on moves.
 
-    most         so many users; None: any number
-    least_gain   what each must save beyond its price, in messages
-    load_weight  w_l: what load counts beside similarity
+    most         number of users; None: any number
+    least_gain   the least saving of each beyond its price, in messages
+    load_weight  w_l: weight of load beside similarity
     regions      (brokers) users stay with brokers of the same number
-    rooms        (brokers) how many subscriptions of users each can hold
+    rooms        (brokers) number of users' subscriptions that each can hold
     """
 
     most: int | None = None
@@ -42,11 +42,11 @@ class Limits(NamedTuple):
     rooms: Sequence[float] | None = None
 
     def rooms_of(self, size: int) -> list[float]:
-        """The rooms of so many brokers, without bounds unless they are said."""
+        """The rooms of `size` brokers, unbounded by default."""
         return [math.inf] * size if self.rooms is None else list(self.rooms)
 
 
-def settle(crowd: Crowd, limits: Limits) -> None:
+def settle(crowd: PlannedCrowd, limits: PlanLimits) -> None:
     """Let users choose, alone and together, until all stay."""
     choice = _Choice(crowd, limits)
     for _ in range(ROUNDS):
@@ -57,9 +57,9 @@ def settle(crowd: Crowd, limits: Limits) -> None:
 
 
 class _Choice:
-    """What users see."""
+    """The brokers that users can see."""
 
-    def __init__(self, crowd: Crowd, limits: Limits) -> None:
+    def __init__(self, crowd: PlannedCrowd, limits: PlanLimits) -> None:
         size = len(crowd.loads)
         self._crowd = crowd
         self._limits = limits
@@ -71,7 +71,7 @@ class _Choice:
         self._scales = [mean / room if 0 < room < math.inf else 1.0 for room in self._rooms]
 
     def alone(self) -> bool:
-        """Each user in turn; whether any went."""
+        """Move each user in turn; returns whether any moved."""
         crowd, has_changed = self._crowd, False
         for number, user in enumerate(crowd.users):
             if user.is_pinned:
@@ -87,7 +87,7 @@ class _Choice:
         return has_changed
 
     def _visible(self, number: int) -> Mapping[int, Served]:
-        """What brokers with room say of the others that they have; the user's own, if it fits."""
+        """Topics and loads of the other brokers with room; and of the user's own, if it fits."""
         crowd = self._crowd
         present, topics = crowd.broker_of[number], crowd.users[number].topics
         found: dict[int, Served] = {}
@@ -102,7 +102,10 @@ class _Choice:
         return found
 
     def together(self) -> bool:
-        """Of each broker and topic the users that have both in common; whether any went."""
+        """Move, for each broker and topic, the users that have both in common.
+
+        Returns whether any moved.
+        """
         crowd, has_changed = self._crowd, False
         for broker in range(len(crowd.loads)):
             by_topic: dict[int, list[int]] = {}
@@ -156,7 +159,7 @@ class _Choice:
         return int(visible[best]) if utility[best] > here + LEAST else present
 
 
-def _clusters(limits: Limits, size: int) -> list[list[int]]:
+def _clusters(limits: PlanLimits, size: int) -> list[list[int]]:
     """Of each broker those that it sees."""
     if limits.regions is None:
         return [list(range(size))] * size

@@ -1,7 +1,7 @@
-"""What would be if brokers stood in clusters, of which only one each is on the ring, its gateway.
+"""Outlook: figures of a network with clusters behind gateways, of which only these are on the ring.
 
-The system `hybrid` is that.  Who is in which cluster, and who is its gateway, is where brokers
-stand (`structures/gateways.py`), so that swaps find clusters that want the same, too.
+The system `hybrid` is that network. Positions determine the clusters and their gateways
+(`structures/gateways.py`), so that swaps find clusters with the same topics, too.
 
 Source: ours, as DYNATOPS sketches it for future work (section 7).
 """
@@ -14,14 +14,14 @@ import msgspec
 
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
-from shoal.overlays.dynatops.planning.advising.swapping import Rules, after, handled, swaps
-from shoal.overlays.dynatops.planning.costs import Standing, standing
-from shoal.overlays.dynatops.planning.problem import Mapping, Problem, inverse, trees_of
+from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, handled, swaps
+from shoal.overlays.dynatops.planning.costs import MappingCounts, standing
+from shoal.overlays.dynatops.planning.problem import Mapping, PlacementProblem, inverse, trees_of
 from shoal.overlays.dynatops.structures.gateways import Gateways
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What clusters behind gateways would come to.
+    """Figures of clusters behind gateways.
 
     clusters           their brokers, each with its gateway first
     messages, relays   of a publication on average, from its topic's root on
@@ -37,20 +37,20 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 def with_gateways(
-    problem: Problem,
+    problem: PlacementProblem,
     mapping: Mapping,
     per_gateway: int,
     keys: Sequence[str],
     names: Sequence[BrokerId],
 ) -> Outlook:
-    """What would be with clusters of so many, who stand as well as swaps find, from where they do.
+    """Figures with clusters of this size, after swaps from the present places.
 
     `keys` are the topics', `names` the brokers'.
     """
     structure = Gateways(problem.brokers, per_gateway)
     roots = [structure.root(key) for key in keys]
     hybrid = problem._replace(trees=trees_of(structure, roots))
-    stand = after(mapping, list(swaps(hybrid, mapping, no_prices(mapping), Rules("next"))))
+    stand = after(mapping, list(swaps(hybrid, mapping, no_prices(mapping), SwapRules("next"))))
     found = standing(hybrid, stand)
     per = 1 / (float(problem.publications.sum()) or 1.0)
     return Outlook(
@@ -72,7 +72,7 @@ def clusters(members: Sequence[BrokerId], per_gateway: int) -> Sequence[Sequence
     return [list(members[start : start + per_gateway]) for start in starts]
 
 
-def messages(problem: Problem, found: Standing) -> float:
+def messages(problem: PlacementProblem, found: MappingCounts) -> float:
     """All of the period's publications, from the roots on."""
     roots = problem.trees.roots[problem.trees.of]
     is_in = found.below > 0

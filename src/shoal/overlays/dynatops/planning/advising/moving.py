@@ -1,9 +1,9 @@
-"""Which users should be at other brokers: those for whom it pays.
+"""Moves of users to other brokers, as far as they pay.
 
-Users choose (`choosing.py`).  Then moves are taken back, the least useful first, that save less
-than they cost.  If more are left than may be, they are made anew from the beginning: users one by
-one, or together those of a broker that have a topic in common, what saves most for each user first.
-A move off a broker that has more than it can hold is worth its price whatever it saves.
+Users choose (`choosing.py`). Then moves that save less than they cost are taken back, the least
+useful first. If more are left than allowed, they are made anew from the beginning: users one by
+one, or together those of a broker that have a topic in common, the highest saving for each user
+first. A move off an overloaded broker is worth its price whatever it saves.
 
 Source: ours, on DYNATOPS, section 4.
 """
@@ -15,23 +15,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from shoal.overlays.dynatops.planning.advising.choosing import Limits, settle
+from shoal.overlays.dynatops.planning.advising.choosing import PlanLimits, settle
 from shoal.overlays.dynatops.planning.costs import LEAST
-from shoal.overlays.dynatops.planning.crowd import Crowd
-from shoal.overlays.dynatops.planning.problem import Amounts, Trees
+from shoal.overlays.dynatops.planning.crowd import PlannedCrowd
+from shoal.overlays.dynatops.planning.problem import Amounts, TopicTrees
 
 # To the user, from it to the other broker, from there for its session, and this.
 HANDOVER = 4.0
 
 
-class Move(NamedTuple):
+class AdvisedMove(NamedTuple):
     """A user that goes from one broker to another.
 
-    gain      what notifications would cost more if it stayed: users that only together make a
-              broker cease to want a topic save that each
-    price     messages, for handing it over and for trees; these are for all that only together
-              make a broker cease to want a topic, too
-    shared    how many of its topics the new broker wants for others
+    gain      additional cost of notifications if it stayed: users that only together make a broker
+              cease to want a topic save that each
+    price     messages, for handing it over and for trees; these are for all that only together make
+              a broker cease to want a topic, too
+    shared    number of its topics that the new broker wants for others
     is_forced whether its broker has more than it can hold
     """
 
@@ -44,24 +44,24 @@ class Move(NamedTuple):
     is_forced: bool
 
 
-def plan_moves(crowd: Crowd, limits: Limits, ways: Amounts) -> list[Move]:
-    """The users that should move, by number; they have in `crowd` then.
+def plan_moves(crowd: PlannedCrowd, limits: PlanLimits, ways: Amounts) -> list[AdvisedMove]:
+    """The users that should move, by number; they have moved in `crowd` then.
 
-    `ways`: (topics, positions), how many messages tell a topic's tree that a position joins it.
+    `ways`: (topics, positions), number of messages by which a position joins a topic's tree.
     """
     return _Moves(crowd, limits, ways).plan()
 
 
-def join_ways(hops: Amounts, trees: Trees) -> Amounts:
+def join_ways(hops: Amounts, trees: TopicTrees) -> Amounts:
     """(topics, positions): to the root, and down the tree; `hops` are from each to each."""
     roots = trees.roots[trees.of]
     return hops[:, roots].T + hops[roots, :]
 
 
 class _Moves:
-    """Where users were, and what it is worth that some are elsewhere."""
+    """The users' former brokers, and the value of their moves."""
 
-    def __init__(self, crowd: Crowd, limits: Limits, ways: Amounts) -> None:
+    def __init__(self, crowd: PlannedCrowd, limits: PlanLimits, ways: Amounts) -> None:
         self._crowd = crowd
         self._limits = limits
         self._ways = ways
@@ -71,7 +71,7 @@ class _Moves:
             broker for broker, load in enumerate(crowd.loads) if load > self._rooms[broker]
         }
 
-    def plan(self) -> list[Move]:
+    def plan(self) -> list[AdvisedMove]:
         settle(self._crowd, self._limits)
         broker_of = self._crowd.broker_of
         moved = [user for user, broker in enumerate(broker_of) if broker != self._start[user]]
@@ -87,7 +87,7 @@ class _Moves:
             net = {user: self._net(user) for user in left}
             kept = []
             for user in sorted(left, key=lambda user: (net[user], user)):
-                # What others did meanwhile counts.
+                # Moves of others meanwhile count.
                 if self._net(user) <= max(self._limits.least_gain, LEAST):
                     self._crowd.move(user, self._start[user])
                 else:
@@ -97,7 +97,7 @@ class _Moves:
             left = kept
 
     def _net(self, user: int) -> float:
-        """What a move saves beyond its price; without bounds if there is no way back."""
+        """Saving of a move beyond its price; unbounded if it cannot be taken back."""
         crowd = self._crowd
         size = len(crowd.users[user].topics)
         if crowd.loads[self._start[user]] + size > self._rooms[self._start[user]]:
@@ -105,14 +105,14 @@ class _Moves:
         return self._gain(user) - self._price(user)
 
     def _gain(self, user: int) -> float:
-        """What it would cost if this user were where it came from."""
+        """Additional cost if this user were at its former broker."""
         target = self._crowd.broker_of[user]
         change = self._crowd.move(user, self._start[user])
         self._crowd.move(user, target)
         return change
 
     def _price(self, user: int) -> float:
-        """Handing it over, and what trees are told: the topics that a broker has for it alone."""
+        """The handover, and messages to trees: for the topics that a broker has for it alone."""
         crowd = self._crowd
         source, target = self._start[user], crowd.broker_of[user]
         told = 0.0
@@ -123,17 +123,19 @@ class _Moves:
                 told += float(self._ways[topic, crowd.mapping[source]])
         return HANDOVER + told
 
-    def _described(self, user: int) -> Move:
+    def _described(self, user: int) -> AdvisedMove:
         crowd, source = self._crowd, self._start[user]
         target, topics = crowd.broker_of[user], crowd.users[user].topics
         shared = sum(int(crowd.counts[target, topic]) > 1 for topic in topics)
         is_forced = source in self._overfull
-        return Move(user, source, target, self._gain(user), self._price(user), shared, is_forced)
+        return AdvisedMove(
+            user, source, target, self._gain(user), self._price(user), shared, is_forced
+        )
 
     # --- a budget -----------------------------------------------------------------------------
 
     def _best_of(self, moved: Sequence[int], most: int) -> list[int]:
-        """All go back, and so many at most go again."""
+        """Take all moves back, and make at most `most` again."""
         targets = {user: self._crowd.broker_of[user] for user in moved}
         for user in moved:
             self._crowd.move(user, self._start[user])
@@ -142,7 +144,7 @@ class _Moves:
             for topic in self._crowd.users[user].topics:
                 groups.setdefault((self._start[user], topic), []).append(user)
         bundles = [[user] for user in moved] + [each for each in groups.values() if len(each) > 1]
-        # What a bundle is worth changes with what goes before: it is looked at again in its turn.
+        # Earlier bundles change a bundle's value: it is computed again when it is taken.
         queue = [(-self._worth(each, targets), number) for number, each in enumerate(bundles)]
         heapq.heapify(queue)
         gone: dict[int, None] = {}
@@ -161,7 +163,7 @@ class _Moves:
         return list(gone)
 
     def _worth(self, bundle: Sequence[int], targets: Mapping[int, int]) -> float:
-        """What it saves beyond its price, for each user, that these go; no bounds if one must."""
+        """Saving of the bundle beyond its price, for each user; unbounded if one must move."""
         crowd = self._crowd
         if not bundle:
             return -math.inf
@@ -175,5 +177,5 @@ class _Moves:
             crowd.move(user, self._start[user])
         if not has_room:
             return -math.inf
-        # Who must go goes first, and alone.
+        # A user that must move goes first, and alone.
         return math.inf if must and len(bundle) == 1 else (-change - price) / len(bundle)

@@ -1,19 +1,19 @@
-"""What a reconfiguration costs in messages: by the paper's bound, or as its steps will send them.
+"""Price of a reconfiguration in messages: by the paper's bound, or predicted from its steps.
 
-A price has a part that is due as soon as any broker moves, as all hear of it, and a part for each
-broker that moves, which depends on where to.
+A price has a fixed part as soon as any broker moves, as all are informed, and a part for each
+broker that moves, which depends on its target.
 
->>> from shoal.overlays.dynatops.planning.problem import Problem, trees_of
+>>> from shoal.overlays.dynatops.planning.problem import PlacementProblem, trees_of
 >>> from shoal.overlays.dynatops.structures.chord import Chord
 >>> wanted = np.array([[True, False], [False, True], [True, True], [False, False]])
->>> problem = Problem(trees_of(Chord(4), [0, 2]), wanted, np.ones(2))
+>>> problem = PlacementProblem(trees_of(Chord(4), [0, 2]), wanted, np.ones(2))
 >>> bounds = bounded_prices(problem, range(4))
 >>> bounds.of([1, 0, 2, 3]), bounds.of(range(4))
 (20.0, 0.0)
 >>> predicted_prices(Chord(4), problem, range(4)).of([1, 0, 2, 3])
 55.0
 
-Source: DYNATOPS, section 5.1.2 and Eq. 7; what is predicted is ours.
+Source: DYNATOPS, section 5.1.2 and Eq. 7; the prediction is ours.
 """
 
 from __future__ import annotations
@@ -23,22 +23,28 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
-from shoal.overlays.dynatops.planning.problem import Amounts, Mapping, Problem, inverse, trees_of
+from shoal.overlays.dynatops.planning.problem import (
+    Amounts,
+    Mapping,
+    PlacementProblem,
+    inverse,
+    trees_of,
+)
 from shoal.overlays.dynatops.structures.structure import Structure
 
-# The manager says four things to each broker, and each acknowledges: the second plane begins, its
-# trees are to be mended, it is used, the first one goes.
+# The manager sends each broker four messages, and each acknowledges: the second plane begins, its
+# trees are to be repaired, it is used, the first one ends.
 _TO_ALL = 8
-# To who moves besides, and back: where it stands now.
+# To a moving broker besides, and back: its new position.
 _TO_WHO_MOVES = 2
 
 
 class Prices(NamedTuple):
-    """What it costs that brokers stand elsewhere than at `start`.
+    """Price of brokers at other positions than at `start`.
 
-    fixed   once any of them does
-    moving  (brokers, positions) that a broker moves there; 0 where it stands
-    start   where each stands
+    fixed   once any of them moves
+    moving  (brokers, positions) of a broker's move there; 0 at its present position
+    start   present position of each
     """
 
     fixed: float
@@ -57,7 +63,7 @@ def no_prices(mapping: Mapping) -> Prices:
     return Prices(0.0, np.zeros((len(mapping), len(mapping))), mapping)
 
 
-def bounded_prices(problem: Problem, start: Mapping) -> Prices:
+def bounded_prices(problem: PlacementProblem, start: Mapping) -> Prices:
     """Cst of Eq. 7, as its steps have it: every broker that moves costs the same."""
     size = problem.brokers
     fixed = float(size)
@@ -66,14 +72,14 @@ def bounded_prices(problem: Problem, start: Mapping) -> Prices:
 
 
 def predicted_prices(
-    structure: Structure, problem: Problem, start: Mapping, hops: Amounts | None = None
+    structure: Structure, problem: PlacementProblem, start: Mapping, hops: Amounts | None = None
 ) -> Prices:
     """The messages that the steps of 5.1.2 send; `hops` (from, to) if they are known.
 
-    Who moves to a position is told to it by those that have it in their tables, and tells those in
-    its own; it hands its trees over to who stands now where it stood; and for each topic that it
-    wants and the broker before it did not, or the reverse, a message goes to the topic's root and
-    down the tree.
+    A broker that moves to a position gets it from those that have it in their tables, and informs
+    those in its own; it hands its trees over to its successor at the old position; and for each
+    topic that it wants and the broker before it did not, or the reverse, a message goes to the
+    topic's root and down the tree.
     """
     size = structure.size
     if hops is None:
@@ -88,7 +94,7 @@ def predicted_prices(
     ways = hops[:, roots] + hops[roots, :].T
     wanted = problem.wanted.astype(float)
     before = wanted[inverse(start)]
-    # Who wants a topic that the other does not: both sums, less twice what they have in common.
+    # Topics that one of two wants: both sums, less twice what they have in common.
     mended = wanted @ ways.T + (before * ways).sum(axis=1) - 2 * wanted @ (before * ways).T
     # (brokers, positions): from the new position to the old one.
     handed_over = hops[:, list(start)].T

@@ -1,6 +1,6 @@
-"""What an operator of topic trees says: which brokers and users there are, and what it wishes.
+"""An operator's input to a plan: brokers, users, and constraints.
 
-Source: ours; DYNATOPS knows no budgets, pins, regions or capacities.
+Source: ours; DYNATOPS has no budgets, pins, regions or capacities.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.model import BrokerId
 Pair = tuple[BrokerId, BrokerId]
 
 
-class Broker(msgspec.Struct, frozen=True):
+class SurveyedBroker(msgspec.Struct, frozen=True):
     """One broker.
 
     position  where it stands; none: all stand in the order of the hashes of their names
@@ -32,44 +32,44 @@ class Broker(msgspec.Struct, frozen=True):
     capacity: float = math.inf
 
 
-class Client(msgspec.Struct, frozen=True):
-    """A user: where it is, and what it wants."""
+class SurveyedClient(msgspec.Struct, frozen=True):
+    """A user: its broker, and its topics."""
 
     broker: BrokerId
     topics: Sequence[str]
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What is known.
+class UserSurvey(msgspec.Struct, frozen=True):
+    """The network to be planned.
 
     users        by name
     rates        publications a second of each topic
-    round_trips  in ms between any two brokers, either way round; none: all brokers are as far apart
-    system       whose structure they stand on
-    per_gateway  so many brokers, in the order of positions, are a cluster with one gateway
+    round_trips  in ms between any two brokers, both directions; none: all brokers are as far apart
+    system       the system with the structure that they stand on
+    per_gateway  this many brokers, in the order of positions, are a cluster with one gateway
     """
 
-    brokers: Sequence[Broker]
-    users: Mapping[str, Client]
+    brokers: Sequence[SurveyedBroker]
+    users: Mapping[str, SurveyedClient]
     rates: Mapping[str, float]
     round_trips: Mapping[Pair, float] = {}
     system: str = "dynatops"
     per_gateway: int = 1
 
 
-class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator wants of a plan.
+class SurveyedInterests(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's constraints on a plan.
 
     hours         the period in which it must pay
-    most_swaps    so many swaps of brokers at most; none: any number
-    most_moves    so many moves of users
-    least_gain    what each must save beyond its price, in messages over the period
-    pinned        brokers that stay where they stand
-    pinned_users  users that stay where they are
+    most_swaps    the most swaps of brokers; none: any number
+    most_moves    the most moves of users
+    least_gain    the least saving of each beyond its price, in messages over the period
+    pinned        brokers that stay at their positions
+    pinned_users  users that stay at their brokers
     load_weight   w_l of section 4
     delay_weight  w_d of Eq. 5
     price         of swaps: messages as they are predicted, or the paper's bound, Eq. 7
-    gateways      also say what clusters of so many brokers would come to; 0: not
+    gateways      also compute figures with clusters of this size; 0: not
     """
 
     hours: float = 10.0

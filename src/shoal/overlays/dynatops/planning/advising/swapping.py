@@ -1,9 +1,10 @@
-"""Which brokers should change places for an operator: what pays, of what is allowed, in few swaps.
+"""Swaps of brokers for an operator: those that pay, within constraints, in few swaps.
 
-The paper's greedy looks at the swaps of the broker that costs most, ends with the first that none
-helps, and then asks how far it pays.  Here each swap must save more than it costs by itself; when
-none of the worst broker's does, the next broker's turn comes, so that it ends where no swap of any
-two pays.  Brokers may be pinned, stay within their region, and handle no more than they can.
+The paper's greedy search looks at the swaps of the broker that costs most, ends with the first
+without a useful swap, and then computes how far the steps pay. Here each swap must save more than
+it costs by itself; after a broker without such a swap the next one is searched, so that the search
+ends when no swap of any two pays. Brokers may be pinned, restricted to their region, and limited in
+capacity.
 
 Source: ours, from DYNATOPS, section 5.1.1, Algorithms 3 and 4.
 """
@@ -19,28 +20,28 @@ from shoal.overlays.dynatops.planning import kernels
 from shoal.overlays.dynatops.planning.advising.prices import Prices
 from shoal.overlays.dynatops.planning.costs import (
     LEAST,
-    Standing,
+    MappingCounts,
     after_swap,
     standing,
     swap_costs,
 )
-from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Mapping, Problem
+from shoal.overlays.dynatops.planning.problem import Amounts, Flags, Mapping, PlacementProblem
 
-# Whose swaps are looked at: the worst broker's alone, as the paper's; the next worst one's when
-# none of these pays; or of all brokers the best.
+# The brokers whose swaps are searched: the worst one, as in the paper; the next worst one if none
+# of these pays; or all brokers, for the best swap.
 Search = Literal["worst", "next", "any"]
 
 
-class Rules(NamedTuple):
-    """What swaps are allowed.
+class SwapRules(NamedTuple):
+    """Constraints on swaps.
 
-    search      whose swaps are looked at
-    most        so many; None: any number
-    least_gain  what each must save beyond its price, in messages
-    pinned      (brokers) who stays
+    search      the brokers whose swaps are searched
+    most        number of swaps; None: any number
+    least_gain  the least saving of each beyond its price, in messages
+    pinned      (brokers) those that stay
     regions     (brokers) each swaps with those of its own number only
-    capacities  (brokers) how many messages each can handle in the period; none gets above that by a
-                swap, nor farther above it
+    capacities  (brokers) number of messages each can handle in the period; no swap brings a broker
+                above that, or farther above it
     """
 
     search: Search = "next"
@@ -51,10 +52,10 @@ class Rules(NamedTuple):
     capacities: Amounts | None = None
 
 
-class Swap(NamedTuple):
-    """Two brokers that change places, where they stood, what that saves and costs by itself.
+class PositionSwap(NamedTuple):
+    """Two brokers that change places, their positions, and the swap's own saving and price.
 
-    relays, delay  what is saved of either part of the notification cost
+    relays, delay  saving in either part of the notification cost
     """
 
     brokers: tuple[int, int]
@@ -65,19 +66,21 @@ class Swap(NamedTuple):
     delay: float
 
 
-def swaps(problem: Problem, mapping: Mapping, prices: Prices, rules: Rules) -> Iterator[Swap]:
-    """Each the best by what it saves beyond its own price; of equal ones the first brokers'.
+def swaps(
+    problem: PlacementProblem, mapping: Mapping, prices: Prices, rules: SwapRules
+) -> Iterator[PositionSwap]:
+    """Each the best by its saving beyond its own price; of equal ones the first brokers'.
 
-    The price of any change at all is not in theirs: see `plan_swaps`.
+    Their prices exclude the fixed part of any change: see `plan_swaps`.
     """
     return (each for each in looks(problem, mapping, prices, rules) if each is not None)
 
 
 def looks(
-    problem: Problem, mapping: Mapping, prices: Prices, rules: Rules
-) -> Iterator[Swap | None]:
-    """The same, and None for each look at a broker's swaps that ends without one, so that no step
-    takes longer than one look.
+    problem: PlacementProblem, mapping: Mapping, prices: Prices, rules: SwapRules
+) -> Iterator[PositionSwap | None]:
+    """The same, and None for each search of a broker's swaps that finds none, so that no step takes
+    longer than one search.
     """
     at = np.array(mapping)
     found = standing(problem, mapping)
@@ -100,39 +103,41 @@ def looks(
         at[one_broker], at[other_broker] = right, left
         relays, delay = relays - found.relays, delay - found.delay
         gain = relays + problem.delay_weight * delay
-        yield Swap((one_broker, other_broker), (left, right), gain, price, relays, delay)
+        yield PositionSwap((one_broker, other_broker), (left, right), gain, price, relays, delay)
         count += 1
 
 
-def plan_swaps(problem: Problem, mapping: Mapping, prices: Prices, rules: Rules) -> list[Swap]:
-    """The swaps that pay together, what is due for any change included; none if they do not."""
+def plan_swaps(
+    problem: PlacementProblem, mapping: Mapping, prices: Prices, rules: SwapRules
+) -> list[PositionSwap]:
+    """The swaps that pay together, the fixed price included; none if they do not."""
     found = list(swaps(problem, mapping, prices, rules))
     return found if sum(each.gain - each.price for each in found) > prices.fixed else []
 
 
-def after(mapping: Mapping, found: Sequence[Swap]) -> Mapping:
-    """Where brokers stand after these swaps."""
+def after(mapping: Mapping, found: Sequence[PositionSwap]) -> Mapping:
+    """The brokers' positions after these swaps."""
     at = list(mapping)
     for (one, other), (left, right), *_ in found:
         at[one], at[other] = right, left
     return tuple(at)
 
 
-def handled(problem: Problem, found: Standing) -> Amounts:
-    """(positions): how many messages of publications come to who stands there, or go from it.
+def handled(problem: PlacementProblem, found: MappingCounts) -> Amounts:
+    """(positions): number of messages of publications to and from the broker there.
 
-    What publishers send to a root counts there; what users are delivered does not.
+    A publisher's messages to a root count there; deliveries to users do not.
     """
     trees = problem.trees
     return kernels.handled(trees.of, trees.roots, trees.parents, found.below, problem.publications)
 
 
-# What a swap saves beyond its price, two positions, and the price.
+# Saving of a swap beyond its price, two positions, and the price.
 _Choice = tuple[float, int, int, float]
 
 
-def _worst_first(problem: Problem, found: Standing, rules: Rules) -> list[int]:
-    """The positions whose brokers' swaps are looked at."""
+def _worst_first(problem: PlacementProblem, found: MappingCounts, rules: SwapRules) -> list[int]:
+    """The positions whose brokers' swaps are searched."""
     costs = found.relaying + problem.delay_weight * found.waiting
     # Sums of floats differ by their order; of equal ones the first broker comes first.
     scale = max(float(costs.max()), 1.0)
@@ -141,9 +146,9 @@ def _worst_first(problem: Problem, found: Standing, rules: Rules) -> list[int]:
 
 
 def _best_of(
-    problem: Problem, found: Standing, prices: Prices, rules: Rules, left: int
+    problem: PlacementProblem, found: MappingCounts, prices: Prices, rules: SwapRules, left: int
 ) -> _Choice | None:
-    """The best swap of who stands here."""
+    """The best swap of the broker at a position."""
     brokers = found.brokers
     one = brokers[left]
     may = np.ones(len(brokers), np.bool_)
@@ -155,7 +160,7 @@ def _best_of(
         may &= regions[brokers] == regions[one]
     changes = swap_costs(problem, found, left)
     scale = LEAST * found.cost(problem.delay_weight)
-    # What saves nothing is no plan, though it may make others cheaper.
+    # A swap without a saving is no plan, though it may make others cheaper.
     may &= changes < -scale
     if not may.any():
         return None
@@ -173,8 +178,10 @@ def _best_of(
     return None
 
 
-def _fits(problem: Problem, found: Standing, capacities: Amounts, left: int, right: int) -> bool:
-    """Whether nobody gets above what it can handle by a swap, or farther above it."""
+def _fits(
+    problem: PlacementProblem, found: MappingCounts, capacities: Amounts, left: int, right: int
+) -> bool:
+    """Whether no broker gets above its capacity by a swap, or farther above it."""
     now = handled(problem, found) - capacities[found.brokers]
     then = after_swap(problem, found.copied(), left, right)
     excess = np.empty(len(now))

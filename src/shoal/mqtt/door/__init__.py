@@ -1,1 +1,0 @@
-"""A broker's MQTT clients as clients of its machine."""

@@ -1,1 +1,0 @@
-"""Which broker a client is at, and which brokers are told so."""

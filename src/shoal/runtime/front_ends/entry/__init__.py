@@ -1,0 +1,1 @@
+"""Client admission: passwords, rules, and a log line for each refusal."""

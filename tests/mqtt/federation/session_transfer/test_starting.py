@@ -1,0 +1,279 @@
+"""Who is let in at a broker that has just started, and does not know all that was meanwhile."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shoal.mqtt.access import ClientAdmission
+from shoal.mqtt.broker_clients import BrokerClients
+from shoal.mqtt.codec.packets import Connect
+from shoal.mqtt.codec.reason_codes import ReasonCode
+from shoal.mqtt.federation.controls import Entered, Several
+from shoal.mqtt.federation.session_transfer.directory import announcing
+from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
+from shoal.mqtt.timers import MqttTimers
+from tests.mqtt.broker_api import KEPT, SECOND
+from tests.mqtt.network_broker_api import Network
+
+NAMES = ("B1", "B2", "B3")
+START_S = START_US / SECOND
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network(*NAMES)
+    network.after(20)
+    return network
+
+
+def start(network: Network, name: str, **limits: Any) -> None:
+    """The MQTT side of a broker begins anew, without memory, and hears nobody yet."""
+    network.is_slow = True
+    site = network[name]
+    for end in list(site._ends.values()):
+        end.closed = True
+    settings = {"statistics_interval_s": 0, **limits}
+    given = type(site.clients.limits)(**settings) if limits else site.clients.limits
+    site.clients = BrokerClients(name, site.now_us, limits=given, networked=True)
+    assert site.clients.federation is not None
+    site.clients.federation.session_transfer.starting.others = lambda: set(NAMES) - {name}
+    site.carry_out(site.clients.take_effects())
+
+
+def answers(network: Network, name: str, client_id: str = "c", **terms: Any) -> Any:
+    """A client connects that nobody has to know; what it gets, it says."""
+    client = network[name].open()
+    client.send(Connect(client_id, **{**KEPT, **terms}))
+    return client
+
+
+def test_it_waits_until_all_have_said_who_is_there(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
+    network["B3"].after(1)
+    assert client.take() + newcomer.take() == []
+    network.is_slow = False
+    network.settle()
+    network.after(0.1)
+    [connack] = client.take()
+    assert connack.session_present
+    [connack] = newcomer.take()
+    assert connack.reason_code is ReasonCode.SUCCESS
+    assert not connack.session_present
+
+
+def test_one_whose_session_is_known_need_not_wait_for_the_others(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
+    network.is_slow = False
+    silent = network["B2"].clients.federation
+    assert silent is not None
+    silent.joining.on_control = lambda control, now_us: None  # type: ignore[method-assign]
+    network.after(1)
+    assert client.take()[0].session_present
+    assert newcomer.take() == []
+
+
+def test_what_a_broker_that_is_down_has_the_others_know(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(START_S + 3)
+    assert newcomer.take()[0].reason_code is ReasonCode.SUCCESS
+    # Without a disk B1 counts as gone once it has been asked in vain; with one it is waited for.
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.fetching._silent.keys() == {"B1"}
+    assert client.take() != []
+
+
+def test_they_are_asked_though_others_come_all_the_time(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    answers(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    for number in range(6):
+        answers(network, "B3", f"new{number}")
+        network.after(0.5)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.homes.get("c") == "B1"
+
+
+@pytest.mark.parametrize("is_over", [True, False], ids=["let in", "refused"])
+def test_few_of_many_have_their_answer_in_a_turn(network: Network, is_over: bool) -> None:
+    """The timer was due again in the same turn: all were let in at once."""
+    limits = {} if is_over else {"connect_timeout_s": 5}
+    start(network, "B3", **limits)
+    clients = [answers(network, "B3", f"c{number}") for number in range(3 * MOST_AT_ONCE)]
+    site, answered = network["B3"], 0
+    end_us = site.now_us + round((START_S + 1 if is_over else 6) * SECOND)
+    while (deadline_us := site.clients.deadline_us) is not None and deadline_us <= end_us:
+        site.now_us = max(site.now_us, deadline_us)
+        site.carry_out(site.clients.advance(site.now_us))
+        now_answered = sum(bool(each.written) for each in clients)
+        assert now_answered - answered <= MOST_AT_ONCE
+        answered = now_answered
+    assert answered == len(clients)
+
+
+class Looked(OrderedDict[str, Any]):
+    """Counts which of its entries are looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for each in super().__iter__():
+            Looked.looked += 1
+            yield each
+
+    def items(self) -> Any:
+        for each in super().items():
+            Looked.looked += 1
+            yield each
+
+    def values(self) -> Any:
+        for each in super().values():
+            Looked.looked += 1
+            yield each
+
+
+def test_a_turn_looks_at_few_of_those_that_wait() -> None:
+    """All 50,000 were copied for each 100 that came in: 500 turns of 13 ms."""
+    came: list[str] = []
+    sessions: Any = type("Sessions", (dict,), {"limits": SimpleNamespace(connect_timeout_s=10)})()
+    never: Any = None
+    starting = StartupSync(
+        "B1", sessions, MqttTimers(), never, lambda *about: came.append(about[1].client_id), 0
+    )
+    others = ["B2"]
+    starting.others = lambda: others
+    starting._waiting = Looked()
+    connection: Any = SimpleNamespace(is_closed=False)
+    for number in range(1_000):
+        connect = Connect(f"c{number}", clean_start=False)
+        assert starting.must_wait(connection, connect, ClientAdmission(), 1)
+    others.clear()
+    while starting._waiting:
+        Looked.looked = 0
+        starting.due(2)
+        assert Looked.looked <= 2 * MOST_AT_ONCE + 2
+    assert came == [f"c{number}" for number in range(1_000)]
+
+
+def test_a_broker_alone_serves_when_time_is_up(network: Network) -> None:
+    start(network, "B3")
+    early = answers(network, "B3")
+    network["B3"].after(START_S - 0.01)
+    assert early.take() == []
+    network["B3"].after(0.01)
+    assert early.take()[0].reason_code is ReasonCode.SUCCESS
+    assert answers(network, "B3", "late").take()[0].reason_code is ReasonCode.SUCCESS
+
+
+@pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])
+def test_who_begins_anew_anyway_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
+    start(network, "B3")
+    client = network["B3"].open()
+    client.send(Connect(**{"client_id": "c", **KEPT, **terms}))
+    assert client.take()[0].reason_code is ReasonCode.SUCCESS
+
+
+def test_nor_does_who_is_alone_by_its_file(network: Network) -> None:
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.session_transfer.starting.others = tuple
+    assert answers(network, "B3").take()[0].reason_code is ReasonCode.SUCCESS
+
+
+def test_who_would_wait_too_long_hears_why(network: Network) -> None:
+    start(network, "B3", connect_timeout_s=3, server_keep_alive_s=0)
+    client = answers(network, "B3")
+    network["B3"].after(2.6)
+    [connack] = client.take()
+    assert connack.reason_code is ReasonCode.SERVER_UNAVAILABLE
+    assert "just started" in connack.properties.reason_string
+    assert client.closed
+
+
+def test_who_connects_again_takes_the_place_of_the_first(network: Network) -> None:
+    network["B1"].connect("c", **KEPT)
+    start(network, "B3")
+    first, second = answers(network, "B3"), answers(network, "B3")
+    assert first.take()[0].reason_code is ReasonCode.SERVER_BUSY
+    assert first.closed
+    network.is_slow = False
+    network.after(1)
+    assert second.take()[0].session_present
+
+
+def test_who_has_connected_elsewhere_is_not_let_in_here(network: Network) -> None:
+    network["B1"].connect("c", **KEPT)
+    start(network, "B3")
+    network.after(0.2)
+    client = answers(network, "B3")
+    network.after(0.2)
+    network["B2"].connect("c", clean_start=True, properties=KEPT["properties"])
+    network.is_slow = False
+    network.settle()
+    assert client.take()[0].reason_code is ReasonCode.SERVER_BUSY
+
+
+def test_who_hangs_up_is_not_let_in(network: Network) -> None:
+    start(network, "B3")
+    answers(network, "B3").lose()
+    network.is_slow = False
+    network.after(START_S)
+    assert "c" not in network["B3"].clients.sessions
+
+
+def test_parts_may_come_in_any_order(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announcing, "MOST_AS_ONE", 3)
+    for number in range(10):
+        network["B1"].connect(f"c{number}", **KEPT)
+    start(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    starting, now_us = federation.session_transfer.starting, network["B3"].now_us
+    parts = [Several((Entered(f"c{n}", "B1", n + 1, True, None),), "B1", n, 4) for n in range(4)]
+    Random(1).shuffle(parts)
+    for part in parts:
+        assert "B1" in starting.unheard(now_us)
+        federation.session_transfer.on_control(part, now_us)
+        federation.session_transfer.on_control(part, now_us)
+    assert starting.unheard(now_us) == ["B2"]
+    # And so it does by itself.
+    network.is_slow = False
+    network.after(1)
+    assert starting.unheard(network["B3"].now_us) == []
+
+
+def test_who_leaves_the_network_is_not_waited_for(network: Network) -> None:
+    start(network, "B3")
+    client = answers(network, "B3")
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    for name in ("B1", "B2"):
+        federation.left(name, network["B3"].now_us)
+    network["B3"].after(0.001)
+    assert client.take()[0].reason_code is ReasonCode.SUCCESS
+
+
+def test_many_that_have_waited_come_in_in_turns(network: Network) -> None:
+    start(network, "B3")
+    clients = [answers(network, "B3", f"c{number}") for number in range(250)]
+    network.is_slow = False
+    network.after(1)
+    assert all(client.take()[0].reason_code is ReasonCode.SUCCESS for client in clients)

@@ -1,0 +1,72 @@
+"""What a client publishes under a promise waits until the network knows of that."""
+
+from __future__ import annotations
+
+from shoal.mqtt.codec.packets import Pingreq, Pingresp, Puback, Publish
+from shoal.mqtt.codec.properties import Properties
+from tests.mqtt.broker_api import Client
+from tests.mqtt.federation.test_granting import settle
+from tests.mqtt.network_broker_api import Network
+
+PROMISE = Properties(user_properties=(("$advertise", "x > 0"), ("$advertise", "y > 0")))
+OF_X = Properties(user_properties=(("x", "5"),))
+
+
+def writer(network: Network) -> Client:
+    """One that has promised, and published something; the network has heard of neither."""
+    network.is_storing = network.is_settling = False
+    client = network["B1"].connect("writer", properties=PROMISE)
+    client.send(Publish("a", b"5", 1, packet_id=1, properties=OF_X))
+    return client
+
+
+def go_on(client: Client) -> list[object]:
+    """What the client gets when what it had to wait for may have come."""
+    client.send(Pingreq())
+    return [type(each) for each in client.take()]
+
+
+def test_it_waits_until_the_machine_and_a_mark_are_through() -> None:
+    network = Network("B1", "B2", "B3")
+    here = network["B3"].connect("here")
+    here.subscribe("#")
+    client, site = writer(network), network["B1"]
+    first, second = site.unheard
+    assert go_on(client) == [Pingresp]
+    site.hear("writer", first)
+    settle(network)
+    assert go_on(client) == [Pingresp]
+    assert here.take_payloads() == []
+    site.hear("writer", second)
+    assert go_on(client) == [Pingresp]
+    assert here.take_payloads() == [b"5"]
+    settle(network)
+    assert go_on(client) == [Puback, Pingresp]
+
+
+def test_what_an_earlier_connection_promised_says_nothing_of_this_one() -> None:
+    network = Network("B1", "B2", "B3")
+    here = network["B3"].connect("here")
+    here.subscribe("#")
+    writer(network)
+    before = network["B1"].unheard
+    network["B1"].unheard = []
+    client, site = writer(network), network["B1"]
+    settle(network)
+    for each in before:
+        site.hear("writer", each)
+    go_on(client)
+    assert here.take_payloads() == []
+    for each in site.unheard:
+        site.hear("writer", each)
+    go_on(client)
+    assert here.take_payloads()[-1:] == [b"5"]
+
+
+def test_who_promises_nothing_does_not_wait() -> None:
+    network = Network("B1", "B2", "B3")
+    here = network["B3"].connect("here")
+    here.subscribe("#")
+    network.is_storing = network.is_settling = False
+    network["B1"].connect("writer").send(Publish("a", b"5", 1, packet_id=1))
+    assert here.take_payloads() == [b"5"]

@@ -1,0 +1,26 @@
+"""What a session that has come had where it was."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from shoal.mqtt.sessions.deduplication_window import DeduplicationWindow, Gaps
+
+STREAMS = ("p", "p\0a", "q", "r")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_fill_what_it_lacks_as_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    gaps: dict[str, Gaps] = {}
+    for stream in random.sample(STREAMS, 3):
+        ends = sorted(random.sample(range(40), 4))
+        gaps[stream] = ((ends[0], ends[1]), (ends[2], ends[3]))
+    keys = [(random.choice("pqs"), random.randrange(50)) for _ in range(60)]
+    at_once, one_by_one = DeduplicationWindow({}, gaps), DeduplicationWindow({}, gaps)
+    at_once.fill_all(keys)
+    for key in keys:
+        one_by_one.fill(key)
+    assert at_once.gaps == one_by_one.gaps

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from shoal.runtime.front_ends.farewell import Lingering
+from shoal.runtime.front_ends.reading import ReadRounds
+from tests.runtime.live import on_loop
+
+
+class Gone(asyncio.Transport):
+    """Of a client that has gone, which the loop has not said yet."""
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        raise OSError(107, "Transport endpoint is not connected")
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Ending(Lingering):
+    def _send_close(self) -> None:
+        pass
+
+
+@on_loop
+async def test_who_has_gone_meanwhile_does_not_stop_what_others_are_owed() -> None:
+    """The rest of the flush was lost."""
+    ending: Any = Ending()
+    ending._begin(Gone(), lambda data: None, ReadRounds())
+    ending.close()
+    assert ending._is_half_closed
