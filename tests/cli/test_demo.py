@@ -135,10 +135,10 @@ REPLAY_LIVE = """
 import sys
 from pathlib import Path
 from shoal.cli.support.demo_live import replay_live
-from shoal.cli.support.steps import Steps
+from shoal.cli.support.steps import CommandSteps
 from shoal.runtime.serving import StoppedError
 try:
-    with Steps() as steps:
+    with CommandSteps() as steps:
         replay_live(steps, Path(sys.argv[1]), 1, {"kind": "line"})
 except StoppedError:
     print("stopped")

@@ -183,7 +183,7 @@ def leaves_unconfirmed(patch: Patch) -> None:
 
 
 def no_answer(patch: Patch) -> None:
-    patch.setattr(Coordinator, "_answer", lambda *arguments: None)
+    patch.setattr(Coordinator, "_answer_query", lambda *arguments: None)
 
 
 def no_elsewhere(patch: Patch) -> None:

@@ -274,7 +274,7 @@ def test_the_names_of_folders_are_columns(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         pq.write_table(pa.table({"id": [1]}), tmp_path / name / "part.parquet")
     rows = read_table_file(tmp_path, inside="").to_pylist()
-    assert rows == [{"id": 1, "code": "01001", "n": 1}, {"id": 1, "code": "Kln", "n": 2}]
+    assert rows == [{"id": 1, "code": "01001", "n": 1}, {"id": 1, "code": "Köln", "n": 2}]
 
 
 def test_a_folder_of_parquet_is_one_table(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section
 their halves as in Karp, Miller and Rosenberg, STOC 1972; bits as in Baeza-Yates and Gonnet, "A new
 approach to text searching", CACM 35(10), 1992, with texts and patterns the other way round.
 
->>> text = long_text("the train to Kln is delayed by " * 10 + "snow")
+>>> text = long_text("the train to Köln is delayed by " * 10 + "snow")
 >>> asked = [text.may_contain(windows_of([(0, "strike")])) for _ in range(80)]
 >>> asked[0], asked[-1], text.may_contain(windows_of([(0, "delayed by")]))
 (True, False, True)

@@ -11,7 +11,7 @@ import pytest
 CHECKS = """
 import threading
 from pathlib import Path
-from shoal.runtime.doors.entry.passwords import check_password, parse_passwords, password_line
+from shoal.runtime.front_ends.entry.passwords import check_password, parse_passwords, password_line
 from shoal.runtime.serving import give_large_blocks_back
 
 def resident_kb():

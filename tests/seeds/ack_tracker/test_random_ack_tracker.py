@@ -90,7 +90,7 @@ def send_before_all_have_said_what_they_want(monkeypatch: pytest.MonkeyPatch) ->
 
 def let_topics_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: what comes to a home before its turn does not wait."""
-    monkeypatch.setattr(TopicArrivals, "park", TopicArrivals.arrive)
+    monkeypatch.setattr(TopicArrivals, "hold", TopicArrivals.arrive)
 
 
 def send_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
