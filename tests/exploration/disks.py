@@ -183,7 +183,7 @@ class Disks(Network):
     def refuse(self, draft: Draft, source: str, target: str) -> None:
         """A link is lost, or does not come up; one end is told."""
         is_lasting = frozenset((source, target)) in self.world(draft).lasting
-        failed = LinkChanged(target, LinkState.FAILED, 0 if is_lasting else None)
+        failed = LinkChanged(target, LinkState.FAILED, is_lasting)
         draft.queues[self.ways[target, source]] += (self.lives.input(failed),)
 
     def _end(self, draft: Draft, name: str, other: str) -> None:

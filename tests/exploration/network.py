@@ -259,7 +259,7 @@ class Network:
         """The link comes up: each end learns of it before what the other says then."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
-            up = LinkChanged(source, LinkState.UP, 0 if is_lasting else None)
+            up = LinkChanged(source, LinkState.UP, is_lasting)
             draft.queues[way] += (self.lives.input(up),)
 
     def refuse(self, draft: Draft, source: str, target: str) -> None:

@@ -257,7 +257,7 @@ def test_what_cannot_be_compiled_leaves_the_index_as_it_was() -> None:
     for number in range(40, 60):
         index.add(number, parse(f"a > {number}"))
     with (
-        mock.patch("shoal.matching.compiled.batches.Source", side_effect=MemoryError),
+        mock.patch("shoal.matching.compiled.batches.CompiledSource", side_effect=MemoryError),
         pytest.raises(MemoryError),
     ):
         index.match_batch({"a": [5]})
@@ -265,7 +265,7 @@ def test_what_cannot_be_compiled_leaves_the_index_as_it_was() -> None:
     for number in range(10, 60):
         index.remove(number)
     with (
-        mock.patch("shoal.matching.compiled.batches.Source", side_effect=MemoryError),
+        mock.patch("shoal.matching.compiled.batches.CompiledSource", side_effect=MemoryError),
         pytest.raises(MemoryError),
     ):
         index.match_batch({"a": [5]})

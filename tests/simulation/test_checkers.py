@@ -128,7 +128,7 @@ def test_each_row_that_differs_is_named() -> None:
     tables["B1"].add_subscription(subscription("s"), None)
     tables["B2"].add_advertisement(advertisement("a"), "B3")
     tables["B3"].add_advertisement(advertisement("a"), "B2")
-    tables["B3"].tell(tables["B3"].add_subscription(subscription("s"), "B2"), "B2")
+    tables["B3"].mark_forwarded(tables["B3"].add_subscription(subscription("s"), "B2"), "B2")
     assert check_tables(expected, tables) == [
         "B2: advertisements a: B3, should be B1",
         "B3: subscriptions s: ('B2', frozenset({'B2'})), should be no row",

@@ -126,7 +126,7 @@ async def test_a_client_stays_where_the_other_broker_has_no_such_listener(tmp_pa
         # It says so as long as it has clients that it cannot send anywhere.
         assert await order(admin, "drain") == ""
         moving = here.operator.status
-        await until(lambda: moving()["problem"] == "no broker is known with a listener mqtts")
+        await until(lambda: moving()["problem"] == "no broker is known with a listener for mqtts")
         assert stays.address == address(here, "mqtts")
         assert DRAINED in "".join(here.missing())
 
