@@ -93,7 +93,7 @@ def test_check_warns(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None
     assert not ended.value.code
     (line,) = [each for each in capsys.readouterr().out.splitlines() if "warning" in each]
     assert line.startswith(
-        f"warning: the certificate of clients, {folder.path}/door.pem, ends in 9"
+        f"warning: the certificate of clients, {folder.path}/front_end.pem, ends in 9"
     )
 
 
@@ -119,12 +119,13 @@ async def test_status_and_metrics_say_it(tmp_path: Path) -> None:
         status_command._show(console, service.network, Statuses({"B1": dict(status)}))
         said = console.export_text()
     assert re.search(
-        r"^B1: the certificate of clients, .*front end\.pem, ends in 9 days", said, re.M
+        r"^B1: the certificate of clients, .*front_end\.pem, ends in 9 days", said, re.M
     )
     assert "admin port" not in said
     text = render(lambda: status).decode()
     (ends,) = re.findall(
-        r'shoal_certificate_ends_timestamp_seconds{file=".*door.pem",use="clients"} (\S+)', text
+        r'shoal_certificate_ends_timestamp_seconds{file=".*front_end.pem",use="clients"} (\S+)',
+        text,
     )
     assert abs(float(ends) - time.time() - 9.5 * DAY_S) < 60
     assert re.search(r"^process_resident_memory_bytes \d", text, re.M)

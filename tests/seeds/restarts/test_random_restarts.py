@@ -46,6 +46,8 @@ def test_a_first_segment_that_is_matched_at_once_is_noticed(
 def test_a_hole_that_is_filled_without_those_away_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Absences, "disconnected", lambda self, broker, _: self._given_up.add(broker))
+    monkeypatch.setattr(
+        Absences, "disconnected", lambda self, broker, _: self._given_up.add(broker)
+    )
     with pytest.raises(AssertionError, match="'s"):
         one_of(range(12))

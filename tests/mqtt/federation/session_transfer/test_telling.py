@@ -103,7 +103,9 @@ def test_all_are_told_while_no_broker_is_known() -> None:
 
     def heard_by() -> set[str]:
         told.clear()
-        control = Entered(f"c{next(numbers)}", "B1", 1, is_kept=False, must_send_session=None, began_us=1)
+        control = Entered(
+            f"c{next(numbers)}", "B1", 1, is_kept=False, must_send_session=None, began_us=1
+        )
         telling.entered(control, 1_000_000_000, is_known=False)
         telling.flush(1_000_000_000)
         return set(told)
