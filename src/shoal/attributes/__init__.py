@@ -8,7 +8,7 @@ of files by the same names.  A value is a boolean, a 64-bit integer, a double or
 | a topic | `$topic`, `$topic.0` and so on, `$levels` | `topics` |
 | a JSON object | its fields; `position.lat` is the field `lat` of its `position` | `objects` |
 | a payload that is one value | `payload`, `payload_text`, `payload_boolean` | `payloads` |
-| user properties | by their names, in place of a field of the same name | `shoal.mqtt.content` |
+| user properties | by their names, in place of a field of the same name | `messages` |
 
 Invariants:
 
@@ -26,6 +26,7 @@ alone.
 
 from __future__ import annotations
 
+from shoal.attributes.messages import RETAIN_ATTRIBUTE, message_attributes
 from shoal.attributes.objects import (
     MAX_DEPTH,
     MAX_FIELDS,
@@ -51,11 +52,13 @@ __all__ = [
     "MAX_PLAIN_BYTES",
     "MAX_TEXT",
     "RESERVED",
+    "RETAIN_ATTRIBUTE",
     "TOPIC_ATTRIBUTE",
     "Json",
     "add_fields",
     "add_payload",
     "flat_attributes",
     "level_attribute",
+    "message_attributes",
     "topic_attributes",
 ]

@@ -28,7 +28,7 @@ class AdmissionPolicy:
     In a network `moving` knows whether the broker is drained, `crowding` which brokers have full
     queues, `homes` which broker owns a session.
 
-    `refusal`: the reason of the disk to refuse publications above QoS 0; empty while there is none.
+    `refusals`: the reasons of disks to refuse publications above QoS 0, by what is kept there.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class AdmissionPolicy:
     ) -> None:
         self.limits = limits
         self.access = access
-        self.refusal = ""
+        self.refusals: dict[str, str] = {}
         self.moving: Moving | None = None
         self.crowding: FullQueues | None = None
         self.homes: SessionDirectory | None = None
@@ -94,11 +94,10 @@ class AdmissionPolicy:
 
     def reason_to_refuse(self, now_us: int) -> str:
         """The reason to refuse publications above QoS 0; empty while there is none."""
-        if self.journal is not None:
-            if self.journal.is_failing:
-                return CANNOT_WRITE
-            if self.refusal:
-                return self.refusal
+        if self.journal is not None and self.journal.is_failing:
+            return CANNOT_WRITE
+        if self.refusals:
+            return next(iter(self.refusals.values()))
         if self._sessions.backlog.is_full:
             return QUEUES_ARE_FULL
         if self.crowding is not None:

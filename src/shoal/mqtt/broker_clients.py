@@ -157,6 +157,8 @@ class BrokerClients:
             self._reception.homes = self.federation.session_transfer.homes
         # The journal, if a driver writes one (see `restoring`).
         self.journal: SessionJournal | None = None
+        # Is told every publication of a client once it has entered, if a driver keeps a log.
+        self.at_publication: Callable[[PublishedMessage], None] | None = None
         self._system_topics = SystemTopics(
             limits,
             self.statistics,
@@ -221,14 +223,20 @@ class BrokerClients:
         )
         return connection if isinstance(connection, Connection) else None
 
-    def refuse(self, refusal: str) -> None:
-        """Refuse publications above QoS 0 for this reason; an empty text accepts them again."""
-        self._reception.refusal = refusal
+    def refuse(self, refusal: str, what: str = "spool") -> None:
+        """Refuse publications above QoS 0, since a disk does not take `what` it keeps.
+
+        An empty text accepts them again, as far as this disk is concerned.
+        """
+        if refusal:
+            self._reception.refusals[what] = refusal
+        else:
+            self._reception.refusals.pop(what, None)
 
     @property
     def refusal(self) -> str:
-        """The reason of the disk to refuse publications above QoS 0; empty while there is none."""
-        return self._reception.refusal
+        """The reason of a disk to refuse publications above QoS 0; empty while there is none."""
+        return next(iter(self._reception.refusals.values()), "")
 
     @property
     def patience(self) -> SlowConsumerPolicy:
@@ -458,7 +466,11 @@ class BrokerClients:
         if self.front_end is not None and self.federation is not None:
             self.front_end.publish(message, assured=assured)
             self.federation.sharing.share(message, now_us)
+            if self.at_publication is not None:
+                self.at_publication(message)
             return 1
+        if self.at_publication is not None:
+            self.at_publication(message)
         if message.retain:
             self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
@@ -470,6 +482,8 @@ class BrokerClients:
         else:
             self.statistics.publications_received += 1
             self.statistics.published = message
+            if self.at_publication is not None:
+                self.at_publication(message)
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:

@@ -20,24 +20,15 @@ Clients cannot set attributes whose names begin with `$`.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import NamedTuple
 
-from shoal.attributes import (
-    MAX_LEVEL_ATTRIBUTES,
-    MAX_TEXT,
-    RESERVED,
-    Json,
-    add_payload,
-    topic_attributes,
-)
+from shoal.attributes import MAX_LEVEL_ATTRIBUTES, Json, message_attributes
 from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import (
     FilterSyntaxError,
     may_have_query,
     parse,
     parse_topic_query,
-    read_plain_value,
 )
 from shoal.model import (
     EVERYTHING,
@@ -46,15 +37,12 @@ from shoal.model import (
     Filter,
     FilterError,
     Or,
-    Value,
 )
-from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.statistics import Statistics
 
-RETAIN_ATTRIBUTE = "$retain"
 # The user property of a SUBSCRIBE that holds a filter in SQL; several are combined with AND.
 WHERE = "$where"
 # The user property of a CONNECT that advertises publications; several are combined with OR.
@@ -123,36 +111,16 @@ def attributes_of(message: PublishedMessage, json: Json = "auto") -> Attributes:
 
 
 def read_attributes(message: PublishedMessage, json: Json) -> tuple[Attributes, str]:
-    """The attributes, and the reason why a payload that looks like JSON was not parsed.
-
-    Values that cannot be attributes are left out.
-    """
-    attributes = topic_attributes(message.topic)
-    if message.retain:
-        attributes[RETAIN_ATTRIBUTE] = True
-    properties, payload, unread = message.properties, message.payload, ""
-    if payload and json != "never":
-        unread = add_payload(payload, properties.content_type, json == "auto", attributes)
-    for name, text in properties.user_properties:
-        if name and name[0] != RESERVED:
-            value = read_plain_value(text)
-            if len(text) > MAX_TEXT and type(value) is str and len(value) > MAX_TEXT:
-                # A user property replaces a field even when it is too long itself.
-                attributes.pop(name, None)
-            else:
-                attributes[name] = value
-    if len(attributes) > MAX_ATTRIBUTES:
-        attributes = _first(attributes, {name for name, _ in properties.user_properties})
-    return attributes, unread
-
-
-def _first(attributes: dict[str, Value], given: set[str]) -> dict[str, Value]:
-    """The first MAX_ATTRIBUTES attributes; payload fields are dropped before all others."""
-    others = {n: value for n, value in attributes.items() if n[0] == RESERVED or n in given}
-    first = dict(islice(others.items(), MAX_ATTRIBUTES))
-    fields = ((name, value) for name, value in attributes.items() if name not in others)
-    first.update(islice(fields, MAX_ATTRIBUTES - len(first)))
-    return first
+    """The attributes, and the reason why a payload that looks like JSON was not parsed."""
+    properties = message.properties
+    return message_attributes(
+        message.topic,
+        message.payload,
+        properties.content_type,
+        properties.user_properties,
+        is_retained=message.retain,
+        json=json,
+    )
 
 
 class FilterReader:

@@ -54,7 +54,15 @@ from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operations.memory import memory_of
 from shoal.runtime.operator import OperatorDesk
-from shoal.runtime.parts import journal_files, places, servers, spools, trace_writer
+from shoal.runtime.parts import (
+    journal_files,
+    log_server,
+    places,
+    publication_log,
+    servers,
+    spools,
+    trace_writer,
+)
 from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
@@ -70,7 +78,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerService:
-    """The broker `name` of a network; TlsError, AccessError, JournalError when its files
+    """The broker `name` of a network; TlsError, AccessError, JournalError, LogError when its files
     cannot be used.
     """
 
@@ -147,6 +155,7 @@ class BrokerService:
             servers=self._servers,
             files=files,
             sync=network.storage.sync,
+            log=publication_log(network, name, clock.now_us()),
             json=network.json,
             moves_subscribers=system.moves_subscribers(network.system_parameters),
             has_cycles=has_cycles,
@@ -205,8 +214,23 @@ class BrokerService:
             self._admin_access,
             self._certificates.admin,
         )
+        self.log_server = log_server(
+            network,
+            self.section,
+            self.front_end,
+            lambda: self._access,
+            self._admin_access.garbled,
+            self._certificates.clients,
+            self.directory,
+        )
         self._listeners = Listeners(
-            self.section, self.admin, self.links, self.front_end, self._certificates, self._allows
+            self.section,
+            self.admin,
+            self.log_server,
+            self.links,
+            self.front_end,
+            self._certificates,
+            self._allows,
         )
         self.listening = self._listeners.listening
 
@@ -234,7 +258,7 @@ class BrokerService:
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
-        await self._listeners.listen("peers")
+        await self._listeners.listen("peers", "log")
         if self.spools is not None:
             self.spools.start()
         self.forwarding_channels.start()
@@ -358,6 +382,10 @@ class BrokerService:
             self._clock_file.stop()
         if self.front_end.journal is not None:
             await self.front_end.journal.stop()
+        if self.log_server is not None:
+            await self.log_server.stop()
+        if self.front_end.log is not None:
+            await self.front_end.log.stop()
         self.node.stop()
         if self.trace is not None:
             await self.trace.stop()
@@ -388,8 +416,7 @@ class BrokerService:
             found.append(f"room: {QUEUES_ARE_FULL}")
         if self.operator.is_draining:
             found.append(f"clients: {DRAINED}")
-        listeners = self.section.listeners()
-        found += [f"listener {key}" for key in listeners if key not in self.listening]
+        found += [f"listener {key}" for key in self._listeners.keys if key not in self.listening]
         return found
 
     def _links_status(self) -> list[dict[str, Any]]:
@@ -459,6 +486,7 @@ class BrokerService:
             "journal": self.front_end.journal.status
             if self.front_end.journal is not None
             else None,
+            "log": self.front_end.log.status if self.front_end.log is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {

@@ -15,6 +15,7 @@ from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.front_ends.sockets.mqtt_socket import MqttSocket
 from shoal.runtime.front_ends.sockets.websocket import WebSocket
 from shoal.runtime.links.peer_links import PeerLinks
+from shoal.runtime.log_serving.pages import LogServer
 from shoal.runtime.network_sections import FOR_CLIENTS, BrokerSection
 from shoal.runtime.operations.admin import AdminServer
 from shoal.runtime.tls.certificates import Certificates
@@ -30,6 +31,7 @@ class Listeners:
         self,
         section: BrokerSection,
         admin: AdminServer,
+        log: LogServer | None,
         links: PeerLinks,
         front_end: MqttFrontEnd,
         certificates: Certificates,
@@ -38,16 +40,21 @@ class Listeners:
         self.listening: dict[str, Address] = {}
         self._section = section
         self._admin = admin
+        self._log = log
         self._links = links
         self._front_end = front_end
         self._certificates = certificates
         self._allows = allows
         self._bound: dict[str, BoundAddress] = {}
 
+    @property
+    def keys(self) -> list[str]:
+        """The listeners that the broker is to have; without a log it has none for readers."""
+        return [key for key in self._section.listeners() if key != "log" or self._log is not None]
+
     def bind(self) -> None:
         """Bind every address; OSError, naming the listener, where that cannot be."""
-        keys = self._section.listeners()
-        addresses = {key: address for key in keys if (address := self._section.address(key))}
+        addresses = {key: address for key in self.keys if (address := self._section.address(key))}
         self._bound = bind_all(addresses)
 
     def close(self) -> None:
@@ -90,6 +97,9 @@ class Listeners:
         match key:
             case "admin":
                 return await self._admin.start(bound)
+            case "log":
+                assert self._log is not None
+                return await self._log.start(bound)
             case "peers":
                 return await self._links.start(bound)
         protocol: Callable[[MqttFrontEnd], asyncio.Protocol] = partial(MqttSocket, listener=key)

@@ -47,6 +47,7 @@ from shoal.runtime.network_sections import (
     ClientTlsSection,
     CostsSection,
     LinksSection,
+    LogSection,
     Name,
     NetworkSection,
     StorageSection,
@@ -85,6 +86,7 @@ class NetworkFile(NetworkSection, frozen=True, kw_only=True):
     limits        limits that a broker grants its clients
     link_limits   bounds of every link
     storage       state that outlasts a stop
+    log           publications that are kept, to be read again
     trace         Parquet files of events
     costs         costs of messages
     """
@@ -104,6 +106,7 @@ class NetworkFile(NetworkSection, frozen=True, kw_only=True):
     limits: MqttLimits = MqttLimits()
     link_limits: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
+    log: LogSection = LogSection()
     trace: TraceSection = TraceSection()
     costs: CostsSection = CostsSection()
     parameters: dict[str, Any] = {}
@@ -181,10 +184,11 @@ _FILES = {
     "access.jwt": ("key_file", "secret_file", "authority"),
     "admin": ("authority", "certificate", "key", "passwords", "operator_authority"),
     "storage": ("folder",),
+    "log": ("folder",),
     "trace": ("folder",),
 }
 # Those need not exist: brokers make the files that they name.
-_MADE = ("storage", "trace")
+_MADE = ("storage", "log", "trace")
 
 
 def load_network(path: Path) -> NetworkFile:

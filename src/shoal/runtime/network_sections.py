@@ -13,10 +13,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from shoal.broker.links.outbox import LinkLimits
+from shoal.log.publication_log import LogSettings
 from shoal.matching.topics.filters import TopicError, read_topic_filter
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address, is_somewhere, read_address
 from shoal.runtime.storage.journal_files import Sync
+from shoal.runtime.storage.log_writer import Full, LogPolicy
 from shoal.runtime.storage.spool_files import MAXIMUM_BYTES
 
 Acknowledge = Literal["settled", "stored"]
@@ -26,7 +28,14 @@ Cost = Annotated[float, msgspec.Meta(ge=0)]
 # Names go into file names, metrics and certificates.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
+MOST_SEGMENT_BYTES = 64 * 2**20
 FOR_CLIENTS = ("mqtt", "mqtts", "websocket", "wss")
+
+
+def own_folder(folder: str, broker: BrokerId) -> Path:
+    """A broker's folder: that of its name in a folder, unless {broker} is in the folder's own."""
+    own = folder.replace("{broker}", broker)
+    return Path(own) if own != folder else Path(own) / broker
 
 
 class NetworkSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +52,7 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
     websocket   for MQTT clients, over WebSocket
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
+    log         the broker's log, over HTTP (see the table [log]); over TLS with [client_tls]
     public      addresses of listeners for other machines, by their keys, if they differ: a listener
                 takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy, a
                 container's port
@@ -55,6 +65,7 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
     websocket: str = ""
     wss: str = ""
     admin: str = ""
+    log: str = ""
     public: dict[str, str] = {}
 
     def __post_init__(self) -> None:
@@ -72,7 +83,7 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
 
     def listeners(self) -> dict[str, str]:
         """The addresses that are given, by key."""
-        keys = ("peers", *FOR_CLIENTS, "admin")
+        keys = ("peers", *FOR_CLIENTS, "admin", "log")
         return {key: text for key in keys if (text := getattr(self, key))}
 
     def hosts(self) -> frozenset[str]:
@@ -333,10 +344,62 @@ class StorageSection(NetworkSection, frozen=True, kw_only=True):
 
     def folder_of(self, broker: BrokerId) -> Path | None:
         """Return the folder of a broker's state."""
-        if not self.folder:
+        return own_folder(self.folder, broker) if self.folder else None
+
+
+class LogSection(NetworkSection, frozen=True, kw_only=True):
+    """What brokers keep of the publications of their clients, to be read again; without a folder,
+    nothing.
+
+    folder       each broker has a folder of its name in it, unless {broker} is in the folder's own
+    brokers      the brokers that keep a log; empty: all
+    topics       topic filters of the publications that are kept
+    qos          the least QoS of the publications that are kept
+    keep_bytes   beyond this the oldest records are deleted
+    keep_s       older records are deleted
+    held_bytes   named readers that are behind hold back the deletion of this much more
+    sync         when written records are made to outlast a power cut, as in [storage]
+    full         when the disk takes no record: "refuse" publications above QoS 0 (0x97), or "skip"
+                 them in the log; a gap in the log says how many are missing
+    """
+
+    folder: str = ""
+    brokers: tuple[BrokerId, ...] = ()
+    topics: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("#",)
+    qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
+    keep_bytes: Positive = 2**30
+    keep_s: Positive = 7 * 86_400
+    held_bytes: Annotated[int, msgspec.Meta(ge=0)] = 2**30
+    sync: Sync = "second"
+    full: Full = "refuse"
+
+    def __post_init__(self) -> None:
+        for pattern in self.topics:
+            try:
+                read_topic_filter(pattern)
+            except TopicError as error:
+                raise ValueError(f"topics: {error}") from None
+
+    def folder_of(self, broker: BrokerId) -> Path | None:
+        """Return the folder of a broker's log; None if it keeps none."""
+        if not self.folder or (self.brokers and broker not in self.brokers):
             return None
-        own = self.folder.replace("{broker}", broker)
-        return Path(own) if own != self.folder else Path(own) / broker
+        return own_folder(self.folder, broker)
+
+    @property
+    def policy(self) -> LogPolicy:
+        """What is logged, and how."""
+        return LogPolicy(topics=self.topics, qos=self.qos, sync=self.sync, full=self.full)
+
+    @property
+    def settings(self) -> LogSettings:
+        """The bounds of the log."""
+        return LogSettings(
+            keep_bytes=self.keep_bytes,
+            keep_us=self.keep_s * 1_000_000,
+            held_bytes=self.held_bytes,
+            segment_bytes=min(MOST_SEGMENT_BYTES, max(1, self.keep_bytes // 8)),
+        )
 
 
 class CostsSection(NetworkSection, frozen=True, kw_only=True):

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from shoal.broker.links.controls import BrokerLocation
+from shoal.log.publication_log import PublicationLog
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.addresses import is_somewhere
+from shoal.runtime.front_ends.entry.access import NetworkAccess
+from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
+from shoal.runtime.links.directory import Directory
+from shoal.runtime.log_serving.access import LogAccess
+from shoal.runtime.log_serving.pages import LogPages, LogServer
 from shoal.runtime.network_file import NetworkFile
-from shoal.runtime.network_sections import TraceSection
+from shoal.runtime.network_sections import BrokerSection, TraceSection
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles
+from shoal.runtime.storage.log_writer import LogPolicy
 from shoal.runtime.storage.spool_files import Spools, SpoolSettings, check_formats, waits_for
 
 if TYPE_CHECKING:
@@ -44,6 +52,40 @@ def journal_files(network: NetworkFile, name: BrokerId) -> JournalFiles | None:
     """
     folder = network.storage.folder_of(name)
     return None if folder is None else JournalFiles(folder, network.name, name)
+
+
+def publication_log(
+    network: NetworkFile, name: BrokerId, now_us: int
+) -> tuple[PublicationLog, LogPolicy] | None:
+    """Return the log of a broker whose file asks for one; LogError if its folder cannot be used."""
+    section = network.log
+    folder = section.folder_of(name)
+    if folder is None:
+        return None
+    return PublicationLog(folder, network.name, name, section.settings, now_us), section.policy
+
+
+def log_server(
+    network: NetworkFile,
+    section: BrokerSection,
+    front_end: MqttFrontEnd,
+    access: Callable[[], NetworkAccess],
+    garbled: Callable[..., None],
+    context: ssl.SSLContext | None,
+    directory: Directory,
+) -> LogServer | None:
+    """Return the server of a broker's log, if it keeps one and listens for readers."""
+    if front_end.log is None or not section.log:
+        return None
+    is_guarded = context is not None or not network.access.anonymous
+    readers = LogAccess(access, section.hosts(), is_guarded=is_guarded)
+
+    def others() -> dict[str, str]:
+        return {each.name: each.log for each in directory.places if each.log}
+
+    clock = front_end.node.clock
+    pages = LogPages(front_end.log, readers, clock.now_us, others, network.json)
+    return LogServer(pages, garbled, context)
 
 
 def spools(

@@ -122,8 +122,8 @@ class BrokerLocation(msgspec.Struct, frozen=True):
     """The addresses of a broker, as announced at `at_us`, 0 for the file; or that it has left.
 
     It `has_left` when it begins to leave; `is_gone` when it has handed over all its state. `peers`,
-    `admin` and the others, for clients, are addresses, empty where it does not listen. A broker
-    that an operator has declared dead has a `successor` in its place.
+    `admin`, `log` and the others, for clients, are addresses, empty where it does not listen. A
+    broker that an operator has declared dead has a `successor` in its place.
     """
 
     name: BrokerId
@@ -137,6 +137,7 @@ class BrokerLocation(msgspec.Struct, frozen=True):
     wss: str = ""
     is_gone: bool = False
     successor: BrokerId = ""
+    log: str = ""
 
     @property
     def front_ends(self) -> dict[str, str]:

@@ -52,6 +52,7 @@ def serve(
     """
     with uncollected():
         from shoal.cli.support.live.networks import read_join, read_network, with_broker
+        from shoal.log.errors import LogError
         from shoal.runtime.broker_service import BrokerService
         from shoal.runtime.front_ends.entry.access import AccessError
         from shoal.runtime.operations.logs import start_logging
@@ -90,5 +91,5 @@ def serve(
 
     try:
         serve_broker(network, broker, started, read_again, joins)
-    except (AccessError, JournalError, OSError, TlsError) as error:
+    except (AccessError, JournalError, LogError, OSError, TlsError) as error:
         raise UserError(f"{broker}: {error}") from error

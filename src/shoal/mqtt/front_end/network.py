@@ -25,6 +25,7 @@ import msgspec
 from shoal.attributes import (
     LEVELS_ATTRIBUTE,
     MAX_LEVEL_ATTRIBUTES,
+    RETAIN_ATTRIBUTE,
     TOPIC_ATTRIBUTE,
     level_attribute,
 )
@@ -53,7 +54,7 @@ from shoal.mqtt.codec.encoder import encode_publish_halves
 from shoal.mqtt.codec.errors import MqttError
 from shoal.mqtt.codec.fields import REMEMBERED_TOPIC_BYTES, read_string, write_string
 from shoal.mqtt.codec.packet_types import MQTT_5
-from shoal.mqtt.content import RETAIN_ATTRIBUTE, AttributeReader
+from shoal.mqtt.content import AttributeReader
 from shoal.mqtt.front_end.advertising import ClientAdvertisements
 from shoal.mqtt.front_end.covering import SubscriptionCovering
 from shoal.mqtt.front_end.pending_acks import OwedAck

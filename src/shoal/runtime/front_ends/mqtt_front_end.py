@@ -19,6 +19,7 @@ from shoal.broker.ack_tracker import AckTracker, is_assured
 from shoal.broker.effects import Deliver, Requested
 from shoal.broker.messages import Advertise, Message, Publish
 from shoal.ledger import Ledger
+from shoal.log.publication_log import PublicationLog
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.access import ClientCredentials, Permissions
 from shoal.mqtt.broker_clients import BrokerClients
@@ -46,6 +47,7 @@ from shoal.runtime.front_ends.waiting import PendingConnections
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import JournalFiles, Sync
 from shoal.runtime.storage.journal_writer import JournalWriter
+from shoal.runtime.storage.log_writer import LogPolicy, LogWriter
 from shoal.runtime.tls.contexts import certified_names
 from shoal.runtime.tls.listener import Listener, listen
 from shoal.runtime.traffic.watch import TrafficWatch
@@ -76,6 +78,7 @@ class MqttFrontEnd:
         servers: Servers | None = None,
         files: JournalFiles | None = None,
         sync: Sync = "never",
+        log: tuple[PublicationLog, LogPolicy] | None = None,
         json: Json = "auto",
         moves_subscribers: bool = False,
         has_cycles: bool = False,
@@ -101,7 +104,8 @@ class MqttFrontEnd:
         self.journal = JournalWriter(node, self.clients, files, sync) if files else None
         # A broker without neighbours and disk need not wait; else writes and closes happen once the
         # state is safe.
-        self._writes_at_once = not networked and files is None
+        self.log = None if log is None else LogWriter(node, self.clients, *log)
+        self._writes_at_once = not networked and files is None and log is None
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
@@ -147,7 +151,7 @@ class MqttFrontEnd:
             )
         )
         node.at_flush(Phase.DELIVER, self._pass_deliveries)
-        if self.journal is not None:
+        if self.journal is not None or self.log is not None:
             node.at_flush(Phase.RECORD, self._record)
         node.at_flush(Phase.CLIENTS, self._write)
         node.at_hold.append(self._hold)
@@ -157,6 +161,8 @@ class MqttFrontEnd:
         """Subscribe the front end itself at the machine."""
         if self.journal is not None:
             self.journal.start()
+        if self.log is not None:
+            self.log.start()
         self.carry_out(self.clients.take_effects())
         if self._moves_subscribers:
             self._sending_on.stand_for_clients()
@@ -197,6 +203,8 @@ class MqttFrontEnd:
         """Enter all tables in the memory ledger."""
         self.clients.register(ledger)
         self._audit.register(ledger)
+        if self.log is not None:
+            self.log.register(ledger)
 
     def _patience(self) -> float:
         """Return how long a client may take for its handshake, in seconds."""
@@ -437,9 +445,10 @@ class MqttFrontEnd:
         self._sending_on.answer()
 
     def _record(self) -> None:
-        """Write state to disk before any peer learns of it."""
-        assert self.journal is not None
-        if not self.journal.write():
+        """Write state and log to disk before any peer learns of it."""
+        is_written = self.journal is None or self.journal.write()
+        is_logged = self.log is None or self.log.write()
+        if not (is_written and is_logged):
             # A client without an answer asks again, and is refused.
             gathered, self._gathered = self._gathered, {}
             for socket in gathered:

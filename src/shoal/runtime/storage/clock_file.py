@@ -25,6 +25,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from shoal.boots import this_boot
 from shoal.runtime.driving.timing.clock import Clock
 
 FILE = "clock"
@@ -33,8 +34,6 @@ EVERY_S = 1.0
 # A life may have lasted so much longer than its file says; the system writes within half a minute.
 _LOST_US = 60_000_000
 _NANOSECONDS = 1_000
-# Of Linux; elsewhere every start may follow a reboot.
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class ClockFile:
         # Stays open: clients may have all other files that the process may have.
         self._file = -1
         self._is_failing = False
-        self._boot = _this_boot()
+        self._boot = this_boot()
         lived_until_us, since_us = self._read()
         wall_us = time.time_ns() // _NANOSECONDS
         self.clock = Clock(first_us(wall_us, lived_until_us, since_us))
@@ -119,9 +118,3 @@ class ClockFile:
 def _ran_us() -> int:
     """For how long the machine has run, as all of its processes count."""
     return time.monotonic_ns() // _NANOSECONDS
-
-
-def _this_boot() -> str:
-    with suppress(OSError):
-        return _BOOT.read_text(encoding="ascii").strip()
-    return ""

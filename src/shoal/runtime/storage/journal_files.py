@@ -24,10 +24,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
-from zlib import crc32
 
 import msgspec
 
+from shoal.batches import HEAD_BYTES, batch_at, framed, is_torn
 from shoal.model import BrokerId
 
 # When written bytes are made to outlast a power cut (see `journal_writer`).
@@ -35,7 +35,6 @@ Sync = Literal["never", "second", "always"]
 
 _FORMAT = "shoal journal 1"
 _PREFIX = "journal-"
-HEAD_BYTES = 12
 _FIRST = 1
 
 
@@ -324,33 +323,3 @@ def _numbers_in(lock: int) -> tuple[int, int]:
     words = os.pread(lock, 100, 0).split()
     process, number = (int(word) if word.isdigit() else 0 for word in [*words, b"", b""][:2])
     return process, number
-
-
-def framed(batch: bytes) -> bytes:
-    """A batch as it stands in a file."""
-    head = len(batch).to_bytes(4, "big") + crc32(batch).to_bytes(4, "big")
-    return head + crc32(head).to_bytes(4, "big") + batch
-
-
-def batch_at(data: bytes, position: int) -> bytes | None:
-    """The batch that begins there; None if it is not whole."""
-    start = position + HEAD_BYTES
-    head = data[position:start]
-    if len(head) < HEAD_BYTES or crc32(head[:8]) != int.from_bytes(head[8:], "big"):
-        return None
-    batch = data[start : start + int.from_bytes(head[:4], "big")]
-    is_whole = len(batch) == int.from_bytes(head[:4], "big")
-    return batch if is_whole and crc32(batch) == int.from_bytes(head[4:8], "big") else None
-
-
-def is_torn(data: bytes, position: int) -> bool:
-    """Return whether the bytes there are a last batch that a crash cut short.
-
-    After a power cut the end of a file may be zeros that were never overwritten.
-    """
-    start = position + HEAD_BYTES
-    head = data[position:start]
-    end = start
-    if len(head) == HEAD_BYTES and crc32(head[:8]) == int.from_bytes(head[8:], "big"):
-        end += int.from_bytes(head[:4], "big")
-    return not any(data[end:])

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.batches import HEAD_BYTES, batch_at, framed, is_torn
 from shoal.broker.links.session import LinkSession
 from shoal.broker.links.spool import KEEP_US, Spool, SpoolRecord
 from shoal.broker.links.states import LinkSessionState
@@ -29,11 +30,7 @@ from shoal.overlays.system import Placeholder
 from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import (
-    HEAD_BYTES,
     Sync,
-    batch_at,
-    framed,
-    is_torn,
     other_version,
 )
 

@@ -1,0 +1,1 @@
+"""Gives the log of a broker to readers, over HTTP."""
