@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shoal.batches import framed
 from shoal.broker.links.controls import Hello
 from shoal.broker.wire import FrameReader, WireError
 from shoal.runtime.broker_service import BrokerService
-from shoal.batches import framed
 from shoal.runtime.storage.journal_files import JournalError
 from shoal.runtime.storage.overlay_file import LinkRow, OverlayFile
 from tests.upgrade.said import CODEC, SAID, THERE

@@ -54,6 +54,7 @@ COMMANDS = {
     "password": "Set a user's password in a password file of brokers.",
     "publish": "Publish to a live network.",
     "bridge": "Carry messages between a live network and another MQTT broker.",
+    "log": "Read what a live network has logged.",
     "record": "Record a running MQTT broker's publications as tables.",
     "replay": "Replay a workload through a live network, predicted and measured.",
     "subscribe": "Print matching publications of a live network as they come.",

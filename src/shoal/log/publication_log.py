@@ -165,6 +165,10 @@ class PublicationLog(LogView):
         if block:
             self._append(block)
 
+    def reach(self, time_us: int) -> None:
+        """No later record is to have an earlier time: readers have been told so."""
+        self._last_us = max(self._last_us, time_us)
+
     def sync_job(self) -> Callable[[], None]:
         """What any thread may call to have all that is written now outlast a power cut."""
         return self._files.sync_job()

@@ -105,6 +105,23 @@ class Segment:
             os.close(file)
 
 
+def read_heading(folder: Path) -> Heading:
+    """The heading of the newest segment in a folder; LogError if there is none."""
+    for path in sorted(folder.glob(f"{_LOG}*"), reverse=True):
+        with path.open("rb") as file:
+            batch = batch_at(file.read(READ_BYTES), 0)
+        if batch is not None:
+            return _decode_heading(path, batch)
+    raise LogError(f"{folder} has no log")
+
+
+def _decode_heading(path: Path, batch: bytes) -> Heading:
+    try:
+        return msgspec.msgpack.decode(batch, type=Heading)
+    except msgspec.MsgspecError as error:
+        raise LogError(f"{path}: no heading of a log: {error}") from None
+
+
 def _damaged(path: Path, position: int) -> LogError:
     return LogError(
         f"{path}: the block at byte {position} is damaged; nothing was changed. Records before it "
@@ -282,10 +299,7 @@ class SegmentFiles:
             if self._writes:
                 segment.path.unlink()
             return False
-        try:
-            heading = msgspec.msgpack.decode(batch, type=Heading)
-        except msgspec.MsgspecError as error:
-            raise LogError(f"{segment.path}: no heading of a log: {error}") from None
+        heading = _decode_heading(segment.path, batch)
         own = self._heading
         if heading.format != FORMAT:
             raise LogError(

@@ -11,11 +11,11 @@
 | POST /readers/NAME | moves its cursor to `offset` |
 | DELETE /readers/NAME | forgets it |
 
-A page ends after `most_bytes`, or when the log ends; `X-Shoal-Next` is the offset that goes on,
-`X-Shoal-End` the log's next offset, `X-Shoal-Now` the broker's time in µs, and `X-Shoal-Run` the
-run of the last record before `X-Shoal-Next`, which the next request says again. At the end of the
-log a request waits `wait_s` for news. Nothing of a page stays here: a reader that is slow asks
-later.
+A page ends after `most_bytes`, or when the log ends. `X-Shoal-Next` is the offset that goes on and
+`X-Shoal-End` the log's next offset; no later record will be before the time `X-Shoal-Now` in µs.
+`X-Shoal-Run` is the run of the last record before `X-Shoal-Next`; the next request says it again.
+At the end of the log a request waits `wait_s` for news. Nothing of a page stays here: a reader that
+is slow asks later.
 
 410: retention has deleted the offset. 409: the log ends before it (an older copy was restored), or
 a reader is lost. Changing a reader needs the header `X-Shoal: reader`, which no web page can send.
@@ -62,6 +62,9 @@ class LogSource(Protocol):
     @property
     def log(self) -> LogView:
         """The log."""
+
+    def reached_us(self) -> int:
+        """A time before which no later record will be."""
 
     async def news(self, within_s: float) -> None:
         """Return when records were written, or after this time."""
@@ -160,7 +163,7 @@ class LogPages:
         self, selection: Selection, begin: int, end: int, most: int, run: int
     ) -> Response:
         loop = asyncio.get_running_loop()
-        log, body, size, now_us = self._source.log, list[bytes](), 0, self._now_us()
+        log, body, size, now_us = self._source.log, list[bytes](), 0, self._source.reached_us()
         began_s = sliced_s = loop.time()
         log_end = log.next
         until = log_end if end < 0 else min(end, log_end)

@@ -93,6 +93,13 @@ _JOURNAL = {
     "free_bytes": ("shoal_disk_free_bytes", "Free space on the disk of the broker's folder."),
     "is_failing": ("shoal_journal_failing", "1 while the journal cannot be written."),
 }
+_LOG = {
+    "bytes": ("shoal_log_bytes", "The log's segments."),
+    "first": ("shoal_log_first_offset", "The offset of the oldest record of the log."),
+    "next": ("shoal_log_next_offset", "The offset of the log's next record."),
+    "is_failing": ("shoal_log_failing", "1 while the log cannot be written."),
+    "missing": ("shoal_log_missing", "Publications that the log lacks since it cannot be written."),
+}
 
 
 class Metrics(Collector):
@@ -130,10 +137,26 @@ class Metrics(Collector):
         if journal:
             for key, (name, text) in _JOURNAL.items():
                 yield GaugeMetricFamily(name, text, value=float(journal[key]))
+        if log := status.get("log"):
+            yield from _log_metrics(log)
         yield from _memory_metrics(status.get("memory") or {})
         yield from _latency_metrics(status.get("latency") or {})
         yield _certificate_metric(status.get("certificates", ()))
         yield from _link_metrics(status.get("links", ()))
+
+
+def _log_metrics(log: Mapping[str, Any]) -> Iterator[Metric]:
+    """Make metrics of the log, and of how far each named reader is behind."""
+    for key, (name, text) in _LOG.items():
+        yield GaugeMetricFamily(name, text, value=float(log[key]))
+    behind = GaugeMetricFamily(
+        "shoal_log_reader_behind",
+        "Records that a named reader has not done with.",
+        labels=["reader"],
+    )
+    for row in log["readers"]:
+        behind.add_metric([row["name"]], row["behind"])
+    yield behind
 
 
 def _memory_metrics(memory: Mapping[str, Any]) -> Iterator[Metric]:

@@ -144,8 +144,11 @@ class LogWriter:
             if self._policy.sync == "always":
                 self.log.sync_job()()
         except OSError as error:
-            self._fail(error, records[self.log.next - before :])
-            return self._policy.full == "skip"
+            missing = records[self.log.next - before :]
+            self._fail(error, missing)
+            # Nobody awaits an acknowledgement of QoS 0.
+            is_owed = any(isinstance(each, LogRecord) and each.qos for each in missing)
+            return self._policy.full == "skip" or not is_owed
         self._is_unsynced = True
         self._tell_readers()
         return True
@@ -157,6 +160,13 @@ class LogWriter:
                 await self._news.wait()
         except TimeoutError:
             pass
+
+    def reached_us(self) -> int:
+        """A time before which no later record will be."""
+        now_us = self._node.clock.now_us()
+        reached_us = self._gathered[0].time_us if self._gathered else now_us
+        self.log.reach(reached_us)
+        return max(reached_us, self.log.last_us)
 
     def _tell_readers(self) -> None:
         news, self._news = self._news, asyncio.Event()

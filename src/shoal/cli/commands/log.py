@@ -1,0 +1,314 @@
+"""`shoal log`: reads the log of a live network, lists its readers, serves a broker's old folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import typer
+
+from shoal.cli.support.errors import UserError
+from shoal.cli.support.interrupts import drop_output
+from shoal.cli.support.live.clients import Authority, Password, ServerName, Username
+
+if TYPE_CHECKING:
+    from shoal.log.merging import LoggedRecord
+    from shoal.log.remote import LogLogin, RemoteLog
+
+Action = Literal["read", "readers", "forget", "serve"]
+Format = Literal["jsonl", "arrow", "parquet"]
+# Records in one batch of a table.
+BATCH = 10_000
+
+
+class _Asked(NamedTuple):
+    """What is read: of which topics and content, between which times."""
+
+    topics: Sequence[str]
+    where: str
+    begin: str
+    end: str
+
+
+def log(
+    action: Annotated[Action, typer.Argument(help="The action.")],
+    target: Annotated[
+        str,
+        typer.Argument(help="NETWORK.toml, a log's address (http://host:port), or a log's folder."),
+    ],
+    reader: Annotated[str, typer.Argument(help="With forget: the named reader.")] = "",
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Which topics, as in MQTT; all.")
+    ] = None,
+    where: Annotated[str, typer.Option(help="The content filter, in SQL.")] = "",
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from", help="earliest, a time (2026-11-30T08:00, in UTC), or how long ago: -90s, -1h"
+        ),
+    ] = "earliest",
+    end: Annotated[str, typer.Option("--to", help="Likewise; the present end.")] = "",
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as records come, until Ctrl-C.")
+    ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BROKER", help="Read without this broker; else each must answer."),
+    ] = None,
+    format: Annotated[Format, typer.Option(help="Of the output.")] = "jsonl",
+    out: Annotated[Path | None, typer.Option(help="The file to write; stdout.")] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="With serve: where.")
+    ] = "127.0.0.1:0",
+    network_file: Annotated[
+        Path | None, typer.Option("--network", help="With serve: whose users and TLS.")
+    ] = None,
+    username: Username = None,
+    password: Password = None,
+    authority: Authority = "",
+    server_name: ServerName = "",
+) -> None:
+    """Read what brokers of a network have logged (table log of the network file).
+
+    read prints the records of all brokers by time, filtered at the brokers, as JSON lines, or as a
+    table: one row for each publication with its broker, offset, time, publisher, topic, payload and
+    attributes. Gaps in a log are named on stderr.
+
+    readers lists named readers and how far each is behind; forget deletes one, so that its records
+    can be deleted, too.
+
+    serve gives the folder of a broker that has left, or does not run, to readers.
+    """
+    from shoal.log.errors import LogError
+    from shoal.log.remote import LogLogin
+
+    login = LogLogin(username or "", password or "", authority, server_name)
+    asked = _Asked(tuple(topic or ("#",)), where, begin, end)
+    try:
+        match action:
+            case "read":
+                _check_read(asked, follow=follow, format=format, out=out, target=target)
+                _read(target, login, asked, without or (), follow, format, out)
+            case "readers":
+                _show_readers(target, login)
+            case "forget":
+                _forget(target, login, reader)
+            case "serve":
+                _serve(Path(target), listen, network_file)
+    except LogError as error:
+        raise UserError(str(error)) from error
+    except (KeyboardInterrupt, BrokenPipeError):
+        drop_output()
+
+
+def _check_read(
+    asked: _Asked, *, follow: bool, format: Format, out: Path | None, target: str
+) -> None:
+    """UserError for options that do not go together, before a broker is asked."""
+    from shoal.language import FilterSyntaxError
+    from shoal.log.selections import Selection
+    from shoal.matching.topics.filters import TopicError
+
+    try:
+        Selection(asked.topics, asked.where)
+    except (TopicError, FilterSyntaxError) as error:
+        raise UserError(str(error)) from error
+    if format == "parquet" and out is None:
+        raise UserError("--format parquet needs --out FILE")
+    if follow and (asked.end or format == "parquet"):
+        raise UserError("--follow goes with neither --to nor --format parquet")
+    if follow and Path(target).is_dir():
+        raise UserError(f"{target} is a folder, which does not grow; leave out --follow")
+
+
+def _read(
+    target: str,
+    login: LogLogin,
+    asked: _Asked,
+    without: Sequence[str],
+    follow: bool,
+    format: Format,
+    out: Path | None,
+) -> None:
+    from shoal.log.merging import followed, merged
+    from shoal.log.remote import open_logs
+
+    logs = open_logs(target, login)
+    for each in without:
+        if each not in logs:
+            raise UserError(f"--without {each}: there is no such log; there are {', '.join(logs)}")
+        del logs[each]
+    if not logs:
+        raise UserError("no log is left to read")
+    bounds = {name: each.bounds() for name, each in logs.items()}
+    now_us = time.time_ns() // 1_000
+    begins = {
+        name: bounds[name].first if at is None else each.offset_at(at)
+        for name, each in logs.items()
+        for at in [read_time(asked.begin, now_us, "--from")]
+    }
+    if follow:
+        rows = followed(logs, begins, topics=asked.topics, where=asked.where)
+    else:
+        end_us = read_time(asked.end, now_us, "--to") if asked.end else None
+        ends = {
+            name: bounds[name].next if end_us is None else each.offset_at(end_us)
+            for name, each in logs.items()
+        }
+        rows = merged(logs, begins, ends, topics=asked.topics, where=asked.where)
+    _write(_without_gaps(rows) if format != "jsonl" else _named_gaps(rows), format, out)
+
+
+def read_time(text: str, now_us: int, option: str) -> int | None:
+    """A time in µs, None for the earliest; UserError for a text that is none.
+
+    >>> read_time("-90s", 100_000_000, "--from"), read_time("1970-01-01T00:01", 0, "--from")
+    (10000000, 60000000)
+    """
+    import datetime
+
+    if text == "earliest":
+        return None
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    if text.startswith("-") and text[-1:] in units and text[1:-1].replace(".", "", 1).isdigit():
+        return max(0, now_us - round(float(text[1:-1]) * units[text[-1]] * 1_000_000))
+    try:
+        at = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{option} {text}: write earliest, 2026-11-30T08:00, or -1h (s, m, h, d)"
+        ) from None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=datetime.UTC)
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return max(0, (at - epoch) // datetime.timedelta(microseconds=1))
+
+
+def _named_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:
+    """The rows; a gap is on stderr, too."""
+    from shoal.log.records import LogGap
+
+    for row in rows:
+        if isinstance(row.record, LogGap):
+            missing = row.record.missing
+            number = "some publications" if missing is None else f"{missing:,} publications"
+            print(
+                f"shoal: the log of {row.broker} lacks {number} before offset {row.offset}: "
+                f"{row.record.reason}",
+                file=sys.stderr,
+                flush=True,
+            )
+        yield row
+
+
+def _without_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:
+    from shoal.log.records import LogGap
+
+    return (row for row in _named_gaps(rows) if not isinstance(row.record, LogGap))
+
+
+def _write(rows: Iterator[LoggedRecord], format: Format, out: Path | None) -> None:
+    if format == "jsonl":
+        _write_lines(rows, out)
+        return
+    from shoal.log.columns import SCHEMA, to_batches
+
+    if format == "parquet":
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        assert out is not None
+        with pq.ParquetWriter(out, SCHEMA) as writer:
+            for batch in to_batches(rows, BATCH):
+                writer.write_batch(batch)
+        return
+    import pyarrow as pa
+
+    sink = sys.stdout.buffer if out is None else out.open("wb")
+    with pa.ipc.new_stream(sink, SCHEMA) as stream:
+        for batch in to_batches(rows, BATCH):
+            stream.write_batch(batch)
+    if out is not None:
+        sink.close()
+
+
+def _write_lines(rows: Iterator[LoggedRecord], out: Path | None) -> None:
+    from shoal.log.rows import json_row
+
+    sink = sys.stdout if out is None else out.open("w", encoding="utf-8")
+    try:
+        for row in rows:
+            print(
+                json.dumps(json_row(row.broker, row.offset, row.record), ensure_ascii=False),
+                file=sink,
+                flush=out is None,
+            )
+    finally:
+        if out is not None:
+            sink.close()
+
+
+def _show_readers(target: str, login: LogLogin) -> None:
+    from rich.console import Console
+
+    from shoal.cli.support.live.wrongs import duration
+    from shoal.cli.support.rows import show_rows
+
+    rows, now_s = [], time.time()
+    for name, log in _remote(target, login).items():
+        for each in log.readers():
+            state = "lost: records it needs are deleted" if each["is_lost"] else ""
+            moved = duration(max(0.0, now_s - each["moved_us"] / 1_000_000))
+            rows.append(
+                [each["name"], name, f"{each['offset']:,}", f"{each['behind']:,}", moved, state]
+            )
+    if not rows:
+        print("there are no named readers")
+        return
+    headings = ["reader", "broker", "offset", "behind", "moved ago", ""]
+    show_rows(Console(highlight=False), headings, sorted(rows), numbers=("offset", "behind"))
+
+
+def _forget(target: str, login: LogLogin, reader: str) -> None:
+    if not reader:
+        raise UserError("forget: which reader? write its name behind the network")
+    having = [
+        log
+        for log in _remote(target, login).values()
+        if any(each["name"] == reader for each in log.readers())
+    ]
+    if not having:
+        raise UserError(f"there is no reader {reader}")
+    for log in having:
+        log.forget(reader)
+    print(f"forgot reader {reader} at {len(having)} brokers")
+
+
+def _remote(target: str, login: LogLogin) -> dict[str, RemoteLog]:
+    from shoal.log.remote import RemoteLog, open_logs
+
+    found = {}
+    for name, each in open_logs(target, login).items():
+        if not isinstance(each, RemoteLog):
+            raise UserError(f"{target} is a folder; name a network file or an address")
+        found[name] = each
+    return found
+
+
+def _serve(folder: Path, listen: str, network_file: Path | None) -> None:
+    from shoal.cli.support.live.networks import read_network
+    from shoal.runtime.addresses import read_address
+    from shoal.runtime.front_ends.entry.access import AccessError
+    from shoal.runtime.log_serving.folders import serve_folder
+    from shoal.runtime.tls.contexts import TlsError
+
+    if not folder.is_dir():
+        raise UserError(f"serve: {folder} is no folder")
+    network = read_network(network_file) if network_file is not None else None
+    try:
+        serve_folder(folder, read_address(listen), network)
+    except (AccessError, TlsError, ValueError, OSError) as error:
+        raise UserError(str(error)) from error

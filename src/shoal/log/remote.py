@@ -1,0 +1,336 @@
+"""Reads the logs of a network's brokers over HTTP, or of folders; for commands and Spark's workers.
+
+`open_logs` finds the brokers of a network file; whichever answers names those that joined later.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
+from shoal.log.publication_log import FolderLog
+from shoal.log.records import Entry
+from shoal.log.selections import ALL_TOPICS, Selection, read_answer
+
+ANSWER_S = 20.0
+_HEADER = {"X-Shoal": "reader"}
+
+
+class LogAnswerError(LogError):
+    """A broker's log cannot be read: it does not answer, or refuses."""
+
+
+class LogBounds(NamedTuple):
+    """A log's offsets [first, next), the broker's time in µs, and where other brokers' logs are."""
+
+    broker: str
+    first: int
+    next: int
+    now_us: int
+    brokers: Mapping[str, str]
+
+
+class LogPage(NamedTuple):
+    """Records with their offsets, and where to go on: the log ended before `end` at `now_us`.
+
+    `run` is for the next page's request, which so notices that an older copy was restored.
+    """
+
+    records: list[tuple[int, Entry]]
+    next: int
+    end: int
+    now_us: int
+    run: int
+
+
+class LogLogin(NamedTuple):
+    """A user's name and password, and how the brokers' certificates are checked."""
+
+    username: str = ""
+    password: str = ""
+    authority: str = ""
+    server_name: str = ""
+
+    def context(self) -> ssl.SSLContext:
+        """The TLS context; LogAnswerError for an authority that cannot be used."""
+        try:
+            return ssl.create_default_context(cafile=self.authority or None)
+        except OSError as error:  # TLS's own errors are among them
+            raise LogAnswerError(f"{self.authority}: {error}") from None
+
+
+NO_LOGIN = LogLogin()
+
+
+class RemoteLog:
+    """The log of one broker, at http:// or https://host:port; its connection stays open."""
+
+    def __init__(self, url: str, login: LogLogin = NO_LOGIN) -> None:
+        self.url = url
+        self._login = login
+        self._connection: http.client.HTTPConnection | None = None
+
+    def bounds(self) -> LogBounds:
+        """The log's bounds now."""
+        found = self._ask("GET", "/")
+        return LogBounds(
+            found["broker"], found["first"], found["next"], found["now_us"], found["brokers"]
+        )
+
+    def page(
+        self,
+        begin: int,
+        end: int | None = None,
+        *,
+        topics: Sequence[str] = (ALL_TOPICS,),
+        where: str = "",
+        most_bytes: int = 1_048_576,
+        wait_s: float = 0.0,
+        run: int = 0,
+    ) -> LogPage:
+        """Chosen records from offset `begin` on, before `end`; at the end it waits for news.
+
+        OffsetGoneError, OffsetAheadError as `PublicationLog.blocks`.
+        """
+        query: list[tuple[str, object]] = [("from", begin), ("most_bytes", most_bytes)]
+        query += [("run", run), ("wait_s", wait_s), *(("topic", each) for each in topics)]
+        query += [("to", end)] if end is not None else []
+        query += [("where", where)] if where else []
+        headers, body = self._exchange("GET", f"/records?{urlencode(query)}")
+        try:
+            records = list(read_answer(body))
+        except ValueError as error:
+            raise LogAnswerError(f"{self.url}: {error}") from None
+        next_offset, log_end, now_us, new_run = (
+            int(headers[f"X-Shoal-{key}"]) for key in ("Next", "End", "Now", "Run")
+        )
+        return LogPage(records, next_offset, log_end, now_us, new_run)
+
+    def offset_at(self, time_us: int) -> int:
+        """The offset of the first record at or after a time."""
+        return int(self._ask("GET", f"/offset?time_us={max(0, time_us)}")["offset"])
+
+    def readers(self) -> list[dict[str, Any]]:
+        """The named readers: name, user, offset, behind, moved_us, is_lost."""
+        return list(self._ask("GET", "/readers")["readers"])
+
+    def pin(self, reader: str, at: str) -> int:
+        """Pin a reader (`from=…` or `time_us=…`); the cursor that it has."""
+        return int(self._ask("PUT", f"/readers/{quote(reader, safe='')}?{at}")["offset"])
+
+    def move(self, reader: str, offset: int) -> None:
+        """Move a reader's cursor forward."""
+        self._ask("POST", f"/readers/{quote(reader, safe='')}?offset={offset}")
+
+    def forget(self, reader: str) -> None:
+        """Delete a reader."""
+        self._ask("DELETE", f"/readers/{quote(reader, safe='')}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, method: str, path: str) -> dict[str, Any]:
+        _, body = self._exchange(method, path)
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def _exchange(self, method: str, path: str) -> tuple[http.client.HTTPMessage, bytes]:
+        # A connection that the broker has closed meanwhile is opened once more.
+        is_new = self._connection is None
+        try:
+            answer, body = self._send(method, path)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            if is_new or isinstance(error, TimeoutError):
+                raise LogAnswerError(f"{self.url} does not answer: {error}") from None
+            return self._exchange(method, path)
+        if answer.status != 200:
+            self._fail(answer.status, body)
+        return answer.headers, body
+
+    def _send(self, method: str, path: str) -> tuple[http.client.HTTPResponse, bytes]:
+        if self._connection is None:
+            self._connection = self._open()
+        headers = dict(_HEADER)
+        if self._login.username:
+            text = f"{self._login.username}:{self._login.password}".encode()
+            headers["Authorization"] = "Basic " + base64.b64encode(text).decode()
+        self._connection.request(method, path, headers=headers)
+        answer = self._connection.getresponse()
+        return answer, answer.read()
+
+    def _open(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or parts.hostname is None or parts.port is None:
+            raise LogAnswerError(f"{self.url!r} is no address such as http://127.0.0.1:8100")
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=ANSWER_S)
+        return _TlsConnection(parts.hostname, parts.port, self._login)
+
+    def _fail(self, status: int, body: bytes) -> None:
+        try:
+            said = json.loads(body)
+        except ValueError:
+            said = {}
+        problem = f"{self.url}: {said.get('problem', f'HTTP status {status}')}"
+        if status == 410:
+            raise OffsetGoneError(said.get("offset", 0), said["first"], problem)
+        if status == 409 and "end" in said:
+            raise OffsetAheadError(said.get("offset", 0), said["end"], problem)
+        raise LogAnswerError(problem)
+
+
+class _TlsConnection(http.client.HTTPSConnection):
+    """HTTPS to a broker whose certificate may be made out to another name than its host."""
+
+    def __init__(self, host: str, port: int, login: LogLogin) -> None:
+        self._tls = login.context()
+        super().__init__(host, port, timeout=ANSWER_S, context=self._tls)
+        self._name = login.server_name or host
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+class LocalLog:
+    """A folder's log, as `RemoteLog`; it does not grow."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = str(folder)
+        self._log = FolderLog(folder)
+
+    def bounds(self) -> LogBounds:
+        """The log's bounds; its time is that of its last record."""
+        log = self._log
+        return LogBounds(log.broker, log.first, log.next, log.last_us, {})
+
+    def page(
+        self,
+        begin: int,
+        end: int | None = None,
+        *,
+        topics: Sequence[str] = (ALL_TOPICS,),
+        where: str = "",
+        most_bytes: int = 1_048_576,
+        wait_s: float = 0.0,
+        run: int = 0,
+    ) -> LogPage:
+        """As `RemoteLog.page`; it does not wait."""
+        from shoal.log.records import read_head
+
+        selection, records, size = Selection(topics, where), list[tuple[int, Entry]](), 0
+        log, next_offset = self._log, begin
+        for block in log.blocks(begin, run):
+            head = read_head(block)
+            if size >= most_bytes or (end is not None and head.first >= end):
+                break
+            records += selection.records(block, begin, end)
+            size += len(block)
+            next_offset, run = head.next if end is None else min(head.next, end), head.run
+        return LogPage(records, next_offset, log.next, log.last_us, run)
+
+    def offset_at(self, time_us: int) -> int:
+        """The offset of the first record at or after a time."""
+        return self._log.offset_at(time_us)
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+ReadableLog = RemoteLog | LocalLog
+
+
+def open_logs(where: str, login: LogLogin = NO_LOGIN) -> dict[str, ReadableLog]:
+    """The logs of a network file, an address or a folder, by broker.
+
+    LogError where there is none, and LogAnswerError where a broker of the network file has one and
+    none of the brokers answers.
+    """
+    if where.startswith(("http://", "https://")):
+        return _joined({where: RemoteLog(where, login)}, login, is_one=True)
+    path = Path(where)
+    if path.is_dir():
+        return _of_folders(path)
+    found = log_addresses(path)
+    if not found:
+        raise LogError(f"{path}: no broker has a listener for readers of its log (key `log`)")
+    return _joined({name: RemoteLog(url, login) for name, url in found.items()}, login)
+
+
+def log_addresses(path: Path) -> dict[str, str]:
+    """Where the logs of a network file's brokers are, by broker."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LogError(f"{path}: {error}") from None
+    scheme = "https" if "client_tls" in data else "http"
+    kept = data.get("log", {}).get("brokers") or [each["name"] for each in data.get("brokers", ())]
+    return {
+        each["name"]: f"{scheme}://{each.get('public', {}).get('log') or each['log']}"
+        for each in data.get("brokers", ())
+        if each.get("log") and each["name"] in kept
+    }
+
+
+def _joined(
+    known: dict[str, ReadableLog], login: LogLogin, *, is_one: bool = False
+) -> dict[str, ReadableLog]:
+    """With the logs of brokers that joined later, as those of the network file know them."""
+    found: dict[str, ReadableLog] = {} if is_one else dict(known)
+    problems = []
+    for log in known.values():
+        try:
+            bounds = log.bounds()
+        except LogAnswerError as error:
+            problems.append(error)
+            continue
+        scheme = log.url.partition("://")[0]
+        found[bounds.broker] = log
+        for name, where in bounds.brokers.items() if not is_one else ():
+            found.setdefault(name, RemoteLog(f"{scheme}://{where}", login))
+    if len(problems) == len(known):
+        raise problems[0]
+    return found
+
+
+def _of_folders(path: Path) -> dict[str, ReadableLog]:
+    """The log in a folder, or the logs in the folders in it."""
+    if (path / "state").exists():
+        folders = [path]
+    else:
+        folders = sorted(each.parent for each in path.glob("*/state"))
+    if not folders:
+        raise LogError(f"{path} has no log")
+    logs = [LocalLog(each) for each in folders]
+    return {log.bounds().broker: log for log in logs}
+
+
+def pages(
+    log: ReadableLog,
+    begin: int,
+    end: int,
+    *,
+    topics: Sequence[str] = (ALL_TOPICS,),
+    where: str = "",
+    most_bytes: int = 1_048_576,
+) -> Iterator[LogPage]:
+    """Page after page of a log's records with offsets in [begin, end)."""
+    run = 0
+    while begin < end:
+        page = log.page(begin, end, topics=topics, where=where, most_bytes=most_bytes, run=run)
+        if page.next <= begin:
+            raise LogError(f"{log.url}: the log ends at {page.end}, before offset {end}")
+        yield page
+        begin, run = page.next, page.run

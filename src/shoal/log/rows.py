@@ -1,0 +1,51 @@
+"""Records of logs as rows of JSON lines; the columns are those of `columns`."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from typing import Any
+
+import msgspec
+
+from shoal.log.records import LogGap, LogRecord, RecordProperties
+from shoal.log.selections import attributes_of
+
+_NO_PROPERTIES = RecordProperties()
+_encode_json = msgspec.json.Encoder().encode
+
+
+def key_of(record: LogRecord) -> str:
+    """The name of a record's publication, unique among those of its broker."""
+    return f"{record.publisher}/{record.number}"
+
+
+def json_of_attributes(record: LogRecord) -> str:
+    """The attributes of a record, as a JSON object."""
+    return _encode_json(attributes_of(record)).decode()
+
+
+def json_row(broker: str, offset: int, record: LogRecord | LogGap) -> dict[str, Any]:
+    """A record or a gap as a row; a payload that is no text is in `payload_base64`."""
+    row: dict[str, Any] = {"broker": broker, "offset": offset, "time": _iso(record.time_us)}
+    if isinstance(record, LogGap):
+        gap = {"missing": record.missing, "reason": record.reason}
+        return row | {"gap": gap | {"from": _iso(record.from_us), "to": _iso(record.to_us)}}
+    row |= {"publisher": record.publisher, "key": key_of(record), "topic": record.topic}
+    try:
+        row["payload"] = record.payload.decode()
+    except UnicodeDecodeError:
+        row["payload_base64"] = base64.b64encode(record.payload).decode()
+    row["attributes"] = attributes_of(record)
+    row |= {"qos": record.qos, "retain": record.retain}
+    properties = record.properties or _NO_PROPERTIES
+    if properties.content_type is not None:
+        row["content_type"] = properties.content_type
+    if properties.user_properties:
+        row["user_properties"] = [list(each) for each in properties.user_properties]
+    return row
+
+
+def _iso(time_us: int) -> str:
+    at = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us % 1_000_000:06}Z"
