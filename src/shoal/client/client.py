@@ -292,7 +292,10 @@ class Client:
         if self._socket is not None:
             await self._socket.writable.wait()
         number = self._session.publish(packet)
-        return None if number is None else self._asked(number)
+        if number is None:
+            self.flush()
+            return None
+        return self._asked(number)
 
     def _asked(self, number: int) -> asyncio.Future[None]:
         """The future of a request."""
