@@ -6,7 +6,7 @@
 | `time` | timestamp in µs, UTC | when the publication entered, by its broker's clock |
 | `publisher`, `key` | string | the client identifier; a name for the publication |
 | `topic`, `payload` | string, binary | |
-| `attributes` | string | all attributes that filters see, as a JSON object |
+| `attributes` | string | those of payload and user properties, as a JSON object |
 | `qos`, `retain`, `content_type` | int8, bool, string | |
 | `user_properties` | list of structs `name`, `value` | in their order |
 

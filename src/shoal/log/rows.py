@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from shoal.attributes import RESERVED
 from shoal.log.records import LogGap, LogRecord, RecordProperties
 from shoal.log.selections import attributes_of
+from shoal.model import Value
 
 _NO_PROPERTIES = RecordProperties()
 _encode_json = msgspec.json.Encoder().encode
@@ -20,9 +22,15 @@ def key_of(record: LogRecord) -> str:
     return f"{record.publisher}/{record.number}"
 
 
+def own_attributes(record: LogRecord) -> dict[str, Value]:
+    """The attributes of a record's payload and user properties, without those of its topic."""
+    found = attributes_of(record)
+    return {name: value for name, value in found.items() if name[0] != RESERVED}
+
+
 def json_of_attributes(record: LogRecord) -> str:
-    """The attributes of a record, as a JSON object."""
-    return _encode_json(attributes_of(record)).decode()
+    """`own_attributes` as a JSON object."""
+    return _encode_json(own_attributes(record)).decode()
 
 
 def json_row(broker: str, offset: int, record: LogRecord | LogGap) -> dict[str, Any]:
@@ -36,7 +44,7 @@ def json_row(broker: str, offset: int, record: LogRecord | LogGap) -> dict[str, 
         row["payload"] = record.payload.decode()
     except UnicodeDecodeError:
         row["payload_base64"] = base64.b64encode(record.payload).decode()
-    row["attributes"] = attributes_of(record)
+    row["attributes"] = own_attributes(record)
     row |= {"qos": record.qos, "retain": record.retain}
     properties = record.properties or _NO_PROPERTIES
     if properties.content_type is not None:

@@ -26,8 +26,9 @@ from shoal.runtime.addresses import Address
 from shoal.runtime.forks import Fork, broker_fork
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import NetworkFile
-from shoal.runtime.network_sections import AccessSection, BrokerSection
+from shoal.runtime.network_sections import AccessSection, BrokerSection, LogSection
 from shoal.runtime.operations.caller import ANYBODY, Caller, OrderRefusedError, make_caller
+from shoal.runtime.storage.journal_files import Sync
 from shoal.runtime.storage.overlay_file import who_has_left
 
 # Python and its compiled parts take a second to load, more beside much load.
@@ -76,6 +77,17 @@ def local_brokers(
     """These brokers, linked so, on this machine; where MQTT listens is as in `local_network`."""
     sections = _sections(list(brokers), [], host, port, websockets)
     return _network(system, sections, links, parameters)
+
+
+def with_logs(network: NetworkFile, folder: str, sync: Sync) -> NetworkFile:
+    """The network with a log in each broker's folder in `folder`, and a listener for readers."""
+    free = iter(free_ports("127.0.0.1", len(network.brokers)))
+    brokers = tuple(
+        msgspec.structs.replace(each, log=str(Address("127.0.0.1", next(free))))
+        for each in network.brokers
+    )
+    section = LogSection(folder=str(Path(folder) / "{broker}" / "log"), sync=sync)
+    return msgspec.structs.replace(network, brokers=brokers, log=section)
 
 
 def _network(

@@ -137,6 +137,9 @@ def _read(
     from shoal.log.merging import followed, merged
     from shoal.log.remote import open_logs
 
+    now_us = time.time_ns() // 1_000
+    begin_us = read_time(asked.begin, now_us, "--from")
+    end_us = read_time(asked.end, now_us, "--to") if asked.end else None
     logs = open_logs(target, login)
     for each in without:
         if each not in logs:
@@ -145,16 +148,13 @@ def _read(
     if not logs:
         raise UserError("no log is left to read")
     bounds = {name: each.bounds() for name, each in logs.items()}
-    now_us = time.time_ns() // 1_000
     begins = {
-        name: bounds[name].first if at is None else each.offset_at(at)
+        name: bounds[name].first if begin_us is None else each.offset_at(begin_us)
         for name, each in logs.items()
-        for at in [read_time(asked.begin, now_us, "--from")]
     }
     if follow:
         rows = followed(logs, begins, topics=asked.topics, where=asked.where)
     else:
-        end_us = read_time(asked.end, now_us, "--to") if asked.end else None
         ends = {
             name: bounds[name].next if end_us is None else each.offset_at(end_us)
             for name, each in logs.items()

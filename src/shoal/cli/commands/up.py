@@ -65,6 +65,9 @@ def up(
             "are deleted at the end.",
         ),
     ] = None,
+    log: Annotated[
+        bool, typer.Option("--log", help="Log publications; `shoal log read` gives them back.")
+    ] = False,
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
@@ -78,7 +81,7 @@ def up(
     options.check(context)
     prepare()
     try:
-        network, path = _write(options.network(), folder, data)
+        network, path = _write(options.network(), folder, data, has_log=log)
     except OSError as error:
         # An error without a file is about a listener's address.
         where = error.filename or f"--host {host}: brokers cannot listen there"
@@ -88,11 +91,12 @@ def up(
 
 
 def _write(
-    network: NetworkFile, folder: Path | None, data: Path | None
+    network: NetworkFile, folder: Path | None, data: Path | None, *, has_log: bool
 ) -> tuple[NetworkFile, Path]:
     """Return the network with a folder for its state, and its file."""
     from shoal.runtime.network_file import dump_network, problems
     from shoal.runtime.network_sections import StorageSection
+    from shoal.runtime.supervisor import with_logs
 
     home = folder if folder is not None else Path(tempfile.mkdtemp(prefix="shoal-"))
     home.mkdir(parents=True, exist_ok=True)
@@ -100,6 +104,8 @@ def _write(
     # State that is deleted at the end need not outlast a power cut.
     storage = StorageSection(folder=place, sync="never" if data is None else "second")
     network = msgspec.structs.replace(network, storage=storage)
+    if has_log:
+        network = with_logs(network, place, storage.sync)
     if found := problems(network):
         raise UserError("\n       ".join(found))
     path = home / "network.toml"
@@ -156,4 +162,6 @@ def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
         console.print(f"not started, as they have left: {names}", soft_wrap=True, highlight=False)
     console.print(f"network file and logs in {path.parent}", soft_wrap=True, highlight=False)
     console.print(f"look at it: shoal status {path}", soft_wrap=True, highlight=False)
+    if network.log.folder:
+        console.print(f"read what it carried: shoal log read {path}", soft_wrap=True, highlight=False)
     console.print("Ctrl-C stops it", soft_wrap=True)
