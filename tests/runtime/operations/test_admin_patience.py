@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from shoal.runtime.operations import admin
+from shoal.runtime.operations import http_server
 from tests.runtime.live import PATIENCE_S, on_loop
 from tests.runtime.one_service import network, running
 
@@ -23,7 +23,7 @@ from tests.runtime.one_service import network, running
 )
 @on_loop
 async def test_a_request_has_to_come_soon(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "REQUEST_S", 0.2)
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.2)
     async with asyncio.timeout(PATIENCE_S), running(network(), "B1") as (service,):
         where = service.listening["admin"]
         reader, writer = await asyncio.open_connection(where.host, where.port)
