@@ -15,9 +15,10 @@ A gap has no row in a table: `shoal log read` names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
@@ -25,51 +26,56 @@ from shoal.log.merging import LoggedRecord
 from shoal.log.records import LogRecord, RecordProperties
 from shoal.log.rows import json_of_attributes, key_of
 
+Rows = Sequence[tuple[int, LogRecord]]
+
 USER_PROPERTY = pa.struct([("name", pa.string()), ("value", pa.string())])
+_NO_PROPERTIES = RecordProperties()
+
+
+def _user_properties(record: LogRecord) -> list[dict[str, str]]:
+    properties = record.properties or _NO_PROPERTIES
+    return [{"name": name, "value": value} for name, value in properties.user_properties]
+
+
+# Columns but for `broker` and `offset`: the type, and the value of a record.
+_OF_RECORD: dict[str, tuple[pa.DataType, Callable[[LogRecord], Any]]] = {
+    "time": (pa.timestamp("us", tz="UTC"), attrgetter("time_us")),
+    "publisher": (pa.string(), attrgetter("publisher")),
+    "key": (pa.string(), key_of),
+    "topic": (pa.string(), attrgetter("topic")),
+    "payload": (pa.binary(), attrgetter("payload")),
+    "attributes": (pa.string(), json_of_attributes),
+    "qos": (pa.int8(), attrgetter("qos")),
+    "retain": (pa.bool_(), attrgetter("retain")),
+    "content_type": (
+        pa.string(),
+        lambda record: (record.properties or _NO_PROPERTIES).content_type,
+    ),
+    "user_properties": (pa.list_(USER_PROPERTY), _user_properties),
+}
 SCHEMA = pa.schema(
     [
         pa.field("broker", pa.string()),
         pa.field("offset", pa.int64()),
-        pa.field("time", pa.timestamp("us", tz="UTC")),
-        pa.field("publisher", pa.string()),
-        pa.field("key", pa.string()),
-        pa.field("topic", pa.string()),
-        pa.field("payload", pa.binary()),
-        pa.field("attributes", pa.string()),
-        pa.field("qos", pa.int8()),
-        pa.field("retain", pa.bool_()),
-        pa.field("content_type", pa.string()),
-        pa.field("user_properties", pa.list_(USER_PROPERTY)),
+        *(pa.field(name, kind) for name, (kind, _) in _OF_RECORD.items()),
     ]
 )
-_NO_PROPERTIES = RecordProperties()
 
 
-def to_batch(broker: str, rows: Sequence[tuple[int, LogRecord]]) -> pa.RecordBatch:
+def column(name: str, broker: str, rows: Rows) -> pa.Array:
+    """One column of `SCHEMA` for records of a broker with their offsets."""
+    if name == "broker":
+        return pa.array([broker] * len(rows), pa.string())
+    if name == "offset":
+        return pa.array([offset for offset, _ in rows], pa.int64())
+    kind, value = _OF_RECORD[name]
+    return pa.array([value(record) for _, record in rows], kind)
+
+
+def to_batch(broker: str, rows: Rows) -> pa.RecordBatch:
     """Records of one broker, with their offsets, as a batch of `SCHEMA`."""
-    records = [record for _, record in rows]
-    properties = [each.properties or _NO_PROPERTIES for each in records]
-    pairs = [
-        [{"name": name, "value": value} for name, value in each.user_properties]
-        for each in properties
-    ]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([broker] * len(rows), pa.string()),
-            pa.array([offset for offset, _ in rows], pa.int64()),
-            pa.array([each.time_us for each in records], pa.timestamp("us", tz="UTC")),
-            pa.array([each.publisher for each in records], pa.string()),
-            pa.array(map(key_of, records), pa.string()),
-            pa.array([each.topic for each in records], pa.string()),
-            pa.array([each.payload for each in records], pa.binary()),
-            pa.array(map(json_of_attributes, records), pa.string()),
-            pa.array([each.qos for each in records], pa.int8()),
-            pa.array([each.retain for each in records], pa.bool_()),
-            pa.array([each.content_type for each in properties], pa.string()),
-            pa.array(pairs, pa.list_(USER_PROPERTY)),
-        ],
-        schema=SCHEMA,
-    )
+    columns = [column(name, broker, rows) for name in SCHEMA.names]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def to_batches(rows: Iterable[LoggedRecord], most: int) -> Iterator[pa.RecordBatch]:

@@ -29,11 +29,12 @@ class LogAnswerError(LogError):
 
 
 class LogBounds(NamedTuple):
-    """A log's offsets [first, next), the broker's time in µs, and where other brokers' logs are."""
+    """A log's offsets [first, next) and bytes, its broker's time in µs, and other brokers' logs."""
 
     broker: str
     first: int
     next: int
+    bytes: int
     now_us: int
     brokers: Mapping[str, str]
 
@@ -81,9 +82,7 @@ class RemoteLog:
     def bounds(self) -> LogBounds:
         """The log's bounds now."""
         found = self._ask("GET", "/")
-        return LogBounds(
-            found["broker"], found["first"], found["next"], found["now_us"], found["brokers"]
-        )
+        return LogBounds(*(found[key] for key in LogBounds._fields))
 
     def page(
         self,
@@ -214,7 +213,7 @@ class LocalLog:
     def bounds(self) -> LogBounds:
         """The log's bounds; its time is that of its last record."""
         log = self._log
-        return LogBounds(log.broker, log.first, log.next, log.last_us, {})
+        return LogBounds(log.broker, log.first, log.next, log.size, log.last_us, {})
 
     def page(
         self,

@@ -163,5 +163,7 @@ def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
     console.print(f"network file and logs in {path.parent}", soft_wrap=True, highlight=False)
     console.print(f"look at it: shoal status {path}", soft_wrap=True, highlight=False)
     if network.log.folder:
-        console.print(f"read what it carried: shoal log read {path}", soft_wrap=True, highlight=False)
+        console.print(
+            f"read what it carried: shoal log read {path}", soft_wrap=True, highlight=False
+        )
     console.print("Ctrl-C stops it", soft_wrap=True)
