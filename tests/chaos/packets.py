@@ -1,8 +1,10 @@
 """MQTT 5 packets of the chaos clients, to bytes and back; independent of shoal's codec on purpose.
 
->>> stream = Stream() >>> stream.feed(publish("a", b"1", qos=1, packet_id=7) +
-pingreq()[:1])[0].topic 'a' >>> stream.feed(b"\\x00") [Packet(kind=12, flags=0, packet_id=0,
-reason=0, topic='', payload=b'', properties={})]
+>>> stream = Stream()
+>>> stream.feed(publish("a", b"1", qos=1, packet_id=7) + pingreq()[:1])[0].topic
+'a'
+>>> stream.feed(b"\\x00")
+[Packet(kind=12, flags=0, packet_id=0, reason=0, topic='', payload=b'', properties={})]
 
 Source: MQTT Version 5.0, sections 2 and 3.
 """

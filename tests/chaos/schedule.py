@@ -1,12 +1,15 @@
-"""Makes a plan from a seed: brokers, clients, and faults with their times. Pure; the printed plan
-is complete.
+"""Makes a plan from a seed: brokers, clients, and faults with their times.
+
+A pure function; the printed plan is complete.
 
 Times are seconds since the network was ready. Seed, system and length determine the plan, but not
 the network's timing, so a failing seed may need several runs.
 
->>> plan = make_plan("tree", seed=3, seconds=10) >>> plan == make_plan("tree", seed=3, seconds=10)
-True >>> print(Action(1.5, "kill", "B2"))
-  1.50  kill           B2
+>>> plan = make_plan("tree", seed=3, seconds=10)
+>>> plan == make_plan("tree", seed=3, seconds=10)
+True
+>>> print(Action(1.5, "kill", "B2"))
+   1.50 kill B2
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Moves, leaves and exchanges of links in every order of messages.
 
-Decisions ---------
+Decisions
+---------
 
 - **States are not copied.** A state of a machine is the sequence of inputs that it has taken. The
   effect of one more input is computed once, by a replay, and used in every state of the network
