@@ -15,7 +15,7 @@ from shoal.mqtt.sessions import subscriber_interests as module
 from tests.mqtt.network_broker_api import Network, Site
 from tests.mqtt.sessions.test_audience import FOLLOWS
 
-Told = Callable[[], dict[str, Wish]]
+RecordedBroker = Callable[[], dict[str, Wish]]
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def federation(site: Site) -> Federation:
     return site.clients.federation
 
 
-def ask(site: Site) -> tuple[Told, list[Message]]:
+def ask(site: Site) -> tuple[RecordedBroker, list[Message]]:
     """The system asks; what it is told since it was last looked at, by client, and all of it."""
     said: list[Any] = []
     assert site.clients.front_end is not None

@@ -1,4 +1,4 @@
-"""A broker leaves, as brokers say it to each other: one test for each row of the tables."""
+"""Leaves as transcripts: one test for each row of the tables in `overlays/coordination`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def begun() -> Leaving:
     return stage
 
 
-def others_have_voted() -> Leaving:
-    """And C has voted."""
+def other_has_voted() -> Leaving:
+    """The same, and C has voted."""
     stage = begun()
     stage.carry("A", "C")
     stage.carry("C", "A")
@@ -30,8 +30,8 @@ def others_have_voted() -> Leaving:
 
 
 def decided() -> Leaving:
-    """And B, so A has decided; of that nobody has heard."""
-    stage = others_have_voted()
+    """The same, and B has voted, so A has decided; no other broker knows it."""
+    stage = other_has_voted()
     stage.carry("A", "B")
     assert stage.heard() == ["B writes", "B holds but A", "B -> A: Ready"]
     stage.carry("B", "A")
@@ -39,7 +39,7 @@ def decided() -> Leaving:
     return stage
 
 
-def test_a_leave() -> None:
+def test_a_leave_is_decided_installed_and_confirmed() -> None:
     stage = decided()
     stage.settle()
     assert stage.heard() == [
@@ -55,7 +55,7 @@ def test_a_leave() -> None:
     assert stage.changes("C").is_free
 
 
-def test_a_leaf_has_one_to_ask() -> None:
+def test_a_leaf_asks_one_neighbour() -> None:
     stage = Leaving(("A", "B"))
     stage.leave("B")
     stage.settle()
@@ -77,11 +77,11 @@ def test_a_broker_alone_leaves_at_once() -> None:
     assert stage.heard() == ["B has left"]
 
 
-# --- what happens when a broker dies --------------------------------------------------------------
+# --- deaths of brokers ----------------------------------------------------------------------------
 
 
 def test_the_decider_dies_before_it_has_installed() -> None:
-    """The leaving broker has not voted: so nothing was decided."""
+    """The leaving broker has not voted, so nothing was decided."""
     stage = begun()
     stage.carry("A", "C")
     stage.heard()
@@ -96,7 +96,7 @@ def test_the_decider_dies_before_it_has_installed() -> None:
 
 
 def test_the_decider_dies_after_it_has_installed() -> None:
-    """All that voted are in doubt, and go on; it says what it decided before anything else."""
+    """All voters are in doubt and continue; on its return it announces the decision first."""
     stage = decided()
     stage.kill("A")
     assert stage.heard() == ["B goes on", "C goes on"]
@@ -121,7 +121,7 @@ def test_the_decider_dies_after_it_has_installed() -> None:
     assert stage.heard() == ["B has left"]
 
 
-def test_one_that_knows_the_decision_tells_the_others() -> None:
+def test_a_broker_that_knows_the_decision_tells_the_others() -> None:
     stage = decided()
     stage.carry("A", "B")
     stage.heard()
@@ -133,7 +133,7 @@ def test_one_that_knows_the_decision_tells_the_others() -> None:
     ]
 
 
-def test_one_of_the_others_dies_before_its_vote() -> None:
+def test_another_neighbour_dies_before_its_vote() -> None:
     stage = begun()
     stage.kill("C")
     stage.settle()
@@ -141,8 +141,8 @@ def test_one_of_the_others_dies_before_its_vote() -> None:
     assert stage.changes("B").problem == "A: C is not connected"
 
 
-def test_one_of_the_others_dies_after_its_vote() -> None:
-    stage = others_have_voted()
+def test_another_neighbour_dies_after_its_vote() -> None:
+    stage = other_has_voted()
     stage.kill("C")
     stage.settle()
     stage.heard()
@@ -153,7 +153,7 @@ def test_one_of_the_others_dies_after_its_vote() -> None:
     assert stage.heard() == ["B -> C: Abort", "C writes", "C ends A"]
 
 
-def test_one_of_the_others_dies_before_it_hears_of_the_decision() -> None:
+def test_another_neighbour_dies_before_the_decision_arrives() -> None:
     stage = decided()
     stage.kill("C")
     stage.settle()
@@ -169,7 +169,7 @@ def test_one_of_the_others_dies_before_it_hears_of_the_decision() -> None:
 
 
 def test_the_leaving_broker_dies_before_its_vote() -> None:
-    stage = others_have_voted()
+    stage = other_has_voted()
     stage.kill("B")
     stage.settle()
     assert stage.heard() == [
@@ -181,7 +181,7 @@ def test_the_leaving_broker_dies_before_its_vote() -> None:
 
 
 def test_the_leaving_broker_dies_after_its_vote() -> None:
-    stage = others_have_voted()
+    stage = other_has_voted()
     stage.carry("A", "B")
     stage.kill("B")
     stage.settle()
@@ -194,7 +194,7 @@ def test_the_leaving_broker_dies_after_its_vote() -> None:
     assert stage.changes("B").is_leaving
 
 
-def test_the_leaving_broker_dies_before_it_hears_of_the_decision() -> None:
+def test_the_leaving_broker_dies_before_the_decision_arrives() -> None:
     stage = decided()
     stage.kill("B")
     stage.settle()
@@ -223,8 +223,8 @@ def test_a_link_that_comes_up_anew_brings_the_decision_first() -> None:
     assert "B -> A: Flushed" in stage.heard()
 
 
-def test_a_leaving_broker_whose_last_link_is_lost_may_have_left() -> None:
-    """The driver says so; it did not ask, and refused each other leave for ever."""
+def test_a_leaving_broker_that_loses_its_last_link_leaves() -> None:
+    """The driver says so; otherwise the broker would refuse every other leave for ever."""
     stage = decided()
     stage.carry("A", "B")
     stage.carry("B", "A")
@@ -233,10 +233,10 @@ def test_a_leaving_broker_whose_last_link_is_lost_may_have_left() -> None:
     assert stage.heard()[0] == "A opens B"
 
 
-# --- brokers that do something else ---------------------------------------------------------------
+# --- other changes at the same time ---------------------------------------------------------------
 
 
-def test_a_broker_that_links_to_one_that_is_out_is_sent_to_its_successor() -> None:
+def test_a_broker_that_links_to_a_departed_one_is_sent_to_its_successor() -> None:
     stage = Leaving(("A", "B"), ("B", "C"), ("J", "K"))
     stage.leave("B")
     stage.settle()
@@ -249,7 +249,7 @@ def test_a_broker_that_links_to_one_that_is_out_is_sent_to_its_successor() -> No
     assert stage.heard() == ["B -> J: GoElsewhere", "J opens A", "J ends B"]
 
 
-def test_two_neighbours_that_leave_at_once_do_so_one_after_the_other() -> None:
+def test_two_neighbours_leave_one_after_the_other() -> None:
     stage = Leaving(("A", "B"), ("B", "C"), ("C", "D"))
     stage.leave("B")
     stage.leave("C")
@@ -268,7 +268,7 @@ def test_two_neighbours_that_leave_at_once_do_so_one_after_the_other() -> None:
     ]
 
 
-def test_a_leave_waits_for_a_neighbour_that_is_down_and_says_for_which() -> None:
+def test_a_leave_waits_for_a_neighbour_that_is_down_and_names_it() -> None:
     stage = Leaving(("A", "B"), ("B", "C"))
     stage.lose("B", "C")
     stage.leave("B")
@@ -281,8 +281,8 @@ def test_a_leave_waits_for_a_neighbour_that_is_down_and_says_for_which() -> None
     assert stage.heard() == ["B -> C: LeaveWanted", "C opens A"]
 
 
-def test_a_link_of_an_attempt_that_was_given_up_must_end_first() -> None:
-    """Else the next attempt decides over a link that ends."""
+def test_a_link_of_an_aborted_attempt_must_end_first() -> None:
+    """Otherwise the next attempt would decide over a link that ends."""
     stage = begun()
     stage.lose("B", "C")
     stage.settle()
@@ -295,7 +295,7 @@ def test_a_link_of_an_attempt_that_was_given_up_must_end_first() -> None:
 
 
 def test_a_leave_asks_each_neighbour_in_turn() -> None:
-    """A neighbour that declines is followed by the next one, however many there are."""
+    """If a neighbour declines, the next one is asked, however many there are."""
     stage = Leaving(("A", "B"), ("B", "C"), ("B", "D"))
     stage.leave("B")
     asked = []

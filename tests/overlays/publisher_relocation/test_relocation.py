@@ -1,4 +1,4 @@
-"""Relocation put together with a tracer of the test's own, and by who may refuse that one moves."""
+"""Relocation with a tracer of the test, and with a system that may refuse a move."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ A = advertisement("a")
 SUBSCRIBED = [(subscription(f"sC{at}", client=f"C{at}"), f"B{at}") for at in (1, 3)]
 
 
-class Guide:
-    """Sends a publisher to B3 as soon as it has published at B1; writes down what it is told."""
+class GuidingTracer:
+    """Moves a publisher to B3 after its first publication at B1; records the calls."""
 
     held_bytes = 0
 
@@ -78,7 +78,7 @@ class Guide:
         raise unexpected(request, f"client {client}")
 
     def wants(self, client: str, out: list[Effect]) -> None:
-        """Subscribers stay."""
+        """Subscribers do not move."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         self.told.append("timer")
@@ -109,7 +109,9 @@ class Guide:
         self.told.append(f"{publisher} gone")
 
 
-GUIDED = relocating("guided", Guide, parameters=TreeParameters, messages=(), decides_after="")
+GUIDED = relocating(
+    "guided", GuidingTracer, parameters=TreeParameters, messages=(), decides_after=""
+)
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
@@ -124,7 +126,7 @@ def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
 
 
 def told(stage: Stage, broker: str) -> list[str]:
-    """What the tracer at a broker was told since it was last asked."""
+    """The calls of a broker's tracer since the last question."""
     tracer = stage.brokers[broker].strategy.tracer  # type: ignore[attr-defined]
     heard, tracer.told = tracer.told, []
     return heard
@@ -154,7 +156,7 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     assert not stage.problems([(A, "B3")], SUBSCRIBED)
 
 
-def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracer_learns_of_publishers_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = staged(monkeypatch)
     other = advertisement("b")
     stage.ask("B1", "P", Advertise(advertisement("a", "x > 1")), Advertise(other))
@@ -169,15 +171,15 @@ def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> 
     assert told(stage, "B1") == ["B2 down, False", "B2 up, False"]
 
 
-def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As whoever changes links does while a publisher may not move."""
+def test_the_system_may_refuse_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a system does that changes links while a publisher may not move."""
 
     def frozen(context: BrokerContext, parameters: TreeParameters) -> Relocation:
         def refuse(publisher: str, path: object, now_us: int, out: list[Effect]) -> None:
             guide.left(publisher, out)
 
         tree = TreeRouting(context)
-        guide = Guide(context, parameters, refuse)
+        guide = GuidingTracer(context, parameters, refuse)
         return Relocation(tree, Migrations(tree), guide)
 
     stage = staged(monkeypatch, System(name="frozen", strategy=frozen, oracle=table_problems))
@@ -188,7 +190,7 @@ def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch)
     assert stage.delivered() == [(1, "C1"), (1, "C3")]
 
 
-def test_what_neither_the_tree_nor_the_tracer_knows_is_refused(
+def test_unknown_messages_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = staged(monkeypatch)

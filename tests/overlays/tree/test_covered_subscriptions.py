@@ -1,4 +1,4 @@
-"""What neighbours are told with covering: less, never less than they need, with bounded work."""
+"""Subscriptions sent to neighbours with covering: fewer, never too few, with bounded work."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def stage() -> Stage:
 
 
 def said(made: Stage, broker: str, *requests: Message) -> list[str]:
-    """What comes of a client's requests there."""
+    """The messages caused by a client's requests there."""
     made.ask(broker, "C", *requests)
     made.settle()
     return made.heard()
 
 
-def test_what_another_covers_is_not_told_and_served_at_once() -> None:
+def test_a_covered_subscription_is_not_forwarded_and_served_at_once() -> None:
     here = stage()
     assert said(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
         "B3 -> B2: Subscribe wide",
@@ -50,7 +50,7 @@ def test_what_another_covers_is_not_told_and_served_at_once() -> None:
     assert (broker, sorted(delivery.subscriptions)) == ("B3", ["narrow", "same", "wide"])
 
 
-def test_what_comes_in_a_place_is_told_before_that_is_taken_back() -> None:
+def test_a_replacement_is_sent_before_the_covering_one_is_withdrawn() -> None:
     here = stage()
     said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
     assert said(here, "B3", Unsubscribe("s3")) == [
@@ -66,7 +66,7 @@ def test_what_comes_in_a_place_is_told_before_that_is_taken_back() -> None:
     ]
 
 
-def test_who_leaves_with_all_it_had_is_not_told_of_one_after_the_other() -> None:
+def test_a_leaving_clients_subscriptions_are_withdrawn_without_replacements() -> None:
     here = stage()
     mine = [subscription(f"s{low}", f"x > {low}") for low in (3, 5)]
     other = subscription("other", "x > 9", client="D")
@@ -77,7 +77,7 @@ def test_who_leaves_with_all_it_had_is_not_told_of_one_after_the_other() -> None
     assert effects == [Send("B2", Subscribe(other)), Send("B2", Unsubscribe("s3"))]
 
 
-def test_what_comes_from_a_neighbour_covers_nothing_that_it_needs() -> None:
+def test_a_neighbours_subscription_covers_none_that_it_needs() -> None:
     here = stage()
     here.ask("B3", "Q", Advertise(advertisement("b", publisher="Q")))
     here.settle()
@@ -87,7 +87,7 @@ def test_what_comes_from_a_neighbour_covers_nothing_that_it_needs() -> None:
     ]
 
 
-def test_a_link_that_comes_back_is_told_what_nothing_covers() -> None:
+def test_a_restored_link_is_sent_uncovered_subscriptions() -> None:
     here = stage()
     said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
     here.break_link("B2", "B3")
@@ -99,8 +99,10 @@ def test_a_link_that_comes_back_is_told_what_nothing_covers() -> None:
     ]
 
 
-def test_one_stands_for_so_many_and_no_more() -> None:
-    """So who subscribes to everything and goes, again and again, costs little each time."""
+def test_one_subscription_covers_a_bounded_number() -> None:
+    """So a client that subscribes to everything and unsubscribes, repeatedly, costs little each
+    time.
+    """
     here = stage()
     everything = Subscription(id="all", client="C", filter=EVERYTHING)
     count = 3 * MOST_COVERED
@@ -120,8 +122,8 @@ SLOW = ("900 patterns", "900 patterns that are not to be", "wildcards against ea
 
 
 @pytest.mark.parametrize("pair", [*SLOW[1:], *at_length(SLOW[:1])])
-def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
-    """Pairs that cannot be decided, beside what they may cover and what may cover them."""
+def test_hostile_filters_take_bounded_work(pair: str) -> None:
+    """Pairs that cannot be decided, beside filters they may cover and be covered by."""
     here = stage()
     for number in range(40):
         text = f"x > {number} AND a LIKE '%{number}%z'"
@@ -133,13 +135,13 @@ def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
         assert calls.count < 2_500_000
 
 
-# Of one input, as `tests/mqtt/connection/test_hostile.py` counts them: some 20 ms.
+# The bound of one input, as in `tests/mqtt/connection/test_hostile.py`: some 20 ms.
 MOST_CALLS = 100_000
 
 
 @pytest.mark.parametrize("name", ["alternatives", "tests", *at_length(["alternatives alike"])])
-def test_many_filters_at_their_limits_hold_nobody(name: str) -> None:
-    """Looking for those that one may cover once took longer with each that was there."""
+def test_many_filters_at_their_limits_take_bounded_work(name: str) -> None:
+    """The search for filters that one may cover must not grow with their number."""
     here = stage()
     where = parse(dict(filters())[name]).expression
     topics = [

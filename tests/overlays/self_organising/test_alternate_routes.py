@@ -1,7 +1,7 @@
-"""What neighbours say twice of a subscription is forgotten again in every life of a broker.
+"""Alternate routes of subscriptions are dropped again, by every incarnation of a broker.
 
-It comes up where an exchange is heard of too late; while a broker remembers it, it takes part in no
-exchange and does not leave, so it must not stay.
+They arise from an exchange that is heard of too late. A broker with one takes part in no exchange
+and does not leave, so none may stay.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from shoal.simulation.world import World
 from tests.examples import at_length
 from tests.forced_exchanges import Exchanged, Refused
 from tests.overlays.self_organising.link_reconfiguration.test_link_reconfiguration import Cycle
-from tests.overlays.self_organising.test_late_verdicts import STEP_US, LateNews
+from tests.overlays.self_organising.test_late_decisions import STEP_US, LateDecision
 from tests.seeds.networks.random_network import SECOND_US
 
-# Who decided alone comes back: cycles, which link goes, seeds.
+# The decider returns: cycles, the link to remove, seeds.
 CASES = [(6, 1, 2), (6, 2, 2), (6, 3, 2), (5, 3, 4), (5, 4, 4), (6, 3, 5)]
-# Who remembers, whose word it is, and who is the last hop.
-Words = set[tuple[str, str, str]]
-# How many moments of one case: there are some ten, within 0.1 s.
+# (broker with the alternate route, its neighbour, its last hop).
+Alternates = set[tuple[str, str, str]]
+# Moments of one case: some ten within 0.1 s.
 MOMENTS = 12
 
 
-def running(news: LateNews) -> list[str]:
-    return [name for name, node in news.world.brokers.items() if node.running]
+def running_brokers(news: LateDecision) -> list[str]:
+    return [name for name, node in news.world.brokers.items() if node.running_brokers]
 
 
-def words(news: LateNews) -> Words:
+def alternates(news: LateDecision) -> Alternates:
     found = set()
-    for name in running(news):
+    for name in running_brokers(news):
         tree = news.network.strategy(name).tree
         for id, said in tree.propagation.alternate_routes._alternates.items():
             last_hop = tree.tables.subscriptions[id].last_hop
@@ -42,24 +42,24 @@ def words(news: LateNews) -> Words:
     return found
 
 
-def until_words(case: tuple[int, int, int], count: int) -> tuple[LateNews, Words]:
-    """Until words are remembered that were not before, for the so-many-th time."""
+def until_alternates(case: tuple[int, int, int], count: int) -> tuple[LateDecision, Alternates]:
+    """Run until alternate routes appear for the so-many-th time."""
     links, remove, seed = case
-    news = LateNews(links, remove, 0, seed)
+    news = LateDecision(links, remove, 0, seed)
     at_us = news.decide()
     news.world.crash(at_us, "B0")
     news.world.restart(at_us + 13 * SECOND_US, "B0")
-    now_us, before = at_us + 13 * SECOND_US, Words()
+    now_us, before = at_us + 13 * SECOND_US, Alternates()
     while now_us < at_us + 16 * SECOND_US:
         now_us += STEP_US
         news.world.run(until_us=now_us)
-        found = words(news)
+        found = alternates(news)
         if found - before:
             count -= 1
             if count < 0:
                 return news, found - before
         before = found
-    return news, Words()
+    return news, Alternates()
 
 
 def _crash(place: int) -> Callable[[World, tuple[str, str, str]], None]:
@@ -109,34 +109,34 @@ LIVES = {
 
 def _live(case: tuple[int, int, int], life: str, moments: int) -> None:
     for count in range(moments):
-        news, found = until_words(case, count)
+        news, found = until_alternates(case, count)
         if not found:
             assert count
             return
         world = news.world
         LIVES[life](world, min(found))
         world.run(until_us=world.queue.now_us + 60 * SECOND_US)
-        assert not words(news)
-        assert not [each for each in running(news) if news.network.strategy(each).overlay.busy]
+        assert not alternates(news)
+        assert not [
+            each for each in running_brokers(news) if news.network.strategy(each).overlay.busy
+        ]
 
 
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("case", [CASES[1], *at_length([(CASES[2],)])])
-def test_what_is_said_twice_is_forgotten(case: tuple[int, int, int], life: str) -> None:
+def test_alternate_routes_are_dropped(case: tuple[int, int, int], life: str) -> None:
     _live(case, life, 2)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said_twice_is_forgotten_at_any_moment(
-    case: tuple[int, int, int], life: str
-) -> None:
+def test_alternate_routes_are_dropped_at_any_moment(case: tuple[int, int, int], life: str) -> None:
     _live(case, life, MOMENTS)
 
 
-def test_no_tables_turn_where_a_second_word_comes_as_all_are_still() -> None:
-    """One of the two is not said to the others of the cycle, so nobody would take it back."""
+def test_no_tables_turn_if_an_alternate_route_appears_while_quiesced() -> None:
+    """One of the two routes is unknown to the rest of the cycle, so it would never be withdrawn."""
     network = Cycle(3)
     world, node = network.world, network.world.brokers["B1"]
     (interest,) = (each for each, home in network.interests if home == network.beside["B1"])
@@ -149,7 +149,7 @@ def test_no_tables_turn_where_a_second_word_comes_as_all_are_still() -> None:
     node.bring(now_us, Received("B2", Subscribe(interest)))
     world.run(until_us=now_us + SECOND_US)
     (record,) = world.trace.records
-    assert record == Refused("B1 has two words of one subscription")
+    assert record == Refused("B1 has two alternates of one subscription")
     taken_back = Received("B2", Unsubscribe(interest.id))
     world.queue.push(now_us + SECOND_US, node.bring, taken_back)
     world.run(until_us=now_us + SECOND_US)
