@@ -203,7 +203,7 @@ class Day:
         *,
         is_only: bool = True,
     ) -> str:
-        """Wait for a process's end and return the command's output (`is_only`: success)."""
+        """Wait for a process's end; return the command's output (`is_only`: success)."""
         process = self.network.running[name]
         try:
             assert process.wait(BOUND_S) == 0, self.network.log(name)

@@ -1,4 +1,4 @@
-"""Which clients of a broker got what of traced publications."""
+"""The audience of traced publications: the clients that received them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def who_had(site: Site, session: MessageId = T) -> DeliveriesReported | None:
     return audience(site).who_had(session, site.now_us)
 
 
-def test_who_had_what(site: Site) -> None:
+def test_deliveries_are_reported_by_client(site: Site) -> None:
     for name, topic_filter in (("one", "a/+"), ("two", "a/1"), ("three", "b"), ("five", "a/#?x>1")):
         site.connect(name, properties=FOLLOWS).subscribe(topic_filter, qos=1)
     site.connect("stays").subscribe("a/2", qos=1)
@@ -67,13 +67,13 @@ def test_who_had_what(site: Site) -> None:
     had = who_had(site)
     assert had is not None
     assert had.had == {"one": 0b1111, "two": 0b101, "five": 0b110}
-    # Who stays had one, and who is away another; it cannot be sent anywhere now.
+    # `stays` received one, and `away` another; it cannot be redirected while disconnected.
     assert (had.others, had.times, dict(had.untold), had.gone) == (0b1010, 1, {}, ())
     assert who_had(site) is None
     assert who_had(site, MessageId("B9", "other", 0)) is None
 
 
-def test_one_of_several_sessions_counts_for_all(site: Site) -> None:
+def test_a_sampled_session_counts_for_all(site: Site) -> None:
     site.connect("one", properties=FOLLOWS).subscribe("a")
     sessions = [MessageId("B9", "p", 100 * number) for number in range(5)]
     for session in sessions[:4]:
@@ -87,7 +87,7 @@ def test_one_of_several_sessions_counts_for_all(site: Site) -> None:
     assert (had.had, had.times) == ({"one": 0b11}, 4)
 
 
-def test_what_nobody_was_told_of_is_said_until_its_publisher_is_silent(site: Site) -> None:
+def test_untraced_deliveries_are_reported_until_the_publisher_is_silent(site: Site) -> None:
     site.connect("one", properties=FOLLOWS).subscribe("a")
     other = MessageId("B9", "q", 0)
     for number in range(3):
@@ -104,7 +104,7 @@ def test_what_nobody_was_told_of_is_said_until_its_publisher_is_silent(site: Sit
     assert dict(had.untold) == {}
 
 
-def test_who_began_anew_or_wants_something_else_is_named(site: Site) -> None:
+def test_changed_clients_are_named(site: Site) -> None:
     clients = {name: site.connect(name, properties=FOLLOWS) for name in ("one", "two", "three")}
     for client in clients.values():
         client.subscribe("a")
@@ -121,12 +121,12 @@ def test_who_began_anew_or_wants_something_else_is_named(site: Site) -> None:
         clients["one"] = site.connect("one", properties=FOLLOWS, clean_start=True)
         clients["one"].subscribe("a")
         clients["two"].subscribe("b")
-        # It comes back to what it had, and nothing about it has changed.
+        # It returns to what it received, and nothing about it has changed.
         clients["three"] = site.connect("three", properties=FOLLOWS, clean_start=False)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_looked_up_in_parts_or_together(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_in_parts_equal_one_lookup(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for most in (1, 7, 10_000):
         monkeypatch.setattr(module, "MOST_NOTED", most)
@@ -142,7 +142,7 @@ def test_looked_up_in_parts_or_together(seed: int, monkeypatch: pytest.MonkeyPat
     assert found[0] == found[1] == found[2]
 
 
-def test_no_more_is_looked_up_than_allowed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_LOOKED_UP", 3)
     for name in ("one", "two"):
         site.connect(name, properties=FOLLOWS).subscribe("+")
@@ -159,10 +159,12 @@ def test_no_more_is_looked_up_than_allowed(site: Site, monkeypatch: pytest.Monke
     assert had.had == {"one": 1 << 5, "two": 1 << 5}
 
 
-def test_what_goes_to_the_same_many_is_counted_for_each_publisher(
+def test_a_shared_topics_lookups_count_for_each_publisher(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One topic of 512 publishers with 2,000 followers was one look, of a second."""
+    """One topic with 512 publishers and 2,000 subscribers must not be counted in one go of a
+    second.
+    """
     monkeypatch.setattr(module, "MOST_LOOKED_UP", 10)
     for name in range(4):
         site.connect(f"c{name}", properties=FOLLOWS).subscribe("a")
@@ -173,10 +175,10 @@ def test_what_goes_to_the_same_many_is_counted_for_each_publisher(
     assert [len(had.had) for had in found] == [4] * 3 + [0] * 6
 
 
-def test_of_all_who_had_something_no_more_than_allowed_are_remembered(
+def test_the_number_of_remembered_receivers_is_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who was told nothing yet is looked for among them: of 1,000 publishers 2 million."""
+    """Counting untraced clients of 1,000 publishers would read 2 million entries."""
     monkeypatch.setattr(module, "MOST_HAD", 10)
     chance = Random(1)
     for name in range(4):
