@@ -1,4 +1,4 @@
-"""What is acknowledged is not lost, also where a broker's disk takes nothing."""
+"""Acknowledged publications are not lost if a broker's disk is full."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def fill(network: Processes, broker: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["B2", "B3"])
-def test_what_a_full_broker_could_not_keep_comes_when_it_was_killed(
-    tmp_path: Path, where: str
-) -> None:
+def test_messages_of_a_killed_full_broker_come_from_copies(tmp_path: Path, where: str) -> None:
     """Its neighbour has copies on disk: at the edge of the network and in the middle."""
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, where)
@@ -40,7 +38,7 @@ def test_what_a_full_broker_could_not_keep_comes_when_it_was_killed(
         came(network, where, 2 * COUNT)
 
 
-def test_a_full_broker_that_has_room_again_settles_all_and_copies_go(tmp_path: Path) -> None:
+def test_a_broker_with_room_again_settles_all_and_copies_are_dropped(tmp_path: Path) -> None:
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, "B3")
         fill(network, "B3")
@@ -55,7 +53,7 @@ def test_a_full_broker_that_has_room_again_settles_all_and_copies_go(tmp_path: P
         came(network, "B3", 2 * COUNT)
 
 
-def test_a_full_broker_carries_what_goes_through_it(tmp_path: Path) -> None:
+def test_a_full_broker_forwards_publications(tmp_path: Path) -> None:
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, "B3")
         fill(network, "B2")
@@ -66,7 +64,7 @@ def test_a_full_broker_carries_what_goes_through_it(tmp_path: Path) -> None:
         came(network, "B3", COUNT)
 
 
-def test_without_copies_nobody_is_told_before_a_disk_has_it(tmp_path: Path) -> None:
+def test_without_copies_publications_are_acknowledged_once_on_disk(tmp_path: Path) -> None:
     """With `acknowledge = "settled"` the publisher waits."""
     storage = {"folder": "data", "sync": "never", "acknowledge": "settled"}
     with processes(tmp_path, 3, storage=storage) as network:
