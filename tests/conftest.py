@@ -1,6 +1,4 @@
-"""Settings of all tests: the order of tests, their distribution over processes, and shared
-fixtures.
-"""
+"""Settings of all tests: their order, their distribution over processes, shared fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's system whose brokers raise when a publication arrives over a link."""
+"""A user's system; its brokers raise when a publication arrives over a link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree whose brokers exchange links on command, without decisions of their own."""
+"""A tree of brokers that exchange links on command, without decisions of their own."""
 
 from __future__ import annotations
 

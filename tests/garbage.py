@@ -1,4 +1,4 @@
-"""Random inputs for one broker's machine, whose timers fire as time passes."""
+"""Random inputs for one broker's machine; its timers fire as time passes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Three brokers that exchange links all the time: a broker with one link begins an exchange.
 
-Other brokers may be linked to them, whose links stay.
+Other brokers may be linked to them; those links stay.
 """
 
 from __future__ import annotations

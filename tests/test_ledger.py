@@ -1,6 +1,4 @@
-"""Caches level off: clients that come with their own filters and go leave a bounded amount of
-memory.
-"""
+"""Caches level off: past clients with filters of their own leave a bounded amount of memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose rows may be looked up and not iterated over."""
+"""Tables with rows that may be looked up and not iterated over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One forked broker whose disk can be slow or full, and whose clock can be wrong.
+"""One forked broker with a disk that can be slow or full, and a clock that can be wrong.
 
 The file `NAME.disk` beside the network file controls the disk: empty, the seconds that each write
 takes, or "full". It is read at each write. `NAME.clock` has the offset of the clock in seconds; it

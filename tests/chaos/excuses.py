@@ -1,6 +1,4 @@
-"""Exceptions to the guarantees that docs/background/guarantees.md allows; the judge reports none of
-them.
-"""
+"""Exceptions to the guarantees that docs/background/guarantees.md allows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Plays a plan: starts brokers and clients, applies faults at their times, waits for rest, and
-calls the judge.
+"""Plays a plan: starts brokers and clients, applies faults, waits for rest, and calls the judge.
 
 The folder of a failed run is kept: `plan.txt`, `violations.txt`, `history.jsonl`, each broker's
 log, and the brokers' files.

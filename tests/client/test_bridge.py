@@ -1,6 +1,4 @@
-"""One rule of a bridge: messages carried, and their acknowledgements; each copy once, none too
-early.
-"""
+"""One rule of a bridge: each message is carried once, and acknowledged after that."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The contract of every overlay system, tree or not. A registered system is tested without further
-code.
-"""
+"""The contract of every overlay system, tree or not, for each registered system."""
 
 from __future__ import annotations
 

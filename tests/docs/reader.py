@@ -1,4 +1,4 @@
-"""A reader of a page, who does what it says in a folder of its own.
+"""A reader of a page: runs its examples in a folder of its own.
 
 A command that ends runs in this process; one that runs until Ctrl-C is a process until the reader
 leaves. The page's ports become those of the reader's network.

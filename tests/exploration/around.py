@@ -1,4 +1,4 @@
-"""The surroundings of brokers whose links change: links, disks, and unsettled publications."""
+"""The surroundings of brokers with changing links: links, disks, and unsettled publications."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Exchanges whose dead decider returns after the other brokers took them for aborted, in every
-order of messages.
-"""
+"""A decider of an exchange returns after the others aborted, in every order of messages."""
 
 from __future__ import annotations
 

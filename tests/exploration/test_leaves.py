@@ -1,6 +1,4 @@
-"""Leaves of brokers in every order of messages, with one fault at any moment; and with single rules
-left out.
-"""
+"""Leaves of brokers in every order of messages, with one fault, or with a rule left out."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_escapes_read_as_in_spark(literal: str, value: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", ".", "1e", "e5", "0x10", "1_000", "\u0661", "--1", "1 2"]
 )
-def test_nan_is_read_and_written(text: str) -> None:
+def test_text_that_is_no_number_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="not a number"):
         read_number(text)
 

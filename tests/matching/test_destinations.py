@@ -90,7 +90,7 @@ def test_loaded_filters_are_destinations_of_their_own() -> None:
     assert index.match_destinations_batch({"a": [1, 2]})[1].tolist() == [6]
 
 
-def test_destination_numbers_are_reused() -> None:
+def test_unused_destinations_are_dropped() -> None:
     index = MatchIndex()
     for round in range(3):
         for id in range(10):

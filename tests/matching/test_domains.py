@@ -48,7 +48,7 @@ def test_bounds_by_type_divide_like_the_bound(bound: int | float, value: int | f
     assert (value < exact) is (value < bound)
 
 
-def test_the_ends_of_the_numbers_have_no_neighbours() -> None:
+def test_nan_is_above_all_other_numbers() -> None:
     assert number_successor(math.inf) is NAN
     assert number_successor(NAN) is END
     assert number_predecessor(END) is NAN

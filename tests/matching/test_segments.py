@@ -1,6 +1,4 @@
-"""Places and ranges: a matching publication lies in a segment of the filter, down to neighbouring
-values.
-"""
+"""Places and ranges: a matching publication lies in a segment of the filter."""
 
 from __future__ import annotations
 

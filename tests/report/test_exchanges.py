@@ -1,4 +1,4 @@
-"""A run whose brokers exchange links, or recommend some."""
+"""Runs with exchanged links, or with recommended ones."""
 
 from __future__ import annotations
 

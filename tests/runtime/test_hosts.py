@@ -1,4 +1,4 @@
-"""DNS rebinding: a page whose host name resolves to a broker's machine."""
+"""DNS rebinding: a page with a host name that resolves to a broker's machine."""
 
 from __future__ import annotations
 

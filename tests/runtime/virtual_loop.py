@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual, with connections in memory: a live network, deterministic.
+"""An event loop with virtual time and connections in memory: a live network, deterministic.
 
 The loop never waits: when nothing is ready, time jumps to the next timer. Connections belong to
 *cables*, one for each two brokers, which have a latency and a rate, and may be cut and mended. The

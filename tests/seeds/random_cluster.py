@@ -1,5 +1,4 @@
-"""A whole BlueDove cluster from one seed: dispatchers, matchers that join, leave and die, churn of
-clients.
+"""A BlueDove cluster from one seed: matchers that join, leave and die, churn of clients.
 
 `RandomCluster(seed).run()` gives a list of problems, empty if every judge is content. The seed
 decides everything, so a failing one replays exactly.

@@ -1,5 +1,4 @@
-"""Hundreds of real clients of three libraries move ten times each under load, while brokers are
-killed.
+"""Hundreds of real clients move ten times each under load, while brokers are killed.
 
 Each client receives every acknowledged publication, once at QoS 2, in each publisher's order on its
 topic. No move fires a will. Clients that do not follow stay connected and receive everything, too.

@@ -1,6 +1,4 @@
-"""Garbage, silence, connection storms and greed of strangers leave a live network's clients
-unharmed.
-"""
+"""Garbage, silence, connection storms and greed of strangers do not disturb clients."""
 
 from __future__ import annotations
 

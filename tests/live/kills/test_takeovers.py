@@ -1,6 +1,4 @@
-"""Clients connect to other brokers while their registrars are killed; each old connection is
-closed.
-"""
+"""Clients connect elsewhere while registrars are killed; old connections are closed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The behaviour of each client of a day, in any library: publish, keep a state, and subscribe to
-all.
+"""The behaviour of each client of a day: publish, keep a state, and subscribe to all.
 
 It publishes 0, 1, 2, … to `day/NAME/data` at QoS 1, each after the acknowledgement of the one
 before, and regularly a number to `day/NAME/state`, retained. It subscribes to all data in a lasting

@@ -1,5 +1,4 @@
-"""An ordinary day of other projects' software, compressed, with a broker that is killed and
-returns.
+"""A compressed day of other projects' software, with a broker that is killed and returns.
 
 All clients connect to one broker, publish and subscribe all the time, and reconnect by their
 defaults. The judge compares what was acknowledged to each with what each received.

@@ -1,5 +1,4 @@
-"""Mosquitto bridges to a network: each message once on either side, and retained messages stay
-retained.
+"""Mosquitto bridges to a network: each message arrives once on either side.
 
 Every way in which mosquitto 2 can connect is a mosquitto with topics of its own; all run at once.
 """

@@ -1,6 +1,4 @@
-"""Rates of clients and users: a client above its rate is slowed down, loses nothing and stays
-connected.
-"""
+"""Rates of clients and users: a client above its rate is slowed down and loses nothing."""
 
 from __future__ import annotations
 

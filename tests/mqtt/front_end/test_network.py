@@ -1,4 +1,4 @@
-"""MQTT clients of several brokers, whose machines run a tree, as if it were one broker."""
+"""MQTT clients of several brokers in a tree, as if it were one broker."""
 
 from __future__ import annotations
 

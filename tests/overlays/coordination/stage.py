@@ -1,11 +1,10 @@
-"""Brokers that leave, step by step: the test controls links, disks are kept, and a transcript is
-written.
+"""Brokers that leave, step by step, with links under the test's control and a transcript.
 
-  B1 -> B5: LeaveWanted     a broker sends to another
-  B1 opens B5, ends B5      it requests a link, or ends one
-  B1 holds but B5           it quiesces except for these; "goes on" when it resumes
-  B1 writes                 it stores its state
-  B1 has left
+B1 -> B5: LeaveWanted     a broker sends to another
+B1 opens B5, ends B5      it requests a link, or ends one
+B1 holds but B5           it quiesces except for these; "goes on" when it resumes
+B1 writes                 it stores its state
+B1 has left
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker whose start comes after its neighbours' first messages.
+"""A broker starts after its neighbours' first messages.
 
 The process's loop may postpone the start while a busy machine gives the process no time
 (`runtime/driving/timing/pauses.py`).

@@ -1,6 +1,4 @@
-"""A neighbour is lost for good: the tree is repaired, and stays one tree when the neighbour
-returns.
-"""
+"""The tree is repaired when a neighbour is lost for good, and stays one tree if it returns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A broker that decided an exchange and was disconnected returns, after the others have changed
-links.
+"""The decider of an exchange returns after the other brokers have changed links.
 
 They took the exchange for aborted. Whatever they have exchanged since, and whatever the clocks say,
 the links end as one tree that all know.

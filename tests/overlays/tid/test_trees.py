@@ -1,6 +1,4 @@
-"""A broker's knowledge of trees against a naive twin; a binding's cost does not depend on other
-trees.
-"""
+"""A broker's knowledge of trees, against a naive twin and with bounded work."""
 
 from __future__ import annotations
 

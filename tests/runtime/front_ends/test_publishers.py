@@ -1,4 +1,4 @@
-"""Ordinary MQTT clients whose publishers move while they publish; their front end stays theirs."""
+"""Publishers of ordinary MQTT clients move while they publish; the clients keep their front end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A message for many clients of a live broker is handed out in time slices, between which others
-are served.
-"""
+"""A message for many clients of a live broker is handed out in time slices."""
 
 from __future__ import annotations
 

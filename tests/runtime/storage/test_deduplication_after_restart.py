@@ -1,6 +1,4 @@
-"""A restarted broker recognises publications that it had delivered, wherever publishers' order is
-kept.
-"""
+"""A restarted broker recognises publications that it had delivered."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Random overlays with cycles in virtual time, and the promise that settled publications have
-arrived.
+"""Random overlays with cycles in virtual time: settled publications have arrived.
 
 A live network (nodes, links, sessions: all but sockets and the clock) on a `VirtualLoop`. Clients
 publish, subscribe and leave, outputs are slow, connections break, cables are cut, brokers hang or

@@ -1,6 +1,4 @@
-"""A seed's run depends on the seed only: not on earlier runs in the process, nor on hashes of
-strings.
-"""
+"""A seed's run depends on the seed only, not on earlier runs or hashes of strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random networks whose brokers exchange links all the time, with faults at exchanges.
+"""Random networks of brokers that exchange links all the time, with faults at exchanges.
 
 A network runs twice, as in `random_faults`. The first run, without faults, shows the times and
 places of exchanges, and must lose nothing. The second breaks things on the cycles at such times,

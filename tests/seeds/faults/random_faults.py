@@ -1,5 +1,4 @@
-"""Faults for random networks, at the moves of publishers, with judges that excuse only their
-effects.
+"""Random networks with faults at the moves of publishers, and judges that excuse only these.
 
 A network runs twice. The first run, without faults, shows the times and places of moves. The second
 breaks things at such times: the source, the target, a broker between them, a link of the path; or

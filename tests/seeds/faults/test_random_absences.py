@@ -1,5 +1,4 @@
-"""Brokers leave random trees in which others are down, and links break during the messages of the
-leave.
+"""Brokers leave random trees in which others are down, and links break meanwhile.
 
 A leave waits for neighbours that are down, so all have left in the end.
 

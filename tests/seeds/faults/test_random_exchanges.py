@@ -1,4 +1,4 @@
-"""Random networks whose brokers exchange links, under churn, bad links, crashes and cuts.
+"""Random networks with exchanges of links, under churn, bad links, crashes and cuts.
 
 Without faults nothing is lost; with them only publications over the fault. Nothing arrives twice,
 unwanted or out of order, and in the end there is one tree that every broker knows. SHOAL_SEEDS="7"

@@ -1,4 +1,4 @@
-"""Random networks whose links break, whose brokers crash and whose publishers leave.
+"""Random networks with breaking links, crashing brokers and leaving publishers.
 
 `shoal.simulation.judging.outages` defines the losses that are excused. Nothing raises, nothing
 arrives twice, unwanted or out of order, every publisher arrives and publishes everything, and after

@@ -1,4 +1,4 @@
-"""Large random networks whose brokers exchange links all the time while half of them leave."""
+"""Large random networks with constant exchanges of links while half of the brokers leave."""
 
 from __future__ import annotations
 

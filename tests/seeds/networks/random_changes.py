@@ -1,4 +1,4 @@
-"""Random networks whose brokers join and leave while clients publish, without effect on others.
+"""Random networks with joins and leaves of brokers while clients publish.
 
 Brokers leave at any time, often several at once, also neighbours. Their clients move, and may miss
 only publications during the move. Others join, and get clients of their own. A seed decides

@@ -1,4 +1,4 @@
-"""Random networks whose clients are moved between brokers, while brokers are killed.
+"""Random networks with clients moved between brokers, while brokers are killed.
 
 Any client, publisher or subscriber, may be moved at any time to any broker. A fault excuses losses
 at the brokers of the subscription at that time.

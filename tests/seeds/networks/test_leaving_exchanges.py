@@ -1,5 +1,4 @@
-"""Brokers leave a large network whose links are exchanged, under clocks that differ, without effect
-on others.
+"""Brokers leave a large network during exchanges, under clocks that differ.
 
 SHOAL_SEEDS="7" or "0-99" replays chosen seeds.
 """

@@ -1,4 +1,4 @@
-"""Random networks whose brokers join and leave: nothing lost, doubled, invented or out of order.
+"""Random networks with joins and leaves: nothing lost, doubled, invented or out of order.
 
 A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """

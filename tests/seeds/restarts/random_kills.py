@@ -1,5 +1,4 @@
-"""Random kills of brokers with real tables and links, in memory, and the promise of settled
-publications.
+"""Random kills of brokers with real tables and links, in memory.
 
 Every broker is a machine, its links and a front end. Subscriptions and deliveries are on disk and
 survive a kill; all else is lost. A settled publication must have been delivered to every subscriber

@@ -1,5 +1,4 @@
-"""BlueDove brokers killed at random, one, two or all at once: settled publications had been
-delivered.
+"""BlueDove brokers killed at random, one, two or all at once, lose nothing settled.
 
 A few seeds here, 600 by `make soak`.
 """

@@ -1,6 +1,4 @@
-"""Clients that move, request their sessions elsewhere and hang up, while brokers are killed at
-random.
-"""
+"""Clients that move and hang up while brokers are killed at random lose nothing settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions whose last broker has a clock that is ahead."""
+"""Sessions last owned by a broker with a clock that is ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for a session that wait at a broker whose link to the former broker failed."""
+"""Messages for a session wait at a broker that lost its link to the former broker."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Whether a publication returned to a host is of its present incarnation, also if the publisher has
-left.
-"""
+"""Whether a publication returned to a host is of its present incarnation."""
 
 from __future__ import annotations
 

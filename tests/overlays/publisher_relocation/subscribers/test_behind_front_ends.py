@@ -1,6 +1,4 @@
-"""Subscribers behind a front end: the broker sees one client, which reports each client's
-deliveries.
-"""
+"""Subscribers behind a front end, which reports the deliveries of each."""
 
 from __future__ import annotations
 
