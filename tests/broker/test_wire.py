@@ -384,7 +384,7 @@ def test_too_many_large_filters_combined_are_refused() -> None:
     both = Together((large, large))
     assert CODEC.decode(CODEC.encode(both)[HEAD_BYTES:]) == both
     body = msgspec.Raw(CODEC.encode(large)[HEAD_BYTES + 1 :])
-    nothing = msgspec.Raw(b"\xc0")  # nobody comes as far as this
+    nothing = msgspec.Raw(b"\xc0")  # never reached
     with pytest.raises(WireError, match="with over 8000 tests"):
         CODEC.decode(written(wire._Together((body, body, body, nothing))))
 

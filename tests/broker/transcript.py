@@ -208,7 +208,7 @@ class Stage:
 
     # --- results ----------------------------------------------------------------------------------
 
-    def heard(self) -> list[str]:
+    def take_transcript(self) -> list[str]:
         """The transcript since the last call, in order."""
         said, self.said = self.said, []
         return said

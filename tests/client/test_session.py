@@ -76,10 +76,10 @@ def connected(
     session.receive(
         encode(Connack(session_present=session_present, properties=Properties(**terms)), 5)
     )
-    return said(session)
+    return packets_of(session)
 
 
-def said(session: ClientSession) -> list[object]:
+def packets_of(session: ClientSession) -> list[object]:
     return list(Decoder(5).feed(session.to_write()))
 
 
@@ -95,14 +95,14 @@ def test_mqtt_3_3_4_7_and_4_9_0_1_retransmissions_respect_a_smaller_receive_maxi
         found = (
             connected(session, session_present=True, receive_maximum=1)
             if number == 0
-            else said(session)
+            else packets_of(session)
         )
         assert found == [Publish("a", b"%d" % number, 1, duplicate=True, packet_id=number + 1)]
         # A message that was not retransmitted is not acknowledged either.
         session.receive(encode(Puback(4 if number < 3 else 1), 5))
-        assert said(session) == []
+        assert packets_of(session) == []
         session.receive(encode(Puback(number + 1), 5))
-    assert said(session) == [Publish("a", b"new", 1, packet_id=5)]
+    assert packets_of(session) == [Publish("a", b"new", 1, packet_id=5)]
 
 
 def test_mqtt_4_6_0_2_to_4_acknowledgements_keep_the_order_of_messages() -> None:
@@ -113,12 +113,12 @@ def test_mqtt_4_6_0_2_to_4_acknowledgements_keep_the_order_of_messages() -> None
         Publish("a", b"", qos, packet_id=number) for number, qos in ((7, 1), (3, 2), (9, 1), (1, 2))
     ]
     session.receive(b"".join(encode(each, 5) for each in came))
-    assert said(session) == [Puback(7), Pubrec(3), Puback(9), Pubrec(1)]
+    assert packets_of(session) == [Puback(7), Pubrec(3), Puback(9), Pubrec(1)]
     for _ in range(3):
         session.publish(Publish("b", b"", 2))
-    said(session)
+    packets_of(session)
     session.receive(b"".join(encode(Pubrec(number), 5) for number in (2, 1, 3)))
-    assert said(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
+    assert packets_of(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
 
 
 def held(*, session_present: bool = False) -> ClientSession:
@@ -136,12 +136,12 @@ def test_an_explicit_acknowledgement_is_answered_by_qos_and_once() -> None:
     """At QoS 2 a PUBACK would make brokers close the connection."""
     session = held()
     assert len(arrive(session, *(Publish("a", b"", q, packet_id=q) for q in (1, 2)))) == 2
-    assert said(session) == []
+    assert packets_of(session) == []
     for packet_id in (2, 1, 1, 2, 7):
         session.acknowledge(packet_id)
-    assert said(session) == [Pubrec(2), Puback(1)]
+    assert packets_of(session) == [Pubrec(2), Puback(1)]
     assert arrive(session, Publish("a", b"", 2, packet_id=2, duplicate=True)) == []
-    assert said(session) == [Pubrec(2)]
+    assert packets_of(session) == [Pubrec(2)]
 
 
 def test_mqtt_4_3_3_a_qos_2_retransmission_is_handed_out_once() -> None:
@@ -155,7 +155,7 @@ def test_mqtt_4_3_3_a_qos_2_retransmission_is_handed_out_once() -> None:
     session.acknowledge(5)  # while there is no connection
     connected(session, session_present=True)
     assert arrive(session, again) == []
-    assert said(session) == [Pubrec(5)]
+    assert packets_of(session) == [Pubrec(5)]
     session.receive(encode(Pubrel(5), 5))
     assert len(arrive(session, packet)) == 1
     session.lost()

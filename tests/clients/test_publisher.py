@@ -188,7 +188,7 @@ def test_held_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 BACK = PATH[::-1]
 
 
-def goes(path: tuple[str, ...], moves: int, now_us: int) -> list[PublisherEffect]:
+def moves_along(path: tuple[str, ...], moves: int, now_us: int) -> list[PublisherEffect]:
     return [
         ToBroker(path[0], Paused(path, moves)),
         ToBroker(path[-1], MigrationAdvertisement(path, (A,), moves)),
@@ -203,18 +203,18 @@ def going_back() -> Publisher:
 
 
 def test_moving_goes_back_when_the_path_was_broken() -> None:
-    assert moving().notified("B6", Resume(1, False), 2_000) == goes(BACK, 2, 2_000)
+    assert moving().notified("B6", Resume(1, False), 2_000) == moves_along(BACK, 2, 2_000)
 
 
 def test_moving_goes_back_when_the_target_is_lost_or_forgot() -> None:
-    assert moving().lost("B6", 2_000) == goes(BACK, 2, 2_000)
-    assert moving().reconnected("B6", 2_000) == goes(BACK, 2, 2_000)
+    assert moving().lost("B6", 2_000) == moves_along(BACK, 2, 2_000)
+    assert moving().reconnected("B6", 2_000) == moves_along(BACK, 2, 2_000)
 
 
 def test_moving_goes_back_when_nothing_is_heard_for_too_long() -> None:
     publisher, due_us = moving(), 1_000 + MOVE_TIMEOUT_US
     assert publisher.woken(due_us - 1) == []
-    assert publisher.woken(due_us) == goes(BACK, 2, due_us)
+    assert publisher.woken(due_us) == moves_along(BACK, 2, due_us)
     assert publisher.woken(due_us + 1) == []  # that was for the attempt before
 
 
@@ -230,7 +230,7 @@ def test_going_back_ends_at_the_source_whatever_is_left_of_the_path(whole: bool)
     )
     assert sent == ToBroker("B1", publish(7))
     assert (publisher.broker, publisher.moving) == ("B1", False)
-    assert publisher.notified("B1", Relocate(PATH), 4_000) == goes(PATH, 3, 4_000)
+    assert publisher.notified("B1", Relocate(PATH), 4_000) == moves_along(PATH, 3, 4_000)
 
 
 def test_going_back_ignores_messages_of_the_former_move() -> None:
@@ -242,11 +242,11 @@ def test_going_back_ignores_messages_of_the_former_move() -> None:
 
 def test_when_both_ends_fail_they_are_tried_in_turn() -> None:
     publisher = going_back()
-    assert publisher.lost("B1", 3_000) == goes(PATH, 3, 3_000)
-    assert publisher.lost("B6", 4_000) == goes(BACK, 4, 4_000)
+    assert publisher.lost("B1", 3_000) == moves_along(PATH, 3, 3_000)
+    assert publisher.lost("B6", 4_000) == moves_along(BACK, 4, 4_000)
     due_us = 4_000 + MOVE_TIMEOUT_US
-    assert publisher.woken(due_us) == goes(PATH, 5, due_us)
-    assert publisher.reconnected("B6", due_us + 5) == goes(PATH, 6, due_us + 5)
+    assert publisher.woken(due_us) == moves_along(PATH, 5, due_us)
+    assert publisher.reconnected("B6", due_us + 5) == moves_along(PATH, 6, due_us + 5)
     record, said = publisher.notified("B6", Resume(6, False), due_us + 9)
     assert said == ToBroker("B6", Advertise(A, 6))
     assert isinstance(record, Record)
@@ -285,7 +285,7 @@ def test_a_leaving_publisher_says_goodbye_and_is_silent_then() -> None:
 def test_a_restarted_client_continues_its_numbers() -> None:
     publisher = Publisher("P", "B1", moves=40)
     assert publisher.request(Advertise(A), 0) == [ToBroker("B1", Advertise(A, 40))]
-    assert publisher.notified("B1", Relocate(PATH), 5) == goes(PATH, 41, 5)
+    assert publisher.notified("B1", Relocate(PATH), 5) == moves_along(PATH, 41, 5)
 
 
 def test_attached_unhandled_requests_are_repeated_at_its_broker() -> None:

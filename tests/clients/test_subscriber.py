@@ -28,7 +28,7 @@ def interest() -> Subscription:
     return subscription("s", "x > 0", "c")
 
 
-def said(effects: list[Any]) -> list[str]:
+def messages_of(effects: list[Any]) -> list[str]:
     """The messages to brokers, in short."""
     words = []
     for effect in effects:
@@ -61,14 +61,14 @@ def deliver(subscriber: Subscriber, broker: str, name: str, *numbers: int, at_us
 
 def test_it_accepts_the_old_broker_until_the_new_one_is_complete(subscriber: Subscriber) -> None:
     effects = subscriber.move("B2", now_us=0)
-    assert said(effects) == ["B2+s@1"]
+    assert messages_of(effects) == ["B2+s@1"]
     assert effects[-1] == WakeUp(SPREAD_US)
     assert deliver(subscriber, "B1", "s", 1, 2, at_us=LATE_US) == [("B1", 1), ("B1", 2)]
     assert deliver(subscriber, "B2", "s@1", 2, 3, at_us=LATE_US) == []
     assert subscriber.woken(SPREAD_US - 1) == []
     effects = subscriber.woken(SPREAD_US)
     assert handed(effects) == [("B2", 3)]
-    assert said(effects) == ["B1-s"]
+    assert messages_of(effects) == ["B1-s"]
     (record,) = [each.record for each in effects if isinstance(each, Record)]
     assert (record.source, record.target) == ("B1", "B2")  # type: ignore[attr-defined]
     assert deliver(subscriber, "B1", "s", 3, 4, at_us=SPREAD_US) == []
@@ -95,21 +95,21 @@ def test_early_publications_of_the_new_broker_are_duplicates(subscriber: Subscri
 
 def test_it_continues_at_the_living_broker(subscriber: Subscriber) -> None:
     subscriber.move("B2", now_us=0)
-    assert said(subscriber.lost("B2", now_us=1)) == ["B2-s@1"]
+    assert messages_of(subscriber.lost("B2", now_us=1)) == ["B2-s@1"]
     assert deliver(subscriber, "B1", "s", 1, at_us=2) == [("B1", 1)]
     subscriber.move("B3", now_us=3)
     deliver(subscriber, "B3", "s@2", 2, at_us=3 + LATE_US)
     effects = subscriber.lost("B1", now_us=4 + LATE_US)
     # It may be back already, with the subscription repeated.
-    assert (handed(effects), said(effects)) == ([("B3", 2)], ["B1-s"])
-    assert said(subscriber.reconnected("B3")) == ["B3+s@2"]
+    assert (handed(effects), messages_of(effects)) == ([("B3", 2)], ["B1-s"])
+    assert messages_of(subscriber.reconnected("B3")) == ["B3+s@2"]
     assert subscriber.lost("B3", now_us=9 + LATE_US) == []
 
 
 def test_a_moving_subscriber_ignores_another_move(subscriber: Subscriber) -> None:
     subscriber.move("B2", now_us=0)
     assert subscriber.move("B3", now_us=1) == []
-    assert said(subscriber.reconnected("B2")) == ["B2+s@1"]
+    assert messages_of(subscriber.reconnected("B2")) == ["B2+s@1"]
     subscriber.woken(SPREAD_US)
     assert subscriber.move("B2", now_us=SPREAD_US) == []
 
@@ -117,13 +117,13 @@ def test_a_moving_subscriber_ignores_another_move(subscriber: Subscriber) -> Non
 def test_a_subscriber_leaves_and_returns(subscriber: Subscriber) -> None:
     subscriber.move("B2", now_us=0)
     assert subscriber.uses("B2")
-    assert said(subscriber.go("B2")) == ["B2-s@1"]
+    assert messages_of(subscriber.go("B2")) == ["B2-s@1"]
     subscriber.move("B3", now_us=1)
-    assert said(subscriber.go("B1")) == ["B1-s", "B3-s@2"]
+    assert messages_of(subscriber.go("B1")) == ["B1-s", "B3-s@2"]
     assert list(subscriber) == []
     assert deliver(subscriber, "B1", "s", 1, at_us=2) == []
     assert subscriber.move("B2", now_us=2) == []
     assert subscriber.come("B4", left="B2") == []
-    assert said(subscriber.come("B4", left="B1")) == ["B4+s"]
-    assert said(subscriber.unsubscribe("s")) == ["B4-s"]
+    assert messages_of(subscriber.come("B4", left="B1")) == ["B4+s"]
+    assert messages_of(subscriber.unsubscribe("s")) == ["B4-s"]
     assert subscriber.unsubscribe("s") == []

@@ -60,7 +60,7 @@ def test_the_order_of_requests_does_not_change_the_tables(
 ) -> None:
     here = stage(system)
     here.break_link("B1", "B3")
-    here.heard()
+    here.take_transcript()
     for what in order:
         match what:
             case "advertise":
@@ -227,7 +227,7 @@ def test_an_empty_publish_has_no_effect(system: str) -> None:
     here = stage(system)
     here.ask("B2", "P", Advertise(advertisement("a")))
     here.settle()
-    here.heard()
+    here.take_transcript()
     here.ask("B2", "P", Publish(()))
     here.tell("B1", "B2", PublicationBatch((), 1))
-    assert here.heard() == []
+    assert here.take_transcript() == []

@@ -55,7 +55,7 @@ class Site(BrokerApi):
                     self.unsettled += request.request.publications
             elif isinstance(request.request, Advertise):
                 if self.network.is_storing:
-                    self.hear(request.client, request.request.advertisement)
+                    self.advertised(request.client, request.request.advertisement)
                 else:
                     self.unheard.append(request.request.advertisement)
             elif isinstance(request.request, Subscribe):
@@ -76,7 +76,7 @@ class Site(BrokerApi):
         self.clients.stored(subscription_id)
         self.carry_out(self.clients.take_effects())
 
-    def hear(self, client_id: str, promise: Advertisement) -> None:
+    def advertised(self, client_id: str, promise: Advertisement) -> None:
         """Every broker knows the advertisement."""
         self.clients.front_end.promising.heard(client_id, promise)
         self.carry_out(self.clients.take_effects())

@@ -58,7 +58,7 @@ class MergedAndPlain:
         return found
 
 
-def told(made: Stage) -> Iterator[Subscription]:
+def sent_subscriptions(made: Stage) -> Iterator[Subscription]:
     """All subscriptions that brokers have sent each other."""
     for _, _, message in made.everything_sent:
         match message:
@@ -112,7 +112,7 @@ def test_merging_changes_no_delivery_through_churn(system: str, seed: int) -> No
         assert got[0] == got[1] == got[2]
         if not step % 9:
             assert both.problems() == []
-    assert any(each.client == NOBODY for each in told(both.stages[0]))
+    assert any(each.client == NOBODY for each in sent_subscriptions(both.stages[0]))
 
 
 @pytest.mark.parametrize("system", ["tree", "octopia"])

@@ -16,7 +16,7 @@ def test_publishing_needs_an_advertisement_here() -> None:
     stage = stage_with_publisher()
     stage.ask("B5", "P", publish(1))
     stage.ask("B4", "Q", publish(1, publisher="Q"))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B5 => P: Rejected: P has not advertised at B5",
         "B4 => Q: Rejected: Q has not advertised at B4",
     ]
@@ -25,11 +25,11 @@ def test_publishing_needs_an_advertisement_here() -> None:
 def test_only_unadvertised_publications_of_a_batch_are_refused() -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s", "x < 100 OR y = 1")))
-    stage.heard()
+    stage.take_transcript()
     foreign = publication(7, publisher="Q", x=7)
     rows = (publication(0), publication(1, x=-1), publication(2, y=1), foreign, publication(3))
     stage.ask("B4", "P", Publish(rows))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 => P: Rejected: publication 1 matches no advertisement of P",
         "B4 => P: Rejected: publication 2 matches no advertisement of P",
         "B4 => P: Rejected: publication 7 belongs to Q, not to P",
@@ -44,9 +44,9 @@ def test_values_become_plain_python_types() -> None:
     """Other brokers do not check types again: numpy's values match like the equal Python ones."""
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s", "x > 2")))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(np.float64(3.0)))
-    assert stage.heard() == ["B4 : delivered P/3.0 to C (s)"]
+    assert stage.take_transcript() == ["B4 : delivered P/3.0 to C (s)"]
     ((_, delivered),) = stage.deliveries
     assert type(delivered.routed.publication.attributes["x"]) is float
     with pytest.raises(TypeError, match="bytes is not a value"):

@@ -25,7 +25,7 @@ def traced() -> Stage:
     for client in clients(LEFT | RIGHT):
         stage.ask(client[:2], client, Subscribe(subscription(client, client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B1", "P", publish(1))
     stage.settle()
     return stage
@@ -59,7 +59,7 @@ def test_the_profile_tables_after_one_publication() -> None:
 
 
 def test_the_request_walks_to_b6_and_the_answer_back() -> None:
-    said = traced().heard()
+    said = traced().take_transcript()
     assert [line for line in said if "Relocat" in line] == [
         "B1 -> B5: RelocationRequest P: 10 behind (B1)",
         "B5 -> B6: RelocationRequest P: 10 behind (B5 B1)",
@@ -74,8 +74,8 @@ def test_the_publisher_stays_at_b6() -> None:
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,), 1))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B6", "P", publish(2))
     stage.settle()
     assert profile(stage, "B6") == (5, {"B5": 10, "B7": 4, "B8": 6})
-    assert not any("Relocat" in line for line in stage.heard())
+    assert not any("Relocat" in line for line in stage.take_transcript())

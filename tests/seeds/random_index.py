@@ -5,7 +5,8 @@ and go in part. Between changes, publications are matched in every way that the 
 
 Filters also come in crowds: some hundred with the same tests on the same attributes, beside others
 with different tests on these. Trees of boxes need 64 similar conjunctions in one source, so single
-filters never test them; nor do sources in which an attribute has one role only, such as ranges, or tables without a shared attribute.
+filters never test them; nor do sources in which an attribute has one role only, such as ranges, or
+tables without a shared attribute.
 """
 
 from __future__ import annotations

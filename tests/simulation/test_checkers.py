@@ -60,7 +60,7 @@ def test_duplicates_are_named() -> None:
         delivery(9),  # never published
         delivery(1, "unknown"),
         delivery(-1),  # does not match
-        delivery(1, client="D"),  # somebody else's
+        delivery(1, client="D"),  # another client's
     ],
 )
 def test_phantoms_are_named(phantom: DeliveryEvent) -> None:

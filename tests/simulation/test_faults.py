@@ -58,7 +58,7 @@ def problems(made: World, links: tuple[tuple[str, str], ...] = TREE) -> list[str
     return check_tables({name: expected[name] for name in tables}, tables)
 
 
-def who_got(made: World, sequence: int) -> list[str]:
+def receivers(made: World, sequence: int) -> list[str]:
     rows = made.trace.deliveries
     return sorted(row.client for row in rows if row.publication.sequence == sequence)
 
@@ -81,12 +81,12 @@ def test_a_cut_link_divides_and_a_mended_one_joins(
     made.request(20 * SECOND_US, "P", publish(1))
     made.run(30 * SECOND_US)
     assert problems(made, tuple(other for other in TREE if other != edge)) == []
-    assert 0 < len(who_got(made, 1)) < len(EVERYBODY)
+    assert 0 < len(receivers(made, 1)) < len(EVERYBODY)
     made.heal(31 * SECOND_US, *edge)
     made.request(LATER_US, "P", publish(2))
     made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
-    assert who_got(made, 2) == EVERYBODY
+    assert receivers(made, 2) == EVERYBODY
 
 
 @SYSTEM
@@ -103,7 +103,7 @@ def test_a_crashed_broker_comes_back(
     made.request(LATER_US, "Q", publish(2, publisher="Q"))
     made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
-    assert who_got(made, 1) == who_got(made, 2) == EVERYBODY
+    assert receivers(made, 1) == receivers(made, 2) == EVERYBODY
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_repeated_faults_leave_the_oracles_tables(lag_us: int, order: tuple[str,
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
 def test_a_cut_link_stays_cut_when_its_end_restarts() -> None:
@@ -159,7 +159,7 @@ def test_a_running_broker_that_is_restarted_starts_from_nothing() -> None:
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
 def test_two_neighbours_recover_from_a_common_crash() -> None:
@@ -171,7 +171,7 @@ def test_two_neighbours_recover_from_a_common_crash() -> None:
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
 def test_an_unsubscribe_before_a_restart_is_noticed_holds() -> None:
@@ -194,7 +194,7 @@ def test_only_the_content_of_a_broken_link_is_lost() -> None:
     # At 10.005 s it is at B4, at 10.010 at B2, at 10.015 at B1 and B5.
     made.cut(10 * SECOND_US + 12_000, "B1", "B2")
     made.run()
-    assert who_got(made, 1) == ["CB2", "CB4", "CB5"]
+    assert receivers(made, 1) == ["CB2", "CB4", "CB5"]
 
 
 def test_trace_sessions_continue_after_a_restart() -> None:
@@ -230,7 +230,7 @@ def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
     made.run()
     assert problems(made) == []
     for sequence in range(30):
-        assert who_got(made, sequence) == EVERYBODY
+        assert receivers(made, sequence) == EVERYBODY
     for asked, _ in SUBSCRIPTIONS:
         got = [
             row.publication.sequence for row in made.trace.deliveries if row.client == asked.client

@@ -44,7 +44,7 @@ class RecordingStrategy(BaseStrategy):
         self.neighbours = context.neighbours
         self.expected = context.expected
         self._at_start = at_start
-        self.heard: list[tuple[int, object]] = []
+        self.inputs_of: list[tuple[int, object]] = []
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         out += self._at_start
@@ -53,21 +53,21 @@ class RecordingStrategy(BaseStrategy):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         assert isinstance(message, Unsubscribe)
-        self.heard.append((now_us, f"{neighbour} {message.subscription_id}"))
+        self.inputs_of.append((now_us, f"{neighbour} {message.subscription_id}"))
         if message.subscription_id == "release":
             out.append(Release())
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        self.heard.append((now_us, client))
+        self.inputs_of.append((now_us, client))
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        self.heard.append((now_us, f"{neighbour} {state.value}"))
+        self.inputs_of.append((now_us, f"{neighbour} {state.value}"))
 
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
-        self.heard.append((now_us, loads))
+        self.inputs_of.append((now_us, loads))
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
-        self.heard.append((now_us, costs))
+        self.inputs_of.append((now_us, costs))
 
 
 class RecordingWorld:
@@ -112,8 +112,8 @@ class RecordingWorld:
         assert isinstance(strategy, RecordingStrategy)
         return strategy
 
-    def heard(self, broker: str) -> list[object]:
-        return [what for _, what in self.diary(broker).heard]
+    def inputs_of(self, broker: str) -> list[object]:
+        return [what for _, what in self.diary(broker).inputs_of]
 
     def up(self) -> set[tuple[str, str]]:
         rows = self.world.brokers.items()
@@ -162,8 +162,8 @@ def test_a_restarted_broker_is_told_its_missing_neighbours(is_patient: bool) -> 
     lab.world.restart(9_000_000, "A")
     lab.world.run()
     missing = [] if is_patient else ["A failed", "C failed"]
-    assert lab.heard("B") == [*missing, "A up"]
-    assert lab.heard("A") == ["B up"]
+    assert lab.inputs_of("B") == [*missing, "A up"]
+    assert lab.inputs_of("A") == ["B up"]
 
 
 def test_a_lasting_link_to_a_missing_broker_comes_up_later() -> None:
@@ -172,7 +172,7 @@ def test_a_lasting_link_to_a_missing_broker_comes_up_later() -> None:
     lab.do(20_000, "A", OpenLink("C", is_lasting=True))
     lab.world.restart(5_000_000, "C")
     lab.world.run()
-    assert lab.heard("A") == ["C failed", "C up"]
+    assert lab.inputs_of("A") == ["C failed", "C up"]
 
 
 # --- ended links ----------------------------------------------------------------------------------
@@ -186,8 +186,8 @@ def test_a_link_ends_when_its_content_is_settled_in_both_directions(
     lab.do(10_000, "A", *(said(f"{n}") for n in range(20)), EndLink("B"))
     lab.do(10_500, "B", *(said(f"{n}", "A") for n in range(20)))
     lab.world.run()
-    assert lab.heard("B") == [*(f"A {n}" for n in range(20)), "A ended"]
-    assert lab.heard("A") == [*(f"B {n}" for n in range(20)), "B ended"]
+    assert lab.inputs_of("B") == [*(f"A {n}" for n in range(20)), "A ended"]
+    assert lab.inputs_of("A") == [*(f"B {n}" for n in range(20)), "B ended"]
     assert lab.up() == {("B", "C")}
     assert lab.world.links == [("B", "C")]
 
@@ -196,8 +196,8 @@ def test_a_link_ends_at_both_ends_at_one_moment_and_not_before() -> None:
     lab = RecordingWorld(costs=ServiceCosts(transmission_us=4_000))
     lab.do(10_000, "A", said("slow"), EndLink("B"))
     lab.world.run()
-    assert lab.diary("B").heard == [(15_000, "A slow"), (15_000, "A ended")]
-    assert lab.diary("A").heard == [(15_000, "B ended")]
+    assert lab.diary("B").inputs_of == [(15_000, "A slow"), (15_000, "A ended")]
+    assert lab.diary("A").inputs_of == [(15_000, "B ended")]
 
 
 def test_a_link_that_fails_before_it_has_ended_does_not_come_back() -> None:
@@ -206,8 +206,8 @@ def test_a_link_that_fails_before_it_has_ended_does_not_come_back() -> None:
     lab.world.cut(12_000, "A", "B")
     lab.world.heal(13_000, "A", "B")
     lab.world.run()
-    assert lab.heard("A") == ["B failed"]
-    assert lab.heard("B") == ["A failed"]
+    assert lab.inputs_of("A") == ["B failed"]
+    assert lab.inputs_of("B") == ["A failed"]
     assert lab.up() == {("B", "C")}
 
 
@@ -217,8 +217,8 @@ def test_patient_neighbours_are_told_of_links_that_do_not_come_back() -> None:
     lab.world.crash(13_000, "A")
     lab.world.restart(14_000, "A")
     lab.world.run()
-    assert lab.heard("B") == ["A failed"]
-    assert lab.heard("C") == ["A up", "A failed"]
+    assert lab.inputs_of("B") == ["A failed"]
+    assert lab.inputs_of("C") == ["A up", "A failed"]
 
 
 def test_a_link_that_is_to_end_ends_despite_new_requests() -> None:
@@ -226,22 +226,24 @@ def test_a_link_that_is_to_end_ends_despite_new_requests() -> None:
     lab.do(10_000, "A", said("slow"), EndLink("B"))
     lab.do(12_000, "B", OpenLink("A", is_lasting=True))
     lab.world.run()
-    assert lab.heard("A") == ["B ended"]
+    assert lab.inputs_of("A") == ["B ended"]
     assert lab.world.links == [("B", "C")]
 
 
 @pytest.mark.parametrize(
-    ("at_us", "heard"), [(20_000, ["B failed"]), (2_000_000, ["B failed", "B ended"])]
+    ("at_us", "inputs_of"), [(20_000, ["B failed"]), (2_000_000, ["B failed", "B ended"])]
 )
-def test_both_ends_agree_on_the_end_of_a_link_that_is_down(at_us: int, heard: list[str]) -> None:
+def test_both_ends_agree_on_the_end_of_a_link_that_is_down(
+    at_us: int, inputs_of: list[str]
+) -> None:
     """One end would report the end, and the other a failure."""
     lab = RecordingWorld()
     lab.world.cut(10_000, "A", "B")
     lab.do(at_us, "A", EndLink("B"))
     lab.world.heal(3_000_000, "A", "B")
     lab.world.run()
-    assert lab.heard("A") == heard
-    assert lab.heard("B") == ["A failed"]
+    assert lab.inputs_of("A") == inputs_of
+    assert lab.inputs_of("B") == ["A failed"]
     assert lab.up() == {("B", "C")}
 
 
@@ -258,12 +260,12 @@ def test_held_input_comes_in_order(faults: LinkFaults | None) -> None:
     lab.do(5_000_000, "C", said("through"), said("release"))
     lab.do(5_000_000, "A", said("3"))
     lab.world.run(4_900_000)
-    assert lab.heard("B") == []
+    assert lab.inputs_of("B") == []
     lab.world.run()
-    heard = lab.heard("B")
-    assert heard[:2] == ["C through", "C release"]
-    assert [each for each in heard if str(each).startswith("A")] == ["A 1", "A 2", "A 3"]
-    assert [each for each in heard if each in ("first", "second")] == ["first", "second"]
+    inputs_of = lab.inputs_of("B")
+    assert inputs_of[:2] == ["C through", "C release"]
+    assert [each for each in inputs_of if str(each).startswith("A")] == ["A 1", "A 2", "A 3"]
+    assert [each for each in inputs_of if each in ("first", "second")] == ["first", "second"]
 
 
 def test_held_input_precedes_later_input() -> None:
@@ -274,8 +276,8 @@ def test_held_input_precedes_later_input() -> None:
     lab.do(30_000, "C", said("release"))
     lab.do(30_000, "A", said("5"), said("6"))
     lab.world.run()
-    heard = [f"A {n}" for n in range(5)]
-    assert lab.heard("B") == ["C release", *heard, "first", "A 5", "A 6"]
+    inputs_of = [f"A {n}" for n in range(5)]
+    assert lab.inputs_of("B") == ["C release", *inputs_of, "first", "A 5", "A 6"]
 
 
 def test_another_hold_admits_more_neighbours() -> None:
@@ -285,7 +287,7 @@ def test_another_hold_admits_more_neighbours() -> None:
     lab.do(20_000, "C", said("2", "B"))
     lab.do(30_000, "B", Hold(("C",)))
     lab.world.run()
-    assert lab.heard("B") == ["C 2"]
+    assert lab.inputs_of("B") == ["C 2"]
 
 
 def test_held_input_is_unsettled_and_lost_in_a_crash() -> None:
@@ -293,13 +295,13 @@ def test_held_input_is_unsettled_and_lost_in_a_crash() -> None:
     lab.do(10_000, "B", Hold())
     lab.do(20_000, "A", said("1"), EndLink("B"))
     lab.world.run(500_000)
-    assert lab.heard("A") == []
+    assert lab.inputs_of("A") == []
     lab.world.crash(500_000, "B")
     lab.world.restart(2_000_000, "B")
     lab.do(4_000_000, "C", said("2", "B"))
     lab.world.run()
-    assert lab.heard("A") == ["B failed"]
-    assert lab.heard("B") == ["C up", "C 2"]
+    assert lab.inputs_of("A") == ["B failed"]
+    assert lab.inputs_of("B") == ["C up", "C 2"]
 
 
 # --- measurements of a broker ---------------------------------------------------------------------
@@ -314,7 +316,7 @@ def test_loads_of_each_window_equal_calculated_ones() -> None:
     lab.do(60_000, "A", said("4"))
     lab.do(260_000, "A", said("5"))
     lab.world.run()
-    loads = [(now_us, each.links["B"]) for now_us, each in lab.diary("A").heard]  # type: ignore[attr-defined]
+    loads = [(now_us, each.links["B"]) for now_us, each in lab.diary("A").inputs_of]  # type: ignore[attr-defined]
     assert loads == [
         (50_000, LinkLoad(entered=3, left=2, waiting=1)),
         (100_000, LinkLoad(entered=1, left=2, waiting=0)),
@@ -327,11 +329,11 @@ def test_costs_are_reported_on_request_and_on_change() -> None:
     lab = RecordingWorld({"A": [WatchCosts()]}, message_costs=table)
     lab.world.change_costs(10_000, {**table, "A": Costs(5.0, {"C": 1.0})})
     lab.world.run()
-    assert lab.diary("A").heard == [(0, table["A"]), (10_000, Costs(5.0, {"C": 1.0}))]
-    assert lab.heard("B") == []
+    assert lab.diary("A").inputs_of == [(0, table["A"]), (10_000, Costs(5.0, {"C": 1.0}))]
+    assert lab.inputs_of("B") == []
 
 
 def test_costs_without_a_table_are_processing_and_latency() -> None:
     lab = RecordingWorld({"A": [WatchCosts()]}, costs=ServiceCosts(processing_us=7))
     lab.world.run()
-    assert lab.heard("A") == [Costs(7.0, {"B": 1_000.0, "C": 1_000.0})]
+    assert lab.inputs_of("A") == [Costs(7.0, {"B": 1_000.0, "C": 1_000.0})]

@@ -73,7 +73,7 @@ class End:
         assert self.session.send(batch(number), ack_tracker)
         ack_tracker.settle()
 
-    def say(self) -> None:
+    def send_control(self) -> None:
         if self.session.state not in (LinkSessionState.IDLE, LinkSessionState.GONE):
             self.said.append(f"{self.name}{next(self.numbers)}")
             assert self.session.send(Unsubscribe(self.said[-1]))
@@ -170,8 +170,8 @@ class Net:
         match random.choices(list(actions), list(actions.values()))[0]:
             case "publish":
                 end.publish()
-            case "say":
-                end.say()
+            case "send_control":
+                end.send_control()
             case "write":
                 self.write(name)
             case "arrive":
@@ -216,7 +216,7 @@ class Net:
 
 ACTIONS = {
     "publish": 15,
-    "say": 8,
+    "send_control": 8,
     "write": 25,
     "arrive": 35,
     "take": 15,

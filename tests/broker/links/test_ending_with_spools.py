@@ -113,7 +113,7 @@ def test_returned_spooled_publications_stay_on_disk_until_settled() -> None:
     one.publish()
     recalled = one.session.recall(None, moves=True)
     one.end()
-    net.connect("B")  # and nobody opens the gate: the other end is told no tables any more
+    net.connect("B")  # the other end is sent no tables
     net.come_to_rest(Random(1))
     assert not spool.is_empty
     assert one.session.state is LinkSessionState.ENDING

@@ -47,7 +47,7 @@ def ends(limits: LinkLimits | None = None) -> tuple[LinkSession, LinkSession]:
     return one, other
 
 
-def came(one: LinkSession, other: LinkSession) -> list[Message]:
+def arrived(one: LinkSession, other: LinkSession) -> list[Message]:
     other.receive(one.to_write(), 1)
     return other.take()
 
@@ -62,7 +62,7 @@ def test_messages_of_one_input_go_as_one() -> None:
     one, other = ends()
     both = Together((Unsubscribe("s"), Unsubscribe("t")))
     one.send(both)
-    assert came(one, other) == [both]
+    assert arrived(one, other) == [both]
 
 
 def test_messages_too_long_together_go_one_by_one() -> None:
@@ -70,9 +70,9 @@ def test_messages_too_long_together_go_one_by_one() -> None:
     one, other = ends(LinkLimits(limit_bytes=2**20))
     long = tuple(Unsubscribe(name * 9 * 2**20) for name in "st")
     one.send(Together(long))
-    assert came(one, other) == [long[0]]
+    assert arrived(one, other) == [long[0]]
     one.receive(other.to_write(), 1)
-    assert came(one, other) == [long[1]]
+    assert arrived(one, other) == [long[1]]
 
 
 def test_more_publications_than_one_read_go_in_parts() -> None:
@@ -80,9 +80,11 @@ def test_more_publications_than_one_read_go_in_parts() -> None:
     publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
     routed = RoutedPublication(publication, MessageId("B", "P", 1))
     one.send(PublicationBatch((routed,) * (MOST_CARRIED + 2), hops=1))
-    assert came(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    assert (
+        arrived(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    )
     one.send(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
-    assert came(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
+    assert arrived(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
 
 
 def test_an_awaited_message_is_settled_by_the_other_end() -> None:
@@ -91,7 +93,7 @@ def test_an_awaited_message_is_settled_by_the_other_end() -> None:
     ack_tracker = AckTracker(partial(settled.append, True))
     one.send(Together((AwaitedMessage("w"), Unsubscribe("s"))), ack_tracker)
     ack_tracker.settle()
-    came(one, other)
+    arrived(one, other)
     one.receive(other.to_write(), 2)
     assert settled == []
     other.settle(other.owe(0, 0))
@@ -106,7 +108,7 @@ def test_an_awaited_message_is_not_repeated_over_another_link() -> None:
     ack_tracker = AckTracker(partial(settled.append, True))
     one.send(AwaitedMessage("w"), ack_tracker)
     ack_tracker.settle()
-    came(one, other)
+    arrived(one, other)
     assert settled == []
     assert one.recall(None, moves=False) == []
     one.give_up()

@@ -248,7 +248,7 @@ def test_settled_messages_are_found_with_bounded_work(spans: str) -> None:
     for number in range(5_000):
         outbox.put(b"x", AckTracker(partial(settled.append, number)), passes=True)
     for frame in outbox:
-        frame.ack_tracker.settle()  # whoever put it in has let go
+        frame.ack_tracker.settle()  # its owner has released it
     outbox.take()
     outbox.handle(5_000)
     said = {

@@ -42,7 +42,7 @@ class FrontEnd:
         return CLIENT
 
 
-async def let_in(front_end: FrontEnd, size: int) -> LiveAdmission:
+async def admit_all(front_end: FrontEnd, size: int) -> LiveAdmission:
     told: list[int] = []
     waiting = LiveAdmission(told.append)
 
@@ -59,26 +59,26 @@ async def let_in(front_end: FrontEnd, size: int) -> LiveAdmission:
 
 def test_clients_connect_a_bounded_number_at_a_time() -> None:
     front_end = FrontEnd(0)
-    assert asyncio.run(let_in(front_end, 10 * CONNECTING)).left_out == {}
+    assert asyncio.run(admit_all(front_end, 10 * CONNECTING)).left_out == {}
     assert front_end.most == CONNECTING
 
 
 def test_a_client_dropped_by_a_busy_broker_retries() -> None:
     front_end = FrontEnd(50)
-    assert asyncio.run(let_in(front_end, 20)).left_out == {}
+    assert asyncio.run(admit_all(front_end, 20)).left_out == {}
     assert front_end.tries == 70
 
 
 def test_clients_are_left_out_when_admission_stops() -> None:
     front_end = FrontEnd(1_000_000)
-    left_out = asyncio.run(let_in(front_end, 40)).left_out
+    left_out = asyncio.run(admit_all(front_end, 40)).left_out
     assert len(left_out) == 40
     assert left_out["c0"] == "server unavailable: too long"
 
 
 def test_a_permanent_error_ends_the_attempts() -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(let_in(FrontEnd(1, "not authorized"), 1))
+        asyncio.run(admit_all(FrontEnd(1, "not authorized"), 1))
     assert str(caught.value.exceptions[0]) == "not authorized"
 
 

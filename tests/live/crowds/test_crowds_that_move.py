@@ -73,7 +73,7 @@ async def states(crowd: Crowds) -> Mapping[str, ClientReport]:
 async def wait_for(
     crowd: Crowds, is_so: Callable[[Mapping[str, ClientReport]], list[str]], patience_s: float
 ) -> None:
-    """Wait until a condition names no client any more."""
+    """Wait until a condition names no client."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + patience_s
     while left := is_so(await states(crowd)):

@@ -156,7 +156,7 @@ class Day:
             self.publishers[broker] = Publisher(self.network, broker)
             self.publishers[broker].start()
 
-    def go_on(self, number: int = 20) -> None:
+    def publish_on(self, number: int = 20) -> None:
         """Wait until each publisher with a running broker has so many more acknowledged."""
         wanted = {
             name: len(each.acknowledged) + number

@@ -24,12 +24,12 @@ def test_the_network_continues_without_a_dead_broker_in_its_middle(
     tmp_path: Path, system: str
 ) -> None:
     with day(tmp_path, system, 4, publishers=("B1", "B4")) as today:
-        today.go_on()
+        today.publish_on()
         today.network.kill("B2")
         assert shoal(today, "forget", "B2") == "B2 is forgotten; B1 has its place\n"
         today.are_linked()
         today.all_receive_from_all()
-        today.go_on()
+        today.publish_on()
         today.network.start("B2")
         today.are_linked()
         today.all_receive_from_all()
@@ -38,7 +38,7 @@ def test_the_network_continues_without_a_dead_broker_in_its_middle(
 @pytest.mark.parametrize("system", systems("tree"))
 def test_a_broker_leaves_though_a_neighbour_is_dead(tmp_path: Path, system: str) -> None:
     with day(tmp_path, system, 4, publishers=("B1", "B4")) as today:
-        today.go_on()
+        today.publish_on()
         today.network.kill("B3")
         assert "B2 has left" in shoal(today, "leave", "B2", "--without", "B3")
         today.network.running.pop("B2").wait(BOUND_S)

@@ -116,5 +116,5 @@ def test_a_generated_day_ends_with_all_brokers_linked(
         if (command, role) == ("join", "founder") and today.is_back_or_reports_its_leave(name):
             return
         today.are_linked()
-        today.go_on()
+        today.publish_on()
         today.all_receive_from_all()

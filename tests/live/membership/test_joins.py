@@ -23,7 +23,7 @@ def test_a_broker_joins_without_loss_while_plain_clients_publish(
         today.join(JOINER, "B2")
         today.are_linked()
         today.publish_at(JOINER)
-        today.go_on()
+        today.publish_on()
         today.all_receive_from_all()
 
 

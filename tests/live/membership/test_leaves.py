@@ -16,10 +16,10 @@ def test_a_middle_broker_leaves_while_plain_clients_publish_through_it(
     """B2 is the middle; its publisher and its neighbours' publishers never follow redirects."""
     with day(tmp_path, system) as today, today.subscriber("s", "B3") as subscriber:
         # By default publishers are moved after so many publications.
-        today.go_on(120)
+        today.publish_on(120)
         today.leave("B2")
         today.are_linked()
-        today.go_on()
+        today.publish_on()
         today.has_all(subscriber)
         today.all_receive_from_all()
 
@@ -32,10 +32,10 @@ def test_a_joined_broker_stays_linked_when_its_first_neighbour_leaves(
         today.join("J1", "B2")
         today.are_linked()
         today.publish_at("J1")
-        today.go_on()
+        today.publish_on()
         today.leave("B2")
         today.are_linked()
-        today.go_on()
+        today.publish_on()
         today.all_receive_from_all()
 
 
@@ -52,14 +52,14 @@ def test_a_session_moves_between_joined_brokers_while_their_hub_leaves(
         for joiner in ("J1", "J2"):
             today.join(joiner, "B2")
         with today.subscriber("s", "J1") as subscriber:
-            today.go_on()
+            today.publish_on()
             leaving = begin_leave(today.network, "B2")
             for joiner in ("J2", "J1", "J2"):
                 subscriber.disconnect()
-                today.go_on(5)
+                today.publish_on(5)
                 subscriber.connect(joiner)
             today.await_leave("B2", leaving)
-            today.go_on()
+            today.publish_on()
             assert subscriber.session_present == [False, True, True, True]
             today.has_all(subscriber)
         today.are_linked()

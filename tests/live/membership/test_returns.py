@@ -20,7 +20,7 @@ def _begin(today: Day, role: str) -> str:
         today.join("J1", "B2")
         today.are_linked()
         today.publish_at("J1")
-        today.go_on()
+        today.publish_on()
     if role == "rejoins":
         today.network.rejoin("B3", "B2")
     return ROLES[role]
@@ -65,7 +65,7 @@ def test_a_broker_returns_by_the_same_command_without_its_old_state(
             # A ready broker has these values at once.
             found = {"state/kept": b"1", "state/changed": b"2", "state/new": b"2"}
             assert today.retained(name) == found == today.retained("B2")
-            today.go_on()
+            today.publish_on()
             today.all_receive_from_all()
 
 
@@ -79,5 +79,5 @@ def test_a_supervisor_restarts_a_broker_right_after_its_leave(
         name = _begin(today, role)
         today.leave(name, then=lambda: today.run_again(name))
         if _is_back(today, name, role):
-            today.go_on()
+            today.publish_on()
             today.all_receive_from_all()

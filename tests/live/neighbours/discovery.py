@@ -40,12 +40,12 @@ class _Client:
         topic, payload, retain = will
         self.client.will_set(topic, payload, qos=1, retain=retain)
         self.client.on_connect = lambda *_: self.connected()
-        self.client.on_message = lambda client, data, message: self.hear(message)
+        self.client.on_message = lambda client, data, message: self.record(message)
 
     def connected(self) -> None:
         raise NotImplementedError
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         raise NotImplementedError
 
     def start(self) -> None:
@@ -75,7 +75,7 @@ class Zigbee2Mqtt(_Client):
         self.client.publish(BRIDGE, ONLINE, qos=1, retain=True)
         self._announce()
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         if message.payload == b"online":
             self._announce()
 
@@ -97,7 +97,7 @@ class HomeAssistant(_Client):
         self.client.subscribe([("homeassistant/#", 0), ("zigbee2mqtt/#", 0)])
         self.client.publish(STATUS, b"online", qos=0)
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         if message.topic != STATUS:
             self.found[message.topic] = message.payload
             if self.found == RETAINED:

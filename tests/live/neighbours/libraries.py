@@ -35,7 +35,7 @@ class Paho(Neighbour):
             CallbackAPIVersion.VERSION2, client_id=self.name, clean_session=False
         )
         self._client.on_connect = self._connected
-        self._client.on_message = lambda client, data, message: self.hear(
+        self._client.on_message = lambda client, data, message: self.record(
             message.topic, message.payload
         )
         self._client.on_publish = self._published
@@ -115,7 +115,7 @@ class Aiomqtt(Neighbour):
     async def _listen(self, client: aiomqtt.Client) -> None:
         async for message in client.messages:
             assert isinstance(message.payload, bytes)
-            self.hear(str(message.topic), message.payload)
+            self.record(str(message.topic), message.payload)
 
     async def _publish_all(self, client: aiomqtt.Client) -> None:
         while not self.is_gone.is_set():

@@ -60,7 +60,7 @@ class Neighbour:
         self.is_over.set()
         self.is_gone.set()
 
-    def hear(self, name: str, payload: bytes | str) -> None:
+    def record(self, name: str, payload: bytes | str) -> None:
         self.heard[name].append(int(payload))
 
     def acknowledge(self, number: int, kind: str) -> None:

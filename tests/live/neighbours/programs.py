@@ -38,12 +38,12 @@ def node_finds(module: str) -> str:
 class Program:
     """A process whose lines are read as they come; its errors are in a file."""
 
-    def __init__(self, words: list[str], log: Path, hear: Any) -> None:
+    def __init__(self, words: list[str], log: Path, record: Any) -> None:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        self._hear = hear
+        self._hear = record
         self._thread = threading.Thread(target=self._read, args=(self._process.stdout,))
         self._thread.start()
 
@@ -77,7 +77,7 @@ class MosquittoClients(Neighbour):
         self._where = ["-h", self.place.host, "-p", str(self.place.port), "-q", "1"]
         words = ["mosquitto_sub", *self._where, "-c", "-i", self.name, "-t", EVERYBODY]
         log = self.place.folder / "mosquitto_sub.log"
-        self._reader = Program([*words, "-F", "%t %p"], log, lambda line: self.hear(*line))
+        self._reader = Program([*words, "-F", "%t %p"], log, lambda line: self.record(*line))
         self._thread = threading.Thread(target=self._publish_all)
         self._thread.start()
 
@@ -118,7 +118,7 @@ class MqttJs(Neighbour):
     def _take(self, line: list[str]) -> None:
         match line:
             case ["heard", name, payload]:
-                self.hear(name, payload)
+                self.record(name, payload)
             case ["over"]:
                 self._ended.set()
             case [kind, number]:

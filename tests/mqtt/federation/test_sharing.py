@@ -280,9 +280,9 @@ class AskedBroker:
         question = shared_of(
             group, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
         )
-        self.hear(question)
+        self.receive(question)
 
-    def hear(self, control: Any) -> None:
+    def receive(self, control: Any) -> None:
         sharing = self.site.clients.federation.sharing
         assert sharing is not None
         sharing.on_control(control, self.site.now_us)
@@ -359,7 +359,7 @@ def test_answers_to_ended_questions_are_dropped(network: Network) -> None:
     assert len(asked.member.take_payloads()) == asked.answers == 5
     asked.ask(6, open_from=4)
     assert asked.answers == 3
-    asked.hear(Closed("B1", 7))
+    asked.receive(Closed("B1", 7))
     assert asked.answers == 0
     asked.ask(5)  # it was on its way
     assert asked.member.take_payloads() == [b"6"]

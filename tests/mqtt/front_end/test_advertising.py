@@ -20,7 +20,7 @@ def writer(network: Network) -> Client:
     return client
 
 
-def go_on(client: Client) -> list[object]:
+def packets_after_wait(client: Client) -> list[object]:
     """The client's packets once the conditions of its wait may hold."""
     client.send(Pingreq())
     return [type(each) for each in client.take()]
@@ -32,16 +32,16 @@ def test_publications_wait_for_the_machine_and_a_mark() -> None:
     here.subscribe("#")
     client, site = writer(network), network["B1"]
     first, second = site.unheard
-    assert go_on(client) == [Pingresp]
+    assert packets_after_wait(client) == [Pingresp]
     site.hear("writer", first)
     settle(network)
-    assert go_on(client) == [Pingresp]
+    assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == []
     site.hear("writer", second)
-    assert go_on(client) == [Pingresp]
+    assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == [b"5"]
     settle(network)
-    assert go_on(client) == [Puback, Pingresp]
+    assert packets_after_wait(client) == [Puback, Pingresp]
 
 
 def test_an_earlier_connections_advertisement_does_not_count() -> None:
@@ -55,11 +55,11 @@ def test_an_earlier_connections_advertisement_does_not_count() -> None:
     settle(network)
     for each in before:
         site.hear("writer", each)
-    go_on(client)
+    packets_after_wait(client)
     assert here.take_payloads() == []
     for each in site.unheard:
         site.hear("writer", each)
-    go_on(client)
+    packets_after_wait(client)
     assert here.take_payloads()[-1:] == [b"5"]
 
 

@@ -43,7 +43,7 @@ def moved() -> FrontEndPublishers:
     return publishers
 
 
-def said(effects: list[FrontEndEffect]) -> list[tuple[str, str]]:
+def requests_of(effects: list[FrontEndEffect]) -> list[tuple[str, str]]:
     return [
         (each.broker, type(each.request).__name__)
         for each in effects
@@ -68,11 +68,11 @@ def ask(
 
 def test_a_client_is_a_publisher_while_it_advertises() -> None:
     publishers = FrontEndPublishers("B1")
-    assert said(ask(publishers, Advertise(A))) == [("B1", "Advertise")]
-    assert said(ask(publishers, Advertise(advertisement("b")))) == [("B1", "Advertise")]
+    assert requests_of(ask(publishers, Advertise(A))) == [("B1", "Advertise")]
+    assert requests_of(ask(publishers, Advertise(advertisement("b")))) == [("B1", "Advertise")]
     assert published(ask(publishers, publish(1))) == [("B1", 1)]
-    assert said(ask(publishers, Unadvertise("a"))) == [("B1", "Unadvertise")]
-    assert said(ask(publishers, Unadvertise("b"))) == [("B1", "Goodbye")]
+    assert requests_of(ask(publishers, Unadvertise("a"))) == [("B1", "Unadvertise")]
+    assert requests_of(ask(publishers, Unadvertise("b"))) == [("B1", "Goodbye")]
     assert "P" not in publishers
     assert publishers.notified("B1", "P", Relocate(PATH), 6_000) == []
 
@@ -80,7 +80,7 @@ def test_a_client_is_a_publisher_while_it_advertises() -> None:
 def test_it_publishes_where_it_was_moved_and_leaves_there() -> None:
     publishers = attached()
     to_target = publishers.notified("B1", "P", Relocate(PATH), 2_000)
-    assert said(to_target) == [("B1", "Paused"), ("B3", "MigrationAdvertisement")]
+    assert requests_of(to_target) == [("B1", "Paused"), ("B3", "MigrationAdvertisement")]
     assert publishers.uses("B1")
     assert publishers.uses("B3")
     assert ask(publishers, publish(1)) == []
@@ -90,14 +90,14 @@ def test_it_publishes_where_it_was_moved_and_leaves_there() -> None:
     (row,) = [each.record for each in effects if isinstance(each, Record)]
     assert isinstance(row, MigrationRecord)
     assert not publishers.uses("B1")
-    assert said(ask(publishers, Unadvertise("a"))) == [("B3", "Goodbye")]
+    assert requests_of(ask(publishers, Unadvertise("a"))) == [("B3", "Goodbye")]
 
 
 def test_pings_go_to_each_broker_and_the_times_where_it_publishes() -> None:
     publishers = moved()
     session = MessageId("B3", "P", 7)
     effects = publishers.notified("B3", "P", PingRequest(session, ("B1", "B2")), 4_000)
-    assert said(effects) == [("B1", "Ping"), ("B2", "Ping")]
+    assert requests_of(effects) == [("B1", "Ping"), ("B2", "Ping")]
     publishers.notified("B1", "P", Pong(session), 4_010)
     effects = publishers.notified("B2", "P", Pong(session), 4_700)
     (asked,) = effects
@@ -110,9 +110,9 @@ def test_a_publisher_on_its_way_to_a_lost_broker_turns_back() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     ask(publishers, publish(1))
-    assert said(publishers.lost("B2", 2_500)) == []
+    assert requests_of(publishers.lost("B2", 2_500)) == []
     back = publishers.lost("B3", 3_000)
-    assert said(back) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(back) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
     resumed = publishers.notified("B1", "P", Resume(START_US + 2, False), 4_000)
     assert published(resumed) == [("B1", 1)]
 
@@ -125,7 +125,7 @@ def test_a_move_that_takes_too_long_turns_back() -> None:
     assert deadline_us == 2_000 + MOVE_TIMEOUT_US
     assert publishers.advance(deadline_us - 1) == []
     effects = publishers.advance(deadline_us)
-    assert said(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
 
 
 def test_a_client_that_leaves_while_its_publisher_moves_leaves_nothing_behind() -> None:
@@ -134,7 +134,7 @@ def test_a_client_that_leaves_while_its_publisher_moves_leaves_nothing_behind() 
     ask(publishers, publish(1))
     assert ask(publishers, Unadvertise("a")) == []
     effects = publishers.notified("B3", "P", Resume(START_US + 1, True), 3_000)
-    assert said(effects) == [("B3", "Publish"), ("B3", "Goodbye")]
+    assert requests_of(effects) == [("B3", "Publish"), ("B3", "Goodbye")]
     assert "P" not in publishers
 
 
@@ -144,7 +144,7 @@ def test_a_client_that_returns_before_its_publisher_moved_continues() -> None:
     ask(publishers, Unadvertise("a"))
     ask(publishers, Advertise(A))
     effects = publishers.notified("B3", "P", Resume(START_US + 1, True), 3_000)
-    assert said(effects) == [("B3", "Advertise")]
+    assert requests_of(effects) == [("B3", "Advertise")]
     assert "P" in publishers
 
 
@@ -152,7 +152,7 @@ def test_a_publisher_at_a_restarted_broker_comes_home() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("Q", publish(9)))
     effects = publishers.forgotten("B3", missing, 6_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
     assert published(effects) == [("B1", 5)]
 
 
@@ -160,14 +160,14 @@ def test_a_publisher_on_its_way_to_a_restarted_broker_turns_back() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     effects = publishers.forgotten("B3", (), 3_000)
-    assert said(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
 
 
 def test_a_stranded_publisher_comes_home_with_its_unhandled_requests() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("P", publish(6)))
     effects = publishers.stranded("B3", missing, 6_000)
-    assert said(effects)[0] == ("B1", "Advertise")
+    assert requests_of(effects)[0] == ("B1", "Advertise")
     assert published(effects) == [("B1", 5), ("B1", 6)]
     (advertised,) = [
         each.request
@@ -185,7 +185,7 @@ def test_a_publisher_on_its_way_to_a_stranded_broker_continues_at_home() -> None
     ask(publishers, publish(1))
     publishers.lost("B3", 3_000)
     effects = publishers.stranded("B3", (), 9_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
 
 
 def test_a_publisher_between_other_brokers_comes_home_when_one_strands() -> None:
@@ -194,7 +194,7 @@ def test_a_publisher_between_other_brokers_comes_home_when_one_strands() -> None
     ask(publishers, publish(8))
     publishers.lost("B4", 4_500)
     effects = publishers.stranded("B4", (), 5_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
     assert publishers.notified("B3", "P", Resume(START_US + 3, False), 6_000) == []
 
 

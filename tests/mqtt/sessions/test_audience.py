@@ -50,8 +50,8 @@ def note(site: Site, topic: str, number: int, session: MessageId = T, **content:
     audience(site).note(routed, message, site.now_us)
 
 
-def who_had(site: Site, session: MessageId = T) -> DeliveriesReported | None:
-    return audience(site).who_had(session, site.now_us)
+def deliveries_of(site: Site, session: MessageId = T) -> DeliveriesReported | None:
+    return audience(site).deliveries_of(session, site.now_us)
 
 
 def test_deliveries_are_reported_by_client(site: Site) -> None:
@@ -64,13 +64,13 @@ def test_deliveries_are_reported_by_client(site: Site) -> None:
     for number, (topic, x) in enumerate((("a/1", 1), ("a/2", 2), ("a/1", 3), ("a/3", 0), ("c", 9))):
         note(site, topic, number, x=x)
     note(site, "a/1", MOST_BITS)  # garbage
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert had.had == {"one": 0b1111, "two": 0b101, "five": 0b110}
     # `stays` received one, and `away` another; it cannot be redirected while disconnected.
     assert (had.others, had.times, dict(had.untold), had.gone) == (0b1010, 1, {}, ())
-    assert who_had(site) is None
-    assert who_had(site, MessageId("B9", "other", 0)) is None
+    assert deliveries_of(site) is None
+    assert deliveries_of(site, MessageId("B9", "other", 0)) is None
 
 
 def test_a_sampled_session_counts_for_all(site: Site) -> None:
@@ -78,11 +78,13 @@ def test_a_sampled_session_counts_for_all(site: Site) -> None:
     sessions = [MessageId("B9", "p", 100 * number) for number in range(5)]
     for session in sessions[:4]:
         note(site, "a", 0, session)
-    assert [who_had(site, session) is not None for session in sessions[:4]] == [True] + [False] * 3
+    assert [deliveries_of(site, session) is not None for session in sessions[:4]] == [True] + [
+        False
+    ] * 3
     site.after(1)
     note(site, "a", 0, sessions[4])
     note(site, "a", 1, sessions[4])
-    had = who_had(site, sessions[4])
+    had = deliveries_of(site, sessions[4])
     assert had is not None
     assert (had.had, had.times) == ({"one": 0b11}, 4)
 
@@ -93,13 +95,13 @@ def test_untraced_deliveries_are_reported_until_the_publisher_is_silent(site: Si
     for number in range(3):
         note(site, "a", number, other)
     note(site, "a", 0)
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert dict(had.untold) == {"one": 3}
     site.after(61)
     again = MessageId("B9", "p", 100)
     note(site, "a", 0, again)
-    had = who_had(site, again)
+    had = deliveries_of(site, again)
     assert had is not None
     assert dict(had.untold) == {}
 
@@ -111,7 +113,7 @@ def test_changed_clients_are_named(site: Site) -> None:
     for number in (0, 100):
         session = MessageId("B9", "p", number)
         note(site, "a", 0, session)
-        had = who_had(site, session)
+        had = deliveries_of(site, session)
         assert had is not None
         assert had.had.keys() == clients.keys()
         assert sorted(had.gone) == ([] if not number else ["one", "two"])
@@ -136,7 +138,7 @@ def test_lookups_in_parts_equal_one_lookup(seed: int, monkeypatch: pytest.Monkey
             client.subscribe(chance.choice(("a", "b", "+", "a?x>2", "#?x<3")))
         for number in range(50):
             note(site, chance.choice("abc"), number, x=chance.randrange(5))
-        found.append(who_had(site))
+        found.append(deliveries_of(site))
     assert found[0] is not None
     assert found[0].had
     assert found[0] == found[1] == found[2]
@@ -148,13 +150,13 @@ def test_lookups_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> Non
         site.connect(name, properties=FOLLOWS).subscribe("+")
     for number, topic in enumerate("abc"):
         note(site, topic, number)
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert had.had == {"one": 0b11, "two": 0b11}
     site.after(2)
     again = MessageId("B9", "p", 100)
     note(site, "c", 5, again)
-    had = who_had(site, again)
+    had = deliveries_of(site, again)
     assert had is not None
     assert had.had == {"one": 1 << 5, "two": 1 << 5}
 
@@ -171,7 +173,7 @@ def test_a_shared_topics_lookups_count_for_each_publisher(
     sessions = [MessageId("B9", f"p{number}", 0) for number in range(9)]
     for session in sessions:
         note(site, "a", 0, session)
-    found = [had for session in sessions if (had := who_had(site, session)) is not None]
+    found = [had for session in sessions if (had := deliveries_of(site, session)) is not None]
     assert [len(had.had) for had in found] == [4] * 3 + [0] * 6
 
 
@@ -187,7 +189,7 @@ def test_the_number_of_remembered_receivers_is_bounded(
         session = MessageId("B9", f"p{chance.randrange(6)}", number * 10)
         note(site, "a", 0, session)
         if chance.random() < 0.3:
-            who_had(site, session)
+            deliveries_of(site, session)
         if chance.random() < 0.3:
             site.after(1)
         traced = [

@@ -42,7 +42,7 @@ def publish(cluster: Cluster, name: str, done: list[int], first: int, *xs: int) 
     cluster.handle(name, Requested("P", publications(first, *xs)), ack_tracker)
 
 
-def came(cluster: Cluster) -> list[int]:
+def arrived(cluster: Cluster) -> list[int]:
     return [effect.routed.publication.sequence for _, effect in cluster.deliveries]
 
 
@@ -59,13 +59,13 @@ def test_a_starting_matcher_waits_for_former_dispatchers(away_s: int) -> None:
     start(cluster, "B1")
     publish(cluster, "B1", done, 1, 5)
     cluster.run(away_s)
-    assert (came(cluster), done) == ([], [])
+    assert (arrived(cluster), done) == ([], [])
     start(cluster, "B2")
     cluster.run(1)
     start(cluster, "B3")
     ask(cluster)
     cluster.run(40)
-    assert (came(cluster), done) == ([1], [1])
+    assert (arrived(cluster), done) == ([1], [1])
 
 
 def test_a_dispatcher_that_never_returns_is_given_up() -> None:
@@ -77,7 +77,7 @@ def test_a_dispatcher_that_never_returns_is_given_up() -> None:
     cluster.run(58)
     assert done == []
     cluster.run(30)
-    assert (came(cluster), done) == ([], [1])
+    assert (arrived(cluster), done) == ([], [1])
 
 
 def test_publications_for_a_former_dispatcher_wait_until_it_counts_as_dead() -> None:
@@ -93,7 +93,7 @@ def test_publications_for_a_former_dispatcher_wait_until_it_counts_as_dead() -> 
     start(cluster, "B3")
     ask(cluster)
     cluster.run(10)
-    assert (came(cluster), done) == ([1], [1])
+    assert (arrived(cluster), done) == ([1], [1])
 
 
 def test_a_restarted_edge_broker_does_not_drop_its_former_subscriptions() -> None:
@@ -108,7 +108,7 @@ def test_a_restarted_edge_broker_does_not_drop_its_former_subscriptions() -> Non
     for number in (1, 2):
         publish(cluster, "B1", done, number, 5)
         cluster.settle()
-    assert (came(cluster), done) == ([1, 2], [1, 2])
+    assert (arrived(cluster), done) == ([1, 2], [1, 2])
     assert cluster.sent_of(Remove) == []
 
 
@@ -143,7 +143,7 @@ def test_a_publication_queued_for_long_is_matched_again() -> None:
         (2, "new"),
         (2, "old"),
     ]
-    assert came(cluster)[0] == 1
+    assert arrived(cluster)[0] == 1
 
 
 def test_a_publication_that_waited_for_its_matcher_only_is_not_matched_again() -> None:

@@ -44,7 +44,7 @@ class Leaving(Stage):
         self.left: list[str] = []
         self._lasting = {frozenset(ends) for ends in links}
         self.settle()
-        self.heard()
+        self.take_transcript()
 
     def changes(self, name: str) -> Coordinator:
         strategy: Any = self.brokers[name].strategy

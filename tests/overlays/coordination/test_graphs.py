@@ -13,7 +13,7 @@ def test_linked_neighbours_open_no_link() -> None:
     stage = Leaving(*RING, system="flooding")
     stage.leave("B")
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         *("B -> A: LeaveWanted", "A -> C: Prepare"),
         *("C writes", "C holds but A B", "C -> A: Ready"),
         *("A holds but B C", "A -> B: Prepare"),
@@ -26,7 +26,7 @@ def test_linked_neighbours_open_no_link() -> None:
     ]
     stage.ended("A", "B")
     stage.ended("B", "C")
-    assert stage.heard() == ["B has left"]
+    assert stage.take_transcript() == ["B has left"]
     assert stage.changes("A").is_free
     assert stage.changes("C").is_free
 
@@ -36,7 +36,7 @@ def test_a_system_with_its_own_order_quiesces_no_broker(system: str, stops: bool
     stage = Leaving(*RING, system=system)
     stage.leave("B")
     stage.settle()
-    assert any("holds" in each for each in stage.heard()) is stops
+    assert any("holds" in each for each in stage.take_transcript()) is stops
 
 
 def test_an_abort_leaves_the_former_links() -> None:
@@ -44,5 +44,5 @@ def test_an_abort_leaves_the_former_links() -> None:
     stage.leave("B")
     stage.carry("B", "A")
     stage.lose("A", "B")
-    assert not [each for each in stage.heard() if "ends" in each]
+    assert not [each for each in stage.take_transcript() if "ends" in each]
     assert stage.changes("A").is_free

@@ -44,7 +44,7 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         stage.ask(interests[-1][1], interest.client, Subscribe(interest))
     stage.settle()
     publish_fives(stage, advertised)  # some known routes end with the old tree
-    stage.heard()
+    stage.take_transcript()
 
     trees: dict[str, Any] = {name: stage.brokers[name].strategy for name in names}
     decider, *others = trees[leaving_broker].neighbours
@@ -61,7 +61,7 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         trees[other]._contraction.follow(change, out)
         stage.carry_out(other, out)
     del stage.brokers[leaving_broker]
-    assert not stage.heard(), "tables must turn without messages"
+    assert not stage.take_transcript(), "tables must turn without messages"
 
     # Publications arrive before the ends of new links have sent their tables.
     stage.deliveries.clear()

@@ -54,7 +54,7 @@ class Stage:
         self.heard(Started())
         for life, other in enumerate(self.others):
             self.heard(LinkChanged(other, LinkState.UP))
-            self.say(other, Introduction(life + 1, View(0, "", members)))
+            self.receive(other, Introduction(life + 1, View(0, "", members)))
 
     @property
     def view(self) -> View:
@@ -66,7 +66,7 @@ class Stage:
         self.now_us += 1
         return self.machine.handle(input, self.now_us)
 
-    def say(self, source: str, message: Message) -> list[Effect]:
+    def receive(self, source: str, message: Message) -> list[Effect]:
         return self.heard(Received(source, message))
 
     def gathered(self) -> list[Effect]:
@@ -102,8 +102,8 @@ def test_the_first_broker_makes_a_view_without_lost_members() -> None:
 def test_a_restarted_member_has_not_asked_to_leave() -> None:
     """Its former incarnation's request does not hold for the new one."""
     stage = Stage("A")
-    stage.say("C", LeaveRequest())
-    stage.say("C", Introduction(99, View(0, "", MEMBERS)))
+    stage.receive("C", LeaveRequest())
+    stage.receive("C", Introduction(99, View(0, "", MEMBERS)))
     stage.gathered()
     assert stage.view.members == MEMBERS
     assert stage.view.lives["C"] == 99
@@ -133,10 +133,10 @@ def test_lost_links_are_reported_to_the_first_broker_or_its_successor() -> None:
 
 def test_a_broken_link_between_others_makes_a_view_of_the_same_members() -> None:
     stage = Stage("A")
-    stage.say("B", LinkLost((0, ""), "C", True))
+    stage.receive("B", LinkLost((0, ""), "C", True))
     stage.gathered()
     assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
-    stage.say("B", LinkLost(stage.view.age, "C", False))
+    stage.receive("B", LinkLost(stage.view.age, "C", False))
     stage.gathered()
     assert stage.view.version == 1  # nothing was lost in it
 
@@ -145,14 +145,14 @@ def test_a_report_of_a_lost_link_is_forwarded_to_the_first_broker() -> None:
     """A has restarted: C has lost its link to A, B and A have not."""
     stage = Stage("B")
     lost = LinkLost((0, ""), "A", True)
-    assert sent(stage.say("C", lost), LinkLost) == [("A", lost)]
-    assert sent(stage.say("C", LinkLost((9, ""), "A", True)), LinkLost) == []
+    assert sent(stage.receive("C", lost), LinkLost) == [("A", lost)]
+    assert sent(stage.receive("C", LinkLost((9, ""), "A", True)), LinkLost) == []
     # The next first broker is notified, too.
     effects = stage.heard(LinkChanged("A", LinkState.FAILED))
     assert sent(effects, LinkLost) == []
     assert stage.gathered()
     stage = Stage("C")
-    effects = stage.say("D", LinkLost((0, ""), "B", True))
+    effects = stage.receive("D", LinkLost((0, ""), "B", True))
     assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "B", True))]
     effects = stage.heard(LinkChanged("A", LinkState.FAILED))
     assert ("B", LinkLost((0, ""), "B", True)) in sent(effects, LinkLost)
@@ -167,7 +167,7 @@ def test_a_broker_killed_before_its_greeting_learns_of_its_broken_link() -> None
     effects = machine.handle(Received("A", Introduction(4, View(0, "", MEMBERS))), 5)
     assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "A", True))]
     stage = Stage("A")
-    stage.say("B", LinkLost((0, ""), "A", True))
+    stage.receive("B", LinkLost((0, ""), "A", True))
     stage.gathered()
     assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
 
@@ -180,7 +180,7 @@ def test_a_restarted_member_stays_in_the_view() -> None:
     (again,) = stage.gathered()  # its greeting is on its way
     assert isinstance(again, SetTimer)
     assert stage.view.version == 0
-    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
+    stage.receive("C", Introduction(77, View(0, "", MEMBERS)))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (MEMBERS, 77)
 
@@ -191,8 +191,8 @@ def test_a_dropped_member_returns_on_request() -> None:
     stage.gathered()
     assert "C" not in stage.view.members
     stage.heard(LinkChanged("C", LinkState.UP))
-    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
-    stage.say("C", JoinWanted("C", 77))
+    stage.receive("C", Introduction(77, View(0, "", MEMBERS)))
+    stage.receive("C", JoinWanted("C", 77))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (with_joiners("ABD", "C"), 77)
 
@@ -200,11 +200,11 @@ def test_a_dropped_member_returns_on_request() -> None:
 def test_a_broker_outside_a_later_view_asks_to_join_and_forwards_the_view() -> None:
     stage = Stage("C")
     without = View(3, "B", ("A", "B", "D"), {"A": 1, "B": 2, "D": 3})
-    effects = stage.say("B", ViewSaid(without))
+    effects = stage.receive("B", ViewSaid(without))
     assert sent(effects, JoinWanted) == [("B", JoinWanted("C", 101))]
     assert sent(effects, ViewSaid) == [("A", ViewSaid(without)), ("D", ViewSaid(without))]
     assert stage.view.version == 0
-    stage.say("A", ViewSaid(View(4, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})))
+    stage.receive("A", ViewSaid(View(4, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})))
     assert stage.view.version == 4
 
 
@@ -214,7 +214,7 @@ def test_all_choose_the_same_of_two_views_of_one_version() -> None:
     for views in ((one, other), (other, one)):
         stage = Stage("C")
         for view in views:
-            effects = stage.say("B", ViewSaid(view))
+            effects = stage.receive("B", ViewSaid(view))
         assert stage.view == other
     assert sent(effects, ViewSaid) == [("B", ViewSaid(other))]
 
@@ -251,7 +251,7 @@ def test_a_views_structure_follows_its_makers_clusters() -> None:
     """So a network whose brokers restart one by one with other clusters uses one structure."""
     stage = Stage("D")
     lives = {"A": 1, "B": 2, "C": 3, "D": 101}
-    stage.say("A", ViewSaid(View(1, "A", MEMBERS, lives, per_gateway=2)))
+    stage.receive("A", ViewSaid(View(1, "A", MEMBERS, lives, per_gateway=2)))
     strategy = stage.machine.strategy
     assert isinstance(strategy, Dynatops)
     places = strategy.membership.places

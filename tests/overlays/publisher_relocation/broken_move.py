@@ -33,9 +33,9 @@ class Move:
         self.heard = 0
         self.dead: set[str] = set()
         send_away(self.stage, "P", PATH)
-        self.hear()
+        self.deliver_to_publisher()
 
-    def hear(self) -> None:
+    def deliver_to_publisher(self) -> None:
         """Deliver the brokers' messages to P."""
         notified = self.stage.notified[self.heard :]
         self.heard += len(notified)
@@ -57,11 +57,11 @@ class Move:
 
     def settle(self) -> None:
         """Deliver every message."""
-        self.hear()
+        self.deliver_to_publisher()
         while self.words or any(self.stage.links.values()):
             self.let_through()
             self.stage.settle()
-            self.hear()
+            self.deliver_to_publisher()
 
     def die(self, broker: str) -> None:
         """The broker's neighbours notice at once, P when it is told."""

@@ -29,7 +29,7 @@ def stage_with_publisher(*advertisements: Advertisement) -> Stage:
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 

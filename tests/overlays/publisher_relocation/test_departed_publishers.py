@@ -161,7 +161,7 @@ def test_a_withdrawn_advertisement_does_not_return_with_the_publisher() -> None:
     move.do(move.client.request(Unadvertise("b"), move.stage.now_us))
     move.settle()
     send_away(move.stage, "P", PATH)
-    move.hear()
+    move.deliver_to_publisher()
     move.settle()
     move.stage.mend_link(*CUT)
     move.settle()

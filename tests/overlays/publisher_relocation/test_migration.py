@@ -33,7 +33,7 @@ def test_the_transcript_of_a_migration() -> None:
     announce(stage)
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+    assert [line for line in stage.take_transcript() if "ubscribe" not in line] == [
         "B1 => P: Relocate B1 B2 B3",
         "B3 -> B2: MigrationUpdate P retracted (s of S3)",
         "B2 -> B1: MigrationUpdate P retracted (s of S2 s of S3 s of S4 s of S5)",
@@ -312,7 +312,7 @@ def test_a_path_that_does_not_lead_here_is_refused(path: tuple[str, ...]) -> Non
     stage.ask("B3", "P", MigrationAdvertisement(path, (A,), 1))
     assert len(stage.refusals()) == 1
     assert stage.rows() == before
-    assert [line for line in stage.heard() if " -> " in line] == []
+    assert [line for line in stage.take_transcript() if " -> " in line] == []
     assert_nothing_is_left(stage)
 
 
@@ -357,7 +357,7 @@ def test_migration_messages_from_beside_the_path_are_refused(
     before = stage.rows()
     stage.tell(sender, "B2", message)
     assert len(stage.refusals()) == 1
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
     assert_nothing_is_left(stage)
 
 

@@ -58,10 +58,14 @@ def test_the_transcript_of_a_move_back() -> None:
     move = Move()
     move.let_through()
     move.stage.carry("B3", "B2")
-    move.stage.heard()
+    move.stage.take_transcript()
     move.stage.break_link(*CUT)
     move.settle()
-    said = [line for line in move.stage.heard() if "bscribe" not in line and "vertise" not in line]
+    said = [
+        line
+        for line in move.stage.take_transcript()
+        if "bscribe" not in line and "vertise" not in line
+    ]
     assert said == [
         "B2 -> B3: MigrationComplete P broken",
         "B3 => P: Resume broken",
@@ -108,10 +112,10 @@ def test_a_target_that_dies_costs_others_no_publication(progress: int) -> None:
         step()
     move.die("B3")
     move.settle()
-    move.stage.heard()
+    move.stage.take_transcript()
     move.lose("B3")
     move.settle()
-    said = move.stage.heard()
+    said = move.stage.take_transcript()
     # P announces that it stays, where the move is known to be incomplete; nothing is withdrawn.
     assert not [line for line in said if ": Unadvertise" in line]
     assert len([line for line in said if ": Advertise" in line]) <= len(move.without_links("B3"))

@@ -44,11 +44,11 @@ class GuidingTracer:
         self, context: BrokerContext, parameters: TreeParameters, send_away: SendAway
     ) -> None:
         self.broker = context.broker
-        self.told: list[str] = []
+        self.calls_at: list[str] = []
         self._send_away = send_away
 
     def start(self, out: list[Effect]) -> None:
-        self.told.append("start")
+        self.calls_at.append("start")
 
     def mark(
         self, publisher: str, publications: tuple[RoutedPublication, ...], now_us: int
@@ -65,7 +65,7 @@ class GuidingTracer:
         out: list[Effect],
     ) -> None:
         ways = " ".join([*route.neighbours, *(name for name, _ in route.clients)])
-        self.told.append(f"from {upstream}: {ways}")
+        self.calls_at.append(f"from {upstream}: {ways}")
 
     def published(self, publisher: str, now_us: int, out: list[Effect]) -> None:
         if self.broker == "B1":
@@ -81,10 +81,10 @@ class GuidingTracer:
         """Subscribers do not move."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        self.told.append("timer")
+        self.calls_at.append("timer")
 
     def measured(self, measured: MeasuredDelays) -> None:
-        self.told.append("measured")
+        self.calls_at.append("measured")
 
     def link(
         self,
@@ -94,19 +94,19 @@ class GuidingTracer:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self.told.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
+        self.calls_at.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
 
     def left(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} left")
+        self.calls_at.append(f"{publisher} left")
 
     def changed(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} changed")
+        self.calls_at.append(f"{publisher} changed")
 
     def turned(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} turned")
+        self.calls_at.append(f"{publisher} turned")
 
     def gone(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} gone")
+        self.calls_at.append(f"{publisher} gone")
 
 
 GUIDED = relocating(
@@ -125,10 +125,10 @@ def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
     return stage
 
 
-def told(stage: Stage, broker: str) -> list[str]:
+def calls_at(stage: Stage, broker: str) -> list[str]:
     """The calls of a broker's tracer since the last question."""
     tracer = stage.brokers[broker].strategy.tracer  # type: ignore[attr-defined]
-    heard, tracer.told = tracer.told, []
+    heard, tracer.calls_at = tracer.calls_at, []
     return heard
 
 
@@ -136,16 +136,16 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     stage = staged(monkeypatch)
     stage.ask("B1", "P", publish(1, 2))
     stage.settle()
-    assert told(stage, "B1") == ["from None: B2 C1"] * 2
-    assert told(stage, "B3") == ["from B2: C3"] * 2
-    said = stage.heard()
+    assert calls_at(stage, "B1") == ["from None: B2 C1"] * 2
+    assert calls_at(stage, "B3") == ["from B2: C3"] * 2
+    said = stage.take_transcript()
     assert "B1 => P: Relocate B1 B2 B3" in said
     assert "B2 -> B3: PublicationBatch P/1* P/2 hops 2" in said
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert stage.heard()[-1] == "B3 => P: Resume"
-    assert [told(stage, name) for name in PATH] == [
+    assert stage.take_transcript()[-1] == "B3 => P: Resume"
+    assert [calls_at(stage, name) for name in PATH] == [
         ["P left", "P turned"],
         ["from B1: B3", "from B1: B3", "P turned"],
         ["P turned"],
@@ -162,13 +162,16 @@ def test_a_tracer_learns_of_publishers_moves(monkeypatch: pytest.MonkeyPatch) ->
     stage.ask("B1", "P", Advertise(advertisement("a", "x > 1")), Advertise(other))
     stage.ask("B1", "P", Unadvertise("b"))
     stage.settle()
-    assert (told(stage, "B1"), told(stage, "B2")) == (["P changed"], ["P gone"])
+    assert (calls_at(stage, "B1"), calls_at(stage, "B2")) == (["P changed"], ["P gone"])
     stage.ask("B1", "P", Unadvertise("a"), Goodbye())
     stage.settle()
-    assert (told(stage, "B1"), told(stage, "B3")) == (["P changed", "P left"], ["P gone", "P gone"])
+    assert (calls_at(stage, "B1"), calls_at(stage, "B3")) == (
+        ["P changed", "P left"],
+        ["P gone", "P gone"],
+    )
     stage.break_link("B1", "B2")
     stage.mend_link("B1", "B2")
-    assert told(stage, "B1") == ["B2 down, False", "B2 up, False"]
+    assert calls_at(stage, "B1") == ["B2 down, False", "B2 up, False"]
 
 
 def test_the_system_may_refuse_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +189,7 @@ def test_the_system_may_refuse_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
     stage.ask("B1", "P", publish(1))
     stage.settle()
     assert stage.notified == []
-    assert told(stage, "B1") == ["from None: B2 C1", "P left"]
+    assert calls_at(stage, "B1") == ["from None: B2 C1", "P left"]
     assert stage.delivered() == [(1, "C1"), (1, "C3")]
 
 

@@ -36,9 +36,9 @@ def alternates(news: LateDecision) -> Alternates:
     found = set()
     for name in running_brokers(news):
         tree = news.network.strategy(name).tree
-        for id, said in tree.propagation.alternate_routes._alternates.items():
+        for id, messages_sent in tree.propagation.alternate_routes._alternates.items():
             last_hop = tree.tables.subscriptions[id].last_hop
-            found |= {(name, str(hop), str(last_hop)) for hop in said}
+            found |= {(name, str(hop), str(last_hop)) for hop in messages_sent}
     return found
 
 
@@ -92,9 +92,9 @@ def _leave(place: int) -> Callable[[World, tuple[str, str, str]], None]:
 
 LIVES = {
     "nothing": lambda world, word: None,
-    "who said it dies": _crash(1),
-    "who said it dies and comes back": _crash_and_restart(1),
-    "who said it leaves": _leave(1),
+    "who messages_sent it dies": _crash(1),
+    "who messages_sent it dies and comes back": _crash_and_restart(1),
+    "who messages_sent it leaves": _leave(1),
     "its link is cut for good": _cut(1),
     "its link is cut and healed": _cut_and_heal(1),
     "the last hop dies": _crash(2),

@@ -20,13 +20,13 @@ class RecordedBroker:
         self.now_us = 0
         self.did: list[Effect] = []
 
-    def hears(self, *inputs: object) -> RecordedBroker:
+    def handles(self, *inputs: object) -> RecordedBroker:
         for input in inputs:
             self.now_us += 1
             self.did = self.machine.handle(input, self.now_us)  # type: ignore[arg-type]
         return self
 
-    def says(self, neighbour: str) -> list[Message]:
+    def sent_to(self, neighbour: str) -> list[Message]:
         return [
             each.message
             for each in self.did

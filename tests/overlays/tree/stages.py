@@ -18,7 +18,7 @@ def stage_with_publisher() -> Stage:
     stage = Stage(TREE)
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 

@@ -30,7 +30,9 @@ def table() -> Propagation:
     return found
 
 
-def say(table: Propagation, hop: BrokerId | None, *, is_new_link: bool = False) -> list[Effect]:
+def announce(
+    table: Propagation, hop: BrokerId | None, *, is_new_link: bool = False
+) -> list[Effect]:
     out: list[Effect] = []
     table.add_subscription(ROW, hop, out, is_new_link=is_new_link)
     return out
@@ -48,8 +50,8 @@ def last_hop(table: Propagation) -> BrokerId | None:
 
 def test_a_new_links_subscription_holds_when_the_last_hop_withdraws_its_own() -> None:
     rows = table()
-    assert say(rows, "A") == [Send("D", Subscribe(ROW))]
-    assert say(rows, "B", is_new_link=True) == []
+    assert announce(rows, "A") == [Send("D", Subscribe(ROW))]
+    assert announce(rows, "B", is_new_link=True) == []
     assert last_hop(rows) == "A"
     assert take_back(rows, "A") == [Send("D", Unsubscribe("s")), Send("D", Subscribe(ROW))]
     assert last_hop(rows) == "B"
@@ -60,8 +62,8 @@ def test_a_new_links_subscription_holds_when_the_last_hop_withdraws_its_own() ->
 
 def test_the_later_route_is_used_and_the_former_one_becomes_the_alternate() -> None:
     rows = table()
-    say(rows, "A")
-    say(rows, "B")
+    announce(rows, "A")
+    announce(rows, "B")
     assert last_hop(rows) == "B"
     take_back(rows, "B")
     assert last_hop(rows) == "A"
@@ -70,8 +72,8 @@ def test_the_later_route_is_used_and_the_former_one_becomes_the_alternate() -> N
 
 def test_a_withdrawn_subscription_is_no_alternate() -> None:
     rows = table()
-    say(rows, "A")
-    say(rows, "B", is_new_link=True)
+    announce(rows, "A")
+    announce(rows, "B", is_new_link=True)
     take_back(rows, "B")
     assert not rows.alternate_routes
     take_back(rows, "A")
@@ -80,12 +82,12 @@ def test_a_withdrawn_subscription_is_no_alternate() -> None:
 
 def test_a_local_clients_subscription_is_kept_beside_a_neighbours() -> None:
     rows = table()
-    say(rows, None)
-    say(rows, "A")
+    announce(rows, None)
+    announce(rows, "A")
     assert last_hop(rows) == "A"
     take_back(rows, "A")
     assert last_hop(rows) is None
-    say(rows, "A")
+    announce(rows, "A")
     take_back(rows, None)
     take_back(rows, "A")
     assert not rows.tables.subscriptions
@@ -94,8 +96,8 @@ def test_a_local_clients_subscription_is_kept_beside_a_neighbours() -> None:
 
 def test_a_lost_neighbours_alternates_are_dropped() -> None:
     rows = table()
-    say(rows, "A")
-    say(rows, "B", is_new_link=True)
+    announce(rows, "A")
+    announce(rows, "B", is_new_link=True)
     rows.unlink("B")
     assert not rows.alternate_routes
 
@@ -104,8 +106,8 @@ def with_alternate(is_word_of: str) -> Propagation:
     """Both A and B send the subscription; one of the two is the alternate route."""
     rows = table()
     first, second = ("B", "A") if is_word_of == "B" else ("A", "B")
-    say(rows, second)
-    say(rows, first, is_new_link=True)
+    announce(rows, second)
+    announce(rows, first, is_new_link=True)
     assert rows.alternate_routes.has(ROW.id, first)
     return rows
 
@@ -127,7 +129,7 @@ def test_the_successor_keeps_the_leaving_brokers_alternate_as_its_neighbours() -
     facts = Facts((Side("C", (), (ROW,)),))
     Contraction(rows, TableExchange(())).succeed(LinkChange("here", 1, "A", ("C",)), facts, [])
     assert not rows.alternate_routes.has(ROW.id, "A")
-    say(rows, "C", is_new_link=True)
+    announce(rows, "C", is_new_link=True)
     take_back(rows, "B")
     assert last_hop(rows) == "C"
     take_back(rows, "C")
@@ -158,8 +160,8 @@ def test_a_broker_with_an_alternate_route_does_not_leave() -> None:
     """Neighbours cannot be told of both."""
     leaving_broker = Broker("X", ("A", "B"), strategy_factory("tree"))
     tree = leaving_broker.strategy.propagation  # type: ignore[attr-defined]
-    say(tree, "A")
-    say(tree, "B")
+    announce(tree, "A")
+    announce(tree, "B")
     assert not any(isinstance(each, Send) for each in leaving_broker.handle(Leave(), 1))
     leaving_broker.handle(Received("A", Unsubscribe(ROW.id)), 2)
     assert any(isinstance(each, Send) for each in leaving_broker.handle(TimerFired(TIMER), 10**6))

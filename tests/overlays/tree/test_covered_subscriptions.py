@@ -25,25 +25,25 @@ def stage() -> Stage:
     made = Stage(LINE, parameters=TreeParameters(covering=True))
     made.ask("B1", "P", Advertise(advertisement("a")))
     made.settle()
-    made.heard()
+    made.take_transcript()
     return made
 
 
-def said(made: Stage, broker: str, *requests: Message) -> list[str]:
+def messages_after(made: Stage, broker: str, *requests: Message) -> list[str]:
     """The messages caused by a client's requests there."""
     made.ask(broker, "C", *requests)
     made.settle()
-    return made.heard()
+    return made.take_transcript()
 
 
 def test_a_covered_subscription_is_not_forwarded_and_served_at_once() -> None:
     here = stage()
-    assert said(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
+    assert messages_after(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
         "B3 -> B2: Subscribe wide",
         "B2 -> B1: Subscribe wide",
     ]
-    assert said(here, "B3", Subscribe(subscription("narrow", "x > 5"))) == []
-    assert said(here, "B3", Subscribe(subscription("same", "x > 3"))) == []
+    assert messages_after(here, "B3", Subscribe(subscription("narrow", "x > 5"))) == []
+    assert messages_after(here, "B3", Subscribe(subscription("same", "x > 3"))) == []
     here.ask("B1", "P", Publish((publication(1, x=7),)))
     here.settle()
     ((broker, delivery),) = here.deliveries
@@ -52,15 +52,17 @@ def test_a_covered_subscription_is_not_forwarded_and_served_at_once() -> None:
 
 def test_a_replacement_is_sent_before_the_covering_one_is_withdrawn() -> None:
     here = stage()
-    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
-    assert said(here, "B3", Unsubscribe("s3")) == [
+    messages_after(
+        here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9))
+    )
+    assert messages_after(here, "B3", Unsubscribe("s3")) == [
         "B3 -> B2: Subscribe s5",
         "B3 -> B2: Unsubscribe s3",
         "B2 -> B1: Subscribe s5",
         "B2 -> B1: Unsubscribe s3",
     ]
-    assert said(here, "B3", Unsubscribe("s9")) == []
-    assert said(here, "B3", Subscribe(subscription("s1", "x > 1")))[:2] == [
+    assert messages_after(here, "B3", Unsubscribe("s9")) == []
+    assert messages_after(here, "B3", Subscribe(subscription("s1", "x > 1")))[:2] == [
         "B3 -> B2: Subscribe s1",
         "B3 -> B2: Unsubscribe s5",
     ]
@@ -70,7 +72,7 @@ def test_a_leaving_clients_subscriptions_are_withdrawn_without_replacements() ->
     here = stage()
     mine = [subscription(f"s{low}", f"x > {low}") for low in (3, 5)]
     other = subscription("other", "x > 9", client="D")
-    said(here, "B3", *map(Subscribe, mine))
+    messages_after(here, "B3", *map(Subscribe, mine))
     here.ask("B3", "D", Subscribe(other))
     here.settle()
     effects = here.handle("B3", Requested("C", Goodbye()))
@@ -81,19 +83,21 @@ def test_a_neighbours_subscription_covers_none_that_it_needs() -> None:
     here = stage()
     here.ask("B3", "Q", Advertise(advertisement("b", publisher="Q")))
     here.settle()
-    said(here, "B3", Subscribe(subscription("wide", "x > 3")))
-    assert said(here, "B2", Subscribe(subscription("narrow", "x > 5"))) == [
+    messages_after(here, "B3", Subscribe(subscription("wide", "x > 3")))
+    assert messages_after(here, "B2", Subscribe(subscription("narrow", "x > 5"))) == [
         "B2 -> B3: Subscribe narrow"
     ]
 
 
 def test_a_restored_link_is_sent_uncovered_subscriptions() -> None:
     here = stage()
-    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
+    messages_after(
+        here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9))
+    )
     here.break_link("B2", "B3")
     here.mend_link("B2", "B3")
     here.settle()
-    assert [line for line in here.heard() if "Subscribe " in line] == [
+    assert [line for line in here.take_transcript() if "Subscribe " in line] == [
         "B3 -> B2: Subscribe s3",
         "B2 -> B1: Subscribe s3",
     ]
@@ -109,11 +113,15 @@ def test_one_subscription_covers_a_bounded_number() -> None:
     for number in range(count):
         here.ask("B3", "C", Subscribe(subscription(f"s{number}", f"x = {number}")))
     here.settle()
-    here.heard()
+    here.take_transcript()
     for _ in range(3):
-        told = Counter(words.split()[-2] for words in said(here, "B3", Subscribe(everything)))
+        told = Counter(
+            words.split()[-2] for words in messages_after(here, "B3", Subscribe(everything))
+        )
         assert told == {"Subscribe": 2, "Unsubscribe": 2 * MOST_COVERED}
-        told = Counter(words.split()[-2] for words in said(here, "B3", Unsubscribe("all")))
+        told = Counter(
+            words.split()[-2] for words in messages_after(here, "B3", Unsubscribe("all"))
+        )
         assert told == {"Subscribe": 2 * MOST_COVERED, "Unsubscribe": 2}
 
 

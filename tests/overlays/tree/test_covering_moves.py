@@ -16,10 +16,10 @@ def test_a_dead_neighbour_wants_no_subscriptions_when_an_advertisement_turns() -
     broker = RecordedBroker("B3")
     factory = strategy_factory("tree", TreeParameters(covering=True))
     broker.machine = Broker("B3", ("B1", "B2"), factory)
-    broker.hears(*received("B2", Advertise(advertisement("a"))))
-    broker.hears(LinkChanged("B4", LinkState.UP))
-    broker.hears(*received("B4", Advertise(advertisement("a"))))
-    broker.hears(LinkChanged("B2", LinkState.ENDED))
+    broker.handles(*received("B2", Advertise(advertisement("a"))))
+    broker.handles(LinkChanged("B4", LinkState.UP))
+    broker.handles(*received("B4", Advertise(advertisement("a"))))
+    broker.handles(LinkChanged("B2", LinkState.ENDED))
     tables = broker.machine.strategy.tables  # type: ignore[attr-defined]
     assert tables.advertisements["a"].last_hop == "B4"
     assert "B2" not in tables.wanted

@@ -21,7 +21,7 @@ def test_advertisements_flood_the_tree_once_over_every_link() -> None:
     stage = Stage(TREE)
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 -> B2: Advertise a",
         "B2 -> B1: Advertise a",
         "B2 -> B5: Advertise a",
@@ -36,31 +36,33 @@ def test_subscriptions_follow_overlapping_advertisements_only() -> None:
     stage = stage_with_publisher()
     stage.ask("B5", "Q", Advertise(advertisement("q", "x < 0", publisher="Q")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "C", Subscribe(subscription("high", "x > 10")))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B3 -> B1: Subscribe high",
         "B1 -> B2: Subscribe high",
         "B2 -> B4: Subscribe high",
     ]
     stage.ask("B3", "C", Subscribe(subscription("both", "x < 10")))
     stage.settle()
-    assert stage.heard()[2:] == ["B2 -> B4: Subscribe both", "B2 -> B5: Subscribe both"]
+    assert stage.take_transcript()[2:] == ["B2 -> B4: Subscribe both", "B2 -> B5: Subscribe both"]
     stage.ask("B3", "C", Subscribe(subscription("other", "y = 1")))
-    assert stage.heard() == ["B3 -> B1: Subscribe other"]  # a publication may have x and y
+    assert stage.take_transcript() == [
+        "B3 -> B1: Subscribe other"
+    ]  # a publication may have x and y
     stage.ask("B3", "C", Subscribe(subscription("none", "x = 'text'")))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_an_advertisement_attracts_earlier_subscriptions() -> None:
     stage = Stage(TREE)
     stage.ask("B3", "C", Subscribe(subscription("s", "x > 10")))
     stage.ask("B1", "D", Subscribe(subscription("t", "x < -5", client="D")))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    said = stage.heard()
+    said = stage.take_transcript()
     assert [line for line in said if "Subscribe" in line] == [
         "B3 -> B1: Subscribe s",
         "B1 -> B2: Subscribe s",
@@ -95,10 +97,10 @@ def test_unadvertise_retracts_only_subscriptions_unwanted_otherwise() -> None:
     stage.ask("B3", "C", Subscribe(subscription("low", "x < 5")))
     stage.ask("B3", "C", Subscribe(subscription("high", "x > 20")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", Unadvertise("a"))
     stage.settle()
-    assert [line for line in stage.heard() if "Unsubscribe" in line] == [
+    assert [line for line in stage.take_transcript() if "Unsubscribe" in line] == [
         "B2 -> B4: Unsubscribe low",
         "B2 -> B4: Unsubscribe high",
         "B1 -> B2: Unsubscribe high",
@@ -115,10 +117,10 @@ def test_a_replaced_advertisement_moves_the_subscriptions() -> None:
     assert not stage.problems([(narrow, "B4")], [(low, "B3"), (high, "B3")])
     stage.ask("B4", "P", publish(1, 60))
     stage.settle()
-    assert stage.delivered() == [(60, "C")]  # 1 is no longer advertised
-    stage.heard()
+    assert stage.delivered() == [(60, "C")]  # 1 is not advertised
+    stage.take_transcript()
     stage.ask("B4", "P", Advertise(narrow))  # an equal advertisement: no messages
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
@@ -131,9 +133,9 @@ def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
     stage.ask("B4", "P", publish(2, 4, 60))
     stage.settle()
     assert stage.delivered() == [(4, "C"), (60, "C")]
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "C", Subscribe(wide))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_a_client_that_subscribes_elsewhere_has_moved() -> None:
@@ -156,7 +158,7 @@ def test_an_older_copy_of_an_advertisement_from_another_side_changes_nothing() -
     before = stage.rows()
     stage.tell("B5", "B2", Advertise(advertisement("a", "x > 7")))
     stage.tell("B1", "B2", Unadvertise("a"))
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
 
 
 @pytest.mark.parametrize("edge", TREE)
@@ -264,8 +266,8 @@ class TestSubscriptionFromTwoNeighbours:
 def test_a_dead_neighbour_is_sent_nothing() -> None:
     """A publisher had moved to a neighbour that left then; messages about it must end."""
     broker = RecordedBroker("B1", "B2", "B3")
-    broker.hears(*received("B3", Advertise(advertisement("a"))))
-    broker.hears(*received("B2", Advertise(advertisement("a"), moves=1)))
-    broker.hears(LinkChanged("B2", LinkState.ENDED))
-    assert broker.says("B3") == [Unadvertise("a")]
-    assert broker.says("B2") == []
+    broker.handles(*received("B3", Advertise(advertisement("a"))))
+    broker.handles(*received("B2", Advertise(advertisement("a"), moves=1)))
+    broker.handles(LinkChanged("B2", LinkState.ENDED))
+    assert broker.sent_to("B3") == [Unadvertise("a")]
+    assert broker.sent_to("B2") == []

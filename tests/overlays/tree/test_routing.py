@@ -30,10 +30,10 @@ def test_publications_follow_matching_subscriptions() -> None:
     stage.ask("B3", "C", Subscribe(subscription("s", "x > 1")))
     stage.ask("B5", "D", Subscribe(subscription("t", "x > 2", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(1, 2, 3))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 -> B2: PublicationBatch P/2 P/3 hops 1",
         "B2 -> B1: PublicationBatch P/2 P/3 hops 2",
         "B2 -> B5: PublicationBatch P/3 hops 2",
@@ -51,7 +51,7 @@ def test_one_delivery_names_all_matching_subscriptions_of_the_client() -> None:
         stage.ask("B2", "C", Subscribe(subscription(name, text)))
     stage.ask("B2", "D", Subscribe(subscription("t", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(5))
     stage.settle()
     (to_one,) = [effect for _, effect in stage.deliveries if effect.client == "C"]
@@ -105,7 +105,7 @@ def test_messages_of_strangers_are_refused(stranger: str, message: Advertise) ->
     before = stage.rows()
     stage.tell(stranger, "B4", message)
     assert stage.refusals() == [f"{stranger} is not a neighbour of B4"]
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
 
 
 @pytest.mark.parametrize("message", [publish(1), Ping(FIRST_ID), Pong(FIRST_ID), Resume(1, True)])
@@ -121,7 +121,7 @@ def test_invalid_requests_of_a_client_are_refused(request_: PublicationBatch) ->
     stage.ask("B4", "P", request_)
     reason = f"{type(request_).__name__} is not expected from client P"
     assert stage.refusals() == [reason]
-    assert stage.heard() == [f"B4 => P: Rejected: {reason}"]
+    assert stage.take_transcript() == [f"B4 => P: Rejected: {reason}"]
 
 
 def test_changing_others_subscriptions_is_refused() -> None:

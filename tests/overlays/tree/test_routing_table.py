@@ -15,7 +15,7 @@ Goes = tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]
 NOWHERE: Goes = ((), ())
 
 
-def goes(table: RoutingTable, **attributes: Value) -> Goes:
+def route_of(table: RoutingTable, **attributes: Value) -> Goes:
     """The route of a publication: neighbours, and clients."""
     route = table.routes.of(attributes)
     return route.neighbours, route.clients
@@ -38,7 +38,7 @@ def test_rows_know_the_rows_they_overlap() -> None:
     table.remove_advertisement(both)
     assert not entry.is_wanted_by("B3")
     table.remove_subscription(entry)
-    assert (list(low.overlapping), table.subscriptions, goes(table, x=3)) == (
+    assert (list(low.overlapping), table.subscriptions, route_of(table, x=3)) == (
         [],
         {},
         NOWHERE,
@@ -52,18 +52,18 @@ def test_a_route_names_each_neighbour_and_client_once() -> None:
     table.add_subscription(subscription("third", "x > 2"), "B3")
     table.add_subscription(subscription("fourth", "x > 3"), "B2")
     table.add_subscription(subscription("fifth", "x > 3"), None)
-    assert goes(table, x=2, y=1) == (("B2",), ())
-    assert goes(table, x=3) == (("B2", "B3"), (("C", ("second",)),))
-    assert goes(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
+    assert route_of(table, x=2, y=1) == (("B2",), ())
+    assert route_of(table, x=3) == (("B2", "B3"), (("C", ("second",)),))
+    assert route_of(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
 
 
 def test_an_id_may_return_with_another_filter() -> None:
     table = RoutingTable()
     old = table.add_subscription(subscription("s", "x > 1"), "B2")
-    assert goes(table, x=2) == (("B2",), ())
+    assert route_of(table, x=2) == (("B2",), ())
     table.remove_subscription(old)
     table.add_subscription(subscription("s", "x < 1"), "B3")
-    assert (goes(table, x=0), goes(table, x=2)) == ((("B3",), ()), NOWHERE)
+    assert (route_of(table, x=0), route_of(table, x=2)) == ((("B3",), ()), NOWHERE)
 
 
 def test_after_any_history_the_table_equals_one_made_anew() -> None:

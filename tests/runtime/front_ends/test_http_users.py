@@ -25,10 +25,10 @@ from shoal.runtime.network_sections import (
     TokensSection,
 )
 from tests.examples import at_length
-from tests.runtime.front_ends.user_service import Answer, Service, says, serving
+from tests.runtime.front_ends.user_service import Answer, Service, answering, serving
 from tests.runtime.live import PATIENCE_S, on_loop
 
-ALLOW = says(result="allow")
+ALLOW = answering(result="allow")
 NOTHING_ELSE = AccessSection()
 GOOD, BAD = ReasonCode.SUCCESS, ReasonCode.BAD_USER_NAME_OR_PASSWORD
 UNAVAILABLE, BUSY = ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY
@@ -86,7 +86,7 @@ async def test_the_service_gets_the_user_and_decides() -> None:
             "clientid": "c",
             "address": "192.0.2.7",
         }
-        service.answer = says(result="deny")
+        service.answer = answering(result="deny")
         assert (await answer(access, ann(username="bob"))).reason_code is BAD
 
 
@@ -132,7 +132,7 @@ async def test_answers_of_the_service_are_interpreted(
 @on_loop
 async def test_the_services_rules_add_to_the_files() -> None:
     rules = (RuleSection(user="*", subscribe=("public/#",)),)
-    say = says(result="allow", user="dr. ann", publish=["own/%c"])
+    say = answering(result="allow", user="dr. ann", publish=["own/%c"])
     async with asking(say, AccessSection(rules=rules)) as (access, _):
         admission = await answer(access, ann())
         assert admission.user == "dr. ann"
@@ -151,7 +151,7 @@ async def test_the_services_rules_add_to_the_files() -> None:
 async def test_users_of_the_password_file_need_no_service(tmp_path: Path) -> None:
     (tmp_path / "users").write_text(password_line("ann", "secret"), encoding="utf-8")
     section = AccessSection(passwords=str(tmp_path / "users"))
-    async with asking(says(500), section) as (access, service):
+    async with asking(answering(500), section) as (access, service):
         assert (await answer(access, ann())).reason_code is GOOD
         assert (await answer(access, ann(password=b"guess"))).reason_code is BAD
         assert not service.asked
@@ -164,7 +164,7 @@ async def test_users_of_the_password_file_need_no_service(tmp_path: Path) -> Non
 
 @on_loop
 async def test_named_users_are_checked_even_if_anonymous_ones_are_allowed() -> None:
-    async with asking(says(result="deny"), AccessSection(anonymous=True)) as (access, service):
+    async with asking(answering(result="deny"), AccessSection(anonymous=True)) as (access, service):
         assert (await answer(access, ClientCredentials(client_id="c"))).reason_code is GOOD
         assert not service.asked
         assert (await answer(access, ann())).reason_code is BAD
@@ -268,7 +268,7 @@ async def test_many_users_of_the_service_are_admitted(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_users, "MOST_WAITING_PER_ADDRESS", 2_048)
-    async with asking(says(result="allow", publish=["a/%u"])) as (access, service):
+    async with asking(answering(result="allow", publish=["a/%u"])) as (access, service):
         found = [
             each
             for first in range(0, count, 100)
@@ -298,7 +298,7 @@ async def test_the_service_gets_the_brokers_token(tmp_path: Path) -> None:
 @on_loop
 async def test_a_reload_keeps_the_services_users() -> None:
     rules = (RuleSection(user="*", subscribe=("public/#",)),)
-    async with asking(says(result="allow", publish=["own"])) as (access, service):
+    async with asking(answering(result="allow", publish=["own"])) as (access, service):
         admission = await answer(access, ann())
         credentials = ann(password=None, known=admission.known)
 

@@ -42,7 +42,7 @@ def rows(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [vars(row) for row in caplog.records if row.getMessage() == "connect refused"]
 
 
-async def say(address: Address, data: bytes, context: ssl.SSLContext | None = None) -> None:
+async def send_bytes(address: Address, data: bytes, context: ssl.SSLContext | None = None) -> None:
     """Connect, send this, and read until the other end closes."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
@@ -65,10 +65,10 @@ async def test_distrust_and_plain_connections_are_in_the_audit(
     async with running(over_tls(tmp_path, authority, certified=False), "B1") as (service,):
         for number, key in enumerate(("mqtts", "wss")):
             address = service.listening[key]
-            await say(address, b"")  # a load balancer's check of the port
-            await say(address, CONNECT)
+            await send_bytes(address, b"")  # a load balancer's check of the port
+            await send_bytes(address, CONNECT)
             await until(lambda: len(rows(caplog)) == 2 * number + 1)  # noqa: B023
-            await say(address, CONNECT, other)
+            await send_bytes(address, CONNECT, other)
             await until(lambda: len(rows(caplog)) == 2 * number + 2)  # noqa: B023
             plain, untrusting = rows(caplog)[-2:]
             assert plain["why"] == "TLS: the client does not speak TLS"
@@ -96,10 +96,10 @@ async def test_missing_and_foreign_certificates_are_in_the_audit(
     async with running(over_tls(tmp_path, authority, certified=True), "B1") as (service,):
         context = ssl.create_default_context()
         authority.configure_trust(context)
-        await say(service.listening["mqtts"], CONNECT, context)
+        await send_bytes(service.listening["mqtts"], CONNECT, context)
         await until(lambda: len(rows(caplog)) == 1)
         stranger.issue_cert(common_name="eve").configure_cert(context)
-        await say(service.listening["mqtts"], CONNECT, context)
+        await send_bytes(service.listening["mqtts"], CONNECT, context)
         await until(lambda: len(rows(caplog)) == 2)
         first, second = (row["why"] for row in rows(caplog))
         assert first == "TLS: the client shows no certificate"

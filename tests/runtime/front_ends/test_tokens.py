@@ -25,7 +25,7 @@ from shoal.runtime.front_ends.entry.access import AccessError, NetworkAccess
 from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.network_sections import AccessSection, HttpUsersSection, TokensSection
 from tests.runtime.front_ends.test_http_users import answer
-from tests.runtime.front_ends.user_service import says, serving
+from tests.runtime.front_ends.user_service import answering, serving
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import network, running
 
@@ -158,7 +158,7 @@ def jwks(**keys: Any) -> dict[str, Any]:
 @on_loop
 async def test_public_keys_are_read_from_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = MAKERS["ES256"](), MAKERS["ES256"]()
-    async with serving(says(**jwks(old=old))) as service:
+    async with serving(answering(**jwks(old=old))) as service:
         access = with_tokens(jwks_url=service.url)
         for _ in range(3):
             found = await answer(access, shows(token(old, "ES256", "old")))
@@ -166,7 +166,7 @@ async def test_public_keys_are_read_from_an_address(monkeypatch: pytest.MonkeyPa
         assert (await answer(access, shows(token(old, "ES256")))).reason_code is GOOD
         assert len(service.asked) == 1
         # Unknown key names do not cause a request each; a new key is found after a while.
-        service.answer = says(**jwks(old=old, new=new))
+        service.answer = answering(**jwks(old=old, new=new))
         for _ in range(3):
             assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is BAD
         assert len(service.asked) == 1
@@ -174,17 +174,22 @@ async def test_public_keys_are_read_from_an_address(monkeypatch: pytest.MonkeyPa
         assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is GOOD
         # A removed key counts until the next read; an invalid answer changes nothing.
         monkeypatch.setattr(tokens, "FRESH_S", 0.0)
-        for bad in (says(500), says(keys="none"), says(keys=[]), lambda _: (200, b"[" * 60_000)):
+        for bad in (
+            answering(500),
+            answering(keys="none"),
+            answering(keys=[]),
+            lambda _: (200, b"[" * 60_000),
+        ):
             service.answer = bad
             assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is GOOD
-        service.answer = says(**jwks(new=new))
+        service.answer = answering(**jwks(new=new))
         assert (await answer(access, shows(token(old, "ES256", "old")))).reason_code is BAD
         await access.close()
 
 
 @on_loop
 async def test_without_keys_no_client_is_admitted() -> None:
-    async with serving(says(404)) as service:
+    async with serving(answering(404)) as service:
         access = with_tokens(jwks_url=service.url)
         for _ in range(2):
             found = await answer(access, shows(token()))
@@ -195,7 +200,7 @@ async def test_without_keys_no_client_is_admitted() -> None:
 @on_loop
 async def test_passwords_and_a_service_work_beside_tokens(secret: str, tmp_path: Path) -> None:
     (tmp_path / "users").write_text(password_line("ann", "secret"), encoding="utf-8")
-    async with serving(says(result="allow", user="of the service")) as service:
+    async with serving(answering(result="allow", user="of the service")) as service:
         access = NetworkAccess(
             AccessSection(
                 passwords=str(tmp_path / "users"),

@@ -12,7 +12,7 @@ from typing import Any
 Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
 
 
-def says(code: int = 200, **fields: Any) -> Answer:
+def answering(code: int = 200, **fields: Any) -> Answer:
     """Always the same answer."""
     return lambda said: (code, json.dumps(fields).encode())
 

@@ -25,7 +25,7 @@ from tests.runtime.live import LiveNetwork, live, on_asyncio, on_loop, received,
 TRIPLE = (("B1", "B2"), ("B2", "B3"))
 
 
-def heard(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
+def link_events(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
     """The link events of a broker's machine from here on."""
     found: list[tuple[str, LinkState]] = []
     machine = network.nodes[name].machine
@@ -58,7 +58,7 @@ async def test_a_link_ends_under_load_after_everything_arrived() -> None:
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")
         await until(lambda: len(network.nodes["B1"].machine.strategy.tables.subscriptions) == 1)
-        told = heard(network, "B2"), heard(network, "B3")
+        told = link_events(network, "B2"), link_events(network, "B3")
         for number in range(300):
             await publisher.publish({"x": number, "text": "y" * 500})
             if number % 100 == 50:
@@ -82,7 +82,7 @@ async def test_a_link_that_was_cut_ends_all_the_same(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     limits = LinkLimits(give_up_us=2_000_000)
     async with live((("B1", "B2"),), limits=limits) as network:
-        told = heard(network, "B1"), heard(network, "B2")
+        told = link_events(network, "B1"), link_events(network, "B2")
         connection = network.links["B2"]._links["B1"].connection
         assert connection is not None
         connection.abort()
@@ -122,7 +122,7 @@ async def test_a_temporary_link_ends_with_its_openers_death(
     """No end reconnects, so a broker that waits for it would never be ready."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     async with live((), limits=LinkLimits(give_up_us=100_000), brokers=("B1", "B2")) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B2", OpenLink("B1"))
         await until(lambda: told == [("B2", LinkState.UP)])
         await network.kill("B2")
@@ -150,7 +150,7 @@ async def test_a_lasting_link_is_restored_by_the_end_that_knows() -> None:
 @on_loop
 async def test_ended_links_stay_ended_also_configured_ones() -> None:
     async with live(TRIPLE) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B1", EndLink("B2"))
         await until(lambda: told == [("B2", LinkState.ENDED)])
         await until(lambda: network.links["B2"].neighbours == ["B3"])
@@ -172,7 +172,7 @@ async def test_an_end_that_missed_a_links_end_is_told() -> None:
     async with live((("B1", "B2"),)) as network:
         await network.kill("B1")
         network.overlays["B1"].has_ended("B2", 0)
-        told = heard(network, "B2")
+        told = link_events(network, "B2")
         await network.start("B1")
         connection = network.links["B2"]._links["B1"]
         network.links["B2"]._dialling.dial(connection)
@@ -213,7 +213,7 @@ async def test_a_disconnected_broker_is_dialled_until_it_counts_as_departed(
         links = network.links["B1"]
         links.directory = Directory("B1", (), network.overlays["B1"])
         links.directory.merge([BrokerLocation("B2", 5, peers="B2:1", has_left=has_left)])
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         await network.kill("B2")
         await until(lambda: told == [("B2", LinkState.FAILED)])
         lost_us = links._links["B2"].lost_us
@@ -232,7 +232,7 @@ async def test_a_leave_waits_for_a_neighbour_that_is_down_and_links_it_to_the_su
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     limits = LinkLimits(give_up_us=200_000)
     async with live(TRIPLE, system=system, limits=limits) as network:
-        told = heard(network, "B2")
+        told = link_events(network, "B2")
         await network.kill("B3")
         await until(lambda: told == [("B3", LinkState.FAILED)])
         network.nodes["B2"].bring(Leave())
@@ -293,7 +293,7 @@ async def test_both_ends_may_open_a_link_at_once() -> None:
 @on_loop
 async def test_a_link_to_an_unknown_address_is_an_error() -> None:
     async with live((("B1", "B2"),)) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B1", OpenLink("B9", "nowhere", is_lasting=True))
         await until(lambda: told == [("B9", LinkState.FAILED)])
         assert network.links["B1"].neighbours == ["B2"]

@@ -33,7 +33,7 @@ def subscribe(network: Processes, *brokers: str) -> None:
     network.knows("B1", len(network.running) + len(brokers))
 
 
-def came(network: Processes, broker: str, count: int) -> None:
+def all_arrived(network: Processes, broker: str, count: int) -> None:
     """All publications, in order, once."""
     with network.client(broker, f"reader at {broker}") as reader:
         wait_until(lambda: len(reader.payloads) >= count)
@@ -51,7 +51,7 @@ def test_a_disconnected_broker_delays_no_publisher(tmp_path: Path) -> None:
             publish(publisher, range(2 * COUNT, 3 * COUNT))
             assert publisher.session_present == [False]
         network.start("B3")
-        came(network, "B3", 3 * COUNT)
+        all_arrived(network, "B3", 3 * COUNT)
 
 
 def test_a_hanging_broker_delays_no_publisher(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_hanging_broker_delays_no_publisher(tmp_path: Path) -> None:
             publish(publisher, range(COUNT, 2 * COUNT))
             network.running["B2"].send_signal(signal.SIGCONT)
             publish(publisher, range(2 * COUNT, 3 * COUNT))
-        came(network, "B3", 3 * COUNT)
+        all_arrived(network, "B3", 3 * COUNT)
 
 
 @pytest.mark.parametrize("killed", ["B1", "B2"])
@@ -81,7 +81,7 @@ def test_a_spool_outlives_its_broker(tmp_path: Path, killed: str) -> None:
         network.kill(*network.running)
         network.start("B3", *({"B1", "B2"} - {killed}))
         network.start(killed)
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
 def test_a_broker_missing_since_the_start_misses_nothing(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_broker_missing_since_the_start_misses_nothing(tmp_path: Path) -> None
         with network.client("B1", "p") as publisher:
             publish(publisher, range(COUNT))
         network.start("B2")
-        came(network, "B2", COUNT)
+        all_arrived(network, "B2", COUNT)
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Random networks in which brokers cancel their leaves, at any moment, under traffic.
 
-A broker that stays admits clients again and forwards as before, and may leave later; after a late cancellation it leaves. A seed decides everything.
+A broker that stays admits clients again and forwards as before, and may leave later; after a late
+cancellation it leaves. A seed decides everything.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_nothing_is_kept_of_a_broker_without_waiting_clients() -> None:
     assert waiting.timers.next_us is None
 
 
-def come(network: Network, count: int) -> list[Client]:
+def connect_missing(network: Network, count: int) -> list[Client]:
     """Clients connect at B1 whose sessions are at B9, which is down."""
     site = network["B1"]
     site.clients.begin_journal(SessionJournal())
@@ -138,7 +138,7 @@ def test_waiting_clients_are_handled_in_slices() -> None:
     network = Network("B1", "B2")
     network.after(20)
     most = TIMERS_WORK // WAITING_WORK[WAITING_TIMER]
-    ends = come(network, 3 * most)
+    ends = connect_missing(network, 3 * most)
     site, refused = network["B1"], 0
     end_us = site.now_us + 12_000_000
     while (deadline_us := site.clients.deadline_us) is not None and deadline_us <= end_us:
@@ -159,7 +159,7 @@ def test_a_session_that_moved_on_is_found_after_a_lost_question() -> None:
         old.subscribe("a", qos=1)
         old.lose()
     network.is_slow = True
-    ends = come(network, 3)
+    ends = connect_missing(network, 3)
     assert network.links["B1", "B2"]
     network.links["B1", "B2"].clear()
     network.is_slow = False

@@ -41,7 +41,7 @@ def test_longer_searches_find_lower_costs(seed: int) -> None:
     warmed, lowest = annealed(problem, start, seed, 20)
     assert notification_cost(problem, warmed) == pytest.approx(lowest)
     assert lowest <= notification_cost(problem, start)
-    # No swap of any two helps any more.
+    # No swap of any two helps.
     assert by_any_swap(problem, warmed) == (tuple(warmed), pytest.approx(lowest))
 
 

@@ -84,7 +84,7 @@ def test_users_stay_in_their_cluster_and_stay_when_placing_is_off() -> None:
 
 
 def test_brokers_place_early_users_one_after_the_other() -> None:
-    """Two users who alone want the same are at two brokers: only one moves."""
+    """Two users with a wish of their own are at two brokers: only one moves."""
     ring = world({}, cluster=4, load_weight=0.0)
     for name, home in (("c", "C"), ("d", "D")):
         ring.add_subscriber(name, home)

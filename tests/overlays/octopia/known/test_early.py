@@ -46,7 +46,7 @@ def started_again() -> ProductStage:
     return here
 
 
-def told(here: ProductStage, neighbour: str, message: Message) -> list[Effect]:
+def receive(here: ProductStage, neighbour: str, message: Message) -> list[Effect]:
     return here.handle("a0", Received(neighbour, message))
 
 
@@ -64,7 +64,7 @@ def test_an_early_publication_waits_until_subscriptions_are_known() -> None:
     Handled before the tables were complete it would be settled and lost (random growth).
     """
     here = started_again()
-    assert len(keys(told(here, "b1", notification(1, 2)), Unsettled)) == held(here) == 2
+    assert len(keys(receive(here, "b1", notification(1, 2)), Unsettled)) == held(here) == 2
     here.mend_link("a0", "b0")
     here.settle()
     assert here.delivered() == [(1, "S"), (2, "S")]
@@ -73,12 +73,12 @@ def test_an_early_publication_waits_until_subscriptions_are_known() -> None:
 
 def test_an_admitted_publication_is_settled_after_its_next_hops() -> None:
     here = started_again()
-    first, second = keys(told(here, "b1", notification(1, 2)), Unsettled)
+    first, second = keys(receive(here, "b1", notification(1, 2)), Unsettled)
     here.mend_link("a0", "b0")
     effects: list[Effect] = []
     while not keys(effects, Settled):
         here.carry("a0", "b0", len(here.links["a0", "b0"]))
-        effects = told(here, "b0", here.links["b0", "a0"].popleft())
+        effects = receive(here, "b0", here.links["b0", "a0"].popleft())
     done = [
         each
         for each in effects
@@ -92,8 +92,8 @@ def test_an_admitted_publication_is_settled_after_its_next_hops() -> None:
 @pytest.mark.parametrize("message", [Sweep("b1", 1), NumbersBegin("P", 9)])
 def test_publications_behind_an_early_one_wait(message: Message) -> None:
     here = started_again()
-    told(here, "b1", notification(1))
-    assert not told(here, "b1", message)
+    receive(here, "b1", notification(1))
+    assert not receive(here, "b1", message)
     assert held(here) == 2
     here.mend_link("a0", "b0")
     here.settle()
@@ -105,7 +105,7 @@ def test_publications_behind_an_early_one_wait(message: Message) -> None:
 
 def test_an_early_publication_returns_over_its_lost_link() -> None:
     here = started_again()
-    unsettled = keys(told(here, "b1", notification(1)), Unsettled)
+    unsettled = keys(receive(here, "b1", notification(1)), Unsettled)
     effects = here.handle("a0", LinkChanged("b1", LinkState.FAILED))
     assert keys(effects, Settled) == unsettled
     here.mend_link("a0", "b0")

@@ -142,15 +142,15 @@ def test_no_cluster_is_entered_through_a_broker_that_is_leaving(is_lost: bool) -
     while not any(type(each) is TurnTables for each in here.links["a0", "b0"]):
         here.carry(*next(way for way, messages in here.links.items() if messages))
     link(here, "b1", "a0")
-    here.heard()
+    here.take_transcript()
     here.tell("b1", "a0", AdvertisementsSaid())
     said = "a0 -> b1: BitsSaid"
-    assert said not in here.heard()
+    assert said not in here.take_transcript()
     if is_lost:
         # Then it has to begin anew.
         here.break_link("a0", "c0")
-        assert said in here.heard()
+        assert said in here.take_transcript()
     else:
         here.settle()
         assert "a0" not in here.brokers["b1"].strategy.product
-        assert said not in here.heard()
+        assert said not in here.take_transcript()

@@ -43,7 +43,7 @@ def grape(
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.ask(at, "C", Subscribe(subscription("s")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -59,7 +59,7 @@ def sessions(stage: Stage) -> dict:
 def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage = grape()
     fill_session(stage)
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B1 -> B2: PublicationBatch P/0* hops 1",
         "B1 -> B2: PublicationBatch P/1* P/2* hops 1",
         "B1 -> B2: TraceInformationRequest B1-P-M0",
@@ -77,7 +77,7 @@ def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+    assert [line for line in stage.take_transcript() if "ubscribe" not in line] == [
         "B3 -> B2: MigrationUpdate P retracted (s)",
         "B2 -> B1: MigrationUpdate P retracted (s)",
         "B1 -> B2: MigrationComplete P",
@@ -91,7 +91,9 @@ def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     assert (selection.rate_now, selection.rate_target) == (9, 3)
     # At the target the next session is named after it, and has no one to ask: stay.
     stage.ask("B3", "P", publish(3), publish(4), publish(5))
-    assert stage.heard() == [f"B3 : delivered P/{number} to C (s)" for number in (3, 4, 5)]
+    assert stage.take_transcript() == [
+        f"B3 : delivered P/{number} to C (s)" for number in (3, 4, 5)
+    ]
     assert stage.records[1].target == "B3"  # type: ignore[attr-defined]
     assert stage.timers == {}
 
@@ -118,7 +120,7 @@ def test_the_publishers_pings_are_round_trips() -> None:
 def test_a_decision_to_stay_sends_no_move() -> None:
     stage = grape(at="B1")
     fill_session(stage)
-    assert [line for line in stage.heard() if "delivered" not in line] == []
+    assert [line for line in stage.take_transcript() if "delivered" not in line] == []
     assert stage.records[0].target == "B1"  # type: ignore[attr-defined]
     assert (sessions(stage), stage.timers) == ({}, {})
     stage.ask("B1", "P", publish(3))
@@ -129,7 +131,7 @@ def test_exactly_so_many_publications_are_traced() -> None:
     """A batch that goes beyond the end of a session is traced up to it."""
     stage = grape(length=5)
     stage.ask("B1", "P", publish(0, 1, 2), publish(3, 4, 5, 6), publish(7))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B1 -> B2: PublicationBatch P/0* P/1* P/2* hops 1",
         "B1 -> B2: PublicationBatch P/3* P/4* P/5 P/6 hops 1",
         "B1 -> B2: TraceInformationRequest B1-P-M0",
@@ -144,7 +146,7 @@ def test_one_batch_may_be_several_sessions_long() -> None:
     stage = grape(length=2)
     stage.ask("B1", "P", publish(*range(9)))
     stage.settle()
-    assert stage.heard()[0].startswith("B1 -> B2: PublicationBatch P/0* P/1* P/2 P/3")
+    assert stage.take_transcript()[0].startswith("B1 -> B2: PublicationBatch P/0* P/1* P/2 P/3")
 
 
 def test_refused_publications_do_not_count() -> None:
@@ -224,9 +226,9 @@ def test_a_changed_advertisement_begins_a_new_session() -> None:
 def test_while_a_publisher_moves_nothing_is_traced() -> None:
     stage = grape()
     fill_session(stage)
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B1", "P", publish(3, 4, 5))
-    assert stage.heard() == ["B1 -> B2: PublicationBatch P/3 P/4 P/5 hops 1"]
+    assert stage.take_transcript() == ["B1 -> B2: PublicationBatch P/3 P/4 P/5 hops 1"]
 
 
 # --- refused or ignored messages --------------------------------------------------------------

@@ -45,7 +45,7 @@ def stage_of(**parameters: int) -> Stage:
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s{client}", client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -73,7 +73,7 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage = stage_of(window_publications=65_536)
     stage.ask("B1", "P", publish(0), publish(1))
     stage.settle()
-    assert [line for line in stage.heard() if "delivered" not in line] == [
+    assert [line for line in stage.take_transcript() if "delivered" not in line] == [
         "B1 -> B2: PublicationBatch P/0* hops 1",
         "B1 -> B2: PublicationBatch P/1* hops 1",
         "B2 -> B3: PublicationBatch P/0* hops 2",
@@ -98,7 +98,7 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert stage.heard()[-1] == "B3 => P: Resume"
+    assert stage.take_transcript()[-1] == "B3 => P: Resume"
     # The values that pointed towards B3 are dropped, so that new averages are of the new place.
     assert [tracer(stage, name).held_bytes for name in PATH] == [0, 0, 0]
     stage.ask("B3", "P", publish(2), publish(3))
@@ -112,7 +112,7 @@ def test_nothing_is_traced_while_a_request_is_under_way() -> None:
     stage = stage_of(window_publications=65_536)
     stage.ask("B1", "P", publish(0), publish(1), publish(2))  # the third: enough are outstanding
     stage.settle()
-    assert "B1 -> B2: PublicationBatch P/2 hops 1" in stage.heard()
+    assert "B1 -> B2: PublicationBatch P/2 hops 1" in stage.take_transcript()
 
 
 def test_a_window_bounds_traces_and_its_first_publication_is_traced() -> None:
@@ -138,7 +138,7 @@ def test_a_broker_without_deliveries_answers() -> None:
     stage.ask("B4", "E", Unsubscribe("sE"))
     stage.ask("B1", "P", publish(0))
     stage.settle()
-    said = stage.heard()
+    said = stage.take_transcript()
     assert "B4 -> B2: TraceResult B1-P-M0: 0" in said
     assert "B2 -> B1: TraceResult B1-P-M0: 2" in said
 
@@ -246,9 +246,9 @@ def test_a_result_of_a_neighbour_without_the_publication_is_refused() -> None:
 def test_a_broker_without_a_profile_is_the_closest() -> None:
     stage = stage_of()
     stage.tell("B1", "B2", RelocationRequest("Q", 7.0, ("B1",)))
-    assert stage.heard() == ["B2 -> B1: RelocationAnswer Q (B2 B1)"]
+    assert stage.take_transcript() == ["B2 -> B1: RelocationAnswer Q (B2 B1)"]
     stage.tell("B1", "B2", RelocationAnswer("Q", ("B1", "B2")))  # no broker asked for that
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_the_same_randomness_traces_the_same_publications() -> None:

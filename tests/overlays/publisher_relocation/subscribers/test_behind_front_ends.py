@@ -24,7 +24,7 @@ def staged(moves: Moves = Moves.SUBSCRIBERS, publisher: str = "P") -> Stage:
     stage.ask("B1", publisher, Advertise(advertisement("a", publisher=publisher)))
     stage.ask("B3", "D", Subscribe(subscription("d", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -48,14 +48,14 @@ def pinged(stage: Stage) -> PingRequest:
 def test_a_front_end_reports_a_clients_deliveries_and_delays() -> None:
     stage = staged()
     asked = session(stage)
-    assert stage.heard()[-1] == "B3 => D: WhoHad"
+    assert stage.take_transcript()[-1] == "B3 => D: WhoHad"
     stage.ask("B3", "D", DeliveriesReported(asked, {"one": 0b111, "two": 0b001}))
     question = pinged(stage)
     assert (question.session.publisher, question.brokers) == ("one", ("B1", "B3"))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "D", PingTimes(question.session, {"B1": 5_000, "B3": 0}))
-    assert stage.heard() == ["B3 => one: to B1"]
-    # The first publication is there for "two", whoever else is.
+    assert stage.take_transcript() == ["B3 => one: to B1"]
+    # The first publication is there for "two", as for others.
     (record,) = stage.records
     assert isinstance(record, SubscriberSelectionRecord)
     assert (record.subscriber, record.publications) == ("one", 3)
@@ -82,9 +82,9 @@ def test_a_changed_or_departed_client_begins_anew() -> None:
     stage.ask("B3", "D", DeliveriesReported(session(stage), {"one": 0b111}))
     late = pinged(stage)
     stage.ask("B3", "D", DeliveriesReported(session(stage), {}, gone=("one", "nobody")))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "D", PingTimes(late.session, {"B1": 5_000, "B3": 0}))
-    assert "PingTimes" not in " ".join(stage.heard())
+    assert "PingTimes" not in " ".join(stage.take_transcript())
     assert not any(isinstance(row, SubscriberSelectionRecord) for row in stage.records)
     assert ("B3", ("subscriber", "one")) not in stage.timers
 
@@ -118,9 +118,9 @@ def test_a_front_end_that_publishes_stays_and_subscribers_go_where_it_is() -> No
     stage = staged(Moves.BOTH, publisher="Q")
     stage.ask("B1", "Q", StandsFor())
     asked = session(stage, "Q")
-    said = stage.heard()
+    said = stage.take_transcript()
     assert not any("Relocate" in line or "=> Q: Ping" in line for line in said)
     assert "B2 -> B3: SessionTraces B1-Q-M0 at B1 (B1 B2 B3)" in said
     stage.ask("B3", "D", DeliveriesReported(asked, {"one": 0b111}))
     stage.ask("B3", "D", PingTimes(pinged(stage).session, {"B1": 5_000, "B3": 0}))
-    assert stage.heard()[-1] == "B3 => one: to B1"
+    assert stage.take_transcript()[-1] == "B3 => one: to B1"

@@ -33,7 +33,7 @@ def staged(moves: Moves = Moves.SUBSCRIBERS) -> Stage:
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.ask("B3", "C", Subscribe(subscription("s")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -57,7 +57,7 @@ def answer(stage: Stage, client: str = "C", **round_trip_us: int) -> None:
 def test_a_subscriber_moves_to_where_its_publications_enter() -> None:
     stage = staged()
     session(stage)
-    said = stage.heard()
+    said = stage.take_transcript()
     told = [line for line in said if "SessionTraces" in line]
     assert told == [
         "B1 -> B2: SessionTraces B1-P-M0 at B1 (B1 B2 B3)",
@@ -66,7 +66,7 @@ def test_a_subscriber_moves_to_where_its_publications_enter() -> None:
     # B1 alone costs nothing; the subscriber is asked about its own broker, too, for comparison.
     assert said[-1] == "B3 => C: PingRequest B3-C-M1 (B1 B3)"
     answer(stage, B1=5_000, B3=1_000)
-    assert stage.heard() == ["B3 => C: to B1"]
+    assert stage.take_transcript() == ["B3 => C: to B1"]
     (record,) = stage.records
     assert isinstance(record, SubscriberSelectionRecord)
     assert (record.broker, record.target, record.publications) == ("B3", "B1", 3)
@@ -74,24 +74,24 @@ def test_a_subscriber_moves_to_where_its_publications_enter() -> None:
     assert ("B3", TIMER) not in stage.timers
     # Publishers do not move, and the next session begins.
     session(stage)
-    assert sum("TraceInformationRequest" in line for line in stage.heard()) == 2
+    assert sum("TraceInformationRequest" in line for line in stage.take_transcript()) == 2
 
 
 def test_publishers_move_first_and_subscribers_learn_their_target() -> None:
     stage = staged(Moves.BOTH)
     session(stage)
-    said = stage.heard()
+    said = stage.take_transcript()
     assert "B1 => P: Relocate B1 B2 B3" in said
     assert "B2 -> B3: SessionTraces B1-P-M0 at B3 (B1 B2 B3)" in said
     answer(stage, B3=1_000)
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
     assert stage.records[-1].target == "B3"  # type: ignore[attr-defined]
 
 
 def test_no_subscriber_is_told_if_only_publishers_move() -> None:
     stage = staged(Moves.PUBLISHERS)
     session(stage)
-    assert not any("SessionTraces" in line or "=> C" in line for line in stage.heard())
+    assert not any("SessionTraces" in line or "=> C" in line for line in stage.take_transcript())
 
 
 def test_a_subscriber_without_delays_stays() -> None:
@@ -99,13 +99,13 @@ def test_a_subscriber_without_delays_stays() -> None:
     session(stage)
     late = asked(stage)
     stage.fire("B3", TIMER)
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "C", PingTimes(late.session, {"B1": 1, "B3": 1}))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
     session(stage)
     assert asked(stage).session != late.session
     answer(stage, B4=1, B3=1)  # nor does one that answers for others
-    assert stage.heard()[-1].startswith("B3 => C: PingRequest")
+    assert stage.take_transcript()[-1].startswith("B3 => C: PingRequest")
     assert not any(isinstance(each, SubscriberSelectionRecord) for each in stage.records)
 
 
@@ -116,9 +116,9 @@ def test_a_changed_subscriber_begins_anew(request_: Unsubscribe | Subscribe) -> 
     stage.ask("B3", "C", request_)
     stage.settle()
     assert ("B3", TIMER) not in stage.timers
-    stage.heard()
+    stage.take_transcript()
     answer(stage, B1=5_000, B3=1_000)
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_a_subscriber_that_publishes_does_not_move() -> None:
@@ -126,12 +126,12 @@ def test_a_subscriber_that_publishes_does_not_move() -> None:
     stage.ask("B3", "C", Advertise(advertisement("c", "y > 0", publisher="C")))
     stage.ask("B3", "C", Publish((publication(0, "C", y=1),)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     session(stage)
-    assert "PingRequest" not in " ".join(stage.heard())
+    assert "PingRequest" not in " ".join(stage.take_transcript())
     stage.ask("B3", "C", Unadvertise("c"))
     session(stage)
-    assert "PingRequest" in stage.heard()[-1]
+    assert "PingRequest" in stage.take_transcript()[-1]
 
 
 def test_a_subscriber_waits_for_every_publishers_session() -> None:
@@ -142,10 +142,10 @@ def test_a_subscriber_waits_for_every_publishers_session() -> None:
     stage.settle()
     # One of four publications is untraced: a quarter of the messages might come from elsewhere.
     session(stage)
-    assert not any("PingRequest" in line for line in stage.heard())
+    assert not any("PingRequest" in line for line in stage.take_transcript())
     stage.ask("B4", "Q", publish(1, 2, publisher="Q"))
     stage.settle()
-    assert stage.heard()[-1] == "B3 => C: PingRequest B3-C-M1 (B2 B1 B4 B3)"
+    assert stage.take_transcript()[-1] == "B3 => C: PingRequest B3-C-M1 (B2 B1 B4 B3)"
 
 
 # --- in a world -------------------------------------------------------------------------------

@@ -386,10 +386,10 @@ def test_invalid_messages_of_a_neighbour_are_refused(message: Message) -> None:
 
 def test_a_repeated_broadcast_is_dropped() -> None:
     here = stage()
-    here.heard()
+    here.take_transcript()
     way = (NeighbourHop("B3", 1.0), NeighbourHop("B1", 1.0, 1.0), NeighbourHop("B2", 1.0, 1.0))
     here.tell("B2", "B1", Broadcast(2, EMPTY, way))
-    assert here.heard() == []
+    assert here.take_transcript() == []
     assert here.brokers["B1"].strategy.decisions.known == 0
 
 

@@ -61,7 +61,7 @@ class Cycle:
         return self.world.brokers[name].machine.strategy
 
     @property
-    def said(self) -> dict[str, int]:
+    def messages_sent(self) -> dict[str, int]:
         """The number of messages of each broker."""
         return {name: node.meter.control_out for name, node in self.world.brokers.items()}
 
@@ -72,12 +72,12 @@ def test_an_exchange_takes_four_messages_per_link_and_none_outside_the_cycle(
 ) -> None:
     for remove in range(links):
         network = Cycle(links)
-        before = network.said
+        before = network.messages_sent
         rows = {name: _rows(network, name) for name in network.beside.values()}
         network.exchange(remove)
         (record,) = network.world.trace.records
         assert isinstance(record, Exchanged)
-        sent = {name: count - before[name] for name, count in network.said.items()}
+        sent = {name: count - before[name] for name, count in network.messages_sent.items()}
         assert sum(sent.values()) == 4 * links
         assert not any(sent[name] for name in network.beside.values())
         assert rows == {name: _rows(network, name) for name in network.beside.values()}
