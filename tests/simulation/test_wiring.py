@@ -44,7 +44,7 @@ class RecordingStrategy(BaseStrategy):
         self.neighbours = context.neighbours
         self.expected = context.expected
         self._at_start = at_start
-        self.inputs_of: list[tuple[int, object]] = []
+        self.inputs: list[tuple[int, object]] = []
 
     def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
         out += self._at_start
@@ -53,21 +53,21 @@ class RecordingStrategy(BaseStrategy):
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
         assert isinstance(message, Unsubscribe)
-        self.inputs_of.append((now_us, f"{neighbour} {message.subscription_id}"))
+        self.inputs.append((now_us, f"{neighbour} {message.subscription_id}"))
         if message.subscription_id == "release":
             out.append(Release())
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
-        self.inputs_of.append((now_us, client))
+        self.inputs.append((now_us, client))
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
-        self.inputs_of.append((now_us, f"{neighbour} {state.value}"))
+        self.inputs.append((now_us, f"{neighbour} {state.value}"))
 
     def loads(self, loads: Loads, now_us: int, out: list[Effect]) -> None:
-        self.inputs_of.append((now_us, loads))
+        self.inputs.append((now_us, loads))
 
     def costs(self, costs: Costs, now_us: int, out: list[Effect]) -> None:
-        self.inputs_of.append((now_us, costs))
+        self.inputs.append((now_us, costs))
 
 
 class RecordingWorld:
@@ -113,7 +113,7 @@ class RecordingWorld:
         return strategy
 
     def inputs_of(self, broker: str) -> list[object]:
-        return [what for _, what in self.diary(broker).inputs_of]
+        return [what for _, what in self.diary(broker).inputs]
 
     def up(self) -> set[tuple[str, str]]:
         rows = self.world.brokers.items()
@@ -196,8 +196,8 @@ def test_a_link_ends_at_both_ends_at_one_moment_and_not_before() -> None:
     lab = RecordingWorld(costs=ServiceCosts(transmission_us=4_000))
     lab.do(10_000, "A", said("slow"), EndLink("B"))
     lab.world.run()
-    assert lab.diary("B").inputs_of == [(15_000, "A slow"), (15_000, "A ended")]
-    assert lab.diary("A").inputs_of == [(15_000, "B ended")]
+    assert lab.diary("B").inputs == [(15_000, "A slow"), (15_000, "A ended")]
+    assert lab.diary("A").inputs == [(15_000, "B ended")]
 
 
 def test_a_link_that_fails_before_it_has_ended_does_not_come_back() -> None:
@@ -316,7 +316,7 @@ def test_loads_of_each_window_equal_calculated_ones() -> None:
     lab.do(60_000, "A", said("4"))
     lab.do(260_000, "A", said("5"))
     lab.world.run()
-    loads = [(now_us, each.links["B"]) for now_us, each in lab.diary("A").inputs_of]  # type: ignore[attr-defined]
+    loads = [(now_us, each.links["B"]) for now_us, each in lab.diary("A").inputs]  # type: ignore[attr-defined]
     assert loads == [
         (50_000, LinkLoad(entered=3, left=2, waiting=1)),
         (100_000, LinkLoad(entered=1, left=2, waiting=0)),
@@ -329,7 +329,7 @@ def test_costs_are_reported_on_request_and_on_change() -> None:
     lab = RecordingWorld({"A": [WatchCosts()]}, message_costs=table)
     lab.world.change_costs(10_000, {**table, "A": Costs(5.0, {"C": 1.0})})
     lab.world.run()
-    assert lab.diary("A").inputs_of == [(0, table["A"]), (10_000, Costs(5.0, {"C": 1.0}))]
+    assert lab.diary("A").inputs == [(0, table["A"]), (10_000, Costs(5.0, {"C": 1.0}))]
     assert lab.inputs_of("B") == []
 
 

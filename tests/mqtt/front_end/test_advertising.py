@@ -33,11 +33,11 @@ def test_publications_wait_for_the_machine_and_a_mark() -> None:
     client, site = writer(network), network["B1"]
     first, second = site.unheard
     assert packets_after_wait(client) == [Pingresp]
-    site.hear("writer", first)
+    site.advertised("writer", first)
     settle(network)
     assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == []
-    site.hear("writer", second)
+    site.advertised("writer", second)
     assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == [b"5"]
     settle(network)
@@ -54,11 +54,11 @@ def test_an_earlier_connections_advertisement_does_not_count() -> None:
     client, site = writer(network), network["B1"]
     settle(network)
     for each in before:
-        site.hear("writer", each)
+        site.advertised("writer", each)
     packets_after_wait(client)
     assert here.take_payloads() == []
     for each in site.unheard:
-        site.hear("writer", each)
+        site.advertised("writer", each)
     packets_after_wait(client)
     assert here.take_payloads()[-1:] == [b"5"]
 

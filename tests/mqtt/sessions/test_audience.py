@@ -51,7 +51,7 @@ def note(site: Site, topic: str, number: int, session: MessageId = T, **content:
 
 
 def deliveries_of(site: Site, session: MessageId = T) -> DeliveriesReported | None:
-    return audience(site).deliveries_of(session, site.now_us)
+    return audience(site).who_had(session, site.now_us)
 
 
 def test_deliveries_are_reported_by_client(site: Site) -> None:

@@ -44,11 +44,11 @@ class GuidingTracer:
         self, context: BrokerContext, parameters: TreeParameters, send_away: SendAway
     ) -> None:
         self.broker = context.broker
-        self.calls_at: list[str] = []
+        self.calls: list[str] = []
         self._send_away = send_away
 
     def start(self, out: list[Effect]) -> None:
-        self.calls_at.append("start")
+        self.calls.append("start")
 
     def mark(
         self, publisher: str, publications: tuple[RoutedPublication, ...], now_us: int
@@ -65,7 +65,7 @@ class GuidingTracer:
         out: list[Effect],
     ) -> None:
         ways = " ".join([*route.neighbours, *(name for name, _ in route.clients)])
-        self.calls_at.append(f"from {upstream}: {ways}")
+        self.calls.append(f"from {upstream}: {ways}")
 
     def published(self, publisher: str, now_us: int, out: list[Effect]) -> None:
         if self.broker == "B1":
@@ -81,10 +81,10 @@ class GuidingTracer:
         """Subscribers do not move."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        self.calls_at.append("timer")
+        self.calls.append("timer")
 
     def measured(self, measured: MeasuredDelays) -> None:
-        self.calls_at.append("measured")
+        self.calls.append("measured")
 
     def link(
         self,
@@ -94,19 +94,19 @@ class GuidingTracer:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self.calls_at.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
+        self.calls.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
 
     def left(self, publisher: str, out: list[Effect]) -> None:
-        self.calls_at.append(f"{publisher} left")
+        self.calls.append(f"{publisher} left")
 
     def changed(self, publisher: str, out: list[Effect]) -> None:
-        self.calls_at.append(f"{publisher} changed")
+        self.calls.append(f"{publisher} changed")
 
     def turned(self, publisher: str, out: list[Effect]) -> None:
-        self.calls_at.append(f"{publisher} turned")
+        self.calls.append(f"{publisher} turned")
 
     def gone(self, publisher: str, out: list[Effect]) -> None:
-        self.calls_at.append(f"{publisher} gone")
+        self.calls.append(f"{publisher} gone")
 
 
 GUIDED = relocating(
@@ -128,7 +128,7 @@ def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
 def calls_at(stage: Stage, broker: str) -> list[str]:
     """The calls of a broker's tracer since the last question."""
     tracer = stage.brokers[broker].strategy.tracer  # type: ignore[attr-defined]
-    heard, tracer.calls_at = tracer.calls_at, []
+    heard, tracer.calls = tracer.calls, []
     return heard
 
 

@@ -29,7 +29,7 @@ MOMENTS = 12
 
 
 def running_brokers(news: LateDecision) -> list[str]:
-    return [name for name, node in news.world.brokers.items() if node.running_brokers]
+    return [name for name, node in news.world.brokers.items() if node.running]
 
 
 def alternates(news: LateDecision) -> Alternates:
@@ -92,9 +92,9 @@ def _leave(place: int) -> Callable[[World, tuple[str, str, str]], None]:
 
 LIVES = {
     "nothing": lambda world, word: None,
-    "who messages_sent it dies": _crash(1),
-    "who messages_sent it dies and comes back": _crash_and_restart(1),
-    "who messages_sent it leaves": _leave(1),
+    "its neighbour dies": _crash(1),
+    "its neighbour dies and comes back": _crash_and_restart(1),
+    "its neighbour leaves": _leave(1),
     "its link is cut for good": _cut(1),
     "its link is cut and healed": _cut_and_heal(1),
     "the last hop dies": _crash(2),
@@ -102,8 +102,8 @@ LIVES = {
     "the last hop leaves": _leave(2),
     "its last hop's link is cut for good": _cut(2),
     "its last hop's link is cut and healed": _cut_and_heal(2),
-    "who remembers dies and comes back": _crash_and_restart(0),
-    "who remembers leaves": _leave(0),
+    "its broker dies and comes back": _crash_and_restart(0),
+    "its broker leaves": _leave(0),
 }
 
 
@@ -149,7 +149,7 @@ def test_no_tables_turn_if_an_alternate_route_appears_while_quiesced() -> None:
     node.bring(now_us, Received("B2", Subscribe(interest)))
     world.run(until_us=now_us + SECOND_US)
     (record,) = world.trace.records
-    assert record == Refused("B1 has two alternates of one subscription")
+    assert record == Refused("B1 has two words of one subscription")
     taken_back = Received("B2", Unsubscribe(interest.id))
     world.queue.push(now_us + SECOND_US, node.bring, taken_back)
     world.run(until_us=now_us + SECOND_US)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.processes import Processes, processes, wait_until
-from tests.runtime.storage.test_spools import came, publish, subscribe
+from tests.runtime.storage.test_spools import all_arrived, publish, subscribe
 
 COUNT = 60
 SOON = {"park_us": 100_000}
@@ -35,7 +35,7 @@ def test_messages_of_a_killed_full_broker_come_from_copies(tmp_path: Path, where
             network.kill(where)
             publish(publisher, range(COUNT, 2 * COUNT))
         network.start(where)
-        came(network, where, 2 * COUNT)
+        all_arrived(network, where, 2 * COUNT)
 
 
 def test_a_broker_with_room_again_settles_all_and_copies_are_dropped(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_broker_with_room_again_settles_all_and_copies_are_dropped(tmp_path: P
         wait_until(lambda: not any(link["spooled_bytes"] for link in links()))
         network.kill("B1", "B2", "B3")
         network.start("B1", "B2", "B3")
-        came(network, "B3", 2 * COUNT)
+        all_arrived(network, "B3", 2 * COUNT)
 
 
 def test_a_full_broker_forwards_publications(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_full_broker_forwards_publications(tmp_path: Path) -> None:
             reader.subscribe("a/#", 1)
             publish(publisher, range(COUNT))
             wait_until(lambda: len(reader.payloads) == COUNT)
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
 def test_without_copies_publications_are_acknowledged_once_on_disk(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_without_copies_publications_are_acknowledged_once_on_disk(tmp_path: Pat
             wait_until(lambda: all(each.is_published() for each in sent))
         network.kill("B3")
         network.start("B3")
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
 def test_a_client_gets_nothing_twice_at_qos_2_from_a_full_broker_that_is_killed(
