@@ -89,7 +89,7 @@ def send_before_all_subscriptions_are_known(monkeypatch: pytest.MonkeyPatch) -> 
 
 def let_topics_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: publications out of turn do not wait."""
-    monkeypatch.setattr(TopicArrivals, "park", TopicArrivals.arrive)
+    monkeypatch.setattr(TopicArrivals, "hold", TopicArrivals.arrive)
 
 
 def send_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
