@@ -62,7 +62,7 @@ class Play(NamedTuple):
     """The events of a play, and the brokers concerned.
 
     links         at first
-    leavers       brokers asked to leave
+    leaving_brokers  asked to leave
     publications  how many are published at `publishing`, for the subscriber at `subscribing`
     fault         ("link", A, B), ("broker", A), ("early",): a timer fires too early; or none
     comes, goes   where a subscription comes, and where another goes
