@@ -52,8 +52,8 @@ QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests
 # the time.
 NOT_QUICK := --ignore-glob 'tests/*/test_hostile*.py' --ignore tests/overlays/octopia/test_deaths.py \
   $(addprefix --ignore tests/contract/,test_growth.py test_drivers.py test_all_systems.py) \
-  $(addprefix --ignore tests/mqtt/,federation/session_transfer/test_filling.py federation/test_joining.py) \
-  $(addprefix --ignore tests/,mqtt/memory/test_contents.py overlays/tree/test_telling.py)
+  $(addprefix --ignore tests/mqtt/,federation/session_transfer/test_installing.py federation/test_joining.py) \
+  $(addprefix --ignore tests/,mqtt/memory/test_arriving_sessions.py overlays/tree/test_covered_subscriptions.py)
 
 quick: install ## the core's tests, the simulator's and a live network, with a fifth of the examples and cases (a minute)
 	SHOAL_EXAMPLES=0.2 $(BIN)/pytest -n 2 $(NOT_QUICK) $(QUICK)

@@ -1,9 +1,9 @@
-"""How long it takes to read the attributes of a message, beside decoding its payload alone.
+"""Time to read the attributes of a message, in comparison with decoding its payload.
 
-Run `python benchmarks/bench_attributes.py`.  Prints for each payload the median of RUNS runs: the
-time of `read_attributes` in microseconds, and how many times that of msgspec's decoder it is (of
-payloads that this refuses, and of plain values, none).  Below, the worst payloads of 1 MB: exits
-with 1 if one of them takes a broker longer than MOST_MS.
+Run `python benchmarks/bench_attributes.py`. For each payload it prints the median of RUNS runs: the
+time of `read_attributes` in microseconds, and its ratio to that of msgspec's decoder (none for
+payloads that msgspec refuses, and for plain values). The worst payloads of 1 MB follow; the exit
+code is 1 if one of them takes a broker longer than MOST_MS.
 """
 
 from __future__ import annotations

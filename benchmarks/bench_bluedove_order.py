@@ -1,9 +1,10 @@
-"""What a publisher's order costs a live BlueDove cluster: `order = "publisher"` beside `"free"`.
+"""The cost of a publisher's order in a live BlueDove cluster (`order = "publisher"`).
 
-Two dispatchers and three matchers, a process each on loopback; one client publishes at D1 at QoS 1,
-with random places on two dimensions, another subscribes to everything at D2.  Throughput is with
-WINDOW publications under way, latency (publish to arrival) with one; medians of ROUNDS rounds, the
-two orders in turn, in ratio.  Inversions are neighbours that arrived the wrong way round.
+Two dispatchers and three matchers, a process each on loopback. One client publishes at D1 at QoS 1,
+with random places on two dimensions; another subscribes to everything at D2. Throughput is with
+WINDOW publications under way, latency (publish to arrival) with one. The output has medians of
+ROUNDS rounds with the two orders in turn, and their ratio. Inversions are pairs of consecutive
+arrivals in the wrong order.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""What covering and merging save in routing tables: messages, rows, time, on quotes and flights.
+"""Savings of covering and merging in routing tables: messages, rows and time.
 
-Brokers are a balanced tree (for OctopiA, a product of three clusters), all in this process.  The
+Brokers are a balanced tree (for OctopiA, a product of three clusters), all in this process. The
 workload's own generator aims subscriptions at each publisher's events: 70 % match a tenth of them,
-25 % a half, 5 % all.  Clients of one symbol or airline often ask for the same or for part of what
-others ask for.  All subscribe, then clients come and go, then publications travel.  Without, with
-covering, and with covering and merging everybody must get the same.
+25 % a half, 5 % all. Clients of one symbol or airline often have equal or overlapping filters.
+First all subscribe, then clients come and go, then publications travel. Deliveries must be equal
+without covering, with covering, and with covering and merging.
 
     python benchmarks/bench_covering_routing.py [--brokers N] [--subscriptions N] [--publications N]
 
-Prints, for each: messages about subscriptions between brokers while all subscribe, and for each
-change when clients come and go; rows of all brokers' tables; seconds until all have subscribed, the
-slowest input among them; and publications per second.  Exits with 1 when deliveries differ.
+For each case it prints messages about subscriptions between brokers while all subscribe, and for
+each change afterwards; rows of all brokers' tables; seconds until all have subscribed, with the
+slowest input; and publications per second. The exit code is 1 if deliveries differ.
 
-Before that: what all brokers of the tree must tell each other at least with covering, with unions
-of each broker's own clients, and with unions at every broker on the way, too, as PADRES has them.
+Before that it prints the lower bounds of messages in the tree: with covering, with unions of each
+broker's own clients, and with unions at every broker on the way, as in PADRES.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def workload(
     brokers: Sequence[str],
     subscriptions: int,
 ) -> Workload:
-    """What the workload's generator makes of these events."""
+    """The subscriptions that the workload's generator makes for these events."""
     places = tuple(BrokerPlace(broker=name, latitude=0.0, longitude=0.0) for name in brokers)
     made = Workload([], [], [])
     chance = Random(1)
@@ -139,7 +139,9 @@ def tree_links(brokers: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class LeastTold:
-    """What a tree's brokers tell each other at rest, computed without brokers or bounded work."""
+    """The subscriptions that a tree's brokers send each other at rest, without brokers or bounded
+    work.
+    """
 
     def __init__(self, brokers: Sequence[str], made: Workload) -> None:
         self._links = tree_links(brokers)
@@ -153,7 +155,7 @@ class LeastTold:
             self._own[home].append(interest.filter)
 
     def rows(self, *, own: bool, on_the_way: bool) -> int:
-        """With unions of each broker's own, or of all that each tells."""
+        """With unions of each broker's own subscriptions, or of all that it sends."""
         made = {
             name: [*_unions(filters), *filters] if own else filters
             for name, filters in self._own.items()
@@ -176,7 +178,7 @@ class LeastTold:
         )
 
     def _promised(self, broker: str, but: str) -> list[Filter]:
-        """What is advertised there, and behind it."""
+        """Advertisements there, and behind it."""
         reached, before = [broker], {broker: but}
         for each in reached:
             for other in self._around[each]:
@@ -205,7 +207,7 @@ def _kept(filters: Sequence[Filter]) -> list[Filter]:
 
 
 class Network:
-    """Brokers of one system, whose messages arrive in the order in which they are sent."""
+    """Brokers of one system; messages arrive in the order of sending."""
 
     def __init__(self, system: str, brokers: Sequence[str], settings: dict[str, bool]) -> None:
         parameters: Any = SYSTEMS[system].parameters(**settings)
@@ -232,7 +234,7 @@ class Network:
         self.bring(broker, Requested(client, request))
 
     def bring(self, broker: str, input: Input) -> None:
-        """This, and all that comes of it."""
+        """Handle this input, and everything that it causes."""
         self.waiting.append((broker, input))
         while self.waiting:
             name, next_input = self.waiting.popleft()
@@ -256,7 +258,7 @@ class Network:
 
 
 class Figures(msgspec.Struct, kw_only=True):
-    """What one run comes to."""
+    """The figures of one run."""
 
     said: int
     said_again: float
@@ -274,7 +276,7 @@ def measure(
     publications: int,
     settings: dict[str, bool],
 ) -> Figures:
-    # All brokers' garbage is in one process here, and its collection no input's doing.
+    # All brokers' garbage is in one process here, so its collection belongs to no input.
     gc.collect()
     gc.disable()
     network = Network(system, brokers, settings)

@@ -1,10 +1,10 @@
-"""What remembering costs: a broker's MQTT side with and without a journal, and where to put it.
+"""The cost of a journal: a broker's MQTT side with and without one, and the choice of its place.
 
-Run `python benchmarks/bench_journal.py [FOLDER]`.  First, without sockets: one publisher, and
-subscribers whose sessions outlive their connection, QoS 1, 100 bytes; every read of the
-publisher's connection, and every answer of the subscribers, is one batch of the journal, written
-before anything is.  Then the same changes as rows of SQLite, and as a log in it (write-ahead log,
-synchronous off: like `sync = "never"`).  Prints medians of RUNS runs, in processor time.
+Run `python benchmarks/bench_journal.py [FOLDER]`. First, without sockets: one publisher, and
+subscribers with lasting sessions, QoS 1, 100 bytes. Every read of the publisher's connection, and
+every answer of the subscribers, is one batch of the journal, written before any packet. Then the
+same changes as rows of SQLite, and as a log in it (write-ahead log, synchronous off: like `sync =
+"never"`). The output has medians of RUNS runs, in processor time.
 """
 
 from __future__ import annotations

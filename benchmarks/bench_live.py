@@ -1,9 +1,9 @@
-"""Live brokers beside mosquitto, same load from the same generator: `make bench-live`.
+"""Live brokers beside mosquitto, with the same load from the same generator: `make bench-live`.
 
-Every load runs alone, first against mosquitto where it is installed (Debian: apt install
-mosquitto), then against shoal; the ratio is what counts.  Loads that mosquitto has no counterpart
-for (filters on content) are compared with the figures in the project's goals; beside their rate
-stands the processor time that each broker takes for a publication, which a busy machine blurs less.
+Every load runs alone, first against mosquitto if it is installed (Debian: apt install mosquitto),
+then against shoal; the ratio is the result. Loads without a counterpart in mosquitto (content
+filters) are compared with the project's goals. The processor time of each broker for a publication
+is printed beside the rate, as it depends less on the machine's load.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Load = Callable[[Place], Coroutine[None, None, float]]
 
 
 class Figures(NamedTuple):
-    """What a load comes to, and the processor time of one message in each broker, in µs."""
+    """The figures of a load, and the processor time of one message in each broker, in µs."""
 
     value: float
     cpu_us: str
 
 
 class Brokers:
-    """What is measured: processes, and where clients connect."""
+    """The measured processes, and the addresses for clients."""
 
     def __init__(self, processes: list[subprocess.Popen[bytes]], places: list[Place]) -> None:
         self.processes = processes
@@ -61,7 +61,7 @@ class Brokers:
 
     @property
     def cpu_s(self) -> list[float]:
-        """The processor time that each process has taken."""
+        """The processor time of each process."""
         found = []
         for process in self.processes:
             text = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ class Brokers:
         return found
 
     def cpu_us_each(self, before_s: list[float], count: int) -> str:
-        """What each process took since then for one of so many, as text."""
+        """The processor time of each process since then for one of so many, as text."""
         pairs = zip(before_s, self.cpu_s, strict=True)
         return " + ".join(f"{(after - before) / count * 1e6:.1f}" for before, after in pairs)
 
@@ -110,7 +110,7 @@ def mosquitto() -> Iterator[Brokers]:
     with tempfile.TemporaryDirectory() as folder:
         (port,) = free_ports("127.0.0.1", 1)
         path = Path(folder) / "mosquitto.conf"
-        # No bound on what waits for a subscriber, as it would drop what it must deliver.
+        # No bound on a subscriber's queue, which would drop messages that must be delivered.
         path.write_text(
             f"listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
             "max_inflight_messages 1000\nset_tcp_nodelay true\n",
@@ -121,7 +121,7 @@ def mosquitto() -> Iterator[Brokers]:
 
 
 def line(count: int) -> NetworkFile:
-    """Brokers in a line; every one lets clients in."""
+    """Brokers in a line; every one admits clients."""
     free = iter(free_ports("127.0.0.1", 2 * count))
     names = [f"B{number}" for number in range(1, count + 1)]
     sections = [
@@ -163,7 +163,7 @@ async def paced(place: Place) -> float:
 
 
 def quotes(symbols: int, count: int) -> list[Packet]:
-    """Stock quotes, equally long; prices vary, so that hardly any two say the same."""
+    """Stock quotes of equal length; prices vary, so that hardly any two are equal."""
     found: list[Packet] = []
     for number in range(count):
         attributes = (("symbol", f"S{number % symbols:03}"), ("price", str(100 + number * 7 % 900)))
@@ -177,7 +177,7 @@ async def content_line(brokers: Brokers, count: int = 60_000) -> Figures:
     reader = await live_load.connect(brokers.places[-1], "reader", 5)
     requests = [SubscriptionRequest(f"stocks?symbol='S{each:03}'") for each in range(1_000)]
     await live_load.subscribe(reader, requests, 5)
-    await asyncio.sleep(2)  # until the first broker has heard of all
+    await asyncio.sleep(2)  # until the first broker knows all
     packets = quotes(1_000, count)
     size = len(encode(packets[0], 5)) * count
     before_s = brokers.cpu_s
@@ -211,7 +211,7 @@ async def content_filters(brokers: Brokers, count: int = 60_000) -> Figures:
 
 
 def idle_kb(brokers: Brokers, connections: int = 2_000) -> float:
-    """What one idle connection takes."""
+    """Memory of one idle connection."""
 
     async def run() -> float:
         before = brokers.resident_kb
@@ -228,7 +228,7 @@ def idle_kb(brokers: Brokers, connections: int = 2_000) -> float:
 
 # --- the table --------------------------------------------------------------------------------
 
-# With how many deliveries there are.
+# With the number of deliveries.
 LOADS: dict[str, tuple[Load, str, int]] = {
     "1 → 1, QoS 0": (saturated(1, 0, 200_000), "msg/s", 200_000),
     "1 → 1, QoS 1": (saturated(1, 1, 60_000), "msg/s", 60_000),
@@ -254,7 +254,7 @@ def main() -> None:
     for column in ("load", "mosquitto", "CPU", "shoal", "CPU", "ratio", "unit"):
         justify: JustifyMethod = "left" if column in ("load", "unit") else "right"
         table.add_column(column, justify=justify, no_wrap=True)
-    console = Console(width=120)  # all of it, also where the output is no terminal
+    console = Console(width=120)  # all of it, also if the output is no terminal
     peers: dict[str, Figures] = {}
     if shutil.which("mosquitto"):
         with mosquitto() as brokers:

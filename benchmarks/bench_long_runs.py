@@ -1,10 +1,9 @@
-"""Whether a publication costs as much after long as at first: `make bench-long-runs`.
+"""The cost of a publication after many, in comparison with the first: `make bench-long-runs`.
 
-Brokers remember what they have delivered, streams, and what a system learns; all of it has bounds,
-and beyond them the oldest goes.  What that costs shows only where a bound has been reached: after
-500,000 publications, some of them.  Four simulated brokers with a publisher and a subscriber each
-take all publications, half of them in streams of their own; then front ends take what may come
-twice.
+Brokers keep deliveries, streams, and the state of their system in bounded tables, which drop the
+oldest rows at the bound. The cost of that appears only at the bound: after 500,000 publications, in
+some tables. Four simulated brokers with a publisher and a subscriber each handle all publications,
+half of them in streams of their own; then front ends handle publications that may come twice.
 
     python benchmarks/bench_long_runs.py [--publications N] [SYSTEM ...]
 """
@@ -69,7 +68,7 @@ class _Traffic:
         self.world.run(3 * SETTLE_US)
 
     def pass_on(self, publications: int) -> float:
-        """Have so many published, and delivered; seconds."""
+        """Publish so many, and deliver them; seconds."""
         self._left = publications // BATCH // len(BROKERS)
         start_us, start = self.world.queue.now_us, time.process_time()
         self.world.queue.push(start_us, self._publish, None)
@@ -103,7 +102,7 @@ class _Traffic:
 
 
 def of_a_system(system: str, publications: int) -> Iterator[float]:
-    """What each 100,000 publications took, seconds."""
+    """Seconds for each 100,000 publications."""
     traffic = _Traffic(system)
     return (traffic.pass_on(PART) for _ in range(publications // PART))
 

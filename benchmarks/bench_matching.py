@@ -1,18 +1,18 @@
-"""How many events per second the match index answers, beside what else can be installed.
+"""Events per second of the match index, beside other installable engines.
 
 Run `python benchmarks/bench_matching.py [ranges stocks million ten-million]` (default: the first
-three).  Every engine answers the same events with the ids of all matches; count and checksum of
-the first CHECKED_EVENTS are held against brute force before anything is timed, and peers run in
-between our runs, on fewer events where they are slow.  Prints load time, memory of the loaded
-index, the median of RUNS runs in events per second of wall time, and the ratio to the best peer.
-A peer that errs is named and still timed (rule-engine 0.9 finds 75.6 <= 75.0); exits with 1 when
-shoal errs.
+three). Every engine answers the same events with the ids of all matches. Count and checksum of the
+first CHECKED_EVENTS are compared with brute force before the measurement. Other engines run between
+our runs, slow ones on fewer events. The output has load time, memory of the loaded index, the
+median of RUNS runs in events per second of wall time, and the ratio to the best other engine. An
+engine with wrong answers is named and still timed (rule-engine 0.9 finds 75.6 <= 75.0); the exit
+code is 1 if shoal's answers are wrong.
 
-W1 is held against Boost's R-tree, too, where a C++ compiler and Boost's headers are (Debian:
-`apt install g++ libboost-dev`), in batches of 256 to 16,384.  NUMBA_CPU_NAME=haswell shows what
-shoal does without AVX-512.  W2 is also run one publication at a time, from dictionaries.  Two
-threads, and two processes that share nothing, answer W1 batches beside one: what two processes
-gain over one is what the machine can give, and the threads should gain as much.
+W1 is compared with Boost's R-tree, too, if a C++ compiler and Boost's headers are installed
+(Debian: `apt install g++ libboost-dev`), in batches of 256 to 16,384. NUMBA_CPU_NAME=haswell shows
+shoal without AVX-512. W2 also runs with single publications, from dictionaries. Two threads, and
+two processes that share nothing, answer W1 batches beside one: the gain of two processes is the
+limit of the machine, and the threads should gain as much.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from shoal.matching import MatchIndex
 RUNS = 5
 CHECKED_EVENTS = 60
 
-# As one read of a busy broker would bring; also what keeps an answer in recycled memory.
+# One read of a busy broker; it also keeps answers in recycled memory.
 BATCH_EVENTS = 16_384
-# What a less busy one would bring, for the comparison with Boost.
+# One read of a less busy broker, for the comparison with Boost.
 BATCHES = (256, 1_024, 4_096, BATCH_EVENTS)
 
 RANGE_NAMES = ("a0", "a1", "a2", "a3")
@@ -48,7 +48,7 @@ RANGE_MEANS = (125, 375, 625, 875)
 NUMBER_NAMES = ("open", "high", "low", "close", "volume", "openClose", "highLow", "date")
 
 Columns = dict[str, npt.NDArray[np.generic]]
-Answer = tuple[int, int]  # how many ids, and the sum of (event + 1) x (id + 1)
+Answer = tuple[int, int]  # number of ids, and the sum of (event + 1) x (id + 1)
 
 
 def resident_mb() -> float:
@@ -96,7 +96,7 @@ class Ours:
 
 
 class Peer:
-    """Something else that answers one event at a time."""
+    """Another engine, which answers one event at a time."""
 
     def __init__(self, name: str, find: Callable[[int], npt.NDArray[np.int64]], events: int):
         self.name, self._find, self.events = name, find, events
@@ -116,7 +116,7 @@ def rate_per_s(engine: Ours | Peer, events: int) -> float:
 
 
 def compare(title: str, ours: Ours, peers: Sequence[Peer], events: int, truth: Answer) -> bool:
-    """Check, time and print; whether shoal found what brute force found."""
+    """Check, time and print; whether shoal's answers equal brute force."""
     print(f"\n{title}\n  loaded in {ours.load_s:.2f} s, {ours.memory_mb:,.0f} MB")
     right = True
     for name, engine in [("shoal", ours), *((peer.name, peer) for peer in peers)]:
@@ -185,7 +185,7 @@ def bench_ranges(subscriptions: int, events: int, slow_events: int) -> bool:
 
 
 def bench_boost(ours: Ours, low: np.ndarray, high: np.ndarray, points: np.ndarray) -> bool:
-    """W1 beside Boost's R-tree, by turns; whether both found the same."""
+    """W1 beside Boost's R-tree, in turn; whether their answers are equal."""
     try:
         tree = BoostTree(low, high)
     except NotBuiltError as reason:
@@ -345,12 +345,12 @@ def bench_one_by_one(index: MatchIndex, columns: Columns, events: int) -> None:
     print(f"  shoal, one at a time   {statistics.median(rates):>12,.0f} events/s")
 
 
-# What two processes answer from: inherited, not sent.
+# The input of two processes: inherited, not sent.
 inherited: list[tuple[MatchIndex, Columns]] = []
 
 
 def answered(seconds: float) -> int:
-    """How many batches are answered in this time."""
+    """The number of batches answered in this time."""
     index, columns = inherited[-1]
     ends, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < ends:
@@ -374,7 +374,7 @@ def bench_threads(index: MatchIndex, columns: Columns, seconds: float = 1.0) -> 
 
 
 def warm_up() -> None:
-    """Compile every kernel, or load it from the cache, and say how long that took."""
+    """Compile every kernel, or load it from the cache, and print the time."""
     started = time.perf_counter()
     index = MatchIndex()
     bounds = np.random.default_rng(4).uniform(0, 1, (200, 4))

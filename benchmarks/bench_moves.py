@@ -1,10 +1,10 @@
-"""What clients feel of moves: delays at a steady pace at rest, and while clients are sent about.
+"""Delays of deliveries at a steady pace, at rest and while clients move.
 
 Three broker processes in a line, a publisher at the first, subscribers of QoS 1 at all of them.
-Half of the subscribers stay; of the others one after the other is sent to another broker.  Rest
-and moves take turns.  Exits with 1 when the 99th percentile of all deliveries during moves is more
-than `MOST` times that at rest, in the middle of the turns, or when in one of them fewer than
-`LEAST` clients went a second.
+Half of the subscribers stay; the others are redirected to another broker one after the other. Rest
+and moves alternate. The exit code is 1 if the 99th percentile of all deliveries during moves is
+more than `MOST` times that at rest, in the median turn, or if fewer than `LEAST` clients moved per
+second in some turn.
 
     python benchmarks/bench_moves.py [TURNS [SECONDS]]
 """
@@ -33,17 +33,17 @@ from shoal.runtime.supervisor import order
 NAMES = ("B1", "B2", "B3")
 SUBSCRIBERS = 24
 PER_SECOND = 100
-# Between two clients that are sent away.
+# Between two redirects.
 PAUSE_S = 0.05
 MOST = 3.0
 LEAST = 2
-# A client sent on again and again in a few seconds follows no more; here that is what is measured.
+# A client redirected repeatedly within seconds stops following; this benchmark needs it to follow.
 client.SETTLED_S = 0.0
 TOPIC = "paced"
 
 
 class Subscriber:
-    """Notes how long each delivery took, in ms."""
+    """Records the time of each delivery, in ms."""
 
     def __init__(self, number: int, server: str) -> None:
         self.name = f"c{number}"
@@ -61,7 +61,7 @@ class Subscriber:
 
 
 async def publish(publisher: Client) -> None:
-    """At its pace; what is late is published at once."""
+    """Publish at a steady pace; late publications are made at once."""
     started_s = time.monotonic()
     for number in count():
         await asyncio.sleep(max(0.0, started_s + number / PER_SECOND - time.monotonic()))
@@ -69,7 +69,7 @@ async def publish(publisher: Client) -> None:
 
 
 async def move(network: Processes, subscribers: Sequence[Subscriber]) -> None:
-    """One after the other to the next broker, again and again."""
+    """Redirect one client after the other to the next broker, repeatedly."""
     while True:
         for each in subscribers:
             target = NAMES[(NAMES.index(each.at) + 1) % 3]
@@ -81,7 +81,7 @@ async def move(network: Processes, subscribers: Sequence[Subscriber]) -> None:
 
 
 def taken(subscribers: Sequence[Subscriber]) -> tuple[float, float]:
-    """The median and the 99th percentile since the last time, in ms."""
+    """The median and the 99th percentile since the last call, in ms."""
     delays = np.concatenate([each.delays_ms for each in subscribers])
     for each in subscribers:
         each.delays_ms.clear()
@@ -89,7 +89,7 @@ def taken(subscribers: Sequence[Subscriber]) -> tuple[float, float]:
 
 
 async def measure(network: Processes, turns: int, seconds: float) -> float:
-    """How many times the 99th percentile at rest that during moves is, in the median."""
+    """The median ratio of the 99th percentiles during moves and at rest."""
     servers = {name: network.network.broker(name).mqtt for name in NAMES}
     subscribers = [Subscriber(number, servers[NAMES[number % 3]]) for number in range(SUBSCRIBERS)]
     movers = [each for each in subscribers if each.moves]

@@ -1,21 +1,19 @@
-"""What publishers that move, subscribers that move, and both save: on flights and on quotes.
+"""Savings of moving publishers, of moving subscribers, and of both, on flights and on quotes.
 
-For flights brokers stand at the busiest airports, joined by the shortest tree over the map; for
-quotes in a random tree, every two equally far apart.  A publisher's subscribers are at random
-brokers, and stand where these do.  Each workload is simulated once
-for each of who moves, and by what: load, delay, or the knee between both.  Of its last third the
-table has
+For flights, brokers are at the busiest airports, connected by the shortest tree over the map; for
+quotes they are in a random tree, with equal distances. A publisher's subscribers are at random
+brokers, and have their places. Each workload is simulated once for each set of moving clients, and
+for each aim: load, delay, or the knee between both. The table has, for the last third:
 
-- messages that brokers take in per second, brokers' own among them, and the mean delay;
-- how many publishers and subscriptions have moved in all;
-- regret, if subscribers move: at how many of 100 subscribers another broker, of all there are,
-  were at least 5 % better in the figure that counts, as all others are in the end; and how much
-  more all subscribers cost than there, in percent of what they cost where they began.  At the knee
-  neither figure counts alone.
+- messages that brokers receive per second, brokers' own among them, and the mean delay;
+- the number of moves of publishers and subscriptions;
+- regret, if subscribers move: for how many of 100 subscribers another broker would be at least 5 %
+  better in the figure that counts, with all others as they are in the end; and the excess cost of
+  all subscribers, in percent of their cost at the start. At the knee neither figure counts alone.
 
     python benchmarks/bench_moving_clients.py FOLDER [BROKERS [PUBLISHERS]]
 
-Workloads are made in the folder, by Spark, or taken from there.  All of it takes some minutes.
+Workloads are made in the folder by Spark, or taken from there. The whole takes some minutes.
 """
 
 from __future__ import annotations
@@ -56,12 +54,12 @@ WINDOWS = {"flights": TimeWindow(instant("2013-01-01"), instant("2013-01-11"))}
 PRIORITIES = ("load", "delay", "knee")
 MOVES = ("publishers", "subscribers", "both")
 COLUMNS = ("messages/s", "delay (ms)", "publishers", "subscribers", "regret (%)", "excess (%)")
-# A publication's time in a broker with two outputs, as the scenario's service costs say.
+# A publication's time in a broker with two outputs, as in the scenario's service costs.
 INSIDE_US = 1_100
 
 
 class Regret(NamedTuple):
-    """Subscribers that another broker would suit better, and what all of them together pay more."""
+    """Subscribers for which another broker is better, and the excess cost of all of them."""
 
     share: float
     excess: float
@@ -81,7 +79,7 @@ def scenario(workload: Path, data: str, system: str, **grape: str) -> Scenario:
 
 
 def figures(result: RunResult) -> list[float]:
-    """The first four columns; AssertionError when anything was lost or came twice."""
+    """The first four columns; AssertionError if anything was lost or doubled."""
     assert not any(result.checks[name] for name in ("duplicates", "phantoms", "out_of_order"))
     deliveries, load = result.tables["deliveries"], result.tables["load"]
     end_us = max(deliveries["published_us"])
@@ -103,7 +101,7 @@ def figures(result: RunResult) -> list[float]:
 
 
 class Places:
-    """Where all clients are at the end of a run, and what each broker would cost a subscriber."""
+    """The places of all clients at the end of a run, and brokers' costs for a subscriber."""
 
     def __init__(self, scenario: Scenario, workload: WorkloadFiles, result: RunResult) -> None:
         self.brokers = [row.broker for row in workload.brokers]
@@ -125,7 +123,7 @@ class Places:
         self.homes = {row.subscription: row.place or row.broker for row in workload.subscriptions}
 
     def costs(self, events: list[RunEvent], figure: str) -> Mapping[str, Mapping[str, float]]:
-        """Of each subscriber: load or delay of these publications at each broker, added up."""
+        """For each subscriber, the summed load or delay of these publications at each broker."""
         found: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(self.brokers, 0.0))
         for event in events:
             ways = self._ways[self.publishers[event.publisher]]
@@ -175,7 +173,7 @@ def regret(places: Places, events: list[RunEvent], figure: str) -> Regret:
 
 
 def last_events(workload: WorkloadFiles) -> list[RunEvent]:
-    """Every tenth of the last third."""
+    """Every tenth event of the last third."""
     from_us = workload.events.last_replay_us - DURATION_US // 3
     return [event for event in workload.events if event.replay_us >= from_us][::10]
 
@@ -205,7 +203,7 @@ def measure(name: str, folder: Path) -> None:
 
 
 def prepare(folder: Path, data: DataSet, brokers: int, publishers: int) -> None:
-    """A workload, unless it is there."""
+    """Make a workload, unless it exists."""
     if folder.is_dir():
         return
     publications = folder.with_name(f"{data.name}-publications")

@@ -1,9 +1,9 @@
-"""How many messages per second the MQTT side of one broker takes and delivers, without sockets.
+"""Messages per second that the MQTT side of one broker receives and delivers, without sockets.
 
-Run `python benchmarks/bench_mqtt_clients.py`.  Bytes go in as one read of a socket brings them and
-come out as one write; every message is counted where it arrives, and at QoS 1 acknowledged.  Then
-10,000 content filters, a client each, with attributes as user properties and as a JSON payload;
-and what an idle connection costs.  Prints medians of RUNS runs, in process time.
+Run `python benchmarks/bench_mqtt_clients.py`. Input is as one read of a socket, output as one
+write; every message is counted on arrival, and at QoS 1 acknowledged. Then 10,000 content filters,
+a client each, with attributes as user properties and as a JSON payload; and the cost of an idle
+connection. The output has medians of RUNS runs, in process time.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def fan_out_rates(subscribers: int, qos: int) -> tuple[float, bool]:
 
 
 def content_rates(as_json: bool) -> tuple[float, float]:
-    """Publications per second into CONTENT_FILTERS filters, and how many match each."""
+    """Publications per second into CONTENT_FILTERS filters, and the number that match each."""
     chance = random.Random(1)
     clients = BrokerClients("B1", 0, limits=QUIET)
     for number in range(CONTENT_FILTERS):

@@ -1,9 +1,9 @@
-"""How many MQTT packets per second are read and written, beside the compiled package mqtt5.
+"""MQTT packets read and written per second, beside the compiled package mqtt5.
 
-Run `python benchmarks/bench_mqtt_codec.py`.  A stream of PUBLISH packets (100-byte payload, a
-topic of 27 characters) is decoded as it comes from a socket, READ_PACKETS at a time, and one
-PUBLISH after the other is encoded; then PUBLISH with four properties.  Every engine's packets are
-held against the others' before anything is timed.  Prints medians of RUNS runs and ratios.
+Run `python benchmarks/bench_mqtt_codec.py`. A stream of PUBLISH packets (100-byte payload, a topic
+of 27 characters) is decoded as it comes from a socket, READ_PACKETS at a time, and single PUBLISHes
+are encoded; then PUBLISHes with four properties. The engines' packets are compared before the
+measurement. The output has medians of RUNS runs and ratios.
 """
 
 from __future__ import annotations

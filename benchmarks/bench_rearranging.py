@@ -1,10 +1,10 @@
-"""What publishers that move and links that are exchanged gain, each alone and both.
+"""Gains of moving publishers and of exchanged links, each alone and both.
 
-Brokers of a random tree stand at random places of a continent; publishers publish, ten times a
-second, what some brokers' clients want, near each other or anywhere.  Each network is simulated
-four times with the same publications.  Of its last quarter the table has messages that brokers take
-in per second, brokers' own among them, the mean delay and the mean of links on the way; of all of
-it how often publishers moved and links were exchanged, and how often one was in the other's way.
+Brokers of a random tree are at random places of a continent. Publishers publish ten times a second;
+their subscribers are at some brokers, near each other or anywhere. Each network is simulated four
+times with the same publications. The table has, for the last quarter, messages that brokers receive
+per second, brokers' own among them, the mean delay and the mean number of links; and for the whole
+run the numbers of moves and of exchanges, and how often one prevented the other.
 
     python benchmarks/bench_rearranging.py [NETWORKS]
 """
@@ -90,7 +90,7 @@ def network(seed: int, system: str, parameters: msgspec.Struct | None) -> World:
 
 
 def row(world: World) -> list[float]:
-    """What COLUMNS say; AssertionError when anything is lost or comes twice."""
+    """The values of COLUMNS; AssertionError if anything is lost or doubled."""
     deliveries, records = world.trace.deliveries, world.trace.records
     assert len(deliveries) == len(world.trace.published) * SUBSCRIBERS
     late = [each for each in deliveries if each.publication.published_us >= LAST_US]

@@ -1,9 +1,9 @@
-"""How long GRAPE's broker selection takes: 10,000 brokers, and against the paper's quadratic form.
+"""The time of GRAPE's broker selection: 10,000 brokers, and against the paper's quadratic form.
 
-Run `python benchmarks/bench_selection.py`.  Prints the median time of one whole selection (both
+Run `python benchmarks/bench_selection.py`. It prints the median time of one whole selection (both
 steps, all ping times known) on random trees, lines and stars of 10,000 brokers with 100-bit
-vectors, and on a tree of 1,000 brokers also that of the quadratic twin the tests compare with.
-Exits with 1 when the random tree takes longer than the target.
+vectors, and on a tree of 1,000 brokers also that of the tests' quadratic twin. The exit code is 1
+if the random tree takes longer than the target.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long our engine takes to match a message against sets of several sizes.
+"""The time of our engine to match a message against sets of several sizes.
 
 Run `python benchmarks/bench_set_search.py`; with `--write` the figures become the second cost model
-of `shoal reproduce bluedove` (`engine_costs.toml`).  Messages and subscriptions are those of the
-evaluation; a time is the least processor time of several rounds, one message at a time and in
+of `shoal reproduce bluedove` (`engine_costs.toml`). Messages and subscriptions are those of the
+evaluation; a time is the least processor time of several rounds, with single messages and in
 batches of 256.
 """
 
@@ -26,9 +26,9 @@ from shoal.matching import MatchIndex
 SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 20_000, 40_000)
 BATCH = 256
 ROUNDS = 7
-# Searches after which nothing more is compiled.
+# Searches after which no further compilation happens.
 ENOUGH = 200
-# A round takes about so long.
+# The approximate length of a round.
 ROUND_S = 0.2
 
 
@@ -69,7 +69,7 @@ def measure() -> list[SearchTime]:
 
 
 def machine() -> str:
-    """The processor's name, where the system tells it."""
+    """The processor's name, if the system has it."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

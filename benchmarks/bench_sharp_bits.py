@@ -1,16 +1,16 @@
-"""What sharp bits save in OctopiA, and what they cost: copies, words, bytes, on quotes and flights.
+"""Savings and costs of sharp bits in OctopiA: copies, messages and bytes, on quotes and flights.
 
 Brokers are a product of three clusters, all in this process; workloads are those of
-`bench_covering_routing.py`.  Publishers promise their symbol or airline, or, as MQTT clients that
-promise nothing, everything.  All subscribe, then clients come and go, some twenty changes a second,
-then publications travel.  Whatever `sharp_bits` is, everybody must get the same.
+`bench_covering_routing.py`. Publishers advertise their symbol or airline; or everything, as MQTT
+clients without advertisements. First all subscribe, then clients come and go, some twenty changes a
+second, then publications travel. Deliveries must be equal for every value of `sharp_bits`.
 
     python benchmarks/bench_sharp_bits.py [--brokers N] [--subscriptions N] [--publications N]
 
-Prints, for each number of filters: copies of a publication that enter other clusters, and how many
-of them somebody there wants; words about subscriptions between brokers while all subscribe, how
-many of them are bits, and their KB; words for each change; the slowest input then; and publications
-per second.  Exits with 1 when deliveries differ.
+For each number of filters it prints: copies of a publication that enter other clusters, and how
+many of them a subscriber there wants; messages about subscriptions between brokers while all
+subscribe, how many of them are bits, and their KB; messages for each change; the slowest input
+then; and publications per second. The exit code is 1 if deliveries differ.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from shoal.overlays.octopia.messages import (
 )
 
 FILTERS = (0, 2, 4, 8, 16, 32, 64, 128, 256)
-# Changes until bits are told narrower.
+# Changes until bits are narrowed.
 CHANGES = 20
 CODEC = Codec((*COMMON, *MESSAGES))
 
 
 class Sharp(Network):
-    """A product whose words are counted, and whose bits grow narrower when asked."""
+    """A product with counted messages, whose bits are narrowed on request."""
 
     def __init__(self, brokers: list[str], filters: int) -> None:
         self.words = self.bits = self.bytes = 0
@@ -92,7 +92,7 @@ class Sharp(Network):
             self.bring(broker, TimerFired(TIMER))
 
     def useful_copies(self, home_of: dict[str, str]) -> int:
-        """Clusters that are not the publisher's in which somebody got a publication."""
+        """Clusters other than the publisher's in which a subscriber received a publication."""
         return sum(
             self._cluster[home_of[publisher]] != cluster
             for (publisher, _), cluster in self._reached
@@ -112,7 +112,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def measure(brokers: list[str], made: Workload, publications: int, filters: int) -> Row:
-    # All brokers' garbage is in one process here, and its collection no input's doing.
+    # All brokers' garbage is in one process here, so its collection belongs to no input.
     gc.collect()
     gc.disable()
     network = Sharp(brokers, filters)
@@ -155,7 +155,7 @@ def measure(brokers: list[str], made: Workload, publications: int, filters: int)
 
 
 def promising_nothing(made: Workload) -> Workload:
-    """The same with publishers that promise everything, as a front end does for its clients."""
+    """The same with publishers that advertise everything, as a front end does for its clients."""
     everything = parse("TRUE")
     promises = [
         (msgspec.structs.replace(each, filter=everything), home)

@@ -1,9 +1,9 @@
-"""How fast the simulator is: message hops per second on one core, 63 brokers.
+"""The simulator's speed: message hops per second on one core, 63 brokers.
 
 A balanced binary tree of 63 brokers, 35 publishers, 700 subscriptions of which each publication
-matches about five, publications one at a time (no batching helps).  A hop is one message carried
-over one link: publisher to broker, broker to broker, broker to subscriber.  Prints hops per
-second for the tree and for GRAPE, medians of several runs, and what one broker input costs.
+matches about five, publications one at a time (batching has no effect). A hop is one message over
+one link: publisher to broker, broker to broker, broker to subscriber. The output has hops per
+second for the tree and for GRAPE, medians of several runs, and the cost of one broker input.
 
     python benchmarks/bench_simulation.py [--publications N] [--runs N]
 """
@@ -89,7 +89,7 @@ def build(system: str, publications: int, seed: int) -> World:
 
 
 def ends_us(publications: int) -> int:
-    """When a run is over: some systems' timers never end."""
+    """The end of a run: some systems' timers never end."""
     return START_US + publications * INTERVAL_US + SETTLE_US
 
 

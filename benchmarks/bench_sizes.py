@@ -1,8 +1,8 @@
-"""What a live broker takes of memory and disk, for each of what it has: `make bench-sizes`.
+"""Memory and disk of a live broker, for each kind of content: `make bench-sizes`.
 
-Every row starts two linked brokers anew, brings one kind of thing to the first, and divides what
-its process has grown by (resident set) by how many there are; spooled messages are also measured on
-disk.  Then fifteen brokers are started on this machine.
+Every row restarts two linked brokers, brings one kind of content to the first, and divides the
+growth of its process (resident set) by the number of items; spooled messages are also measured on
+disk. Then fifteen brokers start on this machine.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from shoal.runtime.supervisor import Supervisor, local_network
 BROKERS = 15
 CLIENTS, SUBSCRIPTIONS, MESSAGES = 2_000, 5_000, 5_000
 PAYLOAD = b"x" * 100
-# What is away is taken to disk soon.
+# Messages for disconnected brokers go to disk soon.
 PARK_US = 200_000
 SETTLE_S = 1.0
 _KEEP = Keep(seconds=3_600)
 
 
 class Network(NamedTuple):
-    """Brokers that run; the first is measured."""
+    """Running brokers; the first is measured."""
 
     supervisor: Supervisor
     folder: Path
@@ -56,7 +56,7 @@ class Network(NamedTuple):
         return 1_024 * next(int(row.split()[1]) for row in rows if row.startswith("VmRSS"))
 
     def spool(self) -> int:
-        """Bytes on disk for brokers that are away."""
+        """Bytes on disk for disconnected brokers."""
         return sum(each.stat().st_size for each in self.folder.glob("data/B1/spool/*/0*"))
 
 
@@ -81,7 +81,7 @@ async def running(brokers: int) -> AsyncIterator[Network]:
 
 
 async def knock(address: str, name: str, expiry_s: int) -> asyncio.StreamWriter:
-    """A client that connects and says nothing more."""
+    """A client that connects and stays idle."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     properties = Properties(session_expiry_interval_s=expiry_s)

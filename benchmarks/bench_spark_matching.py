@@ -1,17 +1,17 @@
-"""How much faster the compiled index on Spark is than a join by condition in Spark SQL.
+"""The compiled index on Spark against a join by condition in Spark SQL.
 
-Run `python benchmarks/bench_spark_matching.py [ranges] [stocks] [--whole]` (default: both).  Both
+Run `python benchmarks/bench_spark_matching.py [ranges] [stocks] [--whole]` (default: both). Both
 engines read the same two Parquet tables, 40,000 subscriptions as conjunctions in columns and
-100,000 publications, on as many cores as there are, and end in the count and a checksum of the
-pairs.  Ours is timed whole, from reading the subscriptions to the sum, with workers that have
-their code compiled; the first run, which compiles or loads it, is printed apart.
+100,000 publications, on all cores, and end in the count and a checksum of the pairs. Ours is timed
+whole, from reading the subscriptions to the sum, with compiled workers; the first
+run, which compiles or loads it, is printed apart.
 
-Spark SQL's join compares every publication with every subscription, so its time is measured on
-two samples of the publications and drawn through them to all; constant costs, which both engines
-have, thus count for ours only.  --whole runs it once on all instead.  The engines take turns, as
-the machine may be busy, and the ratio is the median of the rounds'.  Where subscriptions demand
-values, a query written for their one shape can pull these out of the condition and let Spark join
-by hash; that is printed too.  Exits with 1 when count or checksum differ anywhere.
+Spark SQL's join compares every publication with every subscription, so its time is measured on two
+samples of the publications and extrapolated to all; constant costs, which both engines have, thus
+count for ours only. --whole runs it once on all instead. The engines take turns, as the machine may
+be busy, and the ratio is the median of the rounds'. If subscriptions demand values, a query written
+for this one shape can extract them from the condition and let Spark join by hash; that is printed
+too. The exit code is 1 if a count or checksum differs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ROUNDS = 3
 # Keeps a product small enough for the sum of a billion of them.
 MODULUS = 2**31 - 1
 
-# How many pairs, and the sum of (publication + 1) x (subscription + 1), each modulo MODULUS.
+# The number of pairs, and the sum of (publication + 1) x (subscription + 1), each modulo MODULUS.
 Answer = tuple[int, int]
 
 
@@ -102,7 +102,7 @@ def stocks() -> Workload:
 
 
 def summed(pairs: DataFrame) -> Answer:
-    """Count and checksum of pairs, worked out by Spark."""
+    """Count and checksum of pairs, computed by Spark."""
     product = (F.col("id") + 1) * (F.col("subscription") + 1) % MODULUS
     row = pairs.agg(F.count("*"), F.coalesce(F.sum(product), F.lit(0))).collect()[0]
     return row[0], row[1]
@@ -135,7 +135,7 @@ def joined(publications: DataFrame, subscriptions: DataFrame, equal: Sequence[st
 
 
 def timed(work: Callable[[], Answer]) -> tuple[float, Answer]:
-    """How long some work takes, and its answer."""
+    """The duration of some work, and its result."""
     started = time.perf_counter()
     answer = work()
     return time.perf_counter() - started, answer

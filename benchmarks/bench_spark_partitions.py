@@ -1,17 +1,17 @@
-"""Spreading over partitions on Spark: millions of subscriptions, skewed data, one dimension.
+"""Partitioned matching on Spark: millions of subscriptions, skewed data, one dimension.
 
 Run `python benchmarks/bench_spark_partitions.py [skewed] [uniform] [large]` (default: the first
-two).  Subscriptions are boxes of width 30 on four dimensions of length 1000, normal around a hot
-spot of each (sd 100).  Publications are uniform; or, skewed, they come from 12 places, each as
-wide as a subscription, of which every coordinate is, by a coin, drawn near the hot spot or
-anywhere.  `auto` is timed against every one of the four dimensions alone, planned and matched the
-same way; what is printed is the ratio to the best, the mean and the worst of them, in rounds in
-which all take turns, by time and by the processors' time that Spark and its workers used, which
-other work on the machine hardly changes.  All pairs are compared by count and checksum, and with
-the engine that broadcasts the subscriptions on a sample of them.
+two). Subscriptions are boxes of width 30 on four dimensions of length 1000, normal around a hot
+spot of each (sd 100). Publications are uniform; or, skewed, they come from 12 places, each as wide
+as a subscription; each coordinate of a place is, by a coin, drawn near the hot spot or anywhere.
+`auto` is timed against each of the four dimensions alone, planned and matched in the same way. The
+output has the ratio to the best, the mean and the worst of them, in rounds in which all take turns:
+by time, and by the processor time of Spark and its workers, which hardly depends on other work of
+the machine. All pairs are compared by count and checksum, and on a sample of the subscriptions with
+the engine that broadcasts them.
 
-`large` is 10,000,000 subscriptions and 1,000,000 publications, once, by `auto`; it prints the
-memory that Spark and its workers together had at most.
+`large` is 10,000,000 subscriptions and 1,000,000 publications, once, by `auto`; it prints the peak
+memory of Spark and its workers together.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def write_tables(
 
 
 class Watch:
-    """Looks at this process and all that it started: processor time used, memory at most."""
+    """Samples this process and its children: processor time, and peak memory."""
 
     def __init__(self) -> None:
         self.used_s = 0.0
@@ -94,7 +94,7 @@ class Watch:
     def _go_on(self) -> None:
         is_done = False
         while not is_done:
-            # Looking costs processor time too.
+            # Sampling costs processor time, too.
             is_done = self._is_done.wait(2.0)
             now = own_processes()
             self.most_mb = max(self.most_mb, sum(memory for memory, _ in now.values()))

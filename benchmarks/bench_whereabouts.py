@@ -1,13 +1,12 @@
-"""What it costs a network that brokers know where clients are: messages over links per event.
+"""The cost of the session directory: messages over links per event.
 
-Run `python benchmarks/bench_whereabouts.py`.  Brokers' machines and MQTT sides in memory, in a tree
-of 100 (each linked to a random earlier one) and a star of 40; each event at brokers by turns, one
-at a time and a second apart, but for those "at once", which are 100 at one broker.  Each
-publication of the brokers' MQTT sides counts on each link that it goes over.  Prints the medians.
-"Join" is a broker that begins, and has missed all, with 1,000
-kept sessions in the network.  Then a second in which 100 clients connect at each of the 100
-brokers, each for the first time, ten at a time.  Then what a SUBACK costs in the tree, where the
-front end asks for all that its clients do, and where it does not ask for what is covered already.
+Run `python benchmarks/bench_whereabouts.py`. Brokers' machines and MQTT sides in memory, in a tree
+of 100 (each linked to a random earlier one) and a star of 40. Events happen at brokers in turn, one
+at a time and a second apart, except for those "at once", which are 100 at one broker. Each
+publication of the brokers' MQTT sides counts on each link that it passes. The output has medians.
+"Join" is a new broker without any state, with 1,000 lasting sessions in the network. Then comes a
+second in which 100 clients connect at each of the 100 brokers, each for the first time, ten at a
+time. Then the cost of a SUBACK in the tree, with and without suppression of covered subscriptions.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def star(count: int) -> list[tuple[str, str]]:
 
 
 class Costs:
-    """One network, and what events cost in it."""
+    """One network, and the cost of events in it."""
 
     def __init__(self, links: list[tuple[str, str]]) -> None:
         self.names = [f"B{number}" for number in range(len(links) + 1)]
@@ -56,7 +55,7 @@ class Costs:
         self.network.after(15)
 
     def begin(self, name: str) -> None:
-        """A broker's MQTT side begins without memory."""
+        """Restart a broker's MQTT side without memory."""
         site = self.network[name]
         site.clients = BrokerClients(name, site.now_us, limits=site.clients.limits, networked=True)
         site.carry_out(site.clients.take_effects())
@@ -116,7 +115,7 @@ class Costs:
 
 
 def subscribing(costs: Costs) -> Iterator[tuple[str, float]]:
-    """What SUBACKs cost at brokers by turns, and what it costs that a subscription goes."""
+    """The cost of SUBACKs at brokers in turn, and of the end of a subscription."""
     network, places = costs.network, costs.names[:: len(costs.names) // EVENTS]
     clients = {name: network[name].connect(f"s{name}") for name in places}
     wide = {name: network[name].connect(f"w{name}") for name in places}

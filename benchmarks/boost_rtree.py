@@ -1,4 +1,4 @@
-"""Boost's R-tree as a peer of the match index: `boost_rtree.cpp`, compiled when it is needed."""
+"""Boost's R-tree as a peer of the match index: `boost_rtree.cpp`, compiled on demand."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _Numbers = npt.NDArray[np.int64]
 
 
 class NotBuiltError(Exception):
-    """Why there is no such peer: no compiler, or no Boost."""
+    """The reason why the peer is missing: no compiler, or no Boost."""
 
 
 class BoostTree:
-    """A packed tree of boxes, low and high (boxes, DIMENSIONS); NotBuiltError if it cannot be."""
+    """A packed tree of boxes, low and high (boxes, DIMENSIONS); NotBuiltError if it cannot be
+    built.
+    """
 
     def __init__(self, low: _Doubles, high: _Doubles) -> None:
         self._library = _library()

@@ -1,7 +1,7 @@
-"""Load on live MQTT brokers: publishers and subscribers that cost far less than what they measure.
+"""Load on live MQTT brokers: publishers and subscribers that cost far less than the brokers.
 
-Packets of one load are equally long, so they are counted by their bytes and acknowledged by
-slices, without being decoded one by one.
+Packets of one load have equal length, so they are counted by bytes and acknowledged by slices,
+without decoding each.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from shoal.mqtt.codec.packets import (
 
 PAYLOAD = b"x" * 100
 TOPIC = "bench/topic"
-# Publications sent and not acknowledged, at QoS 1; about what a round trip takes at full speed.
+# Unacknowledged publications at QoS 1; about as many as a round trip takes at full speed.
 WINDOW = 1_000
-# Handed to the socket at once.
+# Bytes written to the socket at once.
 CHUNK = 200
 TIMEOUT_S = 120.0
 _PUBACK_BYTES = 4
@@ -33,14 +33,14 @@ _LAST_ID = 65_535
 
 
 class Place(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
 
 
 class Peer(asyncio.Protocol):
-    """One connection: bytes that came, and whether it may be written to."""
+    """One connection: received bytes, and whether it may be written to."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -48,7 +48,7 @@ class Peer(asyncio.Protocol):
         self.done = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
-        self.packet_bytes = 0  # with these, what comes is acknowledged
+        self.packet_bytes = 0  # with these, received packets are acknowledged
         self.id_place = 0
         self._left = b""
 
@@ -80,7 +80,7 @@ class Peer(asyncio.Protocol):
             self.transport.write(answers.tobytes())
 
     async def wait_for(self, count: int) -> None:
-        """Until so many more bytes have come than when `received` was 0."""
+        """Wait until so many more bytes have come than when `received` was 0."""
         self.expected = count
         self.done.clear()
         if self.received < count:
@@ -89,7 +89,7 @@ class Peer(asyncio.Protocol):
 
 
 async def connect(place: Place, name: str, version: int = 4) -> Peer:
-    """A connection whose client is taken in."""
+    """A connection with an admitted client."""
     loop = asyncio.get_running_loop()
     _, peer = await loop.create_connection(Peer, *place)
     peer.transport.write(encode(Connect(name, version=version), version))
@@ -100,7 +100,7 @@ async def connect(place: Place, name: str, version: int = 4) -> Peer:
 
 
 async def subscribe(peer: Peer, requests: list[SubscriptionRequest], version: int = 4) -> None:
-    """Subscribe, and wait until it is granted."""
+    """Subscribe, and wait for the grant."""
     for start in range(0, len(requests), 100):
         part = tuple(requests[start : start + 100])
         peer.transport.write(encode(Subscribe(1, part), version))
@@ -110,7 +110,7 @@ async def subscribe(peer: Peer, requests: list[SubscriptionRequest], version: in
 
 
 async def saturate(place: Place, subscribers: int, qos: int, count: int) -> float:
-    """Publications per second from one client to so many, as fast as they go."""
+    """Publications per second from one client to so many, at full speed."""
     readers = [await connect(place, f"reader-{number}") for number in range(subscribers)]
     packet = encode(Publish(TOPIC, PAYLOAD, qos, packet_id=1 if qos else 0), 4)
     for reader in readers:
@@ -167,7 +167,7 @@ async def pace(place: Place, rate_per_s: int, seconds: float) -> float:
 async def flood(
     source: Place, readers: list[tuple[Peer, int]], packets: list[Packet], count: int
 ) -> float:
-    """Publications per second until each reader has got what it must, in bytes."""
+    """Publications per second until each reader has received its bytes."""
     writer = await connect(source, "writer", 5)
     data = [encode(packet, 5) for packet in packets]
     started = time.perf_counter()

@@ -1,9 +1,9 @@
-"""A hash of all that happens in a simulated run, for runs of every system: is it as before?
+"""A hash of all events of a simulated run, for every system: a check that a change keeps behaviour.
 
-Run it in two checkouts and compare what it prints.  Equal lines are runs that are equal to the
-byte: every delivery, publication, refusal, record and load counter, in their order and with their
-times.  The runs are networks of 63 brokers as in `bench_simulation.py`, random networks with and
-without faults, lossy links and restarts, and random clusters.
+Run it in two checkouts and compare the output. Equal lines are runs that are equal to the byte:
+every delivery, publication, refusal, record and load counter, in order and with times. The runs are
+networks of 63 brokers as in `bench_simulation.py`, random networks with and without faults, lossy
+links and restarts, and random clusters.
 
     python -m benchmarks.trace_hashes [--seeds N]
 """
@@ -24,12 +24,12 @@ from tests.systems import TREES
 from shoal.simulation.world import World
 
 PUBLICATIONS = 2_000
-# Systems of which a run with faults ends by itself; others' timers never do.
+# Systems whose run with faults ends by itself; others' timers never do.
 ENDING = ("tree", "grape", "pop")
 
 
 def trace_hash(world: World) -> str:
-    """All that the world remembers of its run."""
+    """All records of the world's run."""
     trace, seen = world.trace, hashlib.sha256()
     for rows in (trace.deliveries, trace.published, trace.refused, trace.records):
         for row in rows:
@@ -41,7 +41,7 @@ def trace_hash(world: World) -> str:
 
 
 def runs(seeds: range) -> Iterator[tuple[str, World]]:
-    """Names and worlds that have run to their ends."""
+    """Names and worlds, run to their ends."""
     for system in TREES:
         world = bench_simulation.build(system, PUBLICATIONS, 1)
         world.run(bench_simulation.ends_us(PUBLICATIONS))

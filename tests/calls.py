@@ -1,4 +1,4 @@
-"""How much work something is, counted and not timed: other people's processors are busy."""
+"""Work measured by counting calls, as times depend on the load of the machine."""
 
 from __future__ import annotations
 

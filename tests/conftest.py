@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Settings of all tests: their order, their distribution over processes, shared fixtures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.examples import chosen_cases, examples
 
-# Not until all tests are known, which stay to the end: to walk them again and again took a sixth of
-# the time.
+# Objects made until all tests are collected stay to the end; walking them repeatedly took a sixth
+# of the time.
 gc.disable()
-# Objects, and how many times younger ones are walked before older ones: to walk the oldest more
-# often took a twentieth of the time.
+# New objects before a collection, and young collections before an old one; the default took a
+# twentieth of the time.
 RUBBISH = (10_000, 10, 50)
 
-# The toy overlay is one of the systems, as if its author had said so; so are others that are named.
+# The toy overlay is registered as an author would do it; so are other named modules.
 with pytest.MonkeyPatch.context() as environment:
     environment.setenv("SHOAL_SYSTEMS", f"tests.flooding,{os.environ.get('SHOAL_SYSTEMS', '')}")
     importlib.import_module("shoal.overlays.registry")
@@ -32,7 +32,7 @@ settings.register_profile(
 )
 settings.load_profile("shoal")
 
-# All that need Spark go to one process: starting it takes longer than most tests.
+# All tests that need Spark go to one process: starting it takes longer than most tests.
 NEED_SPARK = (
     "tests/pipeline/",
     "tests/cli/reproduce/",
@@ -47,9 +47,9 @@ WAITING = (
     *("tests/client/", "tests/experiments/live/"),
     *ELSEWHERE,
 )
-# Whole random networks: of what keeps a core busy they take longest.
+# Whole random networks: the longest of the tests that keep a core busy.
 LONG = "tests/seeds/"
-# Each of these tests has networks of its own, so that they need not stay together.
+# Each of these tests has its own networks, so they may run in different processes.
 APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
 
 
@@ -58,7 +58,7 @@ def _needs_spark(nodeid: str) -> bool:
 
 
 def _scope(nodeid: str) -> str:
-    """What one process runs in one go."""
+    """The group of tests that one process runs without interruption."""
     if _needs_spark(nodeid):
         return "spark"
     file, *_ = nodeid.partition("::")
@@ -66,9 +66,9 @@ def _scope(nodeid: str) -> str:
 
 
 def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those that need Spark, then what waits and what keeps a core busy, each spread over all.
+    """Spark tests first, then waiting and busy tests, each spread evenly over the run.
 
-    So a core is idle less often while others wait, and what takes longest is not left to the end.
+    So a core is idle less often, and the longest tests do not come last.
     """
     scopes: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -86,7 +86,7 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Thousands of cases of long tests are not even made where only others run."""
+    """Skip the thousands of cases of long tests where only others run."""
     if collector.config.option.markexpr != "not soak":
         return None
     marks = getattr(obj, "pytestmark", ())
@@ -95,7 +95,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fewer cases where they are to be fewer; in an order that fills several processes."""
+    """Drop cases where fewer are wanted, and order the rest for several processes."""
     items[:] = chosen_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = _mixed(items)
@@ -108,7 +108,7 @@ def pytest_collection_finish() -> None:
 
 
 class Files(LoadScopeScheduling):
-    """Deals files out to several test processes, some test by test, in their order."""
+    """Distributes files over several test processes, some test by test, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _scope(nodeid)

@@ -1,7 +1,7 @@
-"""How many examples property tests take: `make test` a third of them, the same each time, `make
-quick` a fifth, `make soak` ten times.
+"""Numbers of examples of property tests, by command.
 
-In `make quick` the cases of a test that is given by its parameters are fewer, too.
+`make test` takes a third of them, the same each time, `make quick` a fifth, and `make soak` ten
+times as many. `make quick` also takes fewer cases of parametrised tests.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ FACTOR = float(os.environ.get("SHOAL_EXAMPLES", _OF_ALL))
 
 
 def examples(count: int) -> int:
-    """So many, but for a factor that each way to run the tests has."""
+    """So many examples, times the factor of the command."""
     return max(round(FACTOR * count), 1)
 
 
 def at_length(cases: Iterable[Any]) -> list[Any]:
-    """These cases of a test, a tuple for each that has several parameters, in the soak only."""
+    """Cases for the soak only; a tuple for each if the test has several parameters."""
     found = (each if isinstance(each, tuple) else (each,) for each in cases)
     return [pytest.param(*each, marks=pytest.mark.soak) for each in found]
 
 
 def chosen_cases(items: list[pytest.Item]) -> list[pytest.Item]:
-    """All; in `make quick` some of each test, spread over them all: which, differs from test to
-    test.
+    """All cases; in `make quick` some of each test, spread evenly, with an offset that depends on
+    the test.
     """
     if FACTOR >= _OF_ALL:
         return items

@@ -1,4 +1,4 @@
-"""Somebody's own system, whose brokers raise when a publication reaches them over a link."""
+"""A user's system; its brokers raise when a publication arrives over a link."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A system of its own in some 170 lines: flooding on any connected graph, cycles allowed.
+"""A user's system in some 170 lines: flooding on any connected graph, cycles allowed.
 
-The worked example of docs/tutorials/write-an-overlay.md, and the proof that nothing else must
-change for one: named in `SHOAL_SYSTEMS` it is simulated, run live, judged and reported.  Every
-publication goes over every link; of those that come twice, the second is dropped.
+The worked example of docs/tutorials/write-an-overlay.md. Named in `SHOAL_SYSTEMS`, it is simulated,
+run live, judged and reported without further changes. Every publication goes over every link;
+second copies are dropped.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ Wave = tuple[ClientId, int, bool]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`remembered`: so many publications are known again when they come a second time."""
+    """`remembered`: the number of publications whose duplicates are recognised."""
 
     remembered: int = 100_000
 
 
 class Flooding(GraphStrategy):
-    """One broker: it knows its own clients, and hands all that is new to all its neighbours.
+    """One broker: it knows its own clients, and sends every new publication to all its neighbours.
 
-    What is returned went everywhere else already, so it need not look at that.
+    A returned publication was sent everywhere else already, so it needs no check.
     """
 
     is_ready = True
@@ -84,7 +84,9 @@ class Flooding(GraphStrategy):
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
     ) -> None:
-        """Flood it again: who dropped a second copy settled it, and the first may be gone."""
+        """Flood it again: brokers that dropped a second copy settled it, and the first copy may be
+        lost.
+        """
         assert isinstance(carrier, PublicationBatch)
         self._flood(carrier.publications, carrier.hops - 1, None, out)
 
@@ -128,7 +130,7 @@ class Flooding(GraphStrategy):
         source: BrokerId | None,
         out: list[Effect],
     ) -> None:
-        """Deliver what is new here, and pass it on to everybody but its source."""
+        """Deliver new publications here, and forward them to every neighbour but their source."""
         new = tuple(each for each in publications if _wave(each) not in self._seen)
         for routed in new:
             self._seen[_wave(routed)] = None
@@ -146,12 +148,12 @@ class Flooding(GraphStrategy):
 
 
 def _wave(routed: RoutedPublication) -> Wave:
-    """What is sent again is new to everybody once more; front ends know what they have had."""
+    """A retransmission is new to every broker again; front ends drop duplicates."""
     return (*routed.publication.key, routed.publication.again)
 
 
 def problems(picture: Picture, brokers: Mapping[BrokerId, Flooding]) -> list[str]:
-    """A broker must know just the subscriptions that clients have there."""
+    """A broker must know exactly the subscriptions of its clients."""
     there = sorted((home, subscription.id) for subscription, home in picture.subscriptions)
     known = sorted((name, id) for name, broker in brokers.items() for id in broker.subscriptions)
     return [] if known == there else [f"{known} should be {there}"]

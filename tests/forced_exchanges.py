@@ -1,4 +1,4 @@
-"""A tree whose brokers exchange links when they are told to: exchanges without decisions."""
+"""A tree of brokers that exchange links on command, without decisions of their own."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.routing_table import RoutingTable
 from shoal.overlays.tree.system import TreeParameters
 
-# The key of a timer that nobody sets: a number and a cycle follow, and the exchange begins.
+# The key of a timer: a number and a cycle follow, and the exchange begins.
 BEGIN = "begin"
 
 
 class Exchanged(msgspec.Struct, frozen=True):
-    """The cycle's last broker knows that its links are exchanged."""
+    """The cycle's last broker has committed the exchange."""
 
     exchange: LinkExchange
     begun_us: int
@@ -40,13 +40,13 @@ class Exchanged(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """It knows that they are not, and why."""
+    """The exchange is aborted, with the reason."""
 
     reason: str
 
 
 class Forced(BaseStrategy):
-    """One broker of it."""
+    """One broker of this tree."""
 
     def __init__(self, context: BrokerContext, *, covering: bool = False) -> None:
         self.tree = TreeRouting(context, covering=covering)
@@ -56,7 +56,7 @@ class Forced(BaseStrategy):
         self._begun_us = 0
 
     def make_routing(self, context: BrokerContext) -> TreeRouting | MovingPublishers:
-        """Its publishers stay."""
+        """Publishers do not move."""
         return self.tree
 
     @property
@@ -117,7 +117,7 @@ class Forced(BaseStrategy):
     def leave(self, now_us: int, out: list[Effect]) -> None:
         self.tree.leave(now_us, out)
 
-    # --- what it hears ------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         if self._broker == exchange.cycle[-1]:
@@ -129,7 +129,7 @@ class Forced(BaseStrategy):
 
 
 class ForcedWithMoves(Forced):
-    """One whose publishers move, too, as GRAPE has it: eagerly."""
+    """The same with publishers that move as in GRAPE, eagerly."""
 
     def make_routing(self, context: BrokerContext) -> MovingPublishers:
         parameters = GrapeParameters(trace_session_length=5, priority=Priority.DELAY)

@@ -1,4 +1,4 @@
-"""Anything at all to one broker's machine, whose timers fire as time passes."""
+"""Random inputs for one broker's machine; its timers fire as time passes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from shoal.broker.wire import Codec
 def feed(
     machine: Broker, happenings: Iterable[Any], codec: Codec, neighbours: Collection[str]
 ) -> None:
-    """Bring inputs; of a number, let so many us pass.  What it sends, these get and is writable.
+    """Give inputs to a machine; a number lets so many us pass. Messages to these neighbours must be
+    encodable.
 
-    It delivers to no subscriptions but `n1`, `n2` and `n3`.
+    Only the subscriptions `n1`, `n2` and `n3` may be delivered to.
     """
     now_us, timers = 0, {}
     for happening in [Started(), *happenings]:

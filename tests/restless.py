@@ -1,6 +1,6 @@
-"""Three brokers that never rest: whoever has one link has links exchanged, again and again.
+"""Three brokers that exchange links all the time: a broker with one link begins an exchange.
 
-Others may be linked to them, whose links stay.
+Other brokers may be linked to them; those links stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGAIN_US = (20_000, 200_000)
 
 
 class Restless(Forced):
-    """One of them; it counts those that it began."""
+    """One of them; it counts the exchanges that it began."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
@@ -57,7 +57,7 @@ class Restless(Forced):
         self._count += self._context.broker == exchange.cycle[-1]
 
     def refused(self, exchange: LinkExchange, reason: str, now_us: int, out: list[Effect]) -> None:
-        """It tries again."""
+        """Try again."""
 
 
 def _strategy(context: BrokerContext, parameters: NoParameters) -> Restless:

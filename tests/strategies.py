@@ -1,7 +1,7 @@
 """Random filters and publications for property tests, made to collide.
 
-Values come from small pools around the operands, so that equal, neighbouring and differently
-typed values meet often; NaN, infinities, integers beyond 2**53 and odd characters are among them.
+Values come from small pools around the operands, so that equal, neighbouring and differently typed
+values are frequent; NaN, infinities, integers beyond 2**53 and odd characters are among them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parameters with which tests run every system in the house: eager to rearrange, calm, or drawn."""
+"""Parameters for tests of every built-in system: eager to rearrange, calm, or random."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from shoal.overlays.tco.parameters import TcoParameters
 from shoal.overlays.tid.parameters import TidParameters
 
 SECOND_US = 1_000_000
-# Systems of the house whose brokers route by last hops over a tree of links; a guest on a tree
-# (`SHOAL_SYSTEMS`) has tables of its own.
+# Built-in systems whose brokers route by last hops over a tree of links; a system of
+# `SHOAL_SYSTEMS` on a tree has other tables.
 TREES = tuple(name for name in MODULES if SYSTEMS[name].shape is TREE)
 
 
 def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> list[Link]:
-    """The links, and more where the system's shape allows cycles."""
+    """The links, with further ones where the system's shape allows cycles."""
     if SYSTEMS[system].links is not None:
         return list(SYSTEMS[system].make_links(eager(system, 3, tuple(brokers)), brokers))
     found, shape = list(links), SYSTEMS[system].shape
@@ -46,9 +46,10 @@ def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> l
 def eager(
     system: str, publications: int = 3, brokers: tuple[str, ...] = ()
 ) -> msgspec.Struct | None:
-    """Parameters that let a system decide after so few publications; None when it never does.
+    """Parameters with which a system decides after so few publications; None if it never decides.
 
-    In a cluster all brokers are everything.  A guest's are its defaults, for just these brokers.
+    In a cluster every broker has all roles. A system of `SHOAL_SYSTEMS` gets its defaults, for
+    these brokers.
     """
     match system:
         case "bluedove":
@@ -92,7 +93,7 @@ def eager(
 
 
 def covers(system: str) -> bool:
-    """Whether the system's brokers can keep to themselves what others of theirs cover."""
+    """Whether the system's brokers can leave covered subscriptions unforwarded."""
     return "covering" in SYSTEMS[system].parameters.__struct_fields__
 
 
@@ -108,12 +109,12 @@ def covering(
 
 
 def to_rest(system: str, until_us: int) -> int | None:
-    """How long a world runs until all is done: one whose brokers talk by themselves never rests."""
+    """How long a world runs to completion; brokers with periodic messages never rest."""
     return None if SYSTEMS[system].is_quiet else until_us
 
 
 def in_place(parameters: msgspec.Struct | None) -> msgspec.Struct | None:
-    """The same, but for links that stay as they are given."""
+    """The same parameters, with links that stay as given."""
     if isinstance(parameters, SelfOrganisingParameters):
         return msgspec.structs.replace(parameters, mode=Mode.ADVICE)
     return parameters
@@ -125,7 +126,7 @@ def calm(system: str) -> msgspec.Struct | None:
 
 
 def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec.Struct | None:
-    """Eager parameters, each within its bounds; as many draws for every system."""
+    """Random eager parameters, each within its bounds; equally many draws for every system."""
     publications, weight = random.randint(3, 25), random.randint(0, 100)
     priority = random.choice((Priority.LOAD, Priority.DELAY))
     match system:

@@ -1,4 +1,4 @@
-"""Caches level off: whoever asks for filters of their own, and goes, leaves a bounded amount."""
+"""Caches level off: past clients with filters of their own leave a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRONT_END = Filter(predicate("$to", Operator.EQ, "*"))
 
 
 def ask(name: str, tests: int) -> None:
-    """As a broker does of a filter that a client brings."""
+    """Process a filter as a broker does when a client brings it."""
     filter = Filter(
         And(tuple(predicate(f"a{at}", Operator.EQ, f"{name} {at}") for at in range(tests)))
     )
@@ -31,7 +31,7 @@ def filters_alive() -> int:
     return sum(type(each) is Filter for each in gc.get_objects())
 
 
-def test_filters_that_came_and_went_level_off() -> None:
+def test_memory_of_past_filters_levels_off() -> None:
     most = max(decisions.CACHED_FILTERS, decisions.CACHED_PAIRS, places.REMEMBERED)
     for number in range(most + 100):
         ask(f"first {number}", 2)
@@ -44,14 +44,14 @@ def test_filters_that_came_and_went_level_off() -> None:
         assert row.entries <= row.most_entries
 
 
-def test_large_filters_that_went_leave_nothing() -> None:
+def test_past_large_filters_leave_nothing() -> None:
     before = filters_alive()
     for number in range(20):
         ask(f"large {number}", decisions.CACHED_SIZE + 8)
     assert filters_alive() <= before
 
 
-def test_a_row_says_what_its_owner_counts() -> None:
+def test_a_ledger_row_has_its_owners_count() -> None:
     names = [row.name for row in Ledger().rows()]
     assert len(names) == len(set(names))
     assert {"regions of filters", "pairs that overlap", "places of filters"} < set(names)

@@ -1,4 +1,4 @@
-"""No system's name stands outside its own rooms: what others must know of it, it says itself."""
+"""A system's name occurs only in its own packages: code elsewhere asks the system's description."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Iterator
 from shoal.overlays.registry import MODULES
 from tools.modules import SOURCES
 
-# A tree is what several systems are built on, and a word of its own.
+# Several systems are built on a tree, and it is a common noun.
 NAMES = frozenset(MODULES) - {"tree"}
-# The folder of each; its siblings' too.
+# The folder of each system, and those of its relatives.
 FAMILIES = frozenset(module.split(".")[2] for module in MODULES.values()) - {"tree"}
-# Here systems and studies stand by their names, a line for each.
+# Registries: systems and studies by name, a line for each.
 REGISTRIES = ("overlays/registry.py", "experiments/registry.py", "cli/systems/registry.py")
-# A system may build on another; a study compares some; a room of the command line is of one.
+# A system may build on another; a study compares some; a package of the command line belongs to
+# one.
 ROOMS = ("overlays/", "experiments/", "cli/systems/")
-# A tour, and what a scenario runs that does not say it: they chose one system.
+# The demo, and the default of a scenario: both name one system.
 CHOSEN = ("cli/commands/demo.py", "cli/support/demo_live.py", "experiments/scenario.py")
 
 
 def is_at_home(file: str) -> bool:
-    """Whether this file is in a folder of a system, or of the study that is of two."""
+    """Whether this file is in a folder of the system, or of a study of several."""
     rooms = (each for each in ROOMS if file.startswith(each))
     return any(file.removeprefix(each).split("/")[0] in {*FAMILIES, "relocation"} for each in rooms)
 
 
 def named(source: str) -> Iterator[str]:
-    """Systems that are named, or whose modules are imported; not what docstrings say."""
+    """Systems named, or whose modules are imported; docstrings do not count."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         match node:
@@ -46,7 +47,7 @@ def _family(module: str) -> Iterator[str]:
         yield family
 
 
-def test_the_rule_sees_what_it_is_about() -> None:
+def test_the_rule_finds_named_systems() -> None:
     source = '''
 """Of octopia."""
 from shoal.overlays.dynatops.parameters import PER_GATEWAY
@@ -59,7 +60,7 @@ def chosen(system: str) -> bool:
     assert sorted(named(source)) == ["dynatops", "tco", "tid"]
 
 
-def test_systems_are_named_in_their_own_rooms_only() -> None:
+def test_systems_are_named_only_in_their_own_packages() -> None:
     found = {}
     for path in sorted(SOURCES.rglob("*.py")):
         file = str(path.relative_to(SOURCES))

@@ -9,17 +9,19 @@ from pathlib import Path
 
 from tools.modules import SOURCES
 
-# `dict`s of which the first is looked at, but not to take one after the other from the front.
+# `dict`s whose first key is read, but which are not emptied from the front.
 LOOKED_AT = {
     ("matching/relations/covering.py", "_kept"),
     ("matching/topics/trie.py", "children"),
-    # What is in it is in an `OrderedDict`; an empty one for each session takes too much memory.
+    # Its contents are in an `OrderedDict`; an empty one for each session takes too much memory.
     ("mqtt/sessions/delivering/delivery.py", "_resend"),
 }
 
 
 def first_of(node: ast.AST) -> str | None:
-    """The attribute whose first the expression takes: `next(iter(self.x))`, `islice(self.x, n)`."""
+    """The attribute whose first element the expression reads: `next(iter(self.x))`, `islice(self.x,
+    n)`.
+    """
     match node:
         case ast.Call(ast.Name("next"), [ast.Call(ast.Name("iter"), [taken])]):
             pass
@@ -39,7 +41,7 @@ def first_of(node: ast.AST) -> str | None:
 
 
 def dicts_taken_from_the_front(source: str) -> Iterator[str]:
-    """Attributes of classes that are plain `dict`s, and of which the first is taken."""
+    """Attributes of classes that are plain `dict`s, and whose first element is read."""
     for each in ast.walk(ast.parse(source)):
         if isinstance(each, ast.ClassDef):
             plain = {
@@ -53,7 +55,7 @@ def dicts_taken_from_the_front(source: str) -> Iterator[str]:
             yield from (name for name in names if name in plain)
 
 
-def test_the_rule_sees_what_it_is_about() -> None:
+def test_the_rule_finds_dicts_read_from_the_front() -> None:
     source = """
 class Queue:
     def __init__(self) -> None:
@@ -68,8 +70,9 @@ class Queue:
     assert list(dicts_taken_from_the_front(source)) == ["waiting", "waiting"]
 
 
-def test_what_is_taken_from_the_front_is_in_ordered_dicts() -> None:
-    """A `dict` keeps a hole where a key was deleted; its first is looked for behind all of them.
+def test_dicts_read_from_the_front_are_ordered_dicts() -> None:
+    """A `dict` keeps a hole for each deleted key, and a search for the first key passes all of
+    them.
 
     With half a million keys that takes up to a millisecond each time.
     """

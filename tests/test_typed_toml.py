@@ -1,4 +1,4 @@
-"""Typed TOML: every mistake is named by its key, overrides are typed like the file."""
+"""Typed TOML: errors name the key, and overrides are typed like the file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def draw(data: dict[str, Any], *settings: str) -> Drawing:
         ({"marks": 5}, "d.toml: marks: expected a list, got a whole number"),
     ],
 )
-def test_mistakes_name_the_key(data: dict[str, Any], message: str) -> None:
+def test_errors_name_the_key(data: dict[str, Any], message: str) -> None:
     with pytest.raises(TomlError) as caught:
         draw(data)
     assert str(caught.value) == message
@@ -103,12 +103,12 @@ def test_an_error_names_the_page_of_its_key() -> None:
             convert(data, Drawing, "d.toml", pages=pages)
 
 
-def test_a_missing_key() -> None:
+def test_a_missing_key_is_an_error() -> None:
     with pytest.raises(TomlError, match=r"^d\.toml: title: is missing$"):
         convert({}, Drawing, "d.toml")
 
 
-def test_overrides_are_typed() -> None:
+def test_overrides_are_typed_like_the_file() -> None:
     drawing = draw(
         {},
         "title=42",
@@ -128,7 +128,7 @@ def test_overrides_are_typed() -> None:
     )
 
 
-def test_another_kind_drops_the_keys_of_the_former_one() -> None:
+def test_an_override_of_the_kind_drops_keys_of_the_former_kind() -> None:
     before = {"shape": {"kind": "square", "side": 4}}
     # The order on the command line does not matter.
     assert draw(before, "shape.radius=3", "shape.kind=circle").shape == Circle(3)
@@ -149,13 +149,13 @@ def test_another_kind_drops_the_keys_of_the_former_one() -> None:
         ("shape.radios=1", "--set: shape.radios: unknown key; did you mean radius?"),
     ],
 )
-def test_wrong_overrides(setting: str, message: str) -> None:
+def test_wrong_overrides_are_errors(setting: str, message: str) -> None:
     with pytest.raises(TomlError) as caught:
         draw({"shape": {"kind": "circle"}}, setting)
     assert str(caught.value) == message
 
 
-def test_unreadable_files(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(TomlError, match=r"nowhere\.toml: cannot be read: No such file"):
         read_table(tmp_path / "nowhere.toml")
     broken = tmp_path / "broken.toml"

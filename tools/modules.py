@@ -1,7 +1,7 @@
-"""`python -m tools.modules overlays/octopia` prints what a package's modules are, as they say it.
+"""`python -m tools.modules overlays/octopia` prints a package's modules with first lines.
 
-Without a package it prints the packages.  The first line of each docstring is all there is, so what
-is printed is never older than the code.
+Without a package it prints the packages. The text is the first line of each docstring, so it is
+never older than the code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def first_line(path: Path) -> str:
 
 
 def modules(folder: Path, *, and_within: bool) -> Iterator[tuple[str, str]]:
-    """Name and first line of what is in a package: rooms end with a slash, and come after it."""
+    """Name and first line of the modules in a package; sub-packages end with a slash, and come
+    last.
+    """
     there = [each for each in sorted(folder.iterdir()) if each.name != "__init__.py"]
     for path in there:
         if path.suffix == ".py":

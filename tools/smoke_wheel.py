@@ -1,4 +1,4 @@
-"""Builds the wheel, installs it where nothing else is, and tries it: `python -m tools.smoke_wheel`.
+"""`python -m tools.smoke_wheel` builds the wheel, and tries it in an empty environment.
 
 | install | what is tried |
 | --- | --- |
@@ -6,9 +6,9 @@
 | `shoal[tables]` | `shoal simulate` |
 | `shoal[pipeline]`, with `--pipeline` | from a CSV file to a summary of a simulation |
 
-Each line says how long a step took; after an install, how large the packages are.
-With `--keep FOLDER` the environment and the wheel stay there.  The wheel is built without an
-environment of its own, so the running Python needs setuptools.
+Each line has the duration of a step; after an install, the size of the packages. With `--keep
+FOLDER` the environment and the wheel stay there. The wheel is built without an environment of its
+own, so the running Python needs setuptools.
 """
 
 from __future__ import annotations
@@ -103,19 +103,19 @@ temperature = "double"
 
 
 class FailedError(Exception):
-    """A step did not do what it should; says which, and what was printed."""
+    """A step failed; has its name and its output."""
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Say how long something took."""
+    """Print the duration of a step."""
     began = time.monotonic()
     yield
     print(f"{what} ({time.monotonic() - began:.1f} s)", flush=True)
 
 
 class Environment:
-    """A virtual environment, and commands that see nothing of the one that runs this."""
+    """A virtual environment, and commands that see nothing of the running one."""
 
     def __init__(self, folder: Path) -> None:
         self.bin = folder / "bin"
@@ -152,7 +152,7 @@ class Environment:
 def run(
     words: list[str], variables: dict[str, str], *, cwd: Path | None = None, code: int = 0
 ) -> str:
-    """What a command prints; FailedError unless it ends with this code."""
+    """The output of a command; FailedError unless it ends with this code."""
     found = subprocess.run(words, env=variables, cwd=cwd, capture_output=True, text=True)
     if found.returncode != code:
         raise FailedError(f"{' '.join(words)} ended with {found.returncode}:\n{found.stderr}")
@@ -188,7 +188,7 @@ def build(folder: Path) -> Path:
 
 
 def try_plain(environment: Environment, folder: Path) -> None:
-    """What needs no extra."""
+    """The parts that need no extra."""
     with step("shoal --version and shoal match"):
         said = environment.shoal("--version", cwd=folder)
         if "kernels not compiled" not in said:

@@ -1,4 +1,4 @@
-"""What filters see of a payload: the same names and types wherever it is read, and bounded."""
+"""Attributes of a payload: the same names and types for every reader, and bounded."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_fields_of_inner_objects_have_names_with_dots(payload: bytes, wanted: di
     assert read(payload) == wanted
 
 
-def test_objects_are_looked_into_so_deep() -> None:
+def test_nested_objects_are_read_to_a_bounded_depth() -> None:
     fields: dict[str, Any] = {"x": 1, "o": {"x": 0}}
     for _ in range(MAX_DEPTH - 1):
         fields = {"x": 1, "o": fields}
@@ -63,14 +63,14 @@ def test_objects_are_looked_into_so_deep() -> None:
     assert list(found) == ["o." * depth + "x" for depth in range(MAX_DEPTH)]
 
 
-def test_of_too_many_fields_the_outermost_are_attributes() -> None:
+def test_of_too_many_fields_only_the_outermost_are_attributes() -> None:
     inner = {f"i{number}": number for number in range(300)}
     found = read(msgspec.json.encode({"o": inner, "last": 1}))
     assert len(found) == MAX_ATTRIBUTES
     assert list(found)[:2] == ["last", "o.i0"]
 
 
-def test_of_very_many_inner_fields_the_first_are_looked_at() -> None:
+def test_of_very_many_inner_fields_only_the_first_are_read() -> None:
     fields: dict[str, Any] = {f"n{number}": None for number in range(MAX_FIELDS - 3)}
     found = read(msgspec.json.encode({"o": {**fields, "x": 1, "y": 2, "z": 3}, "p": {"q": 4}}))
     assert found == {"o.x": 1}
@@ -89,7 +89,7 @@ def test_a_long_name_is_not_repeated_in_many_attributes() -> None:
      b"", b"undefined", b"null", b"[NaN, [1e400]]", b'{"v": NaN}',
      b'"' + b"x" * (MAX_TEXT + 1) + b'"', b"9" * 400, b"9" * 5_000],
 )  # fmt: skip
-def test_a_bad_value_hides_itself_only(bad: bytes) -> None:
+def test_a_bad_value_drops_only_its_own_field(bad: bytes) -> None:
     assert read(b'{"t": %s, "u": 1, "s": "a, NaN"}' % bad) == {"u": 1, "s": "a, NaN"}
     assert read(b'{"u": 1, "o": {"u": 2, "t": %s}}' % bad) == {"u": 1, "o.u": 2}
 
@@ -107,7 +107,7 @@ def test_a_bad_value_hides_itself_only(bad: bytes) -> None:
         (b'{"t": NaN, "u": 1, "u": 2}', {"u": 2}),
     ],
 )
-def test_what_the_careful_reader_makes_of(payload: bytes, wanted: dict) -> None:
+def test_the_careful_readers_attributes(payload: bytes, wanted: dict) -> None:
     assert read(payload) == wanted
 
 
@@ -121,9 +121,7 @@ def test_what_the_careful_reader_makes_of(payload: bytes, wanted: dict) -> None:
     "content_type",
     [None, "application/json; charset=utf-8", "application/senml+json", "Application/VND.x+JSON"],
 )
-def test_what_stands_around_an_object_does_not_count(
-    payload: bytes, content_type: str | None
-) -> None:
+def test_text_around_an_object_is_ignored(payload: bytes, content_type: str | None) -> None:
     assert read(payload, content_type) == {"u": 1}
 
 
@@ -154,14 +152,14 @@ def test_what_stands_around_an_object_does_not_count(
         (b"x" * MAX_PLAIN_BYTES, {"payload_text": "x" * MAX_PLAIN_BYTES}),
     ],
 )  # fmt: skip
-def test_a_payload_that_is_one_value(payload: bytes, wanted: dict) -> None:
+def test_a_payload_of_one_value_is_an_attribute(payload: bytes, wanted: dict) -> None:
     for content_type in (None, "text/plain", "text/plain; charset=utf-8"):
         found = read(payload, content_type)
         assert found == wanted
         assert [type(each) for each in found.values()] == [type(v) for v in wanted.values()]
 
 
-def test_a_declared_json_value() -> None:
+def test_a_declared_json_value_is_an_attribute() -> None:
     wanted = {b"21.5": {"payload": 21.5}, b'"ON"': {"payload_text": "ON"}, b" true\n": {
         "payload_boolean": True}, b"[1]": {}, b"null": {}, b"NaN": {}}  # fmt: skip
     assert {each: read(each, "application/json") for each in wanted} == wanted
@@ -180,7 +178,7 @@ def test_a_declared_json_value() -> None:
         (b'{"u": 1, "t": ' + b"[" * 10_000, None, "it is nested too deeply"),
     ],
 )
-def test_what_is_not_read_is_told(payload: bytes, content_type: str | None, why: str) -> None:
+def test_unread_payloads_have_a_reason(payload: bytes, content_type: str | None, why: str) -> None:
     assert why_unread(payload, content_type).startswith(tuple(why.split("|")))
 
 
@@ -188,7 +186,7 @@ def test_what_is_not_read_is_told(payload: bytes, content_type: str | None, why:
     ("payload", "content_type"),
     [(b"{}", "text/plain"), (b"ON", None), (b"[1", None), (b"\xff\xfe", None), (b"{", "image/png")],
 )
-def test_what_does_not_look_like_json_is_not_told(payload: bytes, content_type: str | None) -> None:
+def test_payloads_unlike_json_have_no_reason(payload: bytes, content_type: str | None) -> None:
     assert why_unread(payload, content_type) == ""
 
 
@@ -202,20 +200,20 @@ def test_what_does_not_look_like_json_is_not_told(payload: bytes, content_type: 
         pytest.param(b'{"t": nan, "a": "' + b"\\" * 130_000, id="backslashes"),
     ],
 )
-def test_the_careful_reader_goes_through_a_payload_once(payload: bytes) -> None:
-    """To look for the end of a string again from each quote in it took minutes: it hung here."""
+def test_the_careful_reader_reads_a_payload_once(payload: bytes) -> None:
+    """A search for the end of a string from each quote in it would take minutes."""
     found: dict[str, Any] = {}
     assert bool(add_payload(payload, None, True, found)) == (not payload.endswith(b"}"))
 
 
-def test_of_very_many_objects_none_is_decoded_twice() -> None:
+def test_no_object_is_decoded_twice() -> None:
     payload = b'{"u": 1, "a": [%s NaN]}' % (b"{}," * MAX_CONTAINERS)
     assert why_unread(payload) == "it is no JSON, and has very many objects and lists"
     assert read(payload.replace(b"NaN", b"0")) == {"u": 1}
     assert read(payload.replace(b"{},", b"1,")) == {"u": 1}
 
 
-def test_tokens_of_a_long_payload_are_not_looked_at_one_by_one() -> None:
+def test_tokens_of_a_long_payload_are_not_read_one_by_one() -> None:
     filling = b"x" * MAX_MENDED_BYTES
     assert read(b'{"a": NaN, "u": 1, "b": "%s"}' % filling) == {"u": 1}
     assert why_unread(b'{"a": nan, "u": 1, "b": "%s"}' % filling).startswith("it is no JSON")
@@ -229,7 +227,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(codec=None), max_size=5), values, max_size=6))
-def test_whatever_python_writes_has_the_attributes_of_its_values(fields: dict[str, Any]) -> None:
+def test_json_written_by_python_has_the_values_attributes(fields: dict[str, Any]) -> None:
     import json
 
     found = read(json.dumps(fields).encode())
@@ -241,7 +239,7 @@ def test_whatever_python_writes_has_the_attributes_of_its_values(fields: dict[st
 @given(
     st.binary(max_size=200), st.sampled_from([None, "application/json", "text/plain", "x/y+json"])
 )
-def test_whatever_bytes_come_the_attributes_are_some(data: bytes, content_type: str | None) -> None:
+def test_any_bytes_have_valid_attributes(data: bytes, content_type: str | None) -> None:
     for payload in (data, b'{"a": ' + data + b', "u": 1}'):
         found: dict[str, Any] = {}
         add_payload(payload, content_type, True, found)

@@ -1,4 +1,4 @@
-"""What is held back comes in its order, and what need not wait comes at once."""
+"""Held input is handled in order, and other input at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.broker.messages import Goodbye, Ping
 from shoal.model import MessageId
 
 
-def test_what_need_not_wait_goes_behind_what_waits_of_the_same_neighbour() -> None:
+def test_other_input_follows_held_input_of_the_same_neighbour() -> None:
     holding: Holding[str] = Holding()
     holding.hold(())
     assert holding.keep(Received("B1", Goodbye()), "first")
@@ -36,7 +36,7 @@ def test_clients_wait_until_the_end_but_pings_and_timers_never_do() -> None:
     assert holding.is_over
 
 
-def test_what_a_lost_link_brought_is_dropped() -> None:
+def test_held_input_of_a_lost_link_is_dropped() -> None:
     holding: Holding[None] = Holding()
     holding.hold(())
     for neighbour in ("B1", "B2"):

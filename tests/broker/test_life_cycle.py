@@ -1,4 +1,4 @@
-"""The tables in docstrings are those that machines work by; SHOAL_DRAW=1 draws them anew."""
+"""The tables in docstrings equal those that machines use; SHOAL_DRAW=1 writes them anew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULES = [publisher, session, connection, steps, coordinator]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_the_docstring_has_the_table(module: ModuleType) -> None:
+def test_the_docstring_has_the_machines_table(module: ModuleType) -> None:
     life: LifeCycle = module.LIFE  # type: ignore[type-arg]
     doc = module.__doc__ or ""
     old = "\n".join(line for line in doc.splitlines() if line.startswith("|"))

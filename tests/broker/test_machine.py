@@ -1,4 +1,4 @@
-"""The broker's front end: only a driver's mistakes raise, whatever peers and clients send."""
+"""The broker machine: only errors of a driver raise, whatever neighbours and clients send."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def test_time_going_backwards_raises(system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_anybody_may_ping(system: str) -> None:
+def test_any_client_may_ping(system: str) -> None:
     effects = broker(system).handle(Requested("anybody", Ping(SESSION)), 1)
     assert effects == [Notify("anybody", Pong(SESSION))]
 
 
-def test_a_client_is_told_what_was_refused_a_neighbour_is_not() -> None:
+def test_refusals_are_sent_to_clients_not_to_neighbours() -> None:
     reason = "P has not advertised at B1"
     record = Record(RefusalRecord(broker="B1", sender="P", reason=reason))
     effects = broker().handle(Requested("P", publish(1)), 1)
@@ -140,7 +140,7 @@ def test_a_client_is_told_what_was_refused_a_neighbour_is_not() -> None:
     assert broker().handle(Received("B2", Resume(1, True)), 1) == [record]
 
 
-# --- anything from anybody --------------------------------------------------------------------
+# --- random input -----------------------------------------------------------------------------
 
 BROKERS = st.sampled_from(["B0", "B1", "B2", "B3", "unknown"])
 CLIENTS = st.sampled_from(["P", "Q", "C"])
@@ -281,7 +281,7 @@ def inputs(from_neighbours: st.SearchStrategy[Message]) -> st.SearchStrategy[lis
     )
 
 
-def test_every_message_there_is_takes_part() -> None:
+def test_every_message_type_has_a_strategy() -> None:
     def kinds(base: type[Message]) -> set[type[Message]]:
         return {base, *(kind for sub in base.__subclasses__() for kind in kinds(sub))}
 
@@ -312,7 +312,7 @@ def test_no_input_raises(system: str, is_covering: bool, data: st.DataObject) ->
     assert_tables_hold_together(machine)
 
 
-def test_who_is_no_neighbour_gets_no_answer() -> None:
+def test_a_broker_that_is_no_neighbour_gets_no_answer() -> None:
     machine = broker("self_organising", is_covering=False)
     assert feed(machine, [Received("B0", Doubt(("B9", 0)))]) == [
         Send("B0", ExchangeForgotten(("B9", 0)))
@@ -328,7 +328,7 @@ def test_no_frame_raises(happenings: list[Input]) -> None:
 
 
 def assert_tables_hold_together(machine: Broker) -> None:
-    """The invariant of tree routing, whatever was said: see `shoal.overlays.tree.propagation`."""
+    """The invariant of tree routing, after any messages: see `shoal.overlays.tree.propagation`."""
     tables = machine.strategy.tables
     if tables.wanted is not None:
         assert tables.wanted.keys() <= {"B0", "B2"}

@@ -1,4 +1,4 @@
-"""Several messages as one: the same messages in the same order, fewer on the way."""
+"""Several messages as one: the same messages in the same order, fewer on links."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def apart(effects: Iterable[Effect]) -> list[Effect]:
 
 
 def seen_by(effects: Iterable[Effect], neighbour: str) -> list[Effect]:
-    """What is for this neighbour, and what is for none."""
+    """Messages for this neighbour, and those for none."""
     return [each for each in effects if not isinstance(each, Send) or each.neighbour == neighbour]
 
 
@@ -70,8 +70,8 @@ def test_each_neighbour_gets_the_same_in_the_same_order(seed: int) -> None:
 
 @pytest.mark.parametrize("covering", [False, True])
 @pytest.mark.parametrize("seed", SEEDS[:15])
-def test_brokers_that_say_things_together_know_the_same(seed: int, covering: bool) -> None:
-    """One that subscribes and is answered gets what is published from then on."""
+def test_combined_messages_have_the_same_effects(seed: int, covering: bool) -> None:
+    """A subscriber that is answered gets publications from then on."""
     chance = Random(seed)
     links = [(f"B{chance.randrange(at)}", f"B{at}") for at in range(1, 7)]
     parameters = TreeParameters(covering=covering)
@@ -130,7 +130,7 @@ def test_brokers_that_say_things_together_know_the_same(seed: int, covering: boo
     assert covering or names[0] == names[1]
 
 
-def test_when_one_goes_that_covered_21_others_a_hundred_brokers_hear_it_once() -> None:
+def test_the_end_of_a_covering_subscription_is_one_message_per_link() -> None:
     stage = Stage(HUNDRED, joins=True)
     for at in range(100):
         promise = advertisement(f"a{at}", publisher=f"P{at}")
@@ -152,7 +152,7 @@ def test_when_one_goes_that_covered_21_others_a_hundred_brokers_hear_it_once() -
     assert (broker, delivery.subscriptions) == ("B7", ("s3",))
 
 
-def test_a_broker_that_comes_back_is_told_in_few_messages() -> None:
+def test_a_returning_broker_gets_tables_in_few_messages() -> None:
     stage = Stage((("B1", "B2"), ("B2", "B3")), joins=True)
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.settle()
@@ -167,7 +167,7 @@ def test_a_broker_that_comes_back_is_told_in_few_messages() -> None:
     assert len(stage.brokers["B1"].strategy.tables.subscriptions) == 100
 
 
-def test_what_one_gets_wrong_says_nothing_of_the_others() -> None:
+def test_one_invalid_message_does_not_affect_the_others() -> None:
     machine = Broker("B1", ("B2",), strategy_factory("tree"))
     good = Subscribe(subscription("good"))
     effects = machine.handle(Requested("C", Together((Unsubscribe("none"), good))), 0)
@@ -180,7 +180,7 @@ def test_what_one_gets_wrong_says_nothing_of_the_others() -> None:
 WORDS = (Subscribe(subscription("a")), Unsubscribe("b"))
 
 
-def test_it_travels() -> None:
+def test_combined_messages_can_be_encoded() -> None:
     codec = Codec(COMMON)
     assert codec.decode(codec.encode(Together(WORDS))[HEAD_BYTES:]) == Together(WORDS)
 
@@ -189,7 +189,7 @@ def test_it_travels() -> None:
     "messages",
     [(), (Goodbye(),), (publish(1),), (Together(WORDS),), (*WORDS, Goodbye())],
 )
-def test_nothing_else_comes_together(messages: tuple[Message, ...]) -> None:
+def test_other_messages_are_not_combined(messages: tuple[Message, ...]) -> None:
     codec = Codec(COMMON)
     with pytest.raises(WireError, match="joined"):
         codec.decode(codec.encode(Together(messages))[HEAD_BYTES:])
@@ -203,10 +203,8 @@ def large(tests: int) -> Filter:
 
 
 @pytest.mark.parametrize(("tests", "most"), [(330, 6), (1_500, 1), (3_000, 1), (1, MOST_TOGETHER)])
-def test_what_goes_together_has_no_more_tests_than_are_read_in_a_turn(
-    tests: int, most: int
-) -> None:
-    """When `#` was taken back, 100 filters that it had covered took their neighbour 150 ms."""
+def test_combined_filters_have_a_bounded_number_of_tests(tests: int, most: int) -> None:
+    """100 filters that `#` had covered would take the neighbour 150 ms in one turn."""
     filter = large(tests)
     effects = [Send("B2", subscribe(f"s{number}", filter)) for number in range(40 * most)]
     found = joined(effects)

@@ -1,4 +1,4 @@
-"""The wire: every message round, whatever else raises WireError and says why."""
+"""The wire format: every message round-trips; anything else raises WireError with the reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SYSTEMS_MESSAGES: Vocabulary = tuple(
 )
 EVERY: Vocabulary = COMMON + CLIENTS_MESSAGES + SYSTEMS_MESSAGES
 CODEC = Codec(EVERY)
-# What a front end and its broker say stays on their machine.
+# Messages between a front end and its broker stay on one machine.
 NEVER_WRITTEN = {StandsFor, WhoHad, DeliveriesReported, WhoWants, Wants, Stayed}
 FIGURES = st.integers(0, 2**63 - 1)
 TRACES = tuples(
@@ -72,7 +72,7 @@ TRACES = tuples(
         client_output_us=FIGURES,
     )
 )
-# Strategies for a machine's test make figures that no broker writes; these are all that one does.
+# Strategies for a machine's test make numbers that no broker writes; these are all that one writes.
 WRITTEN: dict[type[Message], st.SearchStrategy[Message]] = {
     kind: strategy for kind, strategy in MESSAGES.items() if kind not in NEVER_WRITTEN
 } | {
@@ -98,7 +98,7 @@ def frame_of(*, tag: str, fields: list[object]) -> bytes:
     return b"\x01" + msgspec.msgpack.encode([tag, *fields])
 
 
-# --- there and back ---------------------------------------------------------------------------
+# --- round trips ------------------------------------------------------------------------------
 
 
 def test_every_message_is_in_a_vocabulary() -> None:
@@ -145,7 +145,7 @@ def publication_of(attributes: dict[str, object]) -> Publish:
     return Publish((Publication(**fields),))  # type: ignore[arg-type]
 
 
-# --- what cannot be written -------------------------------------------------------------------
+# --- unwritable messages ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def publication_of(attributes: dict[str, object]) -> Publish:
     ],
     ids=lambda each: "" if isinstance(each, str) else type(each).__name__,
 )
-def test_what_cannot_be_written_is_said(
+def test_unwritable_messages_are_errors(
     message: Message, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 1_000)
@@ -191,7 +191,7 @@ def test_filters_have_limits() -> None:
         CODEC.encode(subscribe(wide(wire.MAX_PARTS)))
 
 
-# --- what cannot be read ----------------------------------------------------------------------
+# --- unreadable messages ----------------------------------------------------------------------
 
 
 def subscription_with(expression: object) -> bytes:
@@ -250,12 +250,12 @@ PROBLEMS = {
 
 
 class Floating(Carrier, frozen=True):
-    """A carrier of a system of the test's own."""
+    """A carrier of a system of the test."""
 
     towards: str
 
 
-def test_what_any_carrier_carries_is_checked() -> None:
+def test_publications_of_any_carrier_are_checked() -> None:
     codec = Codec((Floating,))
 
     def body(attributes: object) -> bytes:
@@ -268,14 +268,14 @@ def test_what_any_carrier_carries_is_checked() -> None:
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_what_is_no_message_is_said(name: str) -> None:
+def test_invalid_bodies_are_errors(name: str) -> None:
     body, problem = PROBLEMS[name]
     with pytest.raises(WireError, match=problem):
         CODEC.decode(body)
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_raise_nothing_else(body: bytes) -> None:
+def test_random_bytes_raise_only_wire_errors(body: bytes) -> None:
     for garbage in (body, b"\x01" + body):
         with contextlib.suppress(WireError):
             CODEC.decode(garbage)
@@ -283,7 +283,7 @@ def test_random_bytes_raise_nothing_else(body: bytes) -> None:
 
 @given(st.one_of(list(WRITTEN.values())), st.randoms(use_true_random=False))
 @settings(max_examples=examples(80))
-def test_broken_messages_raise_nothing_else(message: Message, random: Random) -> None:
+def test_broken_messages_raise_only_wire_errors(message: Message, random: Random) -> None:
     body = bytearray(CODEC.encode(message)[HEAD_BYTES:])
     for _ in range(random.randint(1, 3)):
         place = random.randrange(len(body))
@@ -306,7 +306,7 @@ def test_broken_messages_raise_nothing_else(message: Message, random: Random) ->
 
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 30)))
-def test_frames_come_out_as_they_went_in(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_read_back_equal(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(wire.framed, bodies))
     reader, found, start = FrameReader(), [], 0
     for size in cuts:
@@ -317,7 +317,7 @@ def test_frames_come_out_as_they_went_in(bodies: list[bytes], cuts: list[int]) -
     assert reader.buffered_bytes == 0
 
 
-def test_a_frame_too_long_is_refused_before_it_comes() -> None:
+def test_a_too_long_frame_is_refused_by_its_header() -> None:
     reader = FrameReader(max_frame_bytes=10)
     good, long = wire.framed(b"1234567890"), wire.framed(b"12345678901")
     assert list(reader.feed(good[:15])) == []
@@ -329,8 +329,8 @@ def test_a_frame_too_long_is_refused_before_it_comes() -> None:
 @given(
     st.lists(st.binary(max_size=40), min_size=1, max_size=5), st.integers(0), st.integers(1, 255)
 )
-def test_a_damaged_byte_is_found_wherever_it_is(bodies: list[bytes], at: int, flip: int) -> None:
-    """What came before it comes out; nothing does behind it, also where a length is damaged."""
+def test_a_damaged_byte_anywhere_is_detected(bodies: list[bytes], at: int, flip: int) -> None:
+    """Frames before it are read; none behind it is, also if a length is damaged."""
     frames = [wire.framed(body) for body in bodies]
     stream = bytearray(b"".join(frames))
     at %= len(stream)
@@ -346,13 +346,13 @@ def test_a_damaged_byte_is_found_wherever_it_is(bodies: list[bytes], at: int, fl
 
 
 def written(message: msgspec.Struct) -> bytes:
-    """A message's body as somebody else may write it, without our limits."""
+    """A message's body as another program may write it, without our limits."""
     return bytes((wire.VERSION,)) + msgspec.msgpack.encode(message)
 
 
 @pytest.mark.parametrize("count", [MOST_CARRIED, MOST_CARRIED + 1])
-def test_publications_without_end_are_not_read(count: int) -> None:
-    """2,500,000 in a frame of 112 MiB held a broker for six seconds."""
+def test_too_many_publications_in_a_frame_are_refused(count: int) -> None:
+    """2,500,000 in a frame of 112 MiB would occupy a broker for six seconds."""
     publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
     routed = RoutedPublication(publication, MessageId("B", "P", 1))
     batches = (PublicationBatch((routed,) * count, hops=1), Publish((publication,) * count))
@@ -367,7 +367,7 @@ def test_publications_without_end_are_not_read(count: int) -> None:
                 CODEC.encode(batch)
 
 
-def test_messages_without_end_do_not_come_together() -> None:
+def test_too_many_combined_messages_are_refused() -> None:
     body = msgspec.Raw(msgspec.msgpack.encode(Unsubscribe("s")))
     most = CODEC.decode(written(wire._Together((body,) * MOST_TOGETHER)))
     assert most == Together((Unsubscribe("s"),) * MOST_TOGETHER)
@@ -377,19 +377,19 @@ def test_messages_without_end_do_not_come_together() -> None:
         CODEC.encode(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
 
 
-def test_large_filters_without_end_do_not_come_together() -> None:
-    """256 of the largest held a broker for four seconds."""
+def test_too_many_large_filters_combined_are_refused() -> None:
+    """256 of the largest would occupy a broker for four seconds."""
     tests = tuple(predicate("n", Operator.NE, number) for number in range(wire.MAX_PARTS - 1))
     large = Subscribe(Subscription(id="s", client="c", filter=Filter(And(tests))))
     both = Together((large, large))
     assert CODEC.decode(CODEC.encode(both)[HEAD_BYTES:]) == both
     body = msgspec.Raw(CODEC.encode(large)[HEAD_BYTES + 1 :])
-    nothing = msgspec.Raw(b"\xc0")  # nobody comes as far as this
+    nothing = msgspec.Raw(b"\xc0")  # never reached
     with pytest.raises(WireError, match="with over 8000 tests"):
         CODEC.decode(written(wire._Together((body, body, body, nothing))))
 
 
-def test_a_vocabulary_says_what_is_read() -> None:
+def test_a_vocabulary_bounds_the_messages_read() -> None:
     frame = CODEC.encode(TraceInformationAnswer(MessageId("B", "P", 1), ()))
     with pytest.raises(WireError, match="Invalid value 'TraceInformationAnswer'"):
         Codec(COMMON).decode(frame[HEAD_BYTES:])

@@ -1,11 +1,11 @@
-"""A stage for protocol tests: broker machines, links under the test's hand, and who said what.
+"""A stage for protocol tests: broker machines, links under the test's control, and a transcript.
 
-Nothing moves by itself: a message sent over a link waits there until the test carries it, so any
-order of events can be played.  What is said is written down, one line per message:
+Nothing moves by itself: a message waits in its link until the test carries it, so any order of
+events can be played. The transcript has one line for each message:
 
-    B1 -> B5: Subscribe s1          a broker to its neighbour
-    B1 => P: Relocate B1 B5 B6      a broker to a client
-    B5 : delivered P/0 to C (s1)    a delivery
+  B1 -> B5: Subscribe s1          a broker to its neighbour
+  B1 => P: Relocate B1 B5 B6      a broker to a client
+  B5 : delivered P/0 to C (s1)    a delivery
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def publish(*sequences: int, publisher: str = "P") -> Publish:
 
 
 class Stage:
-    """Brokers of one system on a tree, at a standstill until something is carried."""
+    """Brokers of one system on a tree, at rest until something is carried."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Stage:
         self.records: list[msgspec.Struct] = []
         self.timers: dict[tuple[str, TimerKey], int] = {}
         self.everything_sent: list[tuple[str, str, Message]] = []
-        self.moves: Counter[str] = Counter()  # of each publisher, for who plays its part
+        self.moves: Counter[str] = Counter()  # by publisher, for the test that plays its part
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def handle(self, broker: str, input: Input) -> list[Effect]:
         self.now_us += 1
@@ -148,7 +148,7 @@ class Stage:
             self.handle(broker, Requested(client, request))
 
     def tell(self, sender: str, broker: str, message: Message) -> None:
-        """A message that nobody on the stage has sent."""
+        """A message that no broker of the stage has sent."""
         self.handle(broker, Received(sender, message))
 
     def carry(self, source: str, target: str, count: int = 1) -> None:
@@ -169,7 +169,7 @@ class Stage:
         self.handle(broker, measured)
 
     def break_link(self, left: str, right: str) -> None:
-        """What is in the link is lost; both ends notice."""
+        """Lose the link's content; both ends notice."""
         for source, target in ((left, right), (right, left)):
             self.links[source, target].clear()
         self.handle(left, LinkChanged(right, LinkState.FAILED))
@@ -206,10 +206,10 @@ class Stage:
             case ResetLink():
                 raise AssertionError("a broker by itself closes no link")
 
-    # --- what is to be seen -------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
-    def heard(self) -> list[str]:
-        """What was said since the last time, in order."""
+    def take_transcript(self) -> list[str]:
+        """The transcript since the last call, in order."""
         said, self.said = self.said, []
         return said
 
@@ -235,7 +235,7 @@ class Stage:
         subscriptions: Iterable[tuple[Subscription, str]],
         edges: Iterable[tuple[str, str]] | None = None,
     ) -> list[str]:
-        """Where the tables differ from the oracle's."""
+        """Differences of the tables from the oracle's."""
         expected = expected_tables(edges or self.edges, advertisements, subscriptions)
         return check_tables(expected, {name: b.strategy.tables for name, b in self.brokers.items()})
 

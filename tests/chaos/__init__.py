@@ -1,6 +1,6 @@
-"""Chaos: networks of processes under random faults, clients of their own, a judge outside.
+"""Chaos tests: networks of processes under random faults, with an independent client and judge.
 
-`schedule.py` makes of a seed who takes part and what goes wrong when, `run.py` plays it on real
-brokers (`network.py`), whose clients (`client.py`, `packets.py`) write down what they saw
-(`history.py`); `judge.py` says what was broken of what docs/background/guarantees.md promises.
+`schedule.py` makes a plan from a seed: brokers, clients, and faults with their times. `run.py`
+plays the plan on real brokers (`network.py`). Its clients (`client.py`, `packets.py`) record events
+(`history.py`), and `judge.py` compares them with the guarantees in docs/background/guarantees.md.
 """

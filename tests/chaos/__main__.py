@@ -1,4 +1,4 @@
-"""By hand: `python -m tests.chaos tree --seed 7 --seconds 20 --count 10 --parallel 2`."""
+"""Command line: `python -m tests.chaos tree --seed 7 --seconds 20 --count 10 --parallel 2`."""
 
 from __future__ import annotations
 

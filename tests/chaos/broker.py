@@ -1,8 +1,8 @@
-"""One broker on a disk that can be made slow or full, in a fork.
+"""One forked broker with a disk that can be slow or full, and a clock that can be wrong.
 
-The file `NAME.disk` beside the network file says how the disk is: nothing, seconds that each write
-takes, or "full".  It is asked at each write, so it holds from the next one on.  `NAME.clock` has
-the seconds that the clock is off; it is read once, as a broker reads its clock once.
+The file `NAME.disk` beside the network file controls the disk: empty, the seconds that each write
+takes, or "full". It is read at each write. `NAME.clock` has the offset of the clock in seconds; it
+is read once, as a broker reads its clock once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FULL = "full"
 
 
 def spoil_disk(control: Path) -> None:
-    """Have this process write and sync files as `control` says."""
+    """Make writes and syncs of this process slow or fail, as `control` says."""
     write, sync = os.write, os.fdatasync
 
     def wait() -> None:
@@ -44,7 +44,7 @@ def spoil_disk(control: Path) -> None:
 
 
 def spoil_clock(control: Path) -> None:
-    """Have this process take the time for another, as `control` says."""
+    """Set this process's clock off, as `control` says."""
     off_s = float(control.read_text(encoding="ascii")) if control.exists() else 0.0
     now_ns = time.time_ns
     time.time_ns = lambda: now_ns() + int(off_s * 1e9)
@@ -52,9 +52,9 @@ def spoil_clock(control: Path) -> None:
 
 
 def run(network_file: Path, name: str) -> None:
-    """What the fork is for."""
+    """Run a broker; the main function of the fork."""
     stand_alone(network_file.with_name(f"{name}.log"))
-    # As a command's own, not the server's.
+    # A process of its own, as a command starts it.
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, closefd=False)
     spoil_disk(network_file.with_name(f"{name}.disk"))

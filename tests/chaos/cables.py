@@ -1,7 +1,7 @@
-"""The cables between brokers: relays that can be cut, hang, or be slow.
+"""Relays between brokers that can be cut, hang or be slow.
 
-Each broker reaches each other by a port of its own here, so that one way of one pair can fail while
-all else goes on, which no kill and no pause does.
+Each broker reaches each other broker through its own relay port. So one direction of one pair can
+fail while everything else works, which kills and pauses cannot do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from itertools import permutations
 HOST = "127.0.0.1"
 _PIECE_BYTES = 65_536
 
-# From which broker to which.
+# (source, destination) of a direction.
 Way = tuple[str, str]
 
 
 class Cables:
-    """Between every two of the brokers; `ports` has where each listens for others."""
+    """The relays between any two brokers; `ports` has the port on which each broker listens for
+    others.
+    """
 
     def __init__(self, ports: Mapping[str, int]) -> None:
         self._ports = ports
@@ -28,7 +30,7 @@ class Cables:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> dict[Way, int]:
-        """The port by which the first broker of each pair reaches the second."""
+        """Open the port through which the first broker of each pair reaches the second."""
         ways = {}
         for way in permutations(self._ports, 2):
             server = await asyncio.start_server(self._taker(way), HOST, 0)
@@ -45,16 +47,16 @@ class Cables:
     # --- faults -------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str) -> None:
-        """Both ends are told, and cannot connect."""
+        """Close the connections of a pair, and refuse new ones."""
         self._cables[frozenset((one, other))].cut()
 
     def hang(self, ways: Iterable[Way]) -> None:
-        """Nothing passes these ways, and nobody is told; it passes once that is mended."""
+        """Hold all data of these directions, with connections open; it passes after `mend`."""
         for way in ways:
             self._cables[frozenset(way)].passes(way).clear()
 
     def slow(self, one: str, other: str, delay_s: float) -> None:
-        """Each piece takes so long, both ways."""
+        """Delay each chunk by so long, in both directions."""
         self._cables[frozenset((one, other))].delay_s = delay_s
 
     def mend(self, one: str, other: str) -> None:
@@ -95,7 +97,7 @@ class Cables:
 
 
 class _Cable:
-    """One pair's."""
+    """The relay of one pair."""
 
     def __init__(self) -> None:
         self.is_cut = False
@@ -104,7 +106,7 @@ class _Cable:
         self._passes: dict[Way, asyncio.Event] = {}
 
     def passes(self, way: Way) -> asyncio.Event:
-        """Whether anything does, from the first to the second."""
+        """Whether data passes from the first broker to the second."""
         if way not in self._passes:
             self._passes[way] = event = asyncio.Event()
             event.set()
@@ -123,7 +125,7 @@ class _Cable:
     async def carry(
         self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """What comes, and its end."""
+        """Relay chunks, and the end of the stream."""
         is_open = True
         while is_open:
             data = await reader.read(_PIECE_BYTES)

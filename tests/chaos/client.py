@@ -1,7 +1,7 @@
-"""Clients that live through chaos, and write down what they saw: publishers and subscribers.
+"""Publishers and subscribers that survive faults and record events.
 
-Each keeps to MQTT's rules for a client whatever happens to its connection: what was not
-acknowledged is sent again, in its order, and a QoS 2 message is not taken twice.
+Each client keeps MQTT's rules whatever happens to its connection: it retransmits unacknowledged
+messages in order, and does not accept a QoS 2 message twice.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from tests.chaos.history import (
 from tests.chaos.packets import Packet
 from tests.chaos.schedule import X_LIMIT, PublisherPlan, SubscriberPlan
 
-# Longer than clocks are off.
+# Longer than any offset of a clock.
 EXPIRY_S = 10_000
-# Publications of a publisher that are not acknowledged.
+# Bound on the unacknowledged publications of a publisher.
 WINDOW = 20
-# Between one connection and the next.
+# Between two connections.
 PAUSE_S = 0.1
-# Who roams looks elsewhere after so many vain attempts.
+# A roaming client tries another broker after so many failed connections.
 PATIENT_ATTEMPTS = 3
 
 
 class World(Protocol):
-    """Where clients live."""
+    """The run as its clients see it."""
 
     @property
     def brokers(self) -> Sequence[str]: ...
@@ -58,7 +58,7 @@ class World(Protocol):
 
 
 class Client:
-    """Has a broker, and connects there again and again."""
+    """A client that connects to its broker again whenever the connection ends."""
 
     lasts = True
     roams = False
@@ -76,20 +76,20 @@ class Client:
         self._stalled_until_s = float("-inf")
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        # Connections that it has forgotten, and that are open.
+        # Open connections that the client has abandoned without closing.
         self._forgotten: list[asyncio.StreamWriter] = []
         self._pong = asyncio.Event()
         self._vain = 0
 
-    # --- what happens to it -------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------
 
     def go(self, broker: str, *, says_so: bool) -> None:
-        """Connect there from now on."""
+        """Connect to that broker from now on."""
         self.broker = broker
         self._hang_up(says_so)
 
     def vanish(self, broker: str) -> None:
-        """Connect there from now on; the old connection stays, and nobody reads it."""
+        """Connect to that broker from now on; the old connection stays open and unread."""
         self.broker = broker
         if self._writer is not None and self._reader is not None:
             self._writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -98,16 +98,16 @@ class Client:
             self._reader.feed_eof()
 
     def leave(self, seconds: float) -> None:
-        """Hang up, and come back later."""
+        """Disconnect, and come back later."""
         self._away_until_s = self.world.now() + seconds
         self._hang_up(says_so=False)
 
     def stall(self, seconds: float) -> None:
-        """Read nothing for a while."""
+        """Stop reading for a while."""
         self._stalled_until_s = self.world.now() + seconds
 
     def look_in(self, broker: str, seconds: float) -> None:
-        """Connect there for a moment, whatever comes of it, and then where it belongs."""
+        """Connect to that broker for a moment, whatever the outcome, then to the client's own."""
         self._visiting = broker
         self._hang_up(says_so=False)
         asyncio.get_running_loop().call_later(seconds, self._return, broker)
@@ -128,7 +128,7 @@ class Client:
             writer.transport.abort()
 
     async def ping(self, patience_s: float) -> None:
-        """Record it when its broker does not answer."""
+        """Record a `Silent` if the broker does not answer a ping."""
         self._pong.clear()
         if self.is_in:
             self.write(packets.pingreq())
@@ -141,7 +141,7 @@ class Client:
     # --- connections --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Connect and reconnect until cancelled."""
         try:
             await self._live()
         finally:
@@ -165,7 +165,7 @@ class Client:
             await asyncio.sleep(PAUSE_S)
 
     async def _connected(self, broker: str) -> None:
-        """One connection, to its end."""
+        """Handle one connection to its end."""
         self._vain += 1
         if self.roams and self._vain > PATIENT_ATTEMPTS and not self._visiting:
             self._vain = 0
@@ -235,7 +235,7 @@ class Client:
             if self._writer is not None and not self._writer.is_closing():
                 self._writer.write(data)
 
-    # --- what the two kinds of clients do ------------------------------------------------------
+    # --- publishers and subscribers ------------------------------------------------------------
 
     def user_properties(self) -> list[tuple[str, str]]:
         return []
@@ -248,13 +248,13 @@ class Client:
 
 
 class Publisher(Client):
-    """Publishes one number after the other, at its QoS."""
+    """Publishes consecutive numbers at its QoS."""
 
     def __init__(self, world: World, plan: PublisherPlan, seed: int) -> None:
         super().__init__(world, plan.name, plan.broker, plan.patience_s, seed)
         self.plan = plan
         self.topic = f"chaos/{plan.name}"
-        # By number, in the order of sending: x, and whether PUBREC has come.
+        # Number to (x, whether PUBREC has arrived), in the order of sending.
         self.open: dict[int, tuple[int, bool]] = {}
         self.is_finished = False
         self._next = 1
@@ -332,7 +332,7 @@ class Publisher(Client):
 
 
 class Subscriber(Client):
-    """Has one subscription, and makes it again when its session is gone."""
+    """Holds one subscription, and renews it when its session is lost."""
 
     def __init__(self, world: World, plan: SubscriberPlan, seed: int) -> None:
         super().__init__(world, plan.name, plan.broker, plan.patience_s, seed)
@@ -340,7 +340,7 @@ class Subscriber(Client):
         self.lasts = plan.lasts
         self.roams = plan.roams
         self.is_granted = False
-        # QoS 2: taken, and not released yet.
+        # QoS 2 packet identifiers that are received and not released.
         self._unreleased: set[int] = set()
 
     def entered(self, present: bool) -> None:

@@ -1,4 +1,4 @@
-"""What docs/background/guarantees.md says may happen, and so is no violation."""
+"""Exceptions to the guarantees that docs/background/guarantees.md allows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.chaos.history import (
 )
 from tests.chaos.schedule import Plan, SubscriberPlan, clusters_of
 
-# A session that has moved waits 5 s for a broker behind it, which links to others, and then has a
-# word for it each second.
+# The wait of a moved session for a broker behind it (5 s), with a margin: that broker sends one
+# message a second.
 WAITED_S = 3.5
-# OctopiA's: who is away for so long may not be waited for by who puts in order.
+# OctopiA: a sequencer may stop waiting for a broker that is disconnected for longer.
 DOUBT_S = 3.0
-# Before a client goes, and after.
+# Before and after a client's disconnection.
 BEING_SENT_S = 3.0
 UNNOTICED_S = 0.5
 
@@ -38,14 +38,16 @@ Key = tuple[str, int]
 
 
 class Published(NamedTuple):
-    """A publication: when it was sent first, and when it was taken, if it was."""
+    """A publication with its first transmission, and the time of its acknowledgement if there was
+    one.
+    """
 
     sent: Sent
     taken_s: float | None
 
 
 class _Place(NamedTuple):
-    """Where a client connected, or tried to."""
+    """A broker to which a client connected, or tried to."""
 
     at_s: float
     broker: str
@@ -53,22 +55,20 @@ class _Place(NamedTuple):
 
 
 class Excuses:
-    """What docs/background/guarantees.md says may happen, so far as these plans do it.
+    """The exceptions of docs/background/guarantees.md, so far as these plans meet them.
 
-    - QoS 2 "is exactly once through kills, too, except for a publisher that advertises and whose
-      own broker is killed".
-    - With "stored" a publisher "that advertises and goes on at the far side of the broker that is
-      away may lose what was kept, if the broker that kept it was restarted, too".
-    - "What was handed to a broker" for a group: "only if that broker and the publisher's die
-      together, when the member has it already, can two have it".
-    - "For 5 s a session that has moved waits for a broker that died behind it, stands still, or is
-      cut off; what that one still has comes when it is back, out of order"; so does what a
-      publisher had published there at QoS 2.
-    - "With three clusters or more, publications go round a congested link". If the broker "by which
-      a cluster is entered is killed, the one that takes its place" waits for what is missing "for
-      3 s. What comes later comes out of order".
-    - "A member whose session ends with its connection takes with it what it was being sent": for
-      half a second the others do not know that it has gone, nor while they cannot be told.
+    - QoS 2 may be doubled for a publisher that advertises, if its own broker is killed.
+    - With "stored", an advertising client that has continued behind the disconnected broker may
+      lose kept messages, if the broker that kept them was restarted, too.
+    - Two members of a group may receive a QoS 2 message if the publisher's broker and the first
+      member's broker die together.
+    - A moved session waits 5 s for a broker behind it that was killed, hangs or is cut off.
+      Messages of that broker arrive later, out of order; so do the client's own unsettled QoS 2
+      publications there.
+    - With three OctopiA clusters or more, the successor of a killed entry broker waits 3 s for
+      missing publications. Later arrivals are out of order.
+    - A member whose session ends with its connection takes its in-flight messages with it. Other
+      brokers learn of that after half a second, or when they are reachable again.
     """
 
     def __init__(self, plan: Plan, history: Sequence[Event]) -> None:
@@ -78,7 +78,8 @@ class Excuses:
         self._down = _downs(history)
         self._away = _aways(history)
         self._cuts = _cuts(history)
-        # Where each client's session is from when on, or may be: it asked for it there.
+        # By client: from which times its session is or may be at which broker, as it connected
+        # there.
         self._places: dict[str, list[_Place]] = defaultdict(list)
         self._done: dict[Key, float] = {}
         self._ends: dict[str, list[float]] = defaultdict(list)
@@ -111,7 +112,9 @@ class Excuses:
         return len(restarted) > 1
 
     def _noticed_s(self, left_s: float) -> float:
-        """When all know that a client has gone: also who was down then, and who was to tell."""
+        """The time by which every broker knows that a client has gone, brokers that were down
+        included.
+        """
         noticed_s = left_s + UNNOTICED_S
         told_s = UNNOTICED_S + (DOUBT_S if self._plan.system == "octopia" else 0)
         for killed_s, back_s in sorted(chain.from_iterable(self._down.values())):
@@ -120,14 +123,16 @@ class Excuses:
         return noticed_s
 
     def double(self, sent: Sent) -> bool:
-        """Whether its publisher's own broker was killed before all was said about it."""
+        """Whether the publisher's own broker was killed before the publication was settled."""
         if sent.client not in self._advertisers:
             return False
         done_s = self._done.get((sent.client, sent.number), float("inf"))
         return self._was_down(sent.client, sent.at_s, done_s)
 
     def shared_double(self, sent: Sent, brokers: Collection[str]) -> bool:
-        """Whether its publisher's broker and one of these were down before all was said."""
+        """Whether the publisher's broker and one of these were down before the publication was
+        settled.
+        """
         to_s = self._done.get((sent.client, sent.number), float("inf"))
         return self._was_down(sent.client, sent.at_s, to_s) and any(
             killed_s <= to_s and sent.at_s <= back_s
@@ -136,9 +141,9 @@ class Excuses:
         )
 
     def disorder(self, got: Got, sent: Sent) -> bool:
-        """Whether it may come from a broker that one of its clients left, and that was away.
+        """Whether the publication may come from a former broker of a client that was disconnected.
 
-        Or round a cluster, which others could not wait for.
+        It may also have taken a detour round a cluster, longer than others waited.
         """
         left = {place.broker for place in self._places[got.client] if place.at_s <= got.at_s}
         left.discard(got.broker)
@@ -147,14 +152,14 @@ class Excuses:
             left |= set(places) - set(places[-1:])
         if self._were_away(left, WAITED_S, sent, got) or self._were_cut(left, WAITED_S, sent, got):
             return True
-        # What goes round a cluster is put in order for so long.
+        # How long a publication on a detour may wait to be put in order.
         everybody = self._plan.brokers if self._has_detours else ()
         return self._were_away(everybody, DOUBT_S, sent, got) or self._were_cut(
             everybody, DOUBT_S, sent, got
         )
 
     def _were_away(self, brokers: Iterable[str], for_s: float, sent: Sent, got: Got) -> bool:
-        """Whether one was away for so long while a publication was on its way."""
+        """Whether a broker was disconnected for so long while a publication was on its way."""
         return any(
             away_s + for_s <= back_s and away_s <= got.at_s and sent.at_s <= back_s
             for broker in brokers
@@ -162,7 +167,7 @@ class Excuses:
         )
 
     def _were_cut(self, brokers: Iterable[str], for_s: float, sent: Sent, got: Got) -> bool:
-        """Whether a cable that may be on the way from one of these was cut for so long."""
+        """Whether a cable on a possible way from one of these brokers was cut for so long."""
         return any(
             cut_s + for_s <= mended_s
             and cut_s <= got.at_s
@@ -172,7 +177,9 @@ class Excuses:
         )
 
     def _is_on_the_way(self, cable: frozenset[str], broker: str, other: str) -> bool:
-        """In a tree that stays one of its links may be; elsewhere any may."""
+        """Whether a link may be on the way: known in a tree that does not change, otherwise
+        assumed.
+        """
         if self._plan.system not in ("tree", "grape", "pop"):
             return True
         known = {frozenset(link) for link in self._plan.links}
@@ -185,7 +192,7 @@ class Excuses:
         return other not in reached
 
     def _was_down(self, client: str, from_s: float, to_s: float) -> bool:
-        """Whether a broker was down, at any time between these, at which the client was."""
+        """Whether a broker at which the client was connected was down in this time."""
         brokers: set[str] = set()
         for place in reversed(self._places[client]):
             if place.at_s <= to_s:
@@ -200,7 +207,7 @@ class Excuses:
 
 
 def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
-    """When each broker was down: from its end until it was ready again."""
+    """The intervals in which each broker was down: from its end until it was ready."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     since: dict[str, float] = {}
     for event in history:
@@ -215,7 +222,7 @@ def _downs(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
 
 
 def _aways(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
-    """As `_downs`, and when it stood still, whether it was killed meanwhile or not."""
+    """As `_downs`, with the intervals in which a broker was paused, killed meanwhile or not."""
     found = defaultdict(list, _downs(history))
     since: dict[str, float] = {}
     killed: set[str] = set()
@@ -236,7 +243,7 @@ def _aways(history: Sequence[Event]) -> dict[str, list[tuple[float, float]]]:
 
 
 def _cuts(history: Sequence[Event]) -> list[tuple[frozenset[str], float, float]]:
-    """Which cables were cut, from when to when."""
+    """The intervals in which each cable was cut."""
     found = []
     since: dict[frozenset[str], float] = {}
     for event in history:

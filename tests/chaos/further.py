@@ -1,6 +1,6 @@
-"""Faults of cables and clocks, and clients that vanish: drawn apart from all others.
+"""Faults of cables and clocks, and clients that vanish, drawn from a random generator of their own.
 
-So that a seed keeps the other faults that it had before there were these.
+So these faults leave the other faults of a seed as they are.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from random import Random
 
-# Kinds of actions of these faults; see `Run.play`.
+# Kinds of actions of these faults; `Run.play` has their meaning.
 FURTHER_KINDS = ("cut", "hang", "slow cable", "mend", "clock", "vanish")
-# A cable is away for so long at most: nobody may count as gone by it.
+# The longest cut of a cable; short enough that no broker counts as dead.
 LONGEST_CUT_S = 8.0
-# How far a clock may be off, in seconds; sessions last longer.
+# The largest offset of a clock in seconds; sessions last longer.
 CLOCKS_S = (-3_600.0, -60.0, -5.0, -0.5, 0.0, 0.5, 5.0, 60.0, 3_600.0)
 
 
 class Further:
-    """Makes actions as a schedule's maker does; `do` takes when, kind, whom, where, and value."""
+    """Makes actions of these faults; `do` takes time, kind, subject, place and value."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Further:
         self._do = do
 
     def cut(self, at_s: float) -> None:
-        """One cable; both ends are told."""
+        """Cut one cable; both ends notice."""
         self._for_a_while(at_s, "cut", [self._random.choice(self._pairs)])
 
     def cut_often(self, at_s: float) -> None:
-        """One cable, again and again, as a bad plug does."""
+        """Cut one cable repeatedly, like a bad plug."""
         pair = self._random.choice(self._pairs)
         for _ in range(self._random.randint(2, 8)):
             self._do(at_s, "cut", *pair)
@@ -47,13 +47,13 @@ class Further:
             at_s += self._random.choice((0.05, 0.2, 1.0))
 
     def hang(self, at_s: float) -> None:
-        """Nothing passes one cable, at times one way only, and nobody is told."""
+        """Hang one cable, in one or both directions; no end notices."""
         pair = self._random.choice(self._pairs)
         ways = self._random.choice(((pair, pair[::-1]), (pair,), (pair[::-1],)))
         self._for_a_while(at_s, "hang", ways)
 
     def cut_off(self, at_s: float) -> None:
-        """All cables of one broker; its clients still reach it."""
+        """Cut all cables of one broker; its clients still reach it."""
         broker = self._random.choice(self._brokers)
         pairs = [pair for pair in self._pairs if broker in pair]
         if self._random.random() < 0.5:
@@ -62,7 +62,9 @@ class Further:
             self._for_a_while(at_s, "hang", [*pairs, *(pair[::-1] for pair in pairs)])
 
     def cut_and_kill(self, at_s: float) -> None:
-        """A broker dies while it is cut off from another, and is back before the cable."""
+        """Kill a broker while it is cut off from another, and restart it before the cable is
+        mended.
+        """
         pair = self._random.choice(self._pairs)
         self._for_a_while(at_s, self._random.choice(("cut", "hang")), [pair])
         self._do(
@@ -78,14 +80,14 @@ class Further:
         self._do(at_s + self._random.uniform(1.0, 5.0), "mend", *pair)
 
     def clock(self, at_s: float) -> None:
-        """A broker's next life begins with a clock that is off."""
+        """Set the clock of a broker's next incarnation off."""
         broker = self._random.choice(self._brokers)
         self._do(at_s, "clock", broker, value=self._random.choice(CLOCKS_S))
         away_s = self._random.choice((0.0, 0.3, 1.0))
         self._do(at_s + 0.001, "kill", broker, value=away_s)
 
     def vanish(self, at_s: float) -> None:
-        """A client goes elsewhere, and its old connection stays open and silent."""
+        """Move a client, and leave its old connection open and silent."""
         client = self._random.choice(self._clients)
         self._do(at_s, "vanish", client, self._random.choice(self._brokers))
 
@@ -96,7 +98,7 @@ class Further:
             self._do(mended_s, "mend", *pair)
 
 
-# Each kind of fault: how often, and what makes it.
+# Each kind of fault: its weight, and the method that makes it.
 FURTHER = {
     "cut": (2, Further.cut),
     "cut often": (1, Further.cut_often),

@@ -1,6 +1,6 @@
-"""What happened in a run, as events: what the judge is told, and what a failed run leaves behind.
+"""Events of a run: the input of the judge, and a file in the folder of a failed run.
 
-Times are seconds since the network was whole.  A publication is known by its publisher and number.
+Times are seconds since the network was ready. Publisher and number identify a publication.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Event(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Something that happened."""
+    """One event with its time."""
 
     at_s: float
 
@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Sent(Event, frozen=True, kw_only=True):
-    """A PUBLISH was written to a broker, `again` when it had been before."""
+    """A PUBLISH was written to a broker; `again` if it is a retransmission."""
 
     client: str
     number: int
@@ -32,21 +32,21 @@ class Sent(Event, frozen=True, kw_only=True):
 
 
 class Taken(Event, frozen=True, kw_only=True):
-    """PUBACK or PUBREC: the network has it."""
+    """PUBACK or PUBREC arrived: the publication is acknowledged."""
 
     client: str
     number: int
 
 
 class Done(Event, frozen=True, kw_only=True):
-    """PUBACK or PUBCOMP: nothing is left to say."""
+    """PUBACK or PUBCOMP arrived: the exchange is complete."""
 
     client: str
     number: int
 
 
 class Refused(Event, frozen=True, kw_only=True):
-    """PUBACK or PUBREC with an error."""
+    """PUBACK or PUBREC with an error arrived."""
 
     client: str
     number: int
@@ -54,7 +54,7 @@ class Refused(Event, frozen=True, kw_only=True):
 
 
 class GivenUp(Event, frozen=True, kw_only=True):
-    """QoS 2, not answered, and the session is gone: nobody knows whether it was taken."""
+    """A QoS 2 publication was not answered, and its session is lost."""
 
     client: str
     number: int
@@ -71,7 +71,7 @@ class Asked(Event, frozen=True, kw_only=True):
 
 
 class Entered(Event, frozen=True, kw_only=True):
-    """CONNACK, without an error."""
+    """CONNACK without an error arrived."""
 
     client: str
     broker: str
@@ -79,7 +79,7 @@ class Entered(Event, frozen=True, kw_only=True):
 
 
 class TurnedAway(Event, frozen=True, kw_only=True):
-    """CONNACK with an error."""
+    """CONNACK with an error arrived."""
 
     client: str
     broker: str
@@ -87,7 +87,7 @@ class TurnedAway(Event, frozen=True, kw_only=True):
 
 
 class Left(Event, frozen=True, kw_only=True):
-    """The connection is over, or there was none."""
+    """A connection ended, or could not be opened."""
 
     client: str
     broker: str
@@ -95,7 +95,7 @@ class Left(Event, frozen=True, kw_only=True):
 
 
 class Silent(Event, frozen=True, kw_only=True):
-    """A broker did not answer a ping in time, though all faults were over."""
+    """A broker did not answer a ping in time, after all faults were over."""
 
     client: str
     broker: str
@@ -105,13 +105,15 @@ class Silent(Event, frozen=True, kw_only=True):
 
 
 class Granted(Event, frozen=True, kw_only=True):
-    """SUBACK, without an error."""
+    """SUBACK without an error arrived."""
 
     client: str
 
 
 class Got(Event, frozen=True, kw_only=True):
-    """A PUBLISH that MQTT does not make a repeat (a packet identifier that waits for PUBREL)."""
+    """A PUBLISH arrived that MQTT does not count as a repetition (by a packet identifier awaiting
+    PUBREL).
+    """
 
     client: str
     publisher: str
@@ -133,13 +135,13 @@ class Started(Event, frozen=True, kw_only=True):
 
 
 class Ready(Event, frozen=True, kw_only=True):
-    """It listens, and its links are up."""
+    """The broker listens, and its links are up."""
 
     broker: str
 
 
 class Died(Event, frozen=True, kw_only=True):
-    """A process ended that nobody had killed."""
+    """A process ended that the run had not killed."""
 
     broker: str
     code: int
@@ -154,7 +156,7 @@ class Resumed(Event, frozen=True, kw_only=True):
 
 
 class Disk(Event, frozen=True, kw_only=True):
-    """From now on each write takes so long; `is_full`: nothing can be written."""
+    """From this time each write takes so long; with `is_full` writes fail."""
 
     broker: str
     delay_s: float = 0.0
@@ -162,21 +164,21 @@ class Disk(Event, frozen=True, kw_only=True):
 
 
 class Cut(Event, frozen=True, kw_only=True):
-    """Nothing passes the cable between two brokers, at times one way only."""
+    """A cable between two brokers stopped, in one or both directions."""
 
     broker: str
     other: str
 
 
 class Mended(Event, frozen=True, kw_only=True):
-    """All passes again."""
+    """A cable works again."""
 
     broker: str
     other: str
 
 
 class Clock(Event, frozen=True, kw_only=True):
-    """A broker's next lives begin with a clock that is so far off."""
+    """The clock of a broker's next incarnations has this offset."""
 
     broker: str
     off_s: float
@@ -187,12 +189,12 @@ class Calm(Event, frozen=True, kw_only=True):
 
 
 class Published(Event, frozen=True, kw_only=True):
-    """Publishers have sent all that they will."""
+    """Publishers have sent everything."""
 
 
 class Measured(Event, frozen=True, kw_only=True):
-    """A broker at rest: seconds of processor time during so many seconds, its memory in MB now
-    and when it was new.
+    """A broker at rest: seconds of processor time in so many seconds, and its memory in MB at rest
+    and when new.
     """
 
     broker: str
@@ -203,7 +205,7 @@ class Measured(Event, frozen=True, kw_only=True):
 
 
 class Logged(Event, frozen=True, kw_only=True):
-    """A line of a broker's log that should not be there."""
+    """An unexpected line in a broker's log."""
 
     broker: str
     line: str

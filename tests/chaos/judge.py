@@ -1,19 +1,19 @@
-"""What a run broke of what is guaranteed (docs/background/guarantees.md).
+"""Compares the history of a run with the guarantees (docs/background/guarantees.md).
 
-Pure: a plan and a history become violations.
+A pure function: a plan and a history become violations.
 
 | kind | what is wrong |
 | --- | --- |
-| lost | acknowledged, and a session that was there throughout never got it |
-| doubled | QoS 2 all the way, and twice at a session, or at two members of a group |
-| disordered | a session got a publisher's later publication first (not of groups: MQTT 5, 4.6) |
-| phantom | never published, or not asked for |
-| session | CONNACK's session present is not true |
-| unanswered | publications without an acknowledgement when all should rest |
-| silent | a broker that does not answer pings when all should rest, or is not ready |
-| died, busy, grown, logged | a process that ended, computes at rest, grew, or complains |
+| lost | a publication was acknowledged, and a session that existed throughout did not receive it |
+| doubled | QoS 2 end to end, and received twice by a session, or by two members of a group |
+| disordered | a publisher's later publication came first (not in groups: MQTT 5, 4.6) |
+| phantom | a delivery of something never published, or not subscribed to |
+| session | CONNACK's session present is wrong |
+| unanswered | publications without an acknowledgement when the network should be at rest |
+| silent | a broker that does not answer pings at rest, or is not ready |
+| died, busy, grown, logged | a process that ended, computes at rest, grew, or logged a complaint |
 
-What docs/background/guarantees.md says may be lost is excused, and nothing else: see `Excuses`.
+Only the exceptions of docs/background/guarantees.md are excused: see `Excuses`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from tests.chaos.history import (
 )
 from tests.chaos.schedule import Plan, SubscriberPlan
 
-# Of one processor, at rest; a broker that waits uses a hundredth.
+# Of one processor, at rest; an idle broker uses a hundredth.
 BUSY_SHARE = 0.4
-# Runs are seconds long, and their messages small.
+# Runs last seconds, and their messages are small.
 GROWN_MB = 200.0
-# Ranges of numbers that a violation names.
+# Bound on the ranges of numbers in a violation's text.
 LONGEST_LIST = 12
-# What a broker logs because its disk was made full.
+# Log messages of a broker with a full disk.
 _OF_FULL_DISKS = ("the journal cannot be written", "No space left on device")
 
 
@@ -63,10 +63,10 @@ class Violation(NamedTuple):
 
 
 class _Session(NamedTuple):
-    """A subscriber's session, as far as it can be judged."""
+    """A subscriber's session and the time in which it can be judged."""
 
     granted_s: float
-    # When its broker said that it was gone; infinite when it never did.
+    # The time at which its broker said that it was lost, else infinity.
     until_s: float
 
 
@@ -86,7 +86,7 @@ def judge(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 
 
 def missing(plan: Plan, history: Sequence[Event]) -> list[Violation]:
-    """What is lost, or has not come yet."""
+    """Publications that are lost or have not arrived yet."""
     published = _publications(history)
     sessions = _judged_sessions(plan, history)
     got = _got(history)
@@ -102,14 +102,14 @@ def missing(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     for group, members in _groups(plan).items():
         judged = [sessions[each.name] for each in members if each.name in sessions]
         if not judged or any(each.until_s != float("inf") for each in judged):
-            continue  # whose session went, took with it what nobody can know
+            continue  # a member whose session ended took its in-flight messages with it
         session = _Session(max(each.granted_s for each in judged), float("inf"))
         had = set().union(*(got[each.name] for each in members))
         for key in _owed(published, session, members[0]):
             if key not in had and not any(excuses.loss(published[key], each) for each in members):
                 lost[f"group {group}", key[0]].append(key)
     return [
-        Violation("lost", who, f"never got {publisher}'s {_told(published, keys)}")
+        Violation("lost", who, f"never got {publisher}'s {_transmissions(published, keys)}")
         for (who, publisher), keys in lost.items()
     ]
 
@@ -132,9 +132,9 @@ def _wants(subscriber: SubscriberPlan, publisher: str, x: int) -> bool:
 
 
 def _judged_sessions(plan: Plan, history: Sequence[Event]) -> dict[str, _Session]:
-    """Lasting sessions, from their first grant to when one was wrongly said to be new.
+    """Lasting sessions, from their first grant until a broker said that the session was new.
 
-    Later subscriptions are made while brokers are away, and granted all the same.
+    Later subscriptions may be granted while brokers are disconnected, so they are not judged.
     """
     granted: dict[str, float] = {}
     until: dict[str, float] = {}
@@ -158,7 +158,8 @@ def _doubled(plan: Plan, history: Sequence[Event]) -> list[Violation]:
     published = _publications(history)
     sessions = _judged_sessions(plan, history)
     excuses = Excuses(plan, history)
-    # Members of a group count as one; whose session is gone cannot know what it had.
+    # Members of a group count as one subscriber. A client with a lost session cannot detect
+    # duplicates.
     names = {
         each.name: f"group {each.group}" if each.group else each.name
         for each in plan.subscribers
@@ -183,31 +184,31 @@ def _doubled(plan: Plan, history: Sequence[Event]) -> list[Violation]:
             if not is_excused:
                 twice[key[0]].append(key)
         found += [
-            Violation("doubled", who, f"got twice {publisher}'s {_told(published, keys)}")
+            Violation("doubled", who, f"got twice {publisher}'s {_transmissions(published, keys)}")
             for publisher, keys in twice.items()
         ]
     return found
 
 
 def _disordered(plan: Plan, history: Sequence[Event]) -> list[Violation]:
-    """By first occurrences: at QoS 1 a repeat may come at any time.
+    """Order is judged by first occurrences: at QoS 1 a repetition may come at any time.
 
-    What a publisher sends again at another broker is published there a second time at QoS 1: who
-    missed the first comes to it behind what was sent before the second.
+    A QoS 1 publication retransmitted at another broker is published a second time. A subscriber
+    that missed the first copy receives the second behind later publications.
     """
     grouped = {each.name for each in plan.subscribers if each.group}
     published, excuses = _publications(history), Excuses(plan, history)
     again_s: dict[Key, list[float]] = defaultdict(list)
     repeated: set[Key] = set()
-    # Since when a client's subscriptions are granted.
+    # By client: the time from which its subscriptions are granted.
     granted_s: dict[str, float] = {}
     seen: dict[tuple[str, str], set[int]] = defaultdict(set)
     newest: dict[tuple[str, str], int] = {}
     late: dict[tuple[str, str], list[tuple[int, int, float]]] = defaultdict(list)
     for event in history:
         match event:
-            # What is sent before a subscription is granted may come with gaps.  Repeats fill them:
-            # the publisher's, or of its broker that starts again with what it has not answered.
+            # Before the grant, messages may come with gaps. Retransmissions fill the gaps: the
+            # publisher's, or those of its restarted broker.
             case Entered(client=client, present=False) | Granted(client=client):
                 is_granted = isinstance(event, Granted)
                 granted_s[client] = event.at_s if is_granted else float("inf")
@@ -274,7 +275,7 @@ def _phantoms(plan: Plan, history: Sequence[Event]) -> list[Violation]:
 
 
 def _sessions(plan: Plan, history: Sequence[Event]) -> list[Violation]:
-    """There is a session when there was one; who only asked may have one or not."""
+    """Session present must be right. An unanswered CONNECT may have made a session."""
     lasting = {each.name for each in plan.subscribers if each.lasts}
     lasting |= {each.name for each in plan.publishers}
     published, got = _publications(history), _got(history)
@@ -289,7 +290,7 @@ def _sessions(plan: Plan, history: Sequence[Event]) -> list[Violation]:
                 asked[client] += 1
             case Entered(client=client, broker=broker, present=present):
                 former = has_entered.get(client)
-                # Who asked before and heard nothing may have a session all the same.
+                # An unanswered CONNECT may have made a session.
                 is_first = former is None and asked[client] == 1
                 if present and (client not in lasting or is_first):
                     what = f"found a session at {broker} at {event.at_s:.2f} s, though it had none"
@@ -386,8 +387,8 @@ def _groups(plan: Plan) -> dict[str, list[SubscriberPlan]]:
     return found
 
 
-def _told(published: Mapping[Key, Published], keys: Sequence[Key]) -> str:
-    """Which publications, when they were sent and taken."""
+def _transmissions(published: Mapping[Key, Published], keys: Sequence[Key]) -> str:
+    """The publications of the history with their transmissions and acknowledgements."""
     sent_s = [published[key].sent.at_s for key in keys]
     taken_s = [at_s for key in keys if (at_s := published[key].taken_s) is not None]
     taken = f", taken {min(taken_s):.2f} to {max(taken_s):.2f} s" if taken_s else ""

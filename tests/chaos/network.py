@@ -1,4 +1,4 @@
-"""The brokers of a plan as processes that can be killed, stopped, paused, and slowed down."""
+"""The brokers of a plan as processes that can be killed, stopped, paused and slowed down."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ POLL_S = 0.1
 STOP_TIMEOUT_S = 20.0
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
-# What a broker may complain of; anything else of these levels is a fault of its own.
+# Expected complaints of a broker; any other line of these levels is a violation.
 BAD_LEVELS = ('"level": "error"', '"level": "critical"')
 
-# Who comes back in time does not count as gone.
+# Brokers that return in time do not count as dead.
 _VIEWS = {"patience_us": 60_000_000, "linger_us": 3_000_000}
 _RING = _VIEWS | {"reconfigure_us": 3_000_000, "price_percent": 0}
-# Quick to notice and quick to decide, so that a run of seconds has all of it.
+# Short timeouts, so that a run of seconds covers a whole change of links.
 _SYSTEMS: dict[str, dict[str, Any]] = {
     "tree": {},
     "grape": {"trace_session_length": 25, "priority": "delay", "answer_timeout_us": 2_000_000},
@@ -59,7 +59,7 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
         "failure_us": 4_000_000,
     },
     "self_organising": {"mode": "exchange", "interval_us": 2_000_000, "least_gain_percent": 0},
-    # Nobody who comes back in time counts as gone, though others go round it after 3 s.
+    # Brokers that return in time do not count as dead, though detours begin after 3 s.
     "octopia": {"patience_us": 60_000_000},
     "tid": {},
     **dict.fromkeys(("dynatops", "bayeux", "geops"), _RING),
@@ -71,7 +71,7 @@ _LINK_LIMITS = {name: {"give_up_us": 60_000_000} for name in _IN_VIEWS}
 
 
 class Brokers:
-    """The processes of one run; what happens to them is recorded."""
+    """The processes of one run. Faults are recorded as they are applied."""
 
     def __init__(
         self, plan: Plan, folder: Path, record: Callable[[Event], None], now: Callable[[], float]
@@ -100,7 +100,7 @@ class Brokers:
         }
         self.network = parse_network(data)
         self._path.write_text(dump_network(self.network), encoding="utf-8")
-        # Only where they are needed: they take time of a processor.
+        # Only where the plan needs them: relays cost processor time.
         has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
         self._cables = Cables(self._peers()) if has_cables else None
         self._processes: dict[str, Fork] = {}
@@ -113,7 +113,7 @@ class Brokers:
         self._ready: set[str] = set()
 
     def address(self, broker: str) -> tuple[str, int]:
-        """Where MQTT clients connect."""
+        """The address for MQTT clients."""
         address = self.network.broker(broker).address("mqtt")
         assert address is not None
         return address.host, address.port
@@ -127,7 +127,9 @@ class Brokers:
         return {name: address.port for name, address in found.items() if address is not None}
 
     async def lay_cables(self) -> None:
-        """Each broker has a network file of its own, in which the others are behind them."""
+        """Start the relays. Each broker gets its own network file with the relays as addresses of
+        other brokers.
+        """
         if self._cables is None:
             return
         ways = await self._cables.start()
@@ -147,9 +149,9 @@ class Brokers:
     # --- faults -------------------------------------------------------------------------------
 
     async def start(self, broker: str) -> None:
-        """Unless it runs; one that was asked to stop, or killed, is waited for.
+        """Start the broker unless it runs; wait for the end of a stopped or killed process first.
 
-        Who is killed while it waits for a disk ends when the disk has answered.
+        A process killed while it waits for a disk ends when the disk answers.
         """
         async with self._starting[broker]:
             if (killed := self._killed.pop(broker, None)) is not None:
@@ -166,7 +168,7 @@ class Brokers:
                 self._watch(self._wait_until_ready(broker, process))
 
     def end(self, broker: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """Kill it, or ask it to stop; unless it does not run."""
+        """Kill the broker or ask it to stop, if it runs."""
         process = self._processes.get(broker)
         if process is None:
             return
@@ -183,7 +185,7 @@ class Brokers:
             _send(process, signal.SIGCONT)
 
     async def stop(self, broker: str) -> None:
-        """Let it drain; it is gone when this returns."""
+        """Ask the broker to drain, and wait for its end."""
         process = self._processes.get(broker)
         if process is None:
             return
@@ -218,12 +220,12 @@ class Brokers:
         self._record(Disk(at_s=self._now(), broker=broker, delay_s=delay_s, is_full=is_full))
 
     def set_clock(self, broker: str, off_s: float) -> None:
-        """From its next start on."""
+        """Set the clock's offset from the broker's next start on."""
         (self.folder / f"{broker}.clock").write_text(f"{off_s}", encoding="ascii")
         self._record(Clock(at_s=self._now(), broker=broker, off_s=off_s))
 
     def spoil_cable(self, how: str, one: str, other: str, delay_s: float = 0.0) -> None:
-        """It is cut, hangs one way, is slow, or is mended."""
+        """Cut, hang, slow or mend a cable."""
         assert self._cables is not None
         match how:
             case "cut":
@@ -240,7 +242,7 @@ class Brokers:
         self._record(Cut(at_s=self._now(), broker=one, other=other))
 
     async def heal(self) -> None:
-        """Every broker runs, and nothing is in its way."""
+        """Remove all faults and start every broker."""
         if self._cables is not None:
             for one, other in combinations(self._peers(), 2):
                 self.spoil_cable("mend", one, other)
@@ -249,20 +251,20 @@ class Brokers:
             self.set_disk(broker.name)
             await self.start(broker.name)
 
-    # --- how they are -------------------------------------------------------------------------
+    # --- states -------------------------------------------------------------------------------
 
     @property
     def unready(self) -> list[str]:
-        """Those that do not run, or have not said yet that they are ready."""
+        """Brokers that do not run, or have not reported ready yet."""
         return [each.name for each in self.network.brokers if each.name not in self._ready]
 
     async def are_ready(self) -> bool:
-        """Whether all say so now."""
+        """Whether all brokers report ready."""
         names = [each.name for each in self.network.brokers]
         return all(await asyncio.gather(*map(self._is_ready, names)))
 
     async def measure(self, during_s: float) -> None:
-        """Record what all of them use, doing nothing."""
+        """Record the processor time and memory of all brokers at rest."""
         began_s = self._now()
         before = {name: self._cpu_s(name) for name in self._processes}
         await asyncio.sleep(during_s)
@@ -325,7 +327,7 @@ class Brokers:
     # --- the end ------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all, and record what their logs should not have."""
+        """Stop all brokers, and record unexpected lines of their logs."""
         await asyncio.gather(*(self.stop(name) for name in list(self._processes)))
         for task in list(self._watching):
             task.cancel()
@@ -335,7 +337,7 @@ class Brokers:
             self._read_log(broker.name)
 
     def kill_all(self) -> None:
-        """Whatever happened: leave no process behind."""
+        """Kill every process that is left."""
         for process in self._processes.values():
             _send(process, signal.SIGKILL)
 
@@ -349,6 +351,6 @@ class Brokers:
 
 
 def _send(process: Fork, number: signal.Signals) -> None:
-    """Unless it has ended."""
+    """Send a signal unless the process has ended."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)

@@ -1,4 +1,4 @@
-"""MQTT 5 as chaos's clients speak it: bytes and back, on purpose without shoal's own codec.
+"""MQTT 5 packets of the chaos clients, to bytes and back; independent of shoal's codec on purpose.
 
 >>> stream = Stream()
 >>> stream.feed(publish("a", b"1", qos=1, packet_id=7) + pingreq()[:1])[0].topic
@@ -36,9 +36,10 @@ Value = int | str | bytes | tuple[str, str]
 
 
 class Packet(NamedTuple):
-    """What a broker sent; `flags` are the first byte's, of a CONNACK its second byte's.
+    """A packet from a broker; `flags` are those of the first byte, in a CONNACK those of its second
+    byte.
 
-    `reason` is the last where there are several; properties that may come twice keep the last.
+    Of several reason codes and of repeated properties the last is kept.
     """
 
     kind: int
@@ -55,7 +56,7 @@ class Packet(NamedTuple):
 
 
 class Stream:
-    """The packets in a stream of bytes; ValueError for what is none."""
+    """Splits a stream of bytes into packets; ValueError for malformed ones."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -148,7 +149,7 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-# --- what clients write ----------------------------------------------------------------------
+# --- packets of clients -----------------------------------------------------------------------
 
 
 def connect(
@@ -162,7 +163,7 @@ def connect(
 def publish(
     topic: str, payload: bytes, *, qos: int, packet_id: int = 0, again: bool = False
 ) -> bytes:
-    """The payload is JSON, says a property, so that filters see its fields."""
+    """A PUBLISH with a property that declares JSON, so that filters see the payload's fields."""
     number = packet_id.to_bytes(2, "big") if qos else b""
     properties = _counted(bytes([CONTENT_TYPE]) + _text("application/json"))
     return _packet(PUBLISH, 8 * again | 2 * qos, _text(topic) + number + properties + payload)
@@ -193,7 +194,7 @@ def _packet(kind: int, flags: int, body: bytes) -> bytes:
 
 
 def _counted(body: bytes) -> bytes:
-    """With its length before it, as a variable byte integer."""
+    """Prefix the length as a variable byte integer."""
     size, head = len(body), bytearray()
     while True:
         size, low = size >> 7, size & 0x7F

@@ -1,7 +1,7 @@
-"""Plays a plan: real brokers, clients, faults at their times, then rest, then the judge.
+"""Plays a plan: starts brokers and clients, applies faults, waits for rest, and calls the judge.
 
-A run that broke something keeps its folder: `plan.txt`, `violations.txt`, `history.jsonl`, each
-broker's log, and what the brokers had on disk.
+The folder of a failed run is kept: `plan.txt`, `violations.txt`, `history.jsonl`, each broker's
+log, and the brokers' files.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from tests.chaos.judge import Violation, judge, missing
 from tests.chaos.network import Brokers
 from tests.chaos.schedule import Action, Plan
 
-# Processes load their code in a second or two, more when all start at once beside load.
+# Processes take a second or two to load their code, longer when all start at once under load.
 START_S = 60.0
-# "For half a second after one comes or goes the others go on as before": so they do that are first.
+# Membership of a group takes half a second to reach all brokers, so groups subscribe first.
 GROUPS_S = 0.7
-# Once every broker runs: until all are ready again, and until nothing is owed to anybody.
+# After all brokers run: bounds on the time until all are ready, and until nothing is owed.
 READY_S = 40.0
 REST_S = 40.0
-# Publishers go on for so long when all is well again.
+# Publishers continue for so long after the last fault.
 AFTER_S = 1.0
 PING_S = 5.0
-# Brokers are watched at rest; what comes twice comes within this, too.
+# Brokers are measured at rest for so long; duplicates arrive within it, too.
 MEASURE_S = 2.0
 POLL_S = 0.25
 HOG = "import sys, time\nend = time.time() + float(sys.argv[1])\nwhile time.time() < end: pass"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a run.  `rest_s` is how long it took from calm to rest."""
+    """The result of a run. `rest_s` is the time from the end of faults to rest."""
 
     plan: Plan
     violations: list[Violation]
@@ -74,7 +74,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Run:
-    """One run in a folder of its own; the world that its clients live in."""
+    """One run in its own folder; the `World` of its clients."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan = plan
@@ -91,7 +91,7 @@ class Run:
         self._hogs: list[subprocess.Popen[bytes]] = []
         self._rest_s = 0.0
 
-    # --- the world ----------------------------------------------------------------------------
+    # --- the interface of clients -------------------------------------------------------------
 
     @property
     def brokers(self) -> Sequence[str]:
@@ -112,7 +112,7 @@ class Run:
     # --- one run ------------------------------------------------------------------------------
 
     async def play(self) -> Outcome:
-        """Start, spoil, rest, and be judged."""
+        """Start, apply the faults, wait for rest, and judge."""
         try:
             if await self._begins():
                 for action in self.plan.actions:
@@ -133,7 +133,7 @@ class Run:
         return self._outcome()
 
     async def _begins(self) -> bool:
-        """Everybody is there, and has what it asked for; that is when time begins."""
+        """Wait until all clients are connected and subscribed; time 0 is then."""
         try:
             async with asyncio.timeout(START_S):
                 await self._processes.lay_cables()
@@ -208,7 +208,7 @@ class Run:
         self._tasks.append(asyncio.create_task(start()))
 
     async def _rest(self) -> None:
-        """No more faults; everything comes to rest, or the judge will say what did not."""
+        """End all faults and wait for rest, with a bound; the judge reports the rest."""
         for hog in self._hogs:
             hog.kill()
         await self._processes.heal()

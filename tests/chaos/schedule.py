@@ -1,7 +1,9 @@
-"""A seed becomes a plan: brokers, clients, and what goes wrong when.  Pure; printed, it says all.
+"""Makes a plan from a seed: brokers, clients, and faults with their times.
 
-Times are seconds since the network was whole.  The plan is the same for the same seed, system and
-length; what the network does at that time is not, so a failing seed may have to run several times.
+A pure function; the printed plan is complete.
+
+Times are seconds since the network was ready. Seed, system and length determine the plan, but not
+the network's timing, so a failing seed may need several runs.
 
 >>> plan = make_plan("tree", seed=3, seconds=10)
 >>> plan == make_plan("tree", seed=3, seconds=10)
@@ -23,20 +25,20 @@ from shoal.overlays.registry import MODULES
 from shoal.overlays.registry import SYSTEMS as REGISTERED
 from tests.chaos.further import FURTHER, FURTHER_KINDS, Further
 
-# Systems of one's own need links and constants of theirs here and in `network.py`.
+# A system of another module needs its links and constants here and in `network.py`.
 SYSTEMS = tuple(MODULES)
-# What x of a publication is below; subscribers may want only what is at least something.
+# Bound of a publication's x; a subscriber may ask for a lower bound of x.
 X_LIMIT = 100
-# A broker that is away for 60 s counts as gone; no plan comes near.
+# A broker counts as dead after 60 s; no plan comes near.
 LONGEST_AWAY_S = 15.0
-# From a kill to the next life of that broker, on a busy machine.
+# From a kill to that broker's next incarnation, on a busy machine.
 LONGEST_START_S = LONGEST_AWAY_S + 10.0
-# A disk that has been full has everything again after this: it is tried each second.
+# By then a disk that was full has everything; the broker retries each second.
 KNOWN_AGAIN_S = 3.0
 
 
-# What can be done; see `Run.play`.  Who is killed starts again by itself after so many seconds, who
-# is ended or stopped does not.
+# Kinds of actions; `Run.play` has their meaning. A killed broker restarts after so many seconds; a
+# stopped one needs a start.
 KINDS = (
     "kill", "end", "stop", "start", "pause", "resume", "slow disk", "full disk", "good disk", "hog",
     "move", "jump", "look in", "leave", "stall",
@@ -45,7 +47,7 @@ KINDS = (
 
 
 class PublisherPlan(NamedTuple):
-    """`advertises`: it says what it will publish, so it may be moved; `follows` in person."""
+    """A publisher. With `advertises` it may be moved, with `follows` it follows redirects."""
 
     name: str
     broker: str
@@ -57,10 +59,10 @@ class PublisherPlan(NamedTuple):
 
 
 class SubscriberPlan(NamedTuple):
-    """It wants x of at least `least`, of one publisher if it names one.
+    """A subscriber of x of at least `least`, of one publisher if it names one.
 
-    Without `lasts` its session ends with each connection.
-    `patience_s` is how long it waits for CONNACK; one that `roams` then tries another broker.
+    Without `lasts` its session ends with each connection. `patience_s` is its wait for CONNACK.
+    With `roams` it tries another broker after that.
     """
 
     name: str
@@ -75,7 +77,9 @@ class SubscriberPlan(NamedTuple):
 
 
 class Action(NamedTuple):
-    """What is done when, to whom: a broker, a client, or "@client", the broker where it is."""
+    """A fault at a time. Its subject is a broker, a client, or "@client" for the broker of a
+    client.
+    """
 
     at_s: float
     kind: str
@@ -104,7 +108,7 @@ def read_action(line: str) -> Action:
 
 
 class Plan(NamedTuple):
-    """`acknowledge` is `[storage]`'s: when publications are acknowledged."""
+    """A plan. `acknowledge` is the key of `[storage]`: when publications are acknowledged."""
 
     system: str
     seed: int
@@ -125,7 +129,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[str] = ()) -> Plan:
-    """The plan of a seed; with `faults` only of these kinds (see `FAULTS`)."""
+    """The plan of a seed, restricted to kinds of faults if `faults` names some (see `FAULTS`)."""
     random = Random(f"{system} {seed}")
     count = random.choice((3, 3, 4))
     brokers = tuple(f"B{number}" for number in range(1, count + 1))
@@ -136,7 +140,7 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
     subscribers = tuple(_choosy(_subscribers(brokers, random), publishers, system, seed))
     maker = _Maker(random, brokers, publishers, subscribers)
     kinds = [kind for kind in FAULTS if not faults or kind in faults]
-    # A few runs are crowded, most have one thing after the other.
+    # A few runs have many faults at once, most have one after the other.
     pace_s = random.choice((1.0, 2.0, 2.0, 3.5))
     at_s = random.uniform(0.5, 1.5)
     while kinds and at_s < seconds:
@@ -153,7 +157,7 @@ def make_plan(system: str, seed: int, seconds: float = 20.0, faults: Collection[
 def _further(
     system: str, seed: int, seconds: float, faults: Collection[str], maker: _Maker
 ) -> None:
-    """Most plans have some of these, too; a few have none."""
+    """The further faults of a plan; most plans have some."""
     random = Random(f"{system} {seed} further")
     kinds = [kind for kind in FURTHER if not faults or kind in faults]
     if not kinds or (not faults and random.random() < 0.2):
@@ -167,12 +171,12 @@ def _further(
 
 
 def clusters_of(brokers: Sequence[str]) -> int:
-    """Of octopia: one region, in which they carry for each other, or two clusters of two."""
+    """OctopiA's clusters: one region whose brokers carry for each other, or two clusters of two."""
     return 3 if len(brokers) == 3 else 2
 
 
 def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple[str, str], ...]:
-    """A tree, or more where it may be."""
+    """A tree, with further links where the system allows them."""
     if REGISTERED[system].shape.opens_links:
         return ()
     if system == "octopia":
@@ -213,7 +217,7 @@ def _subscribers(brokers: tuple[str, ...], random: Random) -> list[SubscriberPla
         SubscriberPlan(f"G{number}", random.choice(brokers), 2, group="g", patience_s=15.0)
         for number in range(1, 4)
     ]
-    # Of this group one has a session that lasts, the other none.
+    # One member of this group has a lasting session, the other does not.
     found += [
         SubscriberPlan("H1", random.choice(brokers), 1, group="h"),
         SubscriberPlan("H2", random.choice(brokers), 1, group="h", lasts=False),
@@ -227,7 +231,7 @@ def _choosy(
     system: str,
     seed: int,
 ) -> Iterator[SubscriberPlan]:
-    """Some of those that share with nobody want one topic: some systems go by topics."""
+    """Restrict some subscribers outside groups to one topic, as some systems route by topic."""
     random = Random(f"{system} {seed} topics")
     for each in subscribers:
         if each.group or random.random() < 0.5:
@@ -237,7 +241,7 @@ def _choosy(
 
 
 class _Maker:
-    """Makes actions; each method is a kind of fault that begins at a time."""
+    """Makes actions; each method makes one kind of fault that begins at a given time."""
 
     def __init__(
         self,
@@ -252,7 +256,7 @@ class _Maker:
         self._publishers = [each.name for each in publishers]
         self._subscribers = [each.name for each in subscribers]
         self.clients = [*self._publishers, *self._subscribers]
-        # Whose disk is full, from when on, and until when all is on it again.
+        # Per full disk: from when on, and by when everything is written.
         self._full: list[tuple[str, float, float]] = []
 
     def kill(self, at_s: float) -> None:
@@ -272,7 +276,7 @@ class _Maker:
         self.do(at_s + self._random.choice((0.3, 1.0, 3.0, 7.0)), "resume", broker)
 
     def cold_start(self, at_s: float) -> None:
-        """All end, some by a signal that lets them drain; they start one after the other."""
+        """Stop all brokers, some with a drain, and start them one after the other."""
         how = self._random.choice(("end", "end", "stop"))
         for broker in self.brokers:
             self.do(at_s, how, broker)
@@ -290,7 +294,9 @@ class _Maker:
         self.do(at_s + self._random.uniform(1.0, 5.0), "good disk", broker)
 
     def full_disk(self, at_s: float) -> None:
-        """What comes meanwhile is in memory only, so nobody is killed who has it."""
+        """Fill a broker's disk. Messages are in memory only meanwhile, so that broker is not
+        killed.
+        """
         broker = self._broker()
         good_s = at_s + self._random.uniform(0.3, 2.0)
         self.do(at_s, "full disk", broker)
@@ -305,14 +311,14 @@ class _Maker:
         self.do(at_s, self._going(), self._client(), self._broker())
 
     def move_often(self, at_s: float) -> None:
-        """On before the session can have followed."""
+        """Move a client again before its session can have followed."""
         client = self._client()
         for _ in range(self._random.randint(2, 6)):
             self.do(at_s, self._going(), client, self._broker())
             at_s += self._random.choice((0.02, 0.1, 0.5, 1.0))
 
     def move_and_kill(self, at_s: float) -> None:
-        """Several go to one broker, and it dies, or one that they leave."""
+        """Move several clients to one broker, and kill it or a broker that they leave."""
         broker = self._broker()
         clients = self._random.sample(self._subscribers, self._random.randint(1, 4))
         for client in clients:
@@ -321,7 +327,7 @@ class _Maker:
         self._kill(at_s + self._random.choice((0.0, 0.02, 0.1, 0.3, 1.0)), whom)
 
     def ask_elsewhere(self, at_s: float) -> None:
-        """While a client's broker is down it looks in at another, for a moment."""
+        """While a client's broker is down, let it connect to another broker for a moment."""
         client = self._random.choice(self._subscribers)
         away_s = self._random.choice((2.0, 5.0, 12.0))
         self._kill(at_s, f"@{client}", away_s)
@@ -332,7 +338,7 @@ class _Maker:
             at_s += stay_s
 
     def hang_up(self, at_s: float) -> None:
-        """A broker dies at the moment in which its clients go, for a while."""
+        """Kill a broker at the moment in which its clients disconnect for a while."""
         client = self._client()
         self._kill(at_s, f"@{client}")
         gap_s = self._random.choice((-0.05, -0.01, 0.0, 0.01))
@@ -342,7 +348,7 @@ class _Maker:
         self.do(at_s, "leave", self._client(), value=self._random.choice((0.0, 0.5, 3.0)))
 
     def harmless(self) -> list[Action]:
-        """What was made, without full disks of brokers that are killed meanwhile, or may start."""
+        """Drop the full disks of brokers that are killed or may start meanwhile."""
         kills = [
             (self._place(action.whom), action.at_s)
             for action in self.actions
@@ -363,14 +369,14 @@ class _Maker:
         ]
 
     def stall(self, at_s: float) -> None:
-        """A client reads nothing for a while."""
+        """Let a client stop reading for a while."""
         self.do(at_s, "stall", self._client(), value=self._random.choice((0.5, 2.0, 5.0)))
 
     # --- parts --------------------------------------------------------------------------------
 
     @staticmethod
     def _place(whom: str) -> str:
-        """The broker that is meant; empty when only the run can know."""
+        """The broker of an action; empty if only the run can know it."""
         return "" if whom.startswith("@") else whom
 
     def _kill(self, at_s: float, broker: str, away_s: float = 0.0) -> None:
@@ -383,7 +389,7 @@ class _Maker:
         self.actions.append(Action(round(max(at_s, 0.0), 3), kind, whom, where, value))
 
     def _going(self) -> str:
-        """With a word, or without."""
+        """A move, with or without a DISCONNECT."""
         return self._random.choice(("move", "move", "jump"))
 
     def _broker(self) -> str:
@@ -393,7 +399,7 @@ class _Maker:
         return self._random.choice(self.clients)
 
 
-# Each kind of fault: how often, and what makes it.
+# Each kind of fault: its weight, and the method that makes it.
 FAULTS = {
     "kill": (4, _Maker.kill),
     "kill two": (1, _Maker.kill_two),

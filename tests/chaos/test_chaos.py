@@ -1,6 +1,6 @@
-"""Networks of processes under faults, judged from outside: a little of everything, and at length.
+"""Plays chaos plans: one short plan with every fault, and long ones in the soak.
 
-By hand, with other seeds, or few kinds of faults: `python -m tests.chaos --help`.
+`python -m tests.chaos --help` plays other seeds, or few kinds of faults.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.run import Run
 from tests.chaos.schedule import SYSTEMS, Plan, make_plan, read_action
 
-# Together with the systems 300 runs.
+# All systems together: 300 runs.
 SOAK_SEEDS = 30
 A_LITTLE = """
 0.20 move S1 B2
@@ -42,10 +42,10 @@ def play(plan: Plan, folder: Path) -> None:
     assert outcome.got > 0
 
 
-# What is on its way over a link that fails may be lost in `tid`: it is run by hand.
+# `tid` may lose publications on a link that fails, so it is left out.
 JUDGED = [name for name in SYSTEMS if name != "tid"]
-# GRAPE and POP move publishers by the same migration, over the tree, whose links self-organising
-# brokers change; DYNATOPS' baselines are other structures of it, or stand in the same views.
+# GRAPE and POP use the tree's migration, and self-organising brokers change its links. DYNATOPS'
+# baselines use the tree's structures or DYNATOPS' views.
 ALIKE = dict.fromkeys(
     ("grape", "pop", "tree", "bayeux", "geops", "hybrid", "tco"), pytest.mark.soak
 )
@@ -54,7 +54,7 @@ ALIKE = dict.fromkeys(
 @pytest.mark.parametrize(
     "system", [pytest.param(name, marks=ALIKE.get(name, ())) for name in JUDGED]
 )
-def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
+def test_a_short_run_keeps_the_guarantees(tmp_path: Path, system: str) -> None:
     actions = tuple(map(read_action, A_LITTLE.split("\n")[1:-1]))
     play(make_plan(system, 0, seconds=2.0)._replace(actions=actions), tmp_path)
 
@@ -62,5 +62,5 @@ def test_a_little_of_everything(tmp_path: Path, system: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(SOAK_SEEDS))
 @pytest.mark.parametrize("system", JUDGED)
-def test_chaos(tmp_path: Path, system: str, seed: int) -> None:
+def test_long_runs_keep_the_guarantees(tmp_path: Path, system: str, seed: int) -> None:
     play(make_plan(system, seed), tmp_path)

@@ -1,4 +1,4 @@
-"""The judge sees what is wrong, and nothing where nothing is."""
+"""Violations that the judge reports, and histories in which it must report none."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def sent(at_s: float, client: str, number: int, x: int = 10, *, again: bool = Fa
 
 
 def published(at_s: float, client: str, number: int, x: int = 10) -> list[Event]:
-    """Sent, and acknowledged a tenth of a second later."""
+    """Events of a publication that is acknowledged a tenth of a second later."""
     return [
         sent(at_s, client, number, x),
         Taken(at_s=at_s + 0.1, client=client, number=number),
@@ -84,7 +84,7 @@ def entered(at_s: float, client: str, broker: str = "B2", *, present: bool = Fal
     ]
 
 
-# Everybody is there, and has what it asked for.
+# All clients are connected and subscribed.
 BEGINNING = [
     event
     for name, broker in (("S1", "B2"), ("S2", "B2"), ("G1", "B1"), ("G2", "B2"), ("F1", "B1"))
@@ -93,13 +93,13 @@ BEGINNING = [
 
 
 def kinds(events: list[Event], plan: Plan = PLAN) -> list[tuple[str, str]]:
-    """Of which kind each violation is, and whose."""
+    """The kind and the subject of each violation."""
     history = sorted([*BEGINNING, *events], key=lambda event: event.at_s)
     return [(each.kind, each.who) for each in judge(plan, history)]
 
 
 def to_all(at_s: float, publisher: str, number: int, x: int = 10) -> list[Event]:
-    """What a whole network does with a publication."""
+    """Events of a publication that reaches every subscriber."""
     wanting = [("S1", 0), ("S2", 50), ("G1", 0), ("F1", 0)]
     return [
         *published(at_s, publisher, number, x),
@@ -115,14 +115,14 @@ def test_a_good_run_has_no_violations() -> None:
     assert kinds(WELL) == []
 
 
-def test_acknowledged_and_not_delivered_is_lost() -> None:
+def test_an_acknowledged_publication_that_is_not_delivered_is_lost() -> None:
     without = [event for event in WELL if not (isinstance(event, Got) and event.client == "S1")]
     assert kinds(without) == [("lost", "S1")]
     (violation,) = judge(PLAN, sorted([*BEGINNING, *without], key=lambda event: event.at_s))
     assert violation.what == "never got P1's 1-5 (5), sent 1.00 to 5.00 s, taken 1.10 to 5.10 s"
 
 
-def test_pubrec_is_an_acknowledgement() -> None:
+def test_pubrec_counts_as_an_acknowledgement() -> None:
     assert ("lost", "S1") in kinds([sent(1, "P2", 1), Taken(at_s=1.1, client="P2", number=1)])
 
 
@@ -133,15 +133,15 @@ def test_pubrec_is_an_acknowledgement() -> None:
         [GivenUp(at_s=1.1, client="P2", number=1)],
     ],
 )
-def test_what_was_not_acknowledged_is_owed_to_nobody(instead: list[Event]) -> None:
+def test_an_unacknowledged_publication_may_be_lost(instead: list[Event]) -> None:
     assert kinds([sent(1, "P2", 1), *instead]) == []
 
 
-def test_before_a_subscription_is_granted_nothing_is_owed() -> None:
+def test_publications_before_suback_may_be_lost() -> None:
     assert kinds([e for e in to_all(-0.45, "P1", 1) if not isinstance(e, Got)]) == []
 
 
-def test_a_filter_counts() -> None:
+def test_only_publications_that_match_the_filter_are_owed() -> None:
     well = to_all(1, "P1", 1, x=50)
     assert kinds(well) == []
     assert kinds([e for e in well if not (isinstance(e, Got) and e.client == "S2")]) == [
@@ -151,7 +151,7 @@ def test_a_filter_counts() -> None:
     assert kinds(phantom) == [("phantom", "S2")]
 
 
-def test_a_topic_counts() -> None:
+def test_only_publications_on_the_topic_are_owed() -> None:
     choosy = SubscriberPlan("S9", "B2", 2, publisher="P2")
     plan = PLAN._replace(subscribers=(*PLAN.subscribers, choosy))
     granted = [*entered(-0.5, "S9"), Granted(at_s=-0.4, client="S9")]
@@ -161,17 +161,17 @@ def test_a_topic_counts() -> None:
     assert kinds(phantom, plan) == [("phantom", "S9")]
 
 
-def test_whoever_asks_for_one_connection_is_owed_nothing() -> None:
+def test_a_session_that_ends_with_its_connection_is_owed_nothing() -> None:
     assert kinds([e for e in WELL if not (isinstance(e, Got) and e.client == "F1")]) == []
 
 
-def test_one_member_of_a_group_must_get_it() -> None:
+def test_one_member_of_a_group_must_receive_it() -> None:
     others = [e for e in WELL if not (isinstance(e, Got) and e.client == "G1")]
     assert kinds(others) == [("lost", "group g")]
     assert kinds([*others, *(got(n + 0.5, "G2", "P1", n, 40 + 5 * n) for n in range(1, 6))]) == []
 
 
-def test_who_leaves_a_group_for_good_takes_what_it_is_being_sent() -> None:
+def test_a_member_whose_session_ends_takes_its_in_flight_messages() -> None:
     fickle = SubscriberPlan("G3", "B1", 2, group="g", lasts=False)
     plan = PLAN._replace(subscribers=(*PLAN.subscribers, fickle))
     others = [e for e in to_all(5, "P1", 1) if not (isinstance(e, Got) and e.client == "G1")]
@@ -181,7 +181,7 @@ def test_who_leaves_a_group_for_good_takes_what_it_is_being_sent() -> None:
     assert kinds([*others, got(5.1, "G3", "P1", 1)], plan) == []
 
 
-def test_that_it_has_left_is_known_when_brokers_that_were_killed_are_back() -> None:
+def test_killed_brokers_learn_of_a_left_member_when_they_are_back() -> None:
     fickle = SubscriberPlan("G3", "B1", 2, group="g", lasts=False)
     plan = PLAN._replace(subscribers=(*PLAN.subscribers, fickle))
     others = [e for e in to_all(5, "P1", 1) if not (isinstance(e, Got) and e.client == "G1")]
@@ -196,12 +196,12 @@ def test_that_it_has_left_is_known_when_brokers_that_were_killed_are_back() -> N
         assert kinds([left, *down, *others], plan) == [("lost", "group g")] * found
 
 
-def test_twice_at_qos_2_is_doubled() -> None:
+def test_a_second_copy_at_qos_2_is_doubled() -> None:
     assert kinds([*to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
     assert kinds([*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]) == [("doubled", "group g")]
 
 
-def test_twice_is_allowed_where_either_end_has_qos_1() -> None:
+def test_a_second_copy_is_allowed_if_either_end_has_qos_1() -> None:
     well = to_all(1, "P1", 1, 60) + to_all(2, "P2", 1, 60)
     assert kinds([*well, got(3, "S1", "P1", 1, 60), got(3, "S2", "P2", 1, 60)]) == []
 
@@ -215,8 +215,8 @@ def test_a_publisher_that_advertises_may_be_doubled_by_its_own_brokers_kill() ->
     assert kinds([*at, Killed(at_s=1.5, broker="B1"), *events]) == [("doubled", "S1")]
 
 
-def test_two_members_may_have_it_when_two_brokers_die_together() -> None:
-    """The publisher's, and that of the member who has it already."""
+def test_two_members_may_receive_it_when_two_brokers_die_together() -> None:
+    """The publisher's broker dies, and the broker of the member that already has the message."""
     at = entered(0.5, "P2", "B1")
     events = [*to_all(1, "P2", 1), got(2, "G2", "P2", 1)]
     both = [Killed(at_s=1.05, broker=broker) for broker in ("B1", "B2")]
@@ -226,12 +226,12 @@ def test_two_members_may_have_it_when_two_brokers_die_together() -> None:
     assert kinds([*at, *both, *to_all(1, "P2", 1), got(2, "S1", "P2", 1)]) == [("doubled", "S1")]
 
 
-def test_order_is_each_publishers_at_each_subscriber() -> None:
+def test_order_is_judged_per_publisher_and_subscriber() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(2, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
     late = [got(1.5, "S1", "P1", 2), got(1.6, "S1", "P1", 1)]
     assert kinds([*both, *others, *late]) == [("disordered", "S1")]
-    # A repeat comes late by its nature, and other publishers' do not count.
+    # Repetitions come late, and publishers are independent.
     well = [got(1.5, "S1", "P1", 1), got(1.6, "S1", "P1", 2), got(1.7, "S1", "P1", 1)]
     assert kinds([*both, *others, *well]) == []
 
@@ -251,8 +251,8 @@ def test_before_a_subscription_is_granted_repeats_fill_gaps() -> None:
     assert kinds([left, *anew, sooner, *both, *others, again, *late]) == [("disordered", "F1")]
 
 
-def test_so_does_a_broker_that_starts_again_with_what_it_owes() -> None:
-    """Chaos, octopia, seed 61200: it was sooner than the publisher."""
+def test_retransmissions_of_a_restarted_broker_fill_gaps_before_a_grant() -> None:
+    """A chaos run of octopia: the restarted broker retransmits before the publisher does."""
     both = [sent(3.2, "P2", 1), *published(3.3, "P2", 2)]
     answered = published(4, "P2", 1)[1:]
     others = [got(4, name, "P2", n) for name in ("S1", "G1") for n in (1, 2)]
@@ -270,7 +270,7 @@ def test_so_does_a_broker_that_starts_again_with_what_it_owes() -> None:
     assert kinds([*seen, *answered, sooner, started]) == [("disordered", "F1")]
 
 
-def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
+def test_a_retransmission_at_another_broker_may_arrive_out_of_order() -> None:
     both = [
         event
         for n in (1, 2)
@@ -286,14 +286,14 @@ def test_what_is_sent_again_at_another_broker_is_published_there() -> None:
     elsewhere = msgspec.structs.replace(again, broker="B2")
     assert kinds([*both, *others, *late, elsewhere]) == []
     assert kinds([*both, *others, *late, again]) == [("disordered", "S1")]
-    # Not before it was sent again, nor at QoS 2.
+    # Not excused before the retransmission, nor at QoS 2.
     soon = msgspec.structs.replace(elsewhere, at_s=1.7)
     assert kinds([*both, *others, *late, soon]) == [("disordered", "S1")]
     exact = msgspec.structs.replace(elsewhere, qos=2)
     assert kinds([*both, *others, *late, exact]) == [("disordered", "S1")]
 
 
-def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> None:
+def test_messages_of_a_broker_killed_behind_a_moved_session_may_be_out_of_order() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
     late = [got(8.5, "S1", "P1", 2), got(8.6, "S1", "P1", 1)]
@@ -307,7 +307,7 @@ def test_what_a_broker_has_that_died_behind_a_session_comes_out_of_order() -> No
     assert kinds([*both, *others, *late, *down]) == [("disordered", "S1")]
 
 
-def test_so_does_what_a_publisher_left_at_a_broker_that_died_at_qos_2() -> None:
+def test_unsettled_qos_2_publications_at_a_killed_former_broker_may_be_out_of_order() -> None:
     down = [Killed(at_s=2, broker="B1"), Ready(at_s=8, broker="B1")]
     briefly = [Killed(at_s=2, broker="B1"), Ready(at_s=3, broker="B1")]
     for publisher, excused in (("P2", []), ("P1", [("disordered", "S1")])):
@@ -321,7 +321,7 @@ def test_so_does_what_a_publisher_left_at_a_broker_that_died_at_qos_2() -> None:
         assert kinds([*both, *others, *late, *there, *down]) == [("disordered", "S1")]
 
 
-def test_so_does_what_a_broker_has_that_stood_still() -> None:
+def test_messages_of_a_paused_former_broker_may_be_out_of_order() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     others = [got(8, name, "P1", n) for name in ("F1", "G1") for n in (1, 2)]
     late = [got(8.5, "S1", "P1", 2), got(8.6, "S1", "P1", 1)]
@@ -331,16 +331,16 @@ def test_so_does_what_a_broker_has_that_stood_still() -> None:
     assert kinds([*moved, still, on]) == []
     assert kinds([*moved, still, Resumed(at_s=3, broker="B1")]) == [("disordered", "S1")]
     assert kinds([*both, *others, *late, still, on]) == [("disordered", "S1")]
-    # Killed while it stood still, it is away from then on.
+    # A broker killed while paused is disconnected from then on.
     ended = [Killed(at_s=4, broker="B1"), Ready(at_s=6.5, broker="B1")]
     assert kinds([*moved, still, *ended]) == []
     assert kinds([*moved, *ended]) == [("disordered", "S1")]
-    # Nothing else is excused: what it had taken must come.
+    # Nothing else is excused: acknowledged publications must arrive.
     lost = [*both, *others, got(8.5, "S1", "P1", 2), *there, *back]
     assert kinds([*lost, still, on]) == [("lost", "S1")]
 
 
-def test_members_of_a_group_have_no_order() -> None:
+def test_order_is_not_judged_in_groups() -> None:
     both = [*published(1, "P1", 1), *published(1, "P1", 2)]
     to_s1 = [got(2, "S1", "P1", n) for n in (1, 2)]
     assert kinds([*both, *to_s1, got(2.1, "G1", "P1", 2), got(2.2, "G1", "P1", 1)]) == []
@@ -354,13 +354,13 @@ def test_a_new_session_begins_a_new_order() -> None:
     assert kinds([*both, *others, first, *entered(2.2, "F1"), second]) == []
 
 
-def test_what_nobody_published_is_a_phantom() -> None:
+def test_an_unpublished_delivery_is_a_phantom() -> None:
     assert kinds([got(1, "S1", "P1", 7)]) == [("phantom", "S1")]
     assert kinds([*to_all(1, "P1", 1), got(2, "S1", "P1", 1, x=11)]) == [("phantom", "S1")]
     assert ("phantom", "S1") in kinds([got(0.5, "S1", "P1", 1), *to_all(1, "P1", 1)])
 
 
-def test_a_session_that_is_gone() -> None:
+def test_a_lost_session_is_reported() -> None:
     lost = [*published(1, "P1", 1), got(1.5, "G1", "P1", 1)]
     assert kinds([*lost, *entered(2, "S1", present=True)]) == [("lost", "S1")]
     events = sorted([*BEGINNING, *lost, *entered(2, "S1")], key=lambda event: event.at_s)
@@ -374,23 +374,23 @@ def test_a_session_that_is_gone() -> None:
     ]
 
 
-def test_after_its_session_is_gone_nothing_more_is_owed() -> None:
+def test_a_lost_session_is_owed_nothing_after_its_loss() -> None:
     later = [*published(3, "P1", 1), got(3.5, "G1", "P1", 1)]
     assert kinds([*entered(2, "S1"), *later]) == [("session", "S1")]
 
 
-def test_a_session_that_cannot_be() -> None:
+def test_session_present_without_a_session_is_reported() -> None:
     assert kinds(entered(1, "P1", "B1", present=True)) == [("session", "P1")]
     assert kinds(entered(1, "F1", "B1", present=True)) == [("session", "F1")]
     assert kinds(entered(1, "F1", "B1")) == []
-    # Who asked before and heard nothing may have one.
+    # An unanswered CONNECT may have made a session.
     asked = Asked(at_s=0.5, client="P1", broker="B2")
     assert kinds([asked, *entered(1, "P1", "B1", present=True)]) == []
     assert kinds([asked, *entered(1, "P1", "B1")]) == []
 
 
-def test_what_was_kept_for_a_broker_that_is_away() -> None:
-    """It may be lost of who advertises, when two brokers start again."""
+def test_messages_kept_for_a_disconnected_broker_may_be_lost_by_an_advertiser() -> None:
+    """An advertising publisher may lose them when two brokers restart."""
     stored = PLAN._replace(acknowledge="stored")
     lost = [*published(2, "P3", 1), got(2.5, "G1", "P3", 1)]
     down = [Killed(at_s=1, broker="B2"), Ready(at_s=3, broker="B2")]
@@ -402,13 +402,13 @@ def test_what_was_kept_for_a_broker_that_is_away() -> None:
     assert kinds([*others, *down, *other], stored) == [("lost", "S1")]
 
 
-def test_who_does_not_come_to_rest() -> None:
+def test_unanswered_publications_and_silent_brokers_are_reported() -> None:
     assert kinds([sent(1, "P1", 1)]) == [("unanswered", "P1")]
     assert kinds([Silent(at_s=9, client="S1", broker="B1")]) == [("silent", "B1")]
     assert kinds([Died(at_s=9, broker="B1", code=1)]) == [("died", "B1")]
 
 
-def test_a_broker_at_rest_computes_little_and_stays_small() -> None:
+def test_a_busy_or_grown_broker_at_rest_is_reported() -> None:
     calm = Measured(
         at_s=9, broker="B1", cpu_s=0.1, during_s=2.0, memory_mb=90, memory_at_start_mb=80
     )
@@ -417,7 +417,7 @@ def test_a_broker_at_rest_computes_little_and_stays_small() -> None:
     assert kinds([msgspec.structs.replace(calm, memory_mb=900.0)]) == [("grown", "B1")]
 
 
-def test_what_brokers_log_unless_their_disk_was_full() -> None:
+def test_complaints_in_logs_are_reported_except_of_full_disks() -> None:
     line = '{"level": "error", "event": "the journal cannot be written; publications ..."}'
     logged: list[Event] = [Logged(at_s=9, broker="B1", line=line)]
     assert kinds(logged) == [("logged", "B1")]
@@ -425,7 +425,7 @@ def test_what_brokers_log_unless_their_disk_was_full() -> None:
     assert kinds([Disk(at_s=1, broker="B1", delay_s=1.0), *logged]) == [("logged", "B1")]
 
 
-def test_a_history_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_written_history_reads_back_equal(tmp_path: Path) -> None:
     history = [*BEGINNING, *WELL]
     write_history(tmp_path / "history.jsonl", history)
     assert read_history(tmp_path / "history.jsonl") == history

@@ -1,4 +1,4 @@
-"""What chaos's clients write and read is what shoal's codec says that it is."""
+"""The chaos clients' packets against shoal's codec."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from tests.chaos import packets
 
 
-def test_what_is_written() -> None:
+def test_written_packets_decode_with_shoals_codec() -> None:
     user = (("$follow", "yes"),)
     written = [
         packets.connect("c", clean_start=False, expiry_s=600, user=user),
@@ -43,7 +43,7 @@ def test_what_is_written() -> None:
     ]
 
 
-def test_what_is_read_a_byte_at_a_time() -> None:
+def test_packets_of_shoals_codec_are_read_byte_by_byte() -> None:
     there = Properties(server_reference="h:1", user_properties=(("a", "b"),))
     moved = Disconnect(ReasonCode.USE_ANOTHER_SERVER, there)
     sent = [

@@ -1,4 +1,4 @@
-"""Plans can be played, and say the same again."""
+"""Plans name existing brokers and clients, and a printed plan reads back equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SEEDS = range(100)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_plans_name_only_who_is_there(system: str) -> None:
+def test_plans_name_only_existing_brokers_and_clients(system: str) -> None:
     for seed in SEEDS:
         plan = make_plan(system, seed)
         clients = {each.name for each in plan.publishers}
@@ -22,26 +22,26 @@ def test_plans_name_only_who_is_there(system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_kind_of_fault_comes_up(system: str) -> None:
+def test_every_kind_of_fault_occurs_in_some_plan(system: str) -> None:
     kinds = {action.kind for seed in SEEDS for action in make_plan(system, seed).actions}
     assert kinds == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_one_kind_alone(kind: str) -> None:
+def test_a_plan_can_be_restricted_to_one_kind_of_fault(kind: str) -> None:
     plan = make_plan("tree", 1, faults=[kind])
     assert plan.actions
     assert plan.actions == tuple(sorted(plan.actions))
     assert plan == make_plan("tree", 1, faults=[kind])
 
 
-def test_who_is_killed_starts_again_long_before_it_counts_as_gone() -> None:
+def test_a_killed_broker_restarts_long_before_it_counts_as_dead() -> None:
     for seed in SEEDS:
         for action in make_plan("tree", seed).actions:
             assert action.kind != "kill" or action.value <= LONGEST_AWAY_S
 
 
-def test_what_is_printed_is_read_again() -> None:
+def test_a_printed_action_reads_back_equal() -> None:
     for seed in SEEDS:
         for action in make_plan("grape", seed).actions:
             read = read_action(str(action))

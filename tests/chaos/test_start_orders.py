@@ -1,6 +1,6 @@
-"""Processes that all end and start in every order, one of them paused meanwhile; then once more.
+"""All processes end and start in every order, with one paused meanwhile; then once more.
 
-The same in virtual time, with far more seeds: `tests/seeds/restarts/test_start_orders.py`.
+`tests/seeds/restarts/test_start_orders.py` does the same in virtual time with far more seeds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import pytest
 from tests.chaos.schedule import Action, Plan, make_plan
 from tests.chaos.test_chaos import JUDGED, play
 
-# How many orders three brokers have.
+# Orders of three brokers.
 ORDERS = 6
 
 
 def starting_plan(system: str, number: int, times: int = 2) -> Plan:
-    """All end, and start in the order of this number; all end again, and start in any order."""
+    """All brokers end and start in the order of this number; then all end again and start in any
+    order.
+    """
     plan = next(
         plan
         for seed in count(number, ORDERS)
@@ -41,12 +43,14 @@ def starting_plan(system: str, number: int, times: int = 2) -> Plan:
     return plan._replace(seconds=at_s, actions=tuple(sorted(actions)))
 
 
-def test_all_start_in_another_order(tmp_path: Path) -> None:
+def test_brokers_started_in_another_order_keep_the_guarantees(tmp_path: Path) -> None:
     play(starting_plan("tree", 3, times=1), tmp_path)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(ORDERS))
 @pytest.mark.parametrize("system", JUDGED)
-def test_all_start_in_every_order(tmp_path: Path, system: str, number: int) -> None:
+def test_brokers_started_in_every_order_keep_the_guarantees(
+    tmp_path: Path, system: str, number: int
+) -> None:
     play(starting_plan(system, number), tmp_path)

@@ -1,4 +1,4 @@
-"""Commands run in this process; what they change of it is put back."""
+"""Commands run in this process; their changes of its state are undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the demo that need no Spark; the whole of it is a command that CI runs."""
+"""The parts of the demo that need no Spark; CI runs the whole command."""
 
 from __future__ import annotations
 

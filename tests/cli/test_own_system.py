@@ -1,4 +1,4 @@
-"""A system that is in no list of ours: named, it is one like the others for every command."""
+"""A system of a user's module works in every command once it is named."""
 
 from __future__ import annotations
 

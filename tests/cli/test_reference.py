@@ -1,4 +1,4 @@
-"""The reference is what the code says: run `make docs` when this fails."""
+"""The reference equals the code: run `make docs` if this fails."""
 
 from __future__ import annotations
 

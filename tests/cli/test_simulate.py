@@ -1,4 +1,4 @@
-"""`shoal simulate`: a run is written and summed up; mistakes are one line and exit code 2."""
+"""`shoal simulate` writes and summarises a run; mistakes are one line and exit code 2."""
 
 from __future__ import annotations
 

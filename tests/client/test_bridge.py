@@ -1,4 +1,4 @@
-"""What one rule of a bridge carries, and when it acknowledges: each copy once, none too early."""
+"""One rule of a bridge: each message is carried once, and acknowledged after that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RULE = BridgeRuleSection(topic="a/#", remove="a/", add="b/")
 
 
 class Source:
-    """A broker that says what comes, and hears what is acknowledged."""
+    """A broker that sends messages, and records acknowledgements."""
 
     def __init__(self) -> None:
         self.connections = self.forgotten = 1
@@ -53,7 +53,7 @@ class Source:
 
 
 class Target:
-    """A broker that is handed packets, and answers when the test wants it."""
+    """A broker that receives packets, and answers when the test wants it."""
 
     def __init__(self) -> None:
         self.is_connected = True
@@ -66,7 +66,7 @@ class Target:
 
 
 class Carrying:
-    """A lane between the two, at work."""
+    """A running lane between the two."""
 
     def __init__(self, rule: BridgeRuleSection = RULE) -> None:
         self.source, self.target = Source(), Target()
@@ -99,7 +99,7 @@ def carrying(test: Callable[[Carrying], Coroutine[Any, Any, None]]) -> Callable[
 
 
 @carrying
-async def test_acknowledged_when_the_other_end_has_it(found: Carrying) -> None:
+async def test_a_message_is_acknowledged_when_the_other_end_has_it(found: Carrying) -> None:
     found.source.come(1, b"m")
     await found.settle()
     ((packet, answer),) = found.target.taken
@@ -112,7 +112,7 @@ async def test_acknowledged_when_the_other_end_has_it(found: Carrying) -> None:
 
 
 @carrying
-async def test_a_copy_is_not_carried_again_and_is_what_is_acknowledged(found: Carrying) -> None:
+async def test_a_retransmission_is_acknowledged_and_not_carried_again(found: Carrying) -> None:
     found.source.come(1)
     await found.settle()
     found.source.connections = 2
@@ -125,7 +125,7 @@ async def test_a_copy_is_not_carried_again_and_is_what_is_acknowledged(found: Ca
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_done_before_the_copy_comes(is_known: bool) -> None:
+def test_a_retransmission_after_the_acknowledgement_is_answered(is_known: bool) -> None:
     async def main() -> None:
         found = Carrying()
         found.source.come(1)
@@ -139,7 +139,7 @@ def test_done_before_the_copy_comes(is_known: bool) -> None:
         found.source.forgotten += not is_known
         found.source.come(1, duplicate=True)
         await found.settle()
-        # A broker that began anew means another message by the same identifier.
+        # A restarted broker may use the identifier for another message.
         assert len(found.target.taken) == (1 if is_known else 2)
         assert found.source.acknowledged == ([1] if is_known else [])
         found.task.cancel()
@@ -148,7 +148,7 @@ def test_done_before_the_copy_comes(is_known: bool) -> None:
 
 
 @carrying
-async def test_what_is_refused_for_good_is_left_and_what_is_not_is_tried_again(
+async def test_final_refusals_are_dropped_and_others_retried(
     found: Carrying,
 ) -> None:
     module.RETRY_S, before = 0.0, module.RETRY_S
@@ -173,7 +173,7 @@ async def test_what_is_refused_for_good_is_left_and_what_is_not_is_tried_again(
 
 
 @carrying
-async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying) -> None:
+async def test_filtered_and_circulating_messages_are_acknowledged(found: Carrying) -> None:
     found.lane.judged = parse("x > 1")
     found.source.come(1, b'{"x": 1}')
     found.source.come(2, properties=Properties(user_properties=((CARRIED_BY, "me"),)))
@@ -183,7 +183,7 @@ async def test_what_the_filter_or_a_circle_stops_is_acknowledged(found: Carrying
     assert [packet.payload for packet, _ in found.target.taken] == [b'{"x": 2}']
 
 
-def test_nothing_is_carried_into_a_network_where_it_has_been(
+def test_no_message_is_carried_back_into_its_network(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     carrying(_into_a_network_where_it_has_been)()
@@ -207,7 +207,7 @@ async def _into_a_network_where_it_has_been(found: Carrying) -> None:
 
 
 @carrying
-async def test_what_is_lost_at_qos_0_is_counted(found: Carrying) -> None:
+async def test_qos_0_losses_are_counted(found: Carrying) -> None:
     found.target.is_connected = False
     found.source.come(0, qos=0)
     await found.settle()
@@ -216,7 +216,7 @@ async def test_what_is_lost_at_qos_0_is_counted(found: Carrying) -> None:
 
 
 @carrying
-async def test_what_comes_to_two_rules_is_acknowledged_when_both_are_done(
+async def test_a_message_of_two_rules_is_acknowledged_after_both(
     found: Carrying,
 ) -> None:
     ends = cast(Client, found.source), cast(Client, found.target)
@@ -245,7 +245,7 @@ HOSTILE = (
 
 
 @on_asyncio
-async def test_what_a_hostile_end_says_ends_its_connection_and_nothing_else() -> None:
+async def test_malformed_packets_end_only_their_connection() -> None:
     said = list(HOSTILE)
     async with (
         asyncio.timeout(2 * PATIENCE_S),
@@ -293,7 +293,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def test_a_packet_that_is_too_long_ends_the_connection_before_it_is_read() -> None:
+def test_a_too_long_packet_ends_the_connection_by_its_header() -> None:
     session = ClientSession(Connect("c"), is_held=True, maximum_packet_size=1_000)
     session.opened()
     session.receive(encode(Connack(), MQTT_5))

@@ -1,4 +1,4 @@
-"""How bridges agree on the identity of a network: the smallest that any of them has heard."""
+"""Bridges agree on the identity of a network: the smallest that any of them knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.client.bridges.identity import TOPIC, Identity
 
 
 class Broker:
-    """Retains one message, and hands what is published to all clients, if it may be."""
+    """Retains one message, and passes publications to all clients, if allowed."""
 
     def __init__(self, *, is_allowed: bool = True) -> None:
         self.retained = b""
@@ -76,7 +76,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAIT_S", 0.01)
 
 
-def test_the_first_gives_it_and_others_take_it() -> None:
+def test_the_first_bridge_sets_the_identity_and_others_accept_it() -> None:
     async def run() -> None:
         broker = Broker()
         first = bridge(broker)
@@ -88,7 +88,7 @@ def test_the_first_gives_it_and_others_take_it() -> None:
     asyncio.run(run())
 
 
-def test_two_that_give_it_one_at_once_agree() -> None:
+def test_two_simultaneous_identities_become_one() -> None:
     async def run() -> None:
         broker = Broker()
         both = [bridge(broker) for _ in range(2)]
@@ -102,7 +102,7 @@ def test_two_that_give_it_one_at_once_agree() -> None:
 
 
 @pytest.mark.parametrize("other", ["0", "zzz"])
-def test_another_is_taken_if_it_is_smaller_else_the_own_is_said_again(other: str) -> None:
+def test_a_smaller_identity_is_accepted_and_a_larger_one_replaced(other: str) -> None:
     async def run() -> None:
         broker = Broker()
         one = bridge(broker)
@@ -115,7 +115,7 @@ def test_another_is_taken_if_it_is_smaller_else_the_own_is_said_again(other: str
     asyncio.run(run())
 
 
-def test_where_it_may_not_be_read_the_address_stands_for_it() -> None:
+def test_without_read_permission_the_address_is_the_identity() -> None:
     async def run() -> None:
         broker = Broker(is_allowed=False)
         one = bridge(broker)

@@ -37,7 +37,7 @@ def at(network: MqttNetwork, broker: str, name: str = "") -> Client:
 
 
 @on_loop
-async def test_content_filters_across_brokers() -> None:
+async def test_content_filters_select_across_brokers() -> None:
     async with mqtt() as network, at(network, "B3") as reader, at(network, "B1") as writer:
         where = "carrier = 'UA' AND dep_delay > 30"
         async with reader.subscribe("flights", where) as late:
@@ -60,7 +60,7 @@ async def test_a_publication_at_qos_0_is_written_at_once() -> None:
 
 
 @on_loop
-async def test_who_gives_up_waiting_loses_nothing() -> None:
+async def test_a_cancelled_wait_loses_nothing() -> None:
     async with mqtt() as network, at(network, "B1") as client:
         subscription = client.subscribe("a")
         with pytest.raises(TimeoutError):
@@ -76,7 +76,7 @@ async def test_who_gives_up_waiting_loses_nothing() -> None:
 
 
 @on_loop
-async def test_a_subscription_that_is_taken_back_keeps_nobody_waiting() -> None:
+async def test_an_ended_subscription_ends_its_waits() -> None:
     async with mqtt() as network, at(network, "B1") as client:
         subscription = client.subscribe("a")
         await subscription.granted()
@@ -107,7 +107,7 @@ async def test_iterating_ends_with_the_subscription_or_its_client() -> None:
 
 @pytest.mark.parametrize("qos", [2, *at_length([1])])
 @on_asyncio
-async def test_connections_that_are_lost_lose_nothing(qos: int) -> None:
+async def test_lost_connections_lose_nothing(qos: int) -> None:
     async with (
         mqtt() as network,
         at(network, "B3", "r") as reader,
@@ -158,7 +158,7 @@ async def test_a_lost_connection_is_logged_once_and_so_is_the_next(
 
 
 @on_loop
-async def test_a_broker_that_forgot_is_told_again() -> None:
+async def test_a_restarted_broker_is_sent_subscriptions_again() -> None:
     async with (
         mqtt() as network,
         at(network, "B3", "r") as reader,
@@ -170,7 +170,7 @@ async def test_a_broker_that_forgot_is_told_again() -> None:
         front_end = network.front_ends["B3"]
         connection = next(each for each in front_end._sockets if each.client_id == "r")
         goodbye = Disconnect(properties=Properties(session_expiry_interval_s=0))
-        front_end.received(connection, encode(goodbye, MQTT_5))  # as if the client had wanted to go
+        front_end.received(connection, encode(goodbye, MQTT_5))  # as if the client had ended it
         while connection in front_end._sockets or not front_end.clients.subscriptions.count:
             await asyncio.sleep(0.01)
         await writer.publish("a/b", b"1")
@@ -178,7 +178,7 @@ async def test_a_broker_that_forgot_is_told_again() -> None:
 
 
 @on_loop
-async def test_a_client_goes_where_its_broker_sends_it() -> None:
+async def test_a_client_follows_a_redirect() -> None:
     async with (
         mqtt() as network,
         at(network, "B1", "mover") as mover,
@@ -218,8 +218,8 @@ async def test_a_slow_reader_loses_nothing() -> None:
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("version", ["5", "3.1.1"])
 @on_loop
-async def test_a_kept_session_goes_on_beyond_its_window(qos: int, version: Version) -> None:
-    """It stalled after 100 messages, of which no page said that they were to be acknowledged."""
+async def test_a_lasting_session_continues_beyond_its_window(qos: int, version: Version) -> None:
+    """A client that does not acknowledge must not stop after a window of 100 messages."""
     async with mqtt() as network, at(network, "B1") as writer:
         address = str(network.addresses["B1"])
         sent = [b"%d" % number for number in range(150)]
@@ -236,8 +236,8 @@ async def test_a_kept_session_goes_on_beyond_its_window(qos: int, version: Versi
 
 @pytest.mark.parametrize("qos", [1, 2])
 @on_loop
-async def test_messages_that_are_acknowledged_by_hand(qos: int) -> None:
-    """At QoS 2 the broker hung up, and messages were lost."""
+async def test_explicitly_acknowledged_messages_are_answered_by_qos(qos: int) -> None:
+    """At QoS 2 the broker expects PUBREC and PUBCOMP."""
     keep = Keep(seconds=60, window=3, manual_ack=True)
     async with mqtt() as network, at(network, "B1") as writer:
         address = str(network.addresses["B1"])
@@ -247,7 +247,7 @@ async def test_messages_that_are_acknowledged_by_hand(qos: int) -> None:
             for number in range(6):
                 await writer.publish("a/b", b"%d" % number, qos=qos)
             got = [await first.get() for _ in range(3)]
-            await reader.unsubscribe(both)  # what waits there is for the other one
+            await reader.unsubscribe(both)  # the other client's messages are queued there
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await first.get()
@@ -262,7 +262,7 @@ async def test_messages_that_are_acknowledged_by_hand(qos: int) -> None:
 
 
 @on_loop
-async def test_what_a_subscription_that_is_taken_back_has_not_read_fills_no_window() -> None:
+async def test_unread_messages_of_an_ended_subscription_fill_no_window() -> None:
     keep = Keep(seconds=60, window=3)
     async with (
         mqtt() as network,
@@ -280,7 +280,7 @@ async def test_what_a_subscription_that_is_taken_back_has_not_read_fills_no_wind
 
 
 @on_loop
-async def test_what_is_refused_is_said() -> None:
+async def test_refusals_are_errors() -> None:
     async with mqtt() as network:
         with pytest.raises(ClientError, match="client identifiers that begin with"):
             async with at(network, "B1", "$mqtt/me"):
@@ -315,8 +315,8 @@ async def test_what_is_refused_is_said() -> None:
 
 
 @on_loop
-async def test_who_is_not_connected_is_told_so() -> None:
-    """Nobody waits for an answer that cannot come."""
+async def test_requests_without_a_connection_are_errors() -> None:
+    """No answer can come, so it is not waited for."""
     async with mqtt() as network:
         client = at(network, "B1")
         with pytest.raises(ClientError, match="use it in `async with client:`"):
@@ -327,7 +327,7 @@ async def test_who_is_not_connected_is_told_so() -> None:
         with pytest.raises(ClientError, match="use it in `async with client:`"):
             await subscription.get()
         async with client:
-            await subscription.granted()  # asked for before, granted now
+            await subscription.granted()  # requested before, granted only here
         for _ in range(2):
             with pytest.raises(ClientError, match="the client is closed"):
                 client.subscribe("a")
@@ -337,8 +337,8 @@ async def test_who_is_not_connected_is_told_so() -> None:
 
 @on_loop
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_what_is_too_large_for_the_broker_is_refused_and_nothing_else(qos: int) -> None:
-    """The broker would hang up, and be sent it again as often as it is there."""
+async def test_only_a_too_large_publication_is_refused(qos: int) -> None:
+    """The broker would close the connection at each retransmission."""
     async with mqtt() as network, at(network, "B1") as client, client.subscribe("a") as found:
         size = network.front_ends["B1"].clients.limits.maximum_packet_size
         before = client.publish("a", b"before")
@@ -352,7 +352,7 @@ async def test_what_is_too_large_for_the_broker_is_refused_and_nothing_else(qos:
 
 
 @on_loop
-async def test_what_cannot_be_written_keeps_nothing_up() -> None:
+async def test_an_unencodable_publication_blocks_nothing() -> None:
     async with mqtt() as network, at(network, "B1") as client, client.subscribe("a") as found:
         with pytest.raises(ValueError, match="70000 bytes; MQTT strings"):
             await client.publish("a", attributes={"x": "y" * 70_000})
@@ -366,7 +366,7 @@ async def test_what_cannot_be_written_keeps_nothing_up() -> None:
 
 
 @on_loop
-async def test_two_of_one_name_do_not_take_it_from_each_other_all_the_time(
+async def test_two_clients_of_one_name_back_off(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with (
@@ -380,13 +380,13 @@ async def test_two_of_one_name_do_not_take_it_from_each_other_all_the_time(
         loop = asyncio.get_running_loop()
         begun_s, begun = loop.time(), one.connections + two.connections
         await asyncio.sleep(1)
-        # Each pause is twice the one before: of six there were none below 0.3 s any more.
+        # Each pause is twice the one before, so few of six are short.
         assert one.connections + two.connections - begun <= 2 * (loop.time() - begun_s) / 0.3
     assert "another client connects as 'same'; a name is for one client" in caplog.text
 
 
 @on_loop
-async def test_a_will_is_published_for_who_is_gone_without_a_goodbye() -> None:
+async def test_a_will_is_published_after_a_lost_connection() -> None:
     async with mqtt() as network, at(network, "B2") as reader, reader.subscribe("gone/#") as gone:
         address = str(network.addresses["B1"])
         async with Client(address, "polite", will=Will(topic="gone/polite")):
@@ -402,7 +402,7 @@ async def test_a_will_is_published_for_who_is_gone_without_a_goodbye() -> None:
             assert (message.topic, message.payload) == ("gone/killed", b"!")
 
 
-def test_wills_and_terms_that_cannot_be() -> None:
+def test_invalid_wills_and_options_are_errors() -> None:
     with pytest.raises(ValueError, match="nothing can be published to it"):
         Client("127.0.0.1", will=Will(topic="a/#"))
     with pytest.raises(ValueError, match="70000 bytes"):
@@ -414,7 +414,7 @@ def test_wills_and_terms_that_cannot_be() -> None:
 
 
 @on_loop
-async def test_what_a_client_advertises_narrows_what_comes_to_its_broker() -> None:
+async def test_an_advertisement_narrows_the_subscriptions_at_its_broker() -> None:
     async with mqtt() as network, at(network, "B3") as reader:
         front_end = network.network.nodes["B1"].machine.strategy.tables
         before = len(front_end.advertisements)
@@ -441,10 +441,10 @@ async def test_no_broker_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_loop
-async def test_a_name_that_nobody_knows_is_an_error_at_once(
+async def test_an_unknown_host_name_is_an_error_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that may be known in a while is tried again."""
+    """A name that may be resolved later is retried."""
     for code, attempts in ((socket.EAI_NONAME, [1]), (socket.EAI_AGAIN, range(2, 100))):
         asked = 0
 
@@ -463,7 +463,7 @@ async def test_a_name_that_nobody_knows_is_an_error_at_once(
 
 
 @on_loop
-async def test_who_hangs_up_at_once_may_speak_an_older_mqtt(
+async def test_a_broker_that_closes_at_once_may_use_an_older_mqtt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.client.client.CONNECT_TIMEOUT_S", 1.0)
@@ -484,8 +484,8 @@ async def test_who_hangs_up_at_once_may_speak_an_older_mqtt(
 
 
 @on_loop
-async def test_who_is_stopped_does_not_wait_for_a_broker_that_hangs() -> None:
-    """`shoal subscribe` did not end at Ctrl-C."""
+async def test_stopping_does_not_wait_for_a_hanging_broker() -> None:
+    """`shoal subscribe` must end at Ctrl-C."""
     answers = iter((encode(Connack(), MQTT_5), encode(Suback(1, (ReasonCode(1),)), MQTT_5)))
 
     async def grant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -511,12 +511,12 @@ async def test_who_is_stopped_does_not_wait_for_a_broker_that_hangs() -> None:
 
 @given(VALUES.filter(lambda value: value == value and abs(value) != float("inf")
        if isinstance(value, float) else True) | st.text())  # fmt: skip
-def test_values_are_read_as_they_were(value: bool | int | float | str) -> None:
+def test_values_read_back_equal(value: bool | int | float | str) -> None:
     read = read_plain_value(plain_text(value))
     assert (type(read), read) == (type(value), value)
 
 
-def test_the_package_has_the_client() -> None:
+def test_the_package_exports_the_client() -> None:
     assert shoal.Client is Client
     assert (shoal.ClientError, shoal.Will) == (ClientError, Will)
     assert all(hasattr(shoal, name) for name in shoal.client.__all__)

@@ -1,4 +1,4 @@
-"""The Python client over TLS and WebSocket and in 3.1.1; what does not fit is said at once."""
+"""The Python client over TLS and WebSocket and in 3.1.1; contradictions are errors at once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Files:
 async def listening(
     files: Files, name: str = "127.0.0.1", **client_tls: str
 ) -> AsyncIterator[dict[str, Address]]:
-    """One broker with every kind of listener; where they are."""
+    """One broker with every kind of listener; their addresses."""
     certificate, key = files.issue(name)
     data: dict[str, Any] = msgspec.to_builtins(network())
     data |= {"client_tls": {"certificate": certificate, "key": key, **client_tls}}
@@ -58,7 +58,7 @@ WAYS = [("mqtt", "mqtt"), ("mqtts", "mqtts"), ("ws", "websocket"), ("wss", "wss"
 
 
 @on_loop
-async def test_each_way_to_a_broker_in_both_versions(tmp_path: Path) -> None:
+async def test_each_transport_connects_in_both_versions(tmp_path: Path) -> None:
     files = Files(tmp_path)
     async with listening(files) as where:
         tls = Tls(authority=files.authority)
@@ -106,7 +106,7 @@ async def test_a_listener_of_another_kind_is_an_error_at_once(tmp_path: Path) ->
 
 
 @on_loop
-async def test_what_tls_does_not_trust_is_said(tmp_path: Path) -> None:
+async def test_untrusted_certificates_are_errors(tmp_path: Path) -> None:
     files, own = Files(tmp_path), tmp_path / "other"
     own.mkdir()
     stranger = Files(own)
@@ -124,7 +124,7 @@ async def test_what_tls_does_not_trust_is_said(tmp_path: Path) -> None:
             await client.publish("a")
 
 
-def test_addresses_and_files_that_cannot_be() -> None:
+def test_invalid_addresses_and_files_are_errors() -> None:
     for text in ("a b", "mqtt://", "1:2:3", "host:70000", "host:x"):
         with pytest.raises(ValueError, match="is not host:port"):
             read_endpoint(text)
@@ -137,7 +137,7 @@ def test_addresses_and_files_that_cannot_be() -> None:
 
 
 @on_loop
-async def test_what_3_1_1_cannot_say_is_an_error(tmp_path: Path) -> None:
+async def test_options_without_a_3_1_1_form_are_errors(tmp_path: Path) -> None:
     async with (
         listening(Files(tmp_path)) as where,
         Client(str(where["mqtt"]), version="3.1.1") as client,

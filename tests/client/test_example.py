@@ -1,4 +1,4 @@
-"""The README's example of the Python client runs as it stands there."""
+"""The README's example of the Python client runs as written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 @on_loop
-async def test_the_example_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_readmes_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     (block,) = [block for block in blocks if "shoal.Client(" in block]
     async with mqtt() as network:

@@ -1,4 +1,4 @@
-"""The Python client goes where brokers send it, and nothing is lost on the way."""
+"""The Python client follows redirects, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def test_a_client_follows_its_publisher_and_nothing_is_lost_doubled_or_out
         while not writer.redirections or sent % 1_000:
             assert sent < DEFAULT_LIMITS.maximum_queued_messages
             burst = range(sent, sent + 20)
-            # Always some under way: those not acknowledged are sent again where it goes on.
+            # Some are always under way: unacknowledged ones are retransmitted at the next broker.
             await asyncio.gather(
                 *(writer.publish("a", b"%d" % each, attributes={"x": each}) for each in burst),
                 writer.publish("own/x", b"%d" % sent, attributes={"x": sent}),
             )
             sent += 20
-            # Nobody reads yet, and a front end keeps only so much for a client that does not.
+            # The reader has not started, and a front end's queue for it is bounded.
             await asyncio.sleep(0.02)
         assert await payloads(subscription, sent) == [b"%d" % number for number in range(sent)]
         assert writer.address in [network.servers[name] for name in ("B2", "B3", "B4")]
@@ -52,7 +52,7 @@ async def test_a_client_follows_its_publisher_and_nothing_is_lost_doubled_or_out
 
 
 @on_loop
-async def test_a_client_that_does_not_follow_is_not_sent_away() -> None:
+async def test_a_client_that_does_not_follow_is_not_redirected() -> None:
     async with (
         mqtt(LINE, system="pop", parameters=eager("pop")) as network,
         at(network, "B4", "r") as reader,
@@ -72,7 +72,7 @@ async def test_a_client_that_does_not_follow_is_not_sent_away() -> None:
 
 
 async def send_away(network: MqttNetwork, client: Client, where: str) -> None:
-    """Its broker sends the client there; wait until it has noticed."""
+    """Its broker redirects the client; wait until the client has noticed."""
     before = client.redirections
     for front_end in network.front_ends.values():
         for connection in list(front_end._sockets):
@@ -83,7 +83,7 @@ async def send_away(network: MqttNetwork, client: Client, where: str) -> None:
 
 
 @on_loop
-async def test_a_subscriber_that_is_sent_on_and_on_gets_everything_once(
+async def test_a_repeatedly_redirected_subscriber_receives_everything_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.client.client.MAX_REDIRECTIONS", 100)
@@ -104,7 +104,7 @@ async def test_a_subscriber_that_is_sent_on_and_on_gets_everything_once(
 
         publishing = asyncio.create_task(publish())
         for target in ("B2", "B3", "B1") * 5:
-            # Something is always on its way to it, or back, when it is sent on.
+            # A message is always on its way to it, or back, when it is redirected.
             sent_before = sent
             while sent < sent_before + 5:
                 await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def test_a_subscriber_that_is_sent_on_and_on_gets_everything_once(
 
 
 @on_loop
-async def test_a_client_sent_on_and_on_says_so_and_stays(
+async def test_a_too_often_redirected_client_logs_it_and_stays(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shoal.client.client.MAX_REDIRECTIONS", 2)
@@ -134,7 +134,7 @@ async def test_a_client_sent_on_and_on_says_so_and_stays(
 
 
 @on_loop
-async def test_a_client_sent_where_nobody_is_returns_to_where_it_began() -> None:
+async def test_a_client_redirected_to_a_dead_address_returns() -> None:
     async with (
         mqtt() as network,
         at(network, "B3", "r") as reader,
@@ -150,7 +150,7 @@ async def test_a_client_sent_where_nobody_is_returns_to_where_it_began() -> None
 
 
 @on_loop
-async def test_the_broker_that_a_client_followed_to_dies() -> None:
+async def test_a_client_returns_when_its_new_broker_dies() -> None:
     limits = {"forwarding_channel_limits": SHORT, "limits": IMPATIENT}
     async with (
         mqtt(STAR, system="pop", parameters=eager("pop"), **limits) as network,
@@ -186,10 +186,10 @@ async def test_the_broker_that_a_client_followed_to_dies() -> None:
 
 
 @on_loop
-async def test_a_client_tries_where_it_began_and_where_it_was_sent_in_turn(
+async def test_a_client_tries_its_first_and_its_last_broker_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where it began nobody was any more, and it never came back to where its session was."""
+    """If its first broker is gone, it must still return to its session."""
     monkeypatch.setattr("shoal.client.client.FIRST_PAUSE_S", 0.01)
     async with mqtt() as network, at(network, "B1", "w") as client:
         await send_away(network, client, network.servers["B2"])

@@ -1,4 +1,4 @@
-"""What an application publishes becomes a packet: attributes as callers have them."""
+"""An application's publications become packets: attributes of the caller's types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def published(attributes: Mapping[str, Any]) -> dict[str, str]:
         (np.str_("UA"), "UA"),
     ],
 )
-def test_numpys_scalars_are_published_as_what_they_equal(given: Any, text: str) -> None:
+def test_numpys_scalars_are_published_as_equal_python_values(given: Any, text: str) -> None:
     assert published({"x": given}) == {"x": text}
 
 
@@ -36,6 +36,6 @@ def test_none_is_a_missing_attribute() -> None:
 
 
 @pytest.mark.parametrize("given", [Decimal("4.1"), date(2013, 1, 1), b"UA", [1]])
-def test_what_has_no_exact_meaning_is_named(given: Any) -> None:
+def test_values_without_an_exact_form_are_named_in_the_error(given: Any) -> None:
     with pytest.raises(TypeError, match=f"'x': {type(given).__name__} is not a value"):
         published({"x": given})

@@ -1,4 +1,4 @@
-"""A client's session: what it makes of a refusal."""
+"""A client's session: refusals, retransmissions, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def answered(session: ClientSession, code: ReasonCode) -> None:
 
 
 @pytest.mark.parametrize("code", [ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY])
-def test_who_was_let_in_before_tries_again_where_its_session_is_not_there_yet(
+def test_a_formerly_admitted_client_retries_while_its_session_is_missing(
     code: ReasonCode,
 ) -> None:
     session = ClientSession(Connect("c"))
@@ -37,7 +37,7 @@ def test_who_was_let_in_before_tries_again_where_its_session_is_not_there_yet(
 
 
 def takes(session: ClientSession, size: int, *, session_present: bool) -> list[object]:
-    """A broker that takes so many bytes; the events when it lets the client in."""
+    """A broker that accepts so many bytes; the events after the client's admission."""
     session.opened()
     session.to_write()
     properties = Properties(maximum_packet_size=size)
@@ -46,8 +46,8 @@ def takes(session: ClientSession, size: int, *, session_present: bool) -> list[o
 
 
 @pytest.mark.parametrize("session_present", [False, True])
-def test_what_the_next_broker_does_not_take_is_not_sent_to_it_again(session_present: bool) -> None:
-    """Nor what waited while there was none; all else is."""
+def test_messages_above_the_next_brokers_limit_are_not_retransmitted(session_present: bool) -> None:
+    """Nor were queued messages beyond its limit; all others are."""
     session = ClientSession(Connect("c"))
     waited = session.publish(Publish("a", b"x" * 2_000, 1))
     small = session.publish(Publish("a", b"1", 1))
@@ -70,21 +70,21 @@ def test_what_the_next_broker_does_not_take_is_not_sent_to_it_again(session_pres
 def connected(
     session: ClientSession, *, session_present: bool = False, **terms: int
 ) -> list[object]:
-    """A connection on these terms; what is said on it once the client is in."""
+    """A connection on these terms; the packets after the client's admission."""
     session.opened()
     session.to_write()
     session.receive(
         encode(Connack(session_present=session_present, properties=Properties(**terms)), 5)
     )
-    return said(session)
+    return packets_of(session)
 
 
-def said(session: ClientSession) -> list[object]:
+def packets_of(session: ClientSession) -> list[object]:
     return list(Decoder(5).feed(session.to_write()))
 
 
-def test_mqtt_3_3_4_7_and_4_9_0_1_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
-    """[MQTT-4.6.0-1]: in its order, and before what is new."""
+def test_mqtt_3_3_4_7_and_4_9_0_1_retransmissions_respect_a_smaller_receive_maximum() -> None:
+    """[MQTT-4.6.0-1]: in order, and before new ones."""
     session = ClientSession(Connect("c"))
     connected(session)
     for number in range(4):
@@ -95,34 +95,34 @@ def test_mqtt_3_3_4_7_and_4_9_0_1_what_is_sent_again_keeps_to_a_smaller_receive_
         found = (
             connected(session, session_present=True, receive_maximum=1)
             if number == 0
-            else said(session)
+            else packets_of(session)
         )
         assert found == [Publish("a", b"%d" % number, 1, duplicate=True, packet_id=number + 1)]
-        # One that was not sent again is not acknowledged either.
+        # A message that was not retransmitted is not acknowledged either.
         session.receive(encode(Puback(4 if number < 3 else 1), 5))
-        assert said(session) == []
+        assert packets_of(session) == []
         session.receive(encode(Puback(number + 1), 5))
-    assert said(session) == [Publish("a", b"new", 1, packet_id=5)]
+    assert packets_of(session) == [Publish("a", b"new", 1, packet_id=5)]
 
 
-def test_mqtt_4_6_0_2_to_4_acknowledgements_come_in_the_order_of_what_they_answer() -> None:
-    """[MQTT-4.5.0-2]: whatever the application makes of it."""
+def test_mqtt_4_6_0_2_to_4_acknowledgements_keep_the_order_of_messages() -> None:
+    """[MQTT-4.5.0-2]: whatever the application does with it."""
     session = ClientSession(Connect("c"))
     connected(session)
     came = [
         Publish("a", b"", qos, packet_id=number) for number, qos in ((7, 1), (3, 2), (9, 1), (1, 2))
     ]
     session.receive(b"".join(encode(each, 5) for each in came))
-    assert said(session) == [Puback(7), Pubrec(3), Puback(9), Pubrec(1)]
+    assert packets_of(session) == [Puback(7), Pubrec(3), Puback(9), Pubrec(1)]
     for _ in range(3):
         session.publish(Publish("b", b"", 2))
-    said(session)
+    packets_of(session)
     session.receive(b"".join(encode(Pubrec(number), 5) for number in (2, 1, 3)))
-    assert said(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
+    assert packets_of(session) == [Pubrel(2), Pubrel(1), Pubrel(3)]
 
 
 def held(*, session_present: bool = False) -> ClientSession:
-    """A session that is kept, and connected."""
+    """A lasting session, connected."""
     session = ClientSession(Connect("c", clean_start=False), is_held=True)
     connected(session, session_present=session_present)
     return session
@@ -132,19 +132,19 @@ def arrive(session: ClientSession, *packets: Publish) -> list[object]:
     return list(session.receive(b"".join(encode(each, 5) for each in packets)))
 
 
-def test_what_is_acknowledged_by_hand_is_answered_by_its_qos_and_once() -> None:
-    """At QoS 2 it was a PUBACK, for which brokers hang up."""
+def test_an_explicit_acknowledgement_is_answered_by_qos_and_once() -> None:
+    """At QoS 2 a PUBACK would make brokers close the connection."""
     session = held()
     assert len(arrive(session, *(Publish("a", b"", q, packet_id=q) for q in (1, 2)))) == 2
-    assert said(session) == []
+    assert packets_of(session) == []
     for packet_id in (2, 1, 1, 2, 7):
         session.acknowledge(packet_id)
-    assert said(session) == [Pubrec(2), Puback(1)]
+    assert packets_of(session) == [Pubrec(2), Puback(1)]
     assert arrive(session, Publish("a", b"", 2, packet_id=2, duplicate=True)) == []
-    assert said(session) == [Pubrec(2)]
+    assert packets_of(session) == [Pubrec(2)]
 
 
-def test_mqtt_4_3_3_what_comes_again_at_qos_2_is_handed_out_once() -> None:
+def test_mqtt_4_3_3_a_qos_2_retransmission_is_handed_out_once() -> None:
     session, packet = held(), Publish("a", b"", 2, packet_id=5)
     again = Publish("a", b"", 2, packet_id=5, duplicate=True)
     assert len(arrive(session, packet)) == 1
@@ -155,7 +155,7 @@ def test_mqtt_4_3_3_what_comes_again_at_qos_2_is_handed_out_once() -> None:
     session.acknowledge(5)  # while there is no connection
     connected(session, session_present=True)
     assert arrive(session, again) == []
-    assert said(session) == [Pubrec(5)]
+    assert packets_of(session) == [Pubrec(5)]
     session.receive(encode(Pubrel(5), 5))
     assert len(arrive(session, packet)) == 1
     session.lost()

@@ -1,5 +1,6 @@
-"""The front end's end of a forwarding channel: nothing is lost while it is away, all given back if
-for too long.
+"""The front end's side of a forwarding channel.
+
+Nothing is lost in a short disconnection, and everything is returned after a long one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LIMITS = ForwardingChannelLimits(lost_us=3_000, stranded_us=15_000, idle_us=60_0
 
 
 class Channel:
-    """A front end's forwarding channel, the other broker's end, and what that has been asked."""
+    """A front end's forwarding channel, its other side, and the requests that arrived there."""
 
     def __init__(self, links: LinkLimits | None = None) -> None:
         self.links = links or LinkLimits()
@@ -85,7 +86,7 @@ def numbers(requests: object) -> list[int]:
     return [publication.sequence for each in requests for publication in each.request.publications]
 
 
-def test_what_is_asked_before_the_broker_is_there_waits() -> None:
+def test_requests_before_the_connection_wait() -> None:
     channel = Channel()
     channel.ask(3, 10)
     assert channel.connect(20) == []
@@ -94,7 +95,7 @@ def test_what_is_asked_before_the_broker_is_there_waits() -> None:
     assert channel.asked == [0, 1, 2, 3, 4]
 
 
-def test_a_connection_that_drops_for_a_while_loses_nothing() -> None:
+def test_a_short_disconnection_loses_nothing() -> None:
     channel = Channel()
     channel.connect(0)
     channel.ask(3, 10)
@@ -103,13 +104,13 @@ def test_a_connection_that_drops_for_a_while_loses_nothing() -> None:
     channel.ask(2, 40)
     assert channel.forwarding_channel.tick(3_000) == []
     assert channel.forwarding_channel.tick(3_031) == [Lost("B9")]
-    assert channel.forwarding_channel.tick(4_000) == []  # said once
+    assert channel.forwarding_channel.tick(4_000) == []  # sent once
     assert channel.connect(10_030) == []
     channel.carry(10_040)
     assert channel.asked == [0, 1, 2, 3, 4]
 
 
-def test_a_broker_that_has_forgotten_gives_back_what_it_had_not_handled() -> None:
+def test_a_restarted_broker_returns_unhandled_requests() -> None:
     channel = Channel()
     channel.connect(0)
     channel.ask(2, 10)
@@ -127,7 +128,7 @@ def test_a_broker_that_has_forgotten_gives_back_what_it_had_not_handled() -> Non
     assert channel.asked == [0, 1, 5]
 
 
-def test_a_broker_away_for_long_gives_back_all_and_is_new_when_it_comes() -> None:
+def test_a_long_disconnection_returns_everything_and_ends_the_session() -> None:
     channel = Channel()
     channel.connect(0)
     channel.ask(1, 10)
@@ -142,7 +143,7 @@ def test_a_broker_away_for_long_gives_back_all_and_is_new_when_it_comes() -> Non
     assert channel.asked == [2]
 
 
-def test_a_broker_in_quarantine_strands_though_it_connects_now_and_then() -> None:
+def test_a_broker_in_quarantine_strands_its_publishers() -> None:
     channel = Channel()
     channel.connect(0)
     channel.forwarding_channel.is_quarantined = True
@@ -157,7 +158,7 @@ def test_a_broker_in_quarantine_strands_though_it_connects_now_and_then() -> Non
     assert numbers(events[1].requests) == [0]
 
 
-def test_a_broker_that_never_comes_is_lost_and_stranded() -> None:
+def test_a_broker_that_never_connects_strands_its_publishers() -> None:
     channel = Channel()
     channel.ask(1, 10)
     assert channel.forwarding_channel.tick(3_001) == [Lost("B9")]
@@ -166,7 +167,7 @@ def test_a_broker_that_never_comes_is_lost_and_stranded() -> None:
     assert numbers(event.requests) == [0]
 
 
-def test_more_than_is_ever_kept_strands() -> None:
+def test_requests_above_the_bound_strand() -> None:
     channel = Channel(LinkLimits(high_bytes=500, low_bytes=200, limit_bytes=4_000))
     channel.connect(0)
     assert channel.ask(20, 10) == []
@@ -195,7 +196,7 @@ def test_publications_too_long_together_go_in_several_requests(
         channel.forwarding_channel.ask(ClientRequest("P", Publish((alone,))), 30)
 
 
-def test_idle_is_who_is_asked_nothing_and_owes_nothing() -> None:
+def test_a_channel_without_open_requests_is_idle() -> None:
     channel = Channel()
     channel.connect(0)
     channel.ask(1, 10)
@@ -205,7 +206,7 @@ def test_idle_is_who_is_asked_nothing_and_owes_nothing() -> None:
     assert channel.forwarding_channel.is_idle(60_011)
 
 
-def test_what_is_no_request_of_a_client_is_refused() -> None:
+def test_messages_that_are_no_requests_are_refused() -> None:
     bad = Publication(publisher="P", sequence=1, published_us=0, attributes={"": 1})
     body = CODEC.encode(ClientRequest("P", Publish((bad,))))[HEAD_BYTES:]
     with pytest.raises(WireError, match="an attribute without a name"):
@@ -217,13 +218,13 @@ def test_what_is_no_request_of_a_client_is_refused() -> None:
         CODEC.decode(swapped[HEAD_BYTES:])
 
 
-# --- what somebody waits for ------------------------------------------------------------------
+# --- awaited publications ---------------------------------------------------------------------
 
 
 def awaited(
     channel: Channel, number: int, settled: list[int], now_us: int
 ) -> list[ForwardingChannelEvent]:
-    """Ask to publish, and note when that is settled."""
+    """Ask to publish, and record when it is settled."""
     ack_tracker = Errand(partial(settled.append, number))
     events = channel.forwarding_channel.ask(
         ClientRequest("P", publish(number)), now_us, ack_tracker
@@ -233,7 +234,7 @@ def awaited(
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_is_handled_is_kept_until_it_is_settled(is_there: bool) -> None:
+def test_a_handled_publication_is_kept_until_it_is_settled(is_there: bool) -> None:
     channel = Channel()
     settled: list[int] = []
     if is_there:
@@ -255,7 +256,7 @@ def test_what_is_handled_is_kept_until_it_is_settled(is_there: bool) -> None:
     assert channel.forwarding_channel.session.buffered_bytes == 0
 
 
-def test_what_a_broker_had_no_time_to_settle_is_given_back_and_nobody_told() -> None:
+def test_unsettled_publications_of_a_lost_broker_are_returned_silently() -> None:
     channel = Channel()
     settled: list[int] = []
     channel.connect(0)
@@ -272,7 +273,7 @@ def test_what_a_broker_had_no_time_to_settle_is_given_back_and_nobody_told() -> 
     assert settled == [0]
 
 
-def test_who_is_stranded_is_not_told_either() -> None:
+def test_unsettled_publications_of_a_stranded_channel_are_returned_silently() -> None:
     channel = Channel()
     settled: list[int] = []
     channel.connect(0)

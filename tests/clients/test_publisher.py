@@ -61,7 +61,7 @@ def test_attached_requests_go_to_the_broker(request_: Message) -> None:
     assert attached().request(request_, 5) == [ToBroker("B1", request_)]
 
 
-def test_attached_pings_are_sent_and_the_times_told() -> None:
+def test_attached_pings_are_sent_and_times_reported() -> None:
     publisher = attached()
     asked = publisher.notified("B1", PingRequest(SESSION, ("B6", "B1")), 100)
     assert asked == [ToBroker("B6", Ping(SESSION)), ToBroker("B1", Ping(SESSION))]
@@ -101,7 +101,7 @@ def test_moving_requests_are_held_back_and_sent_in_order() -> None:
     joined = [publish(1, 2, 3), Advertise(b, 1), publish(4), Unadvertise("a"), publish(5)]
     assert sent == [ToBroker("B6", request) for request in joined]
     assert (publisher.broker, publisher.moving) == ("B6", False)
-    # The next move takes along what is advertised now.
+    # The next move takes along the present advertisements.
     (_, announced, _) = publisher.notified("B6", Relocate(("B6", "B5")), 4_000)
     assert announced == ToBroker("B5", MigrationAdvertisement(("B6", "B5"), (b,), 2))
 
@@ -166,11 +166,11 @@ def test_pings_under_way_are_forgotten_when_it_moves() -> None:
     assert publisher.notified("B6", Pong(SESSION), 10) == []
 
 
-def test_what_is_the_applications_is_left_to_it() -> None:
+def test_other_messages_are_left_to_the_application() -> None:
     assert attached().notified("B1", Rejected("no"), 5) == []
 
 
-def test_the_limit_of_what_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_HELD_BACK", 3)
     publisher = moving()
     for sequence in range(3):
@@ -188,7 +188,7 @@ def test_the_limit_of_what_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None
 BACK = PATH[::-1]
 
 
-def goes(path: tuple[str, ...], moves: int, now_us: int) -> list[PublisherEffect]:
+def moves_along(path: tuple[str, ...], moves: int, now_us: int) -> list[PublisherEffect]:
     return [
         ToBroker(path[0], Paused(path, moves)),
         ToBroker(path[-1], MigrationAdvertisement(path, (A,), moves)),
@@ -203,18 +203,18 @@ def going_back() -> Publisher:
 
 
 def test_moving_goes_back_when_the_path_was_broken() -> None:
-    assert moving().notified("B6", Resume(1, False), 2_000) == goes(BACK, 2, 2_000)
+    assert moving().notified("B6", Resume(1, False), 2_000) == moves_along(BACK, 2, 2_000)
 
 
 def test_moving_goes_back_when_the_target_is_lost_or_forgot() -> None:
-    assert moving().lost("B6", 2_000) == goes(BACK, 2, 2_000)
-    assert moving().reconnected("B6", 2_000) == goes(BACK, 2, 2_000)
+    assert moving().lost("B6", 2_000) == moves_along(BACK, 2, 2_000)
+    assert moving().reconnected("B6", 2_000) == moves_along(BACK, 2, 2_000)
 
 
 def test_moving_goes_back_when_nothing_is_heard_for_too_long() -> None:
     publisher, due_us = moving(), 1_000 + MOVE_TIMEOUT_US
     assert publisher.woken(due_us - 1) == []
-    assert publisher.woken(due_us) == goes(BACK, 2, due_us)
+    assert publisher.woken(due_us) == moves_along(BACK, 2, due_us)
     assert publisher.woken(due_us + 1) == []  # that was for the attempt before
 
 
@@ -230,10 +230,10 @@ def test_going_back_ends_at_the_source_whatever_is_left_of_the_path(whole: bool)
     )
     assert sent == ToBroker("B1", publish(7))
     assert (publisher.broker, publisher.moving) == ("B1", False)
-    assert publisher.notified("B1", Relocate(PATH), 4_000) == goes(PATH, 3, 4_000)
+    assert publisher.notified("B1", Relocate(PATH), 4_000) == moves_along(PATH, 3, 4_000)
 
 
-def test_going_back_hears_no_more_of_the_move_before() -> None:
+def test_going_back_ignores_messages_of_the_former_move() -> None:
     publisher = going_back()
     for broker in ("B1", "B6"):
         assert publisher.notified(broker, Resume(1, True), 3_000) == []
@@ -242,11 +242,11 @@ def test_going_back_hears_no_more_of_the_move_before() -> None:
 
 def test_when_both_ends_fail_they_are_tried_in_turn() -> None:
     publisher = going_back()
-    assert publisher.lost("B1", 3_000) == goes(PATH, 3, 3_000)
-    assert publisher.lost("B6", 4_000) == goes(BACK, 4, 4_000)
+    assert publisher.lost("B1", 3_000) == moves_along(PATH, 3, 3_000)
+    assert publisher.lost("B6", 4_000) == moves_along(BACK, 4, 4_000)
     due_us = 4_000 + MOVE_TIMEOUT_US
-    assert publisher.woken(due_us) == goes(PATH, 5, due_us)
-    assert publisher.reconnected("B6", due_us + 5) == goes(PATH, 6, due_us + 5)
+    assert publisher.woken(due_us) == moves_along(PATH, 5, due_us)
+    assert publisher.reconnected("B6", due_us + 5) == moves_along(PATH, 6, due_us + 5)
     record, said = publisher.notified("B6", Resume(6, False), due_us + 9)
     assert said == ToBroker("B6", Advertise(A, 6))
     assert isinstance(record, Record)
@@ -264,13 +264,13 @@ def test_moving_without_a_source_to_go_back_to_stays_at_the_target(event: str) -
     assert publisher.broker == "B6"
 
 
-def test_the_loss_of_others_is_none_of_its_business() -> None:
+def test_the_loss_of_other_brokers_is_ignored() -> None:
     assert attached().lost("B1", 5) == []
     assert moving().lost("B5", 5) == []
     assert moving().reconnected("B5", 5) == []
 
 
-def test_who_leaves_says_so_wherever_it_is_and_is_silent_then() -> None:
+def test_a_leaving_publisher_says_goodbye_and_is_silent_then() -> None:
     assert attached().leave() == [ToBroker("B1", Goodbye())]
     publisher = moving()
     publisher.request(publish(1), 2_000)
@@ -282,13 +282,13 @@ def test_who_leaves_says_so_wherever_it_is_and_is_silent_then() -> None:
         publisher.request(publish(2), 4_000)
 
 
-def test_a_client_that_starts_again_counts_on() -> None:
+def test_a_restarted_client_continues_its_numbers() -> None:
     publisher = Publisher("P", "B1", moves=40)
     assert publisher.request(Advertise(A), 0) == [ToBroker("B1", Advertise(A, 40))]
-    assert publisher.notified("B1", Relocate(PATH), 5) == goes(PATH, 41, 5)
+    assert publisher.notified("B1", Relocate(PATH), 5) == moves_along(PATH, 41, 5)
 
 
-def test_attached_what_was_never_handled_is_asked_where_it_is() -> None:
+def test_attached_unhandled_requests_are_repeated_at_its_broker() -> None:
     publisher = attached()
     assert publisher.again([publish(1), publish(2)], 5) == [
         ToBroker("B1", publish(1)),
@@ -296,7 +296,7 @@ def test_attached_what_was_never_handled_is_asked_where_it_is() -> None:
     ]
 
 
-def test_moving_what_was_never_handled_comes_before_what_is_held_back() -> None:
+def test_moving_unhandled_requests_precede_held_ones() -> None:
     publisher = moving()
     publisher.request(publish(3), 1_100)
     assert publisher.again([publish(1), publish(2)], 1_200) == []
@@ -308,7 +308,7 @@ def test_moving_what_was_never_handled_comes_before_what_is_held_back() -> None:
 
 
 @pytest.mark.parametrize("start", [attached, moving])
-def test_come_home_it_advertises_above_all_before_and_asks_first_things_first(
+def test_back_home_it_advertises_anew_and_repeats_requests_in_order(
     start: Callable[[], Publisher],
 ) -> None:
     publisher = start()

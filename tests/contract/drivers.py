@@ -1,7 +1,7 @@
-"""The two worlds that run brokers, behind one face: virtual time, and sockets on loopback.
+"""Two drivers of brokers with one interface: the simulator, and nodes linked over loopback.
 
-A test says what clients ask and lets the driver settle; what was delivered and refused is then
-the same in both worlds, or one of them is wrong.
+A test makes requests of clients and calls `settle`. Deliveries and refusals must then be the same
+in both drivers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from shoal.simulation.world import World
 from tests.runtime.live import PATIENCE_S, LiveNetwork
 from tests.systems import covering, eager, with_cycles
 
-# Virtual time in which everything that was asked has had its effect.
+# Virtual time in which every request takes effect.
 SETTLE_US = 10_000_000
-# The live network is at rest when so many looks, one after the other, see nothing under way.
+# The live network is at rest when this many polls in a row see nothing under way.
 QUIET_LOOKS = 20
 LOOK_S = 0.005
 
@@ -50,36 +50,37 @@ Links = Iterable[tuple[BrokerId, BrokerId]]
 
 
 class Driver(Protocol):
-    """A running network, on a tree of these links and more where the system allows cycles.
+    """A running network on a tree of these links, with further links where the system allows
+    cycles.
 
-    One that opens its own links has their ends.
+    A system that opens its own links gets only their ends.
 
-    `deliveries` has what reached clients, in that order, `refused` the reasons of refusals.
+    `deliveries` lists what reached clients, in order; `refused` the reasons of refusals.
     """
 
     deliveries: list[DeliveryEvent]
     refused: list[str]
 
     def publisher(self, client: ClientId, broker: BrokerId) -> None:
-        """A client that will publish, first at this broker."""
+        """Add a client that will publish, first at this broker."""
 
     def ask(self, client: ClientId, *requests: Request) -> None:
-        """A publisher asks, one thing after the other."""
+        """Send requests of a publisher, one after the other."""
 
     def ask_at(self, broker: BrokerId, client: ClientId, request: Request) -> None:
-        """A subscriber asks at a broker."""
+        """Send a subscriber's request to a broker."""
 
     def routing_decision(self, broker: BrokerId, asked: RoutingQuery) -> RoutingDecision | None:
-        """Where a broker would send a publication."""
+        """The neighbours and clients to which a broker would send a publication."""
 
     def settle(self) -> None:
-        """Return when all that was asked has had its effect."""
+        """Return when every request has had its effect."""
 
     def close(self) -> None: ...
 
 
 class Clients:
-    """Requests in few words, for any driver."""
+    """Short forms of requests, for any driver."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -170,7 +171,7 @@ class Simulated:
 
 
 class _Near:
-    """Everything is a millisecond from everything."""
+    """Any two places are a millisecond apart."""
 
     def latency_us(self, source_place: str, target_place: str) -> int:
         return 1_000
@@ -287,7 +288,7 @@ class Live:
 
 
 class _Listener:
-    """A subscriber; what it gets is seen by the trace."""
+    """A subscriber; the trace records its deliveries."""
 
     def deliver(self, delivery: Deliver) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What every overlay system must do, on a tree or not: a new one is tested once registered."""
+"""The contract of every overlay system, tree or not, for each registered system."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from tests.systems import eager
 pytestmark = pytest.mark.parametrize("system", SYSTEMS)
 
 
-def test_it_says_that_it_keeps_order(system: str) -> None:
-    """By default; what it says is judged below."""
+def test_every_system_declares_that_it_keeps_order(system: str) -> None:
+    """Order is kept by default; other tests check that the system keeps it."""
     assert strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1))).keeps_order
 
 
-def test_it_starts_with_empty_tables(system: str) -> None:
+def test_tables_are_empty_at_first(system: str) -> None:
     strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
     assert strategy.description.get("subscriptions", 0) == len(strategy.searched) == 0
     assert strategy.most_candidates == 0
@@ -65,8 +65,10 @@ def run(system: str, seed: int) -> RandomNetwork:
     return network
 
 
-def test_where_a_publication_may_meet_nothing_none_meets_anything(system: str) -> None:
-    """Else a piece of a batch, which is cut by that, would hold a broker for long."""
+def test_publications_without_subscribers_have_no_cost_estimate_where_declared_so(
+    system: str,
+) -> None:
+    """Otherwise one piece of a divided batch could occupy a broker for long."""
     network = run(system, 42)
     for node in network.world.brokers.values():
         strategy = node.machine.strategy
@@ -77,8 +79,8 @@ def test_where_a_publication_may_meet_nothing_none_meets_anything(system: str) -
 
 
 @pytest.mark.parametrize("seed", [42, *at_length([11, 23])])
-def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> None:
-    """And its tables end as its oracle computes them, if it has one."""
+def test_every_publication_reaches_exactly_its_subscribers(system: str, seed: int) -> None:
+    """At the end the tables equal those of the system's oracle, if it has one."""
     network = run(system, seed)
     assert network.table_problems() == []
     trace = network.world.trace
@@ -92,15 +94,15 @@ def test_every_publication_reaches_exactly_who_asked(system: str, seed: int) -> 
     assert verdict.required > 0
     assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
     assert verdict.out_of_order == ()
-    # What has no table is in no run's files.
+    # A system without tables writes none to the files of a run.
     tables = {*SYSTEMS[system].records.values(), *SHARED_RECORDS.values()}
     assert {type(row) for row in trace.records} <= tables
 
 
-def test_who_is_linked_again_may_be_sent_publications(
+def test_a_neighbour_that_is_linked_again_may_be_sent_publications(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Live, all that is published waits in the link until then."""
+    """In a live network publications wait in the link until it is up again."""
     handle, waiting, came_up = Broker.handle, set(), 0
 
     def watched(self: Broker, input: Input, now_us: int) -> list[Effect]:
@@ -126,7 +128,7 @@ def test_who_is_linked_again_may_be_sent_publications(
     assert waiting == set()
 
 
-def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
+def test_joins_and_leaves_do_not_disturb_other_brokers(system: str) -> None:
     if not SYSTEMS[system].grows:
         machine = Broker("B1", ("B2",), strategy_factory(system))
         (stays,) = machine.handle(Leave(), 1)
@@ -142,7 +144,7 @@ def test_nobody_else_notices_brokers_that_join_and_leave(system: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [17, 18])
-def test_a_leave_that_is_taken_back_is_not_noticed(system: str, seed: int) -> None:
+def test_a_cancelled_leave_has_no_effect(system: str, seed: int) -> None:
     if SYSTEMS[system].grows:
         network = StayingNetwork(seed, system=system)
         assert network.run(UNTIL_US) == []
@@ -150,7 +152,7 @@ def test_a_leave_that_is_taken_back_is_not_noticed(system: str, seed: int) -> No
         assert network.stayed
 
 
-def test_who_says_goodbye_gets_nothing_more(system: str) -> None:
+def test_a_subscriber_that_leaves_receives_nothing_more(system: str) -> None:
     network = run(system, 11)
     world, before = network.world, len(network.world.trace.deliveries)
     for interest, home in network.interests:
@@ -164,10 +166,12 @@ def test_who_says_goodbye_gets_nothing_more(system: str) -> None:
     assert not [row for row in world.trace.refused if "Goodbye" in row.reason]
 
 
-def test_what_travels_together_may_come_in_pieces(
+def test_a_divided_batch_has_the_effects_of_the_whole(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Drivers cut what would hold a broker up, and links what is too long for one frame."""
+    """Drivers divide batches that would occupy a broker, and links divide those too long for one
+    frame.
+    """
     send, cut = SimulatedLink.send, 0
 
     def in_pieces(self: SimulatedLink, input: Received, units: int, ready_us: int) -> None:
@@ -207,10 +211,10 @@ def test_what_travels_together_may_come_in_pieces(
         )
         assert (verdict.lost, verdict.duplicates, verdict.phantoms) == ((), (), ())
         assert verdict.out_of_order == ()
-    assert cut or system == "bluedove"  # which sends publications one by one
+    assert cut or system == "bluedove"  # this system sends publications one by one
 
 
-def test_all_that_is_said_between_brokers_can_travel(
+def test_every_message_between_brokers_can_be_encoded(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codec, kinds = Codec(COMMON + SYSTEMS[system].messages), set()
@@ -270,7 +274,7 @@ def test_a_foreign_publication_is_refused(system: str) -> None:
     assert (refused.client, "belongs to somebody else" in refused.reason) == (publisher, True)
 
 
-def test_publishing_nothing_is_nothing(system: str) -> None:
+def test_an_empty_publish_has_no_effect(system: str) -> None:
     network = run(system, 11)
     before = len(network.world.trace.deliveries)
     network.world.request(UNTIL_US, network.publications[0].publisher, Publish(()))

@@ -1,4 +1,4 @@
-"""What every system must do in both worlds: the simulator and sockets run the same brokers."""
+"""The contract of every system in the simulator and over sockets, which run the same brokers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def clients(driver: str, system: str, is_covering: bool) -> Iterator[Clients]:
     network.close()
 
 
-def test_every_publication_reaches_exactly_who_asked_once_and_in_order(
+def test_every_publication_reaches_exactly_its_subscribers_once_and_in_order(
     clients: Clients, system: str
 ) -> None:
     random, settle = Random(5), clients.driver.settle
@@ -71,7 +71,7 @@ def test_every_publication_reaches_exactly_who_asked_once_and_in_order(
             assert found == wanted
 
 
-def test_what_is_taken_back_counts_no_more(clients: Clients) -> None:
+def test_withdrawn_subscriptions_and_advertisements_have_no_effect(clients: Clients) -> None:
     settle = clients.driver.settle
     clients.driver.publisher("P", "B1")
     clients.advertise("P", "a")
@@ -90,7 +90,7 @@ def test_what_is_taken_back_counts_no_more(clients: Clients) -> None:
     assert not clients.driver.refused
 
 
-def test_what_is_not_promised_or_somebody_elses_is_refused(clients: Clients, system: str) -> None:
+def test_unadvertised_and_foreign_publications_are_refused(clients: Clients, system: str) -> None:
     settle = clients.driver.settle
     clients.driver.publisher("P", "B1")
     clients.driver.publisher("Q", "B1")
@@ -113,7 +113,7 @@ def test_what_is_not_promised_or_somebody_elses_is_refused(clients: Clients, sys
         assert len(clients.driver.refused) == 3
 
 
-def test_publishing_nothing_is_nothing(clients: Clients) -> None:
+def test_an_empty_publish_has_no_effect(clients: Clients) -> None:
     clients.driver.publisher("P", "B1")
     clients.advertise("P", "a")
     clients.subscribe("B3", "C", "s")
@@ -123,7 +123,7 @@ def test_publishing_nothing_is_nothing(clients: Clients) -> None:
     assert (clients.driver.deliveries, clients.driver.refused) == ([], [])
 
 
-def test_brokers_say_where_publications_go_and_nothing_changes_by_asking(clients: Clients) -> None:
+def test_routing_decisions_are_right_and_change_nothing(clients: Clients) -> None:
     wants = {
         "C": ("B3", "class = 'k'"),
         "D": ("B4", "x < 5"),
@@ -163,15 +163,15 @@ def test_brokers_say_where_publications_go_and_nothing_changes_by_asking(clients
 def _ways(
     clients: Clients, start: BrokerId, publisher: ClientId, attributes: Attributes
 ) -> dict[BrokerId, set[int]]:
-    """Where a publication would be delivered, and over how many hops, as brokers say it."""
+    """The clients to which brokers would deliver a publication, each with the number of hops."""
     found: dict[BrokerId, set[int]] = {}
     waiting = deque([(start, RoutingQuery(attributes=attributes, publisher=publisher), 0)])
     while waiting:
         broker, asked, hops = waiting.popleft()
-        if hops > 4:  # round a cycle, where the broker would know that it was there
+        if hops > 4:  # round a cycle, where the broker would drop the repetition
             continue
         said = clients.driver.routing_decision(broker, asked)
-        assert said is not None, "onward: it must say where a publication goes"
+        assert said is not None, "onward: it must name the next hops of a publication"
         if said.is_local:
             found.setdefault(broker, set()).add(hops)
         for hop in said.hops:

@@ -1,4 +1,7 @@
-"""The worked example, where the contract does not reach: what comes back."""
+"""The flooding system of the tutorial retransmits returned publications.
+
+The general contract does not cover `Returned`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,13 @@ def sent(effects: list[Effect]) -> list[str]:
     return [each.neighbour for each in effects if isinstance(each, Send)]
 
 
-def test_what_comes_back_is_flooded_again_and_passes_who_had_the_first_copy() -> None:
-    """D has only C, who dropped B's copy, died, and took A's along: nobody may call it settled."""
+def test_a_returned_publication_is_flooded_again_past_brokers_with_the_first_copy() -> None:
+    """D's only neighbour is C. C drops B's copy as a duplicate, and dies with A's copy on its way
+    to D.
+
+    So the retransmission must pass brokers that had the first copy; otherwise it would be settled
+    without D.
+    """
     a = Broker("A", ("B", "C"), strategy_factory("flooding"))
     c = Broker("C", ("A", "B", "D"), strategy_factory("flooding"))
     assert sent(c.handle(Received("A", COPY), 1)) == ["B", "D"]

@@ -1,8 +1,8 @@
-"""Every system's live network grows and shrinks under its clients; see `test_all_systems`, too.
+"""A live network of each system grows and shrinks while clients publish.
 
-A new broker's client that has SUBACK gets all that is published after it, wherever, and what is
-retained.  When the broker leaves, the client goes elsewhere with its session, and nothing is lost,
-doubled or overtaken.
+After SUBACK the client of a new broker receives every later publication of any broker, and the
+retained messages. When the broker leaves, the client moves with its session; nothing is lost,
+doubled or out of order. `test_all_systems` checks the same on machines.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ async def publish(client: Client, first: int, count: int) -> None:
         await client.publish("a", b"%d" % number, qos=1)
 
 
-# One of each shape; of those whose brokers find each other by themselves one without roles, as
-# those are in `test_leaving`.
+# One system of each shape. Of systems whose brokers discover each other, one without roles;
+# `test_leaving` has those with roles.
 GROWING = {
     system.shape.name: name
     for name, system in reversed([*SYSTEMS.items()])
     if system.grows and not system.shape.opens_links
 }
 BASELINES = ("tid", "tco")
-# Of modules that the environment names.
+# Systems of modules named in the environment.
 GUESTS = [name for name, system in SYSTEMS.items() if name not in MODULES and system.grows]
 
 

@@ -1,6 +1,7 @@
-"""A broker joins a simulated network whatever its own parameters say, and is a member from then on.
+"""A broker joins a simulated network, whatever its own parameters list, and remains a member.
 
-Its parameters list it among the founders, as those of a network file do that was made later.
+The parameters of the joining broker list it among the founders, as a network file written after the
+join does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ GROWING = [name for name, system in SYSTEMS.items() if system.grows]
 
 
 def calm(system: str, brokers: tuple[str, ...]) -> msgspec.Struct | None:
-    """Parameters for just these brokers, by which nobody decides anything meanwhile."""
+    """Parameters for exactly these brokers, under which no broker starts a change of its own."""
     return eager(system, 1_000, brokers)
 
 
@@ -48,7 +49,9 @@ class Network:
             self.add_clients(broker, 0)
 
     def add_clients(self, broker: BrokerId, at_us: int, name: str = "") -> None:
-        """A publisher and a subscriber there, which `deaf` knows by the broker's name or this."""
+        """Add a publisher and a subscriber at a broker; `deaf` refers to them by this name or the
+        broker's.
+        """
         name = name or broker
         self.world.add_publisher(f"P{name}", broker, f"home of P{name}")
         self.world.advertise(at_us, advertisement(f"a{name}", publisher=f"P{name}"))
@@ -59,7 +62,9 @@ class Network:
         self.world.run(self.world.queue.now_us + seconds * SECOND_US)
 
     def deaf(self, *brokers: BrokerId) -> list[tuple[str, str]]:
-        """Publishers and subscribers at these of which one does not hear the other, or twice."""
+        """Pairs of publisher and subscriber at these brokers whose publication arrives not once,
+        but never or twice.
+        """
         self.sent += 1
         for broker in brokers:
             client = f"P{broker}"
@@ -76,7 +81,7 @@ class Network:
         return [pair for pair in wanted if got.count(pair) != 1]
 
 
-# What a system's parameters list where a broker has a place of its own, the broker asks for.
+# Where the parameters of a system list each broker's place, the joining broker asks for its place.
 CASES = [
     pytest.param((system, is_listed), id=f"{system}-{'listed' if is_listed else 'unlisted'}")
     for system, is_listed in product(GROWING, (False, True))
@@ -86,7 +91,7 @@ CASES = [
 
 @pytest.fixture(params=CASES)
 def network(request: pytest.FixtureRequest) -> Network:
-    """A network that is as it was at its start, which a broker has joined."""
+    """A network in its first state, joined by a broker."""
     system, is_listed = request.param
     found = Network(system, is_listed=is_listed)
     found.run(5)
@@ -97,12 +102,12 @@ def network(request: pytest.FixtureRequest) -> Network:
     return found
 
 
-def test_all_hear_a_broker_that_joins_a_fresh_network(network: Network) -> None:
+def test_clients_of_a_joined_broker_reach_all_others(network: Network) -> None:
     assert network.deaf(*FOUNDERS, NEW) == []
     assert not network.world.trace.refused
 
 
-def test_a_network_with_a_joiner_starts_again(network: Network) -> None:
+def test_a_network_with_a_joined_broker_restarts(network: Network) -> None:
     now_us = network.world.queue.now_us
     for broker in (*FOUNDERS, NEW):
         network.world.crash(now_us, broker)
@@ -111,7 +116,7 @@ def test_a_network_with_a_joiner_starts_again(network: Network) -> None:
     assert network.deaf(*FOUNDERS, NEW) == []
 
 
-def test_a_network_starts_again_whose_first_founder_has_left(network: Network) -> None:
+def test_a_network_restarts_after_its_first_founder_left(network: Network) -> None:
     network.world.remove_broker(network.world.queue.now_us, "B1")
     network.run(60)
     assert "B1" in network.world.departures
@@ -124,7 +129,7 @@ def test_a_network_starts_again_whose_first_founder_has_left(network: Network) -
     assert network.deaf(*stay) == []
 
 
-def test_a_joiner_stays_linked_when_the_broker_leaves_that_it_joined_at(network: Network) -> None:
+def test_a_joined_broker_stays_linked_when_its_first_neighbour_leaves(network: Network) -> None:
     network.world.remove_broker(network.world.queue.now_us, "B2")
     network.run(60)
     assert "B2" in network.world.departures

@@ -1,4 +1,4 @@
-"""A broker starts again in the middle of a network, with cycles where a system allows any."""
+"""Restarts of single brokers in a running network, with cycles where the system allows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.systems import eager, with_cycles
 SECOND_US = 1_000_000
 BROKERS = ("B1", "B2", "B3", "B4", "B5")
 LINE = tuple(pairwise(BROKERS))
-# Each broker has so long: all systems have noticed by half of it that it is there again.
+# Time for each broker; by half of it every system has noticed that the broker is back.
 EACH_US = 120 * SECOND_US
 
 
@@ -30,9 +30,10 @@ def problems(
     factory: StrategyFactory,
     killed: Sequence[BrokerId] = BROKERS,
 ) -> list[str]:
-    """What is wrong after these were killed, each in its turn; something is published behind it.
+    """Kill these brokers in turn and publish after each; return the faults found.
 
-    Everybody has to get that, once, by no more hops than there are brokers, and then there is rest.
+    Every subscriber must receive the publication once, over at most as many hops as there are
+    brokers, and no copies may remain under way.
     """
     made = World(links, factory, ConstantUnderlay(5_000), brokers=BROKERS, seed=1)
     made.add_publisher("P", "B1", "home of P")
@@ -62,13 +63,13 @@ def problems(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_all_get_what_is_published_then_and_nothing_goes_round(system: str) -> None:
+def test_after_a_restart_every_subscriber_receives_once_and_nothing_circulates(system: str) -> None:
     links = () if SYSTEMS[system].shape.opens_links else with_cycles(system, BROKERS, LINE)
     assert problems(links, strategy_factory(system, eager(system, 20, BROKERS))) == []
 
 
-class Endless(Flooding):
-    """Passes on what it has passed on before."""
+class FloodingWithoutDuplicateCheck(Flooding):
+    """A flooding system without the check for duplicates."""
 
     def _flood(
         self,
@@ -84,8 +85,10 @@ class Endless(Flooding):
             out += [Send(each, batch) for each in self._neighbours if each != source]
 
 
-def test_the_judge_notices_what_goes_round() -> None:
-    """Clients get all of it once: at brokers nobody sees it."""
+def test_the_checker_reports_circulating_copies() -> None:
+    """Copies circulate, although each client receives each publication once."""
     ring = (*LINE, ("B5", "B1"))
-    found = problems(ring, lambda context: Endless(context, Parameters()), BROKERS[:1])
+    found = problems(
+        ring, lambda context: FloodingWithoutDuplicateCheck(context, Parameters()), BROKERS[:1]
+    )
     assert found == ["2 copies are still under way"]

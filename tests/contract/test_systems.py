@@ -1,6 +1,6 @@
-"""What every system on a tree must do, whichever it is: a new one is tested once it is registered.
+"""The contract of every system on a tree. A registered system is tested without further code.
 
-What every system must do, on a tree or not, is in `test_all_systems.py`.
+`test_all_systems.py` has the contract of all systems.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def stage(system: str) -> Stage:
     return Stage(STAR, system, calm(system))
 
 
-def test_it_starts_with_empty_tables(system: str) -> None:
+def test_tables_are_empty_at_first(system: str) -> None:
     strategy = strategy_factory(system)(BrokerContext("B1", ("B2", "B3"), Random(1)))
     assert (strategy.tables.advertisements, strategy.tables.subscriptions) == ({}, {})
 
 
 @pytest.mark.parametrize("order", list(permutations(["advertise", "subscribe", "link"])))
-def test_the_order_in_which_things_are_asked_does_not_matter(
+def test_the_order_of_requests_does_not_change_the_tables(
     system: str, order: tuple[str, ...]
 ) -> None:
     here = stage(system)
     here.break_link("B1", "B3")
-    here.heard()
+    here.take_transcript()
     for what in order:
         match what:
             case "advertise":
@@ -76,7 +76,7 @@ def test_the_order_in_which_things_are_asked_does_not_matter(
     assert not here.problems([(advertisement("a"), "B2")], [(subscription("s"), "B3")])
 
 
-def test_everything_that_is_undone_leaves_nothing(system: str) -> None:
+def test_withdrawing_everything_empties_the_tables(system: str) -> None:
     here = stage(system)
     for broker in ("B2", "B3", "B4"):
         here.ask(
@@ -153,8 +153,8 @@ def test_the_same_inputs_give_the_same_effects(system: str) -> None:
     assert run() == run()
 
 
-def test_other_inputs_at_other_brokers_do_not_touch_this_one(system: str) -> None:
-    """Nothing is shared between brokers but messages."""
+def test_inputs_of_other_brokers_do_not_change_this_one(system: str) -> None:
+    """Brokers share no state; they only send messages."""
     one, two = stage(system), stage(system)
     one.ask("B2", "P", Advertise(advertisement("a")))
     assert two.rows() == stage(system).rows()
@@ -165,17 +165,17 @@ def test_random_networks_lose_nothing(system: str, seed: int) -> None:
     assert RandomNetwork(seed, system=system).run() == []
 
 
-# --- the judges bite, whatever the system -----------------------------------------------------
+# --- mutants that the checkers must find, in any system ---------------------------------------
 
 
 def notices(system: str, what: str, count: int = 4) -> bool:
-    """Whether there is such a problem in a random network."""
+    """Whether the checkers report such a problem in a random network."""
     networks = (RandomNetwork(seed, system=system) for seed in range(count))
     return any(what in problem for network in networks for problem in network.run())
 
 
 def mutate_forward(monkeypatch: pytest.MonkeyPatch, change) -> None:  # type: ignore[no-untyped-def]
-    """`change(effects)` after each forwarding of publications."""
+    """Apply `change(effects)` after each forwarding of publications."""
     forward = TreeForwarding.forward
 
     def mutant(self, publications, hops, hop, out):  # type: ignore[no-untyped-def]
@@ -223,11 +223,11 @@ def verdict_of(network: RandomNetwork, interests: list[TimedSubscription]) -> Ch
     return check_deliveries(network.publications, interests, deliveries, 6_000_000)
 
 
-def test_publishing_nothing_is_nothing(system: str) -> None:
+def test_an_empty_publish_has_no_effect(system: str) -> None:
     here = stage(system)
     here.ask("B2", "P", Advertise(advertisement("a")))
     here.settle()
-    here.heard()
+    here.take_transcript()
     here.ask("B2", "P", Publish(()))
     here.tell("B1", "B2", PublicationBatch((), 1))
-    assert here.heard() == []
+    assert here.take_transcript() == []

@@ -1,7 +1,7 @@
 """The examples of a page: its fenced blocks, and the commands and files in them.
 
-In a console block a line that begins with `$ ` is a command and what follows is its output; where
-none does, every line is a command.  What follows two spaces and `#` is said to the reader.
+In a console block a line that begins with `$ ` is a command, and its output follows; without such a
+line every line is a command. Two spaces and `#` begin a comment for the reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tools.reference.pages import MADE
 from tools.reference.tables import anchor
 
 ROOT = Path(__file__).parents[2]
-# Pages that are written by hand; `make docs` makes the others.
+# Handwritten pages; `make docs` makes the others.
 PAGES = sorted(
     path
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -29,14 +29,14 @@ _FILE = re.compile(r"`([\w-]+\.(?:toml|csv))`")
 
 
 class Command(NamedTuple):
-    """One command, and what it prints where the page shows it."""
+    """One command, and its output where the page shows it."""
 
     text: str
     output: str
 
 
 class Block(NamedTuple):
-    """A fenced block, and the file that the sentence before it says it is, if any."""
+    """A fenced block, and the file that the sentence before it names, if any."""
 
     page: str
     line: int
@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
     @property
     def commands(self) -> list[Command]:
-        """Those of a console block."""
+        """The commands of a console block."""
         joined = self.text.replace("\\\n", "")
         has_prompts = any(line.startswith("$ ") for line in joined.splitlines())
         found: list[Command] = []
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page, in their order."""
+    """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     for found in _BLOCK.finditer(text):
         before = text[: found.start()].rstrip().rpartition("\n\n")[2].strip()
@@ -76,12 +76,12 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def targets(page: Path) -> list[str]:
-    """What a page links to in this repository."""
+    """The targets of a page's links within this repository."""
     found = re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", page.read_text(encoding="utf-8")))
     return [target for target in found if not target.startswith("http")]
 
 
 def anchors(page: Path) -> set[str]:
-    """What headings of a page are linked by on a Git host."""
+    """The anchors of a page's headings on a Git host."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {anchor(title.strip()) for title in titles}

@@ -1,4 +1,4 @@
-"""`mosquitto_sub` and `mosquitto_pub` by paho, MQTT 3.1.1, for machines that do not have them."""
+"""`mosquitto_sub` and `mosquitto_pub` by paho, MQTT 3.1.1, for machines without them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Somebody who reads a page and does what it says, in a folder of their own.
+"""A reader of a page: runs its examples in a folder of its own.
 
-A command that ends is run in this process; one that goes on until Ctrl-C is a process until the
-reader leaves.  Ports of the pages are those of the reader's network.
+A command that ends runs in this process; one that runs until Ctrl-C is a process until the reader
+leaves. The page's ports become those of the reader's network.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tools.reference.commands import parser
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
 MOSQUITTO = ("mosquitto_sub", "mosquitto_pub")
 FIRST_PORT = 1883
-# What a page says for real data, and is too long for three lines of them.
+# A page's settings for real data, which are too long for the three lines here.
 SHORTER = {"--brokers 15": "--brokers 3", "--duration-s 300": "--duration-s 2"}
 
 
 def check_options(command: Command, place: str) -> None:
-    """AssertionError unless the command line is one that its program takes."""
+    """AssertionError unless the program accepts the command line."""
     words = shlex.split(command.text)
     assert words[0] == "shoal", f"{place}: {command.text}"
     found = parser().commands.get(words[1])
@@ -51,12 +51,12 @@ def check_options(command: Command, place: str) -> None:
 
 
 def take_interrupts() -> None:
-    """Who runs tests in the background may have them ignored."""
+    """Accept interrupts, which a background job may ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Process:
-    """A program that goes on, and what it has printed."""
+    """A program that runs on, and its output."""
 
     def __init__(self, words: list[str], folder: Path) -> None:
         self.words = words
@@ -76,7 +76,7 @@ class Process:
         return self._out.read_text(encoding="utf-8")
 
     def wait_for(self, text: str) -> str:
-        """What was printed when this was."""
+        """The output once it contains this text."""
         end_s = time.monotonic() + PATIENCE_S
         while text not in self.printed:
             late = time.monotonic() > end_s or self.running.poll() is not None
@@ -86,7 +86,7 @@ class Process:
 
     def stop(self) -> None:
         if self.running.poll() is None:
-            # mosquitto_sub does not always hear the other.
+            # One mosquitto_sub may miss the other's messages.
             is_ours = tuple(self.words[: len(SHOAL)]) == SHOAL
             self.running.send_signal(signal.SIGINT if is_ours else signal.SIGKILL)
         self.running.wait(PATIENCE_S)
@@ -96,7 +96,7 @@ _ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
 
 
 class Networks:
-    """What `shoal up` has started: pages that say the same have one."""
+    """Networks started with `shoal up`; pages with the same command share one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -118,9 +118,9 @@ class Networks:
 
 
 class Reader:
-    """Reads one page; `names` are those that its Python knows.
+    """Reads one page; `names` are variables of its Python.
 
-    Spark's Java was started elsewhere and stays there: with `spark` files have their whole path.
+    Spark's Java was started elsewhere and keeps its folder: with `spark` files have absolute paths.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Reader:
         self._names: dict[str, Any] = {"shoal": shoal, **names}
 
     def read(self, block: Block, unrun: Mapping[str, str]) -> None:
-        """Do what a block says; of commands that begin with one of `unrun` check the options."""
+        """Do what a block says; check only the options of `unrun` commands."""
         if block.file:
             (self._folder / block.file).write_text(self._with_ports(block.text), encoding="utf-8")
         elif block.language == "python":
@@ -152,7 +152,7 @@ class Reader:
                     self._do(command, block.place)
 
     def leave(self) -> None:
-        """Every subscriber must have got something; all that was started ends."""
+        """Check that every subscriber received something, and end all processes."""
         try:
             for process in self._subscribers:
                 process.wait_for("41")
@@ -213,7 +213,7 @@ class Reader:
         if shutil.which(words[0]) is None:
             words = [sys.executable, str(Path(__file__).with_name("mosquitto.py")), *words]
         if MOSQUITTO[0] in words:
-            # It keeps what it prints for later where nobody looks at it.
+            # It buffers its output when it is not a terminal.
             lines = ["stdbuf", "-oL"] if shutil.which("stdbuf") else []
             process = Process([*lines, *words, "-d"], self._folder)
             self._processes.append(process)
@@ -233,7 +233,7 @@ class Reader:
         ]
 
     def _run(self, words: list[str]) -> tuple[int, str, str]:
-        """The exit code of a command in this process, what it printed and what it said."""
+        """The exit code of a command in this process, with its standard output and errors."""
         printed, said = io.StringIO(), io.StringIO()
         with (
             contextlib.chdir(self._folder),
@@ -269,7 +269,7 @@ class Reader:
 def reading(
     folder: Path, networks: Networks, names: Mapping[str, Any] = {}, spark: bool = False
 ) -> Iterator[Reader]:
-    """A reader, who leaves in the end."""
+    """A reader who leaves at the end."""
     reader = Reader(folder, networks, names, spark)
     try:
         yield reader

@@ -1,4 +1,4 @@
-"""The certificates that the operations page makes are what brokers, clients and operators want."""
+"""The certificates of the TLS page are accepted by brokers, clients and operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks for a place in the code finds it by what each module says of itself."""
+"""The first lines of modules, and ARCHITECTURE.md's table of packages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from tools.modules import SOURCES, first_line, modules
 PACKAGES = sorted(each.parent for each in SOURCES.rglob("__init__.py"))
 
 
-def test_each_module_and_package_says_what_it_is_in_one_line() -> None:
+def test_each_module_and_package_has_a_one_line_summary() -> None:
     silent = [path for folder in PACKAGES for path in folder.glob("*.py") if not first_line(path)]
     assert silent == []
 
 
-def test_a_package_is_printed_with_its_rooms() -> None:
+def test_a_package_is_printed_with_its_sub_packages() -> None:
     found = dict(modules(SOURCES / "overlays" / "octopia", and_within=True))
     assert found["protocol.py"].startswith("The strategy of one OctopiA broker")
     assert found["ways/"] == first_line(SOURCES / "overlays" / "octopia" / "ways")
     assert found["  copies.py"].startswith("The copies of a publication")
 
 
-def test_the_map_names_what_there_is() -> None:
-    """ARCHITECTURE.md's table of packages: each package, its rooms, and where to start reading."""
+def test_the_map_names_existing_packages_and_modules() -> None:
+    """ARCHITECTURE.md's table of packages has each package, its sub-packages, and where to start
+    reading.
+    """
     root = SOURCES.parents[1]
     rows = [
         line.split(" | ")

@@ -1,7 +1,7 @@
-"""Every example of the front page and of `docs/` runs, as it stands there.
+"""Every example of the README and of `docs/` runs as written.
 
-What takes minutes, or stops what it was started for, is in `ONLY_OPTIONS`: there the options are
-checked and the reason is said.  What needs Spark is read in `test_spark_pages.py`.
+Commands that take minutes, or stop what they were started for, are in `ONLY_OPTIONS` with the
+reason: their options are checked. `test_spark_pages.py` runs pages that need Spark.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tests.docs.reader import Networks, reading
 
 # Read by `test_spark_pages.py`.
 SPARK_PAGES = ("docs/how-to/spark.md", "docs/tutorials/own-data.md")
-# Pages that go on with the network that this page starts: its blocks are read first.
+# Pages that continue with the network of this page: its blocks are read first.
 NETWORK = "docs/how-to/network.md"
 ITS_NETWORK = (
     *("docs/how-to/brokers.md", "docs/how-to/clients.md", "docs/how-to/monitoring.md"),
     *("docs/how-to/systems.md", "docs/how-to/upgrade.md"),
 )
-# Commands that begin so are not run, by page, and why.
+# Commands with these beginnings are not run, by page, with the reason.
 ONLY_OPTIONS = {
     "docs/how-to/evaluations.md": {"shoal reproduce": "minutes to hours"},
     "docs/how-to/systems.md": {
@@ -58,7 +58,7 @@ ONLY_OPTIONS = {
         "shoal subscribe": "at a broker with a certificate; tests/client/test_endpoints.py",
     },
 }
-# Another shell, and what is this test itself.
+# Another shell, and this test itself.
 ELSEWHERE = ("make", "export", ".venv/bin/pytest", "pytest")
 
 HERE = {str(page.relative_to(ROOT)): list(blocks(page)) for page in PAGES}
@@ -72,7 +72,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
 
 
 def make_files(folder: Path) -> None:
-    """What a page takes for given."""
+    """Files that a page takes for granted."""
     (folder / "rtt.csv").write_text("from,to,ms\nB1,B2,3\nB1,B3,5\nB2,B3,9\n")
     (folder / "rates.csv").write_text("from,to,per_second\nB1,B2,3\n")
     (folder / "users.csv").write_text("user,broker,topic\nu1,B1,a\nu2,B2,a\nu3,B3,b\n")
@@ -97,13 +97,13 @@ def test_every_example_of_a_page_runs(
 
 
 def without_make(block: Block) -> Block:
-    """Without what `test_make_and_paths` looks at."""
+    """Drop the commands that `test_make_targets_and_paths_exist` checks."""
     kept = [line for line in block.text.splitlines(keepends=True) if not line.startswith(ELSEWHERE)]
     return block._replace(text="".join(kept))
 
 
 @pytest.mark.parametrize("page", HERE)
-def test_make_and_paths(page: str) -> None:
+def test_make_targets_and_paths_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = (ROOT / page).read_text()
     for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE):
@@ -113,7 +113,7 @@ def test_make_and_paths(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", HERE)
-def test_toml_that_is_no_file_is_a_bridge_or_part_of_a_network_file(page: str) -> None:
+def test_toml_blocks_without_a_file_name_are_valid(page: str) -> None:
     base = {
         "name": "n",
         "brokers": [
@@ -130,19 +130,19 @@ def test_toml_that_is_no_file_is_a_bridge_or_part_of_a_network_file(page: str) -
             assert set(table) & {*SYSTEMS, *found.__struct_fields__} == set(table)
 
 
-def test_what_is_not_run_is_there() -> None:
+def test_commands_listed_as_not_run_exist() -> None:
     for page, unrun in ONLY_OPTIONS.items():
         texts = [each.text for block in HERE[page] for each in block.commands]
         for start in unrun:
             assert any(text.startswith(start) for text in texts), f"{page}: {start}"
 
 
-def test_the_front_page_is_one_page() -> None:
+def test_the_readme_is_one_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/background/papers").glob("*.md")))
-def test_code_that_a_paper_s_page_names_is_there(page: Path) -> None:
+def test_code_named_on_papers_pages_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     (base,) = re.findall(r"Paths are below `(src/shoal/\S+)`", text)
     rows = re.findall(r"^\| [^|]+ \| [^|]+ \|[^|]*\| ([^|]*`[^|]*) \|$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The operator's twenty questions are answered, of three brokers with TLS, users and operators."""
+"""The operator's twenty questions are answered for three brokers with TLS, users and operators."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ QUESTIONS = {
     for number, command in re.findall(r"^\| (\d+) \| .+ \| `(.+)` \|$", PAGE, re.MULTILINE)
 }
 BROKERS = "B1", "B2", "B3"
-# What the page says of ports, for the first broker.
+# The page's ports of the first broker.
 ADMIN, MQTTS = 8081, 8883
-# The exit code of each answer, and what is in it.
+# The exit code of each answer, and parts of its text.
 ANSWERS: dict[int, tuple[int, str]] = {
     1: (0, r"B2\W+ready\W+\d+ (s|min)\W+B1, B3"),
     3: (0, r'(?s)"version": "\d.*"protocol": \d.*"is_draining": false'),
@@ -69,7 +69,7 @@ ANSWERS: dict[int, tuple[int, str]] = {
 
 
 class Scene:
-    """The network's folder, and what its ports are; `changes` are of its file."""
+    """The network's folder and its ports; `changes` are applied to its file."""
 
     def __init__(self, folder: Path, **changes: object) -> None:
         self.folder = folder
@@ -125,7 +125,7 @@ class Scene:
         return text
 
     def answer(self, number: int) -> tuple[int, str]:
-        """The exit code of a command of the page, and what it says."""
+        """The exit code of a command of the page, and its output."""
         text = self.command(number)
         if not text.startswith("shoal "):
             done = subprocess.run(
@@ -144,7 +144,7 @@ class Scene:
 
 @asynccontextmanager
 async def night(folder: Path) -> AsyncIterator[Scene]:
-    """Three brokers, a client that is connected and one that is away, and one that was refused."""
+    """Three brokers, a connected, a disconnected and a refused client."""
     scene = Scene(folder)
     brokers = [
         Forked(("serve", str(scene.path), "--broker", name), folder / f"{name}.log")
@@ -186,7 +186,7 @@ async def shows(log: Path, text: str, times: int) -> bool:
     return log.read_text(encoding="utf-8").count(text) >= times
 
 
-def test_there_are_twenty() -> None:
+def test_the_page_has_twenty_questions() -> None:
     assert sorted(QUESTIONS) == list(range(1, 21))
     assert set(QUESTIONS) - set(ANSWERS) == {2}  # --watch ends by Ctrl-C
 

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and every link and anchor of it leads somewhere."""
+"""The site builds without a warning, and every link and anchor of it has a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("myst_parser")
 
 
 class Page(HTMLParser):
-    """What a page links to, and what it may be linked by."""
+    """A page's links, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -48,13 +48,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "html"
 
 
-def test_every_page_is_there(site: Path) -> None:
+def test_every_page_is_built(site: Path) -> None:
     for page in PAGES:
         assert (site / page.relative_to(ROOT).with_suffix(".html")).exists(), page
     assert (site / "index.html").exists()
 
 
-def test_links_lead_somewhere(site: Path) -> None:
+def test_links_have_targets(site: Path) -> None:
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     for path, page in pages.items():
         for link in page.links:
@@ -68,8 +68,8 @@ def test_links_lead_somewhere(site: Path) -> None:
                 assert unquote(parts.fragment) in anchors, f"{path.relative_to(site)}: {link}"
 
 
-def test_links_lead_somewhere_on_a_git_host() -> None:
-    """Pages are read there too, where a folder has no page of its own."""
+def test_links_have_targets_on_a_git_host() -> None:
+    """Pages are read there, too, where a folder has no page of its own."""
     for page in [*PAGES, *(ROOT / "docs/reference").glob("*.md")]:
         for target in targets(page):
             file, _, anchor = target.partition("#")

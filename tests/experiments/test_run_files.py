@@ -74,7 +74,7 @@ def event(sequence: int, replay_us: int, **attributes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_workload_in_order(tmp_path: Path) -> None:
+def test_a_workload_is_read_in_order(tmp_path: Path) -> None:
     workload = read_workload(write_workload(tmp_path))
     assert workload.brokers == [
         BrokerRow(broker="ATL", rank=1),
@@ -128,14 +128,14 @@ def test_events_may_lie_in_parts_and_links_may_exist(tmp_path: Path) -> None:
         ({"events": [{"publisher": "UA-EWR"}]}, "events: column 'replay_us' is missing"),
     ],
 )
-def test_workloads_that_contradict_themselves(
+def test_contradictory_workloads_are_errors(
     tmp_path: Path, changed: dict[str, list[dict[str, Any]]], message: str
 ) -> None:
     with pytest.raises(RunFileError, match=message):
         read_workload(write_workload(tmp_path, **changed))
 
 
-def test_missing_and_foreign_files(tmp_path: Path) -> None:
+def test_missing_and_foreign_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="no such folder; make a workload"):
         read_workload(tmp_path / "nowhere")
     write_workload(tmp_path)
@@ -147,7 +147,7 @@ def test_missing_and_foreign_files(tmp_path: Path) -> None:
         read_workload(tmp_path)
 
 
-def test_columns_of_a_csv(tmp_path: Path) -> None:
+def test_columns_of_a_csv_are_typed(tmp_path: Path) -> None:
     path = tmp_path / "rtt.csv"
     path.write_text("src,dst,rtt_ms,n\na,b,1.5,3\na,c,,3\n")
     columns = read_columns(path, ("src", "dst", "rtt_ms"))
@@ -167,7 +167,7 @@ def deliveries(count: int) -> dict[str, list[Any]]:
     return {name: names if name in texts else numbers for name in RUN_TABLES["deliveries"].names}
 
 
-def test_a_run_is_whole_and_reproducible(tmp_path: Path) -> None:
+def test_a_run_is_complete_and_reproducible(tmp_path: Path) -> None:
     checks = {"published": 3, "seed": 1}
     for name in ("one", "two"):
         write_run(tmp_path / name, {"deliveries": deliveries(5_000)}, checks, scenario(tmp_path))
@@ -198,7 +198,7 @@ def test_nothing_is_overwritten_by_accident(tmp_path: Path) -> None:
     assert (precious / "thesis.tex").exists()
 
 
-def test_wrong_tables(tmp_path: Path) -> None:
+def test_wrong_tables_are_errors(tmp_path: Path) -> None:
     plan = scenario(tmp_path)
     with pytest.raises(RunFileError, match="table 'queues': a run has no such table"):
         write_run(tmp_path / "run", {"queues": {}}, {}, plan)

@@ -1,4 +1,4 @@
-"""A scenario becomes a world: where clients stand, and when they start."""
+"""A scenario becomes a world: places of clients, and their start times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ LATENCY_US = 7_000
 
 
 @pytest.mark.parametrize(("place", "ways"), [(None, 1), ("EWR", 2)])
-def test_a_subscriber_may_stand_elsewhere(tmp_path: Path, place: str | None, ways: int) -> None:
+def test_a_subscriber_may_have_another_place_than_its_broker(
+    tmp_path: Path, place: str | None, ways: int
+) -> None:
     workload = write_workload(
         tmp_path, subscriptions=[{**SUBSCRIPTION, "place": place}], events=[event(0, 0)]
     )
@@ -45,12 +47,12 @@ def test_a_publisher_may_start_elsewhere_and_the_replay_end_early(tmp_path: Path
     assert tables["publications"]["sequence"] == (0, 1)
     assert set(tables["publications"]["first_broker"]) == {"ATL"}
     assert set(tables["deliveries"]["hops"]) == {0}
-    # It still stands beside its own broker.
+    # It stays beside its own broker.
     delay_us = tables["deliveries"]["delivered_us"][0] - tables["deliveries"]["published_us"][0]
     assert delay_us // LATENCY_US == 1
 
 
-def test_the_system_at_every_broker_may_be_looked_at(tmp_path: Path) -> None:
+def test_the_system_of_every_broker_is_accessible(tmp_path: Path) -> None:
     workload = write_workload(tmp_path, events=[event(0, 0)])
     scenario = parse_scenario(
         {
@@ -66,7 +68,7 @@ def test_the_system_at_every_broker_may_be_looked_at(tmp_path: Path) -> None:
     assert all(len(every) == len(seen[0]) > 1 for every in seen)
 
 
-def test_a_cluster_delivers_what_a_tree_delivers(tmp_path: Path) -> None:
+def test_a_cluster_makes_a_trees_deliveries(tmp_path: Path) -> None:
     workload = write_workload(tmp_path, events=[event(0, 0), event(1, 10), event(2, 20)])
     delivered = {}
     for system in ("tree", "bluedove"):
@@ -89,9 +91,7 @@ def test_a_cluster_delivers_what_a_tree_delivers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["advice", "exchange"])
-def test_links_are_advised_or_exchanged_around_a_broker_that_only_passes_on(
-    tmp_path: Path, mode: str
-) -> None:
+def test_links_bypass_a_broker_that_only_forwards(tmp_path: Path, mode: str) -> None:
     """All is published at EWR and wanted at ORD, and ATL is between them."""
     workload = write_workload(
         tmp_path,
@@ -126,7 +126,7 @@ def test_links_are_advised_or_exchanged_around_a_broker_that_only_passes_on(
 
 @pytest.mark.parametrize("shared_outputs", [False, True])
 @pytest.mark.parametrize("slow", ["processing_us", "transmission_us", ""])
-def test_what_brokers_cannot_keep_up_with_is_counted(
+def test_the_backlog_of_overloaded_brokers_is_counted(
     tmp_path: Path, slow: str, shared_outputs: bool
 ) -> None:
     """Each publication passes one link; none may vanish from the sum."""

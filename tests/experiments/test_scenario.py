@@ -1,4 +1,4 @@
-"""Scenarios: complete after a round trip, paths that travel, wrong keys by name."""
+"""Scenarios: complete after a round trip, relative paths, and errors with the key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_example_is_the_papers_setting() -> None:
+def test_the_example_has_the_papers_setting() -> None:
     scenario = load_scenario(EXAMPLE)
     assert scenario.topology == BalancedTree(fan_out=2)
     assert isinstance(scenario.underlay, GeographySection)
@@ -76,7 +76,9 @@ def test_a_dumped_scenario_is_complete_and_reads_back(tmp_path: Path) -> None:
     assert set(data["service"]) == set(Service.__struct_fields__)
 
 
-def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_in_overrides_are_relative_to_the_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written(tmp_path / "scenarios", MINIMAL)
     monkeypatch.chdir(tmp_path)
     scenario = load_scenario(path, ["workload.path=data/flights", "seed=9"])
@@ -103,7 +105,7 @@ def test_paths_in_overrides_are_the_shells(tmp_path: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_wrong_settings(tmp_path: Path, setting: str, message: str) -> None:
+def test_wrong_settings_are_errors(tmp_path: Path, setting: str, message: str) -> None:
     with pytest.raises(TomlError, match=message):
         load_scenario(written(tmp_path, MINIMAL), [setting])
 
@@ -117,9 +119,7 @@ def test_wrong_settings(tmp_path: Path, setting: str, message: str) -> None:
         ("bluedove", "topology.kind=star"),
     ],
 )
-def test_what_the_system_does_not_know_is_not_set(
-    tmp_path: Path, system: str, setting: str
-) -> None:
+def test_settings_of_other_systems_are_refused(tmp_path: Path, system: str, setting: str) -> None:
     path = written(tmp_path, MINIMAL + "[grape]\nweight = 50\n[pop]\nthreshold = 7\n")
     key = setting.partition("=")[0]
     with pytest.raises(TomlError) as caught:
@@ -128,7 +128,7 @@ def test_what_the_system_does_not_know_is_not_set(
     assert str(caught.value) == f"{problem} (docs/reference/systems.md)"
 
 
-def test_the_file_is_named(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "sed = 3\n" + MINIMAL)
     with pytest.raises(TomlError) as caught:
         load_scenario(path, ["name=y"])

@@ -10,7 +10,7 @@ from shoal.experiments.seeds import figures_of, other_seeds
 from tests.experiments.test_run_files import event, write_workload
 
 
-def test_the_seeds_that_follow_are_run_each_as_by_itself(tmp_path: Path) -> None:
+def test_runs_of_several_seeds_equal_single_runs(tmp_path: Path) -> None:
     workload = write_workload(tmp_path, events=[event(0, 0), event(1, 10), event(2, 20)])
     scenario = {
         "name": "seeds",

@@ -1,4 +1,4 @@
-"""Runs made together are the runs made alone; a mistake in one is told, with its reason."""
+"""Runs made together equal the runs made alone; an error in one is reported with its reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def scenario(name: str, workload: Path) -> Scenario:
     )
 
 
-def test_together_or_alone_the_bytes_are_the_same(tmp_path: Path) -> None:
+def test_runs_made_together_equal_runs_made_alone(tmp_path: Path) -> None:
     workload = write_workload(tmp_path / "workload")
     alone = scenario("alone", workload)
     result = run_scenario(alone)
@@ -36,7 +36,7 @@ def test_together_or_alone_the_bytes_are_the_same(tmp_path: Path) -> None:
         ).read_bytes()
 
 
-def test_a_mistake_in_one_run_is_told(tmp_path: Path) -> None:
+def test_an_error_of_one_run_is_reported(tmp_path: Path) -> None:
     workload = write_workload(tmp_path / "workload")
     runs = [
         (scenario("good", workload), tmp_path / "good"),
@@ -46,7 +46,7 @@ def test_a_mistake_in_one_run_is_told(tmp_path: Path) -> None:
         simulate_all(runs, lambda *_: None, processes=1)
 
 
-def test_nothing_is_run_when_a_folder_is_in_the_way(tmp_path: Path) -> None:
+def test_an_existing_folder_prevents_all_runs(tmp_path: Path) -> None:
     workload = write_workload(tmp_path / "workload")
     with pytest.raises(RunFileError, match="exists and is no run"):
         simulate_all([(scenario("x", workload), workload)], lambda *_: None)

@@ -1,4 +1,4 @@
-"""Overlay shapes: each is one tree; what is not one is refused with a reason."""
+"""Overlay shapes: each is one tree; others are refused with the reason."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_balanced_tree_has_its_fan_out() -> None:
     assert set(children.values()) == {2}
 
 
-def test_line_and_star() -> None:
+def test_lines_and_stars_have_their_shape() -> None:
     brokers = names(4)
     assert line(brokers) == list(pairwise(brokers))
     assert star(brokers) == [("B0", "B1"), ("B0", "B2"), ("B0", "B3")]
@@ -109,7 +109,7 @@ def test_a_degree_bound_costs_length() -> None:
     assert length_km(free, where) < length_km(bounded, where)
 
 
-def test_a_scenarios_topology(tmp_path: Path) -> None:
+def test_a_scenario_sets_the_topology(tmp_path: Path) -> None:
     where = places(9, 4)
     rows = [BrokerRow(broker=n, latitude=a, longitude=b) for n, (a, b) in where.items()]
     brokers = list(where)
@@ -171,10 +171,10 @@ def test_a_system_has_links_of_its_shape(
         assert scenario_links(chosen, workload) == links
 
 
-def test_links_that_a_system_makes_are_of_its_shape(
+def test_a_systems_own_links_have_its_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As those of a network file are: nobody sees a broker's link to itself."""
+    """As for links of a network file: no broker has a link to itself."""
     system = msgspec.structs.replace(
         SYSTEMS["flooding"],
         links=lambda parameters, brokers: [(brokers[0], broker) for broker in brokers],
@@ -186,7 +186,7 @@ def test_links_that_a_system_makes_are_of_its_shape(
         scenario_links(scenario.parse_scenario(data), WorkloadFiles(rows, [], [], NO_EVENTS, None))
 
 
-def test_parameters_that_name_no_broker_of_the_workload(tmp_path: Path) -> None:
+def test_parameters_of_unknown_brokers_are_errors(tmp_path: Path) -> None:
     workload = WorkloadFiles(
         [BrokerRow(broker="B1"), BrokerRow(broker="B2")], [], [], NO_EVENTS, []
     )
@@ -205,12 +205,12 @@ def test_parameters_that_name_no_broker_of_the_workload(tmp_path: Path) -> None:
         ([("A", "B"), ("B", "X")], "link B - X: no broker 'X'"),
     ],
 )
-def test_links_that_are_no_tree(links: list[Link], message: str) -> None:
+def test_links_that_are_no_tree_are_refused(links: list[Link], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         check_tree(["A", "B", "C"], links)
 
 
-def test_wrong_parameters() -> None:
+def test_wrong_parameters_are_errors() -> None:
     with pytest.raises(TopologyError, match="no brokers"):
         line([])
     with pytest.raises(TopologyError, match="'A' is listed twice"):

@@ -1,4 +1,4 @@
-"""Physical networks that look like the Internet."""
+"""Physical networks that resemble the Internet."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def domain_of(network: TransitStubNetwork, router: int) -> int:
     return next(n for n, routers in enumerate(network.domains) if router in routers)
 
 
-def test_a_seed_decides_all() -> None:
+def test_a_seed_decides_everything() -> None:
     one, two, other = (transit_stub(seed, SMALL) for seed in (1, 1, 2))
     assert one.links == two.links != other.links
     assert place(one, 5, 3) == place(one, 5, 3) != place(one, 5, 4)
     assert len(set(place(one, 96, 1))) == 96
 
 
-def test_stubs_are_joined_to_transit_domains_only_and_pass_nothing_on() -> None:
+def test_stubs_join_transit_domains_only_and_forward_nothing() -> None:
     network = transit_stub(4, SMALL)
     between = [
         {domain_of(network, router), domain_of(network, other)}
@@ -44,7 +44,7 @@ def test_stubs_are_joined_to_transit_domains_only_and_pass_nothing_on() -> None:
     assert any(ends <= {0, 1, 2} and len(ends) == 2 for ends in between)
 
 
-def test_distances_are_those_of_the_shortest_ways() -> None:
+def test_distances_are_shortest_paths() -> None:
     network = transit_stub(2, TransitStubSize(transit_domains=2, stub_domains=2, routers=4))
     apart = np.full((16, 16), np.inf)
     for router, links in enumerate(network.links):
@@ -57,7 +57,7 @@ def test_distances_are_those_of_the_shortest_ways() -> None:
     assert distances(network, list(range(16))) == pytest.approx(apart)
 
 
-def test_costs_run_from_nothing_to_the_most() -> None:
+def test_costs_run_from_zero_to_the_maximum() -> None:
     network = transit_stub(2, SMALL)
     apart = distances(network, place(network, 12, 1))
     costs = normalised(apart, 10)
@@ -71,6 +71,6 @@ def test_costs_run_from_nothing_to_the_most() -> None:
     assert not normalised(np.full((3, 3), 5.0), 10).any()
 
 
-def test_what_is_no_network_is_refused() -> None:
+def test_impossible_networks_are_refused() -> None:
     with pytest.raises(ValueError, match="transit_domains=0"):
         transit_stub(1, TransitStubSize(transit_domains=0))

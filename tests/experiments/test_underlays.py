@@ -17,7 +17,7 @@ BROKERS = [
 ]
 
 
-def test_each_kind(tmp_path: Path) -> None:
+def test_each_kind_of_underlay_is_made(tmp_path: Path) -> None:
     constant = build_underlay(ConstantSection(latency_us=3_000), BROKERS, seed=1)
     assert constant.latency_us("JFK", "LAX") == 3_000
     geography = build_underlay(GeographySection(hop_cost_us=0), BROKERS, seed=1)
@@ -29,7 +29,7 @@ def test_each_kind(tmp_path: Path) -> None:
     assert matrix.latency_us("JFK", "JFK") == 7
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_missing_keys_are_named(tmp_path: Path) -> None:
     with pytest.raises(UnderlayError, match="broker 'X' has no coordinates; use"):
         build_underlay(GeographySection(), [BrokerRow(broker="X")], seed=1)
     with pytest.raises(RunFileError, match="no such table"):

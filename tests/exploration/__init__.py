@@ -3,9 +3,10 @@
 Decisions
 ---------
 
-- **What is explored is not copied.** A state is the inputs that a pure machine has taken; what
-  comes of one more is computed once, by playing them again, whichever of the many networks it is
-  met in (`tests/exploration/lives.py`). A move with a link that breaks is some 70,000 states of the
-  network and 1,300 of its machines. Faults are noticed when what was said before them has arrived,
-  as detection takes seconds; played without that, all is judged but losses.
+- **States are not copied.** A state of a machine is the sequence of inputs that it has taken. The
+  effect of one more input is computed once, by a replay, and used in every state of the network
+  that contains it (`tests/exploration/machine_states.py`). A move with a link that breaks has some
+  70,000 states of the network and 1,300 of its machines. A fault is noticed after everything sent
+  before it has arrived, since detection takes seconds. Plays without this restriction judge
+  everything but losses.
 """

@@ -1,4 +1,4 @@
-"""What is so around brokers whose links change: links, disks, and what is not settled."""
+"""The surroundings of brokers with changing links: links, disks, and unsettled publications."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ Pair = frozenset[str]
 
 
 class World(NamedTuple):
-    """What is so around the machines.
+    """Everything outside the machines.
 
     linked   links that are up, or about to be
     lasting  links that come up again
     ending   links that are to end
     broken   the link that is cut
-    late     links that a broker had asked for as it was killed, and may be there when it is back
-    holds    for each broker, from whom it takes messages; None: from everybody
+    late     links requested by a broker before it was killed, which may be up when it is back
+    holds    for each broker the neighbours whose messages it accepts; None: all
     facts    for each broker, the input with which it would start again
-    unsent   for each way the publications that are not settled, with their numbers and whether
-             they are handled there
+    unsent   for each direction the unsettled publications: numbers, and whether handled
     """
 
     linked: frozenset[Pair]
@@ -39,7 +38,9 @@ class World(NamedTuple):
 
 
 class Even(Random):
-    """Randomness without any: a broker waits as long each time, and no two wait equally long."""
+    """A random generator without randomness: every wait of a broker is equal, and no two brokers'
+    waits are.
+    """
 
     def __init__(self, broker: str) -> None:
         super().__init__(0)
@@ -50,7 +51,7 @@ class Even(Random):
 
 
 def evenly(system: StrategyFactory) -> StrategyFactory:
-    """The same system, whose brokers choose nothing by chance."""
+    """The same system with brokers that choose nothing at random."""
 
     def made(context: BrokerContext) -> Strategy:
         return system(msgspec.structs.replace(context, random=Even(context.broker)))

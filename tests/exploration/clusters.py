@@ -1,10 +1,10 @@
-"""A segment of BlueDove that changes hands, in every order of all, and one link that breaks.
+"""A handover of a BlueDove segment, in every order of events, with one link that breaks.
 
-Dispatcher D has clients: a publisher, and a subscriber who asks for some things before and for
-one meanwhile.  Matcher M2 leaves, and M1 takes over its segment.  Messages are as slow as they
-like, and so is matching; no timer fires until all of the script has happened and nothing is under
-way.  Then time goes on for long enough, and the judges look: each publication has reached who must
-have it, once and in order, every place is served by one matcher, and nothing is kept.
+Dispatcher D has a publisher and a subscriber, with subscriptions made before and one during the
+handover. Matcher M2 leaves, and M1 takes over its segment. Messages and matching may take any time;
+no timer fires until the script is done and nothing is under way. After enough time the judges check
+that each publication reached its subscribers once and in order, that one matcher serves each place,
+and that no broker holds anything back.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ SET_BY = BlueDoveParameters(
     matchers=(HEIR, LEAVING_BROKER),
     cores=1,
 )
-# Until all are there and know each other; until the dead are missed and all is asked again.
+# Time until all brokers know each other; time until dead ones are noticed and requests repeated.
 SET_UP_S, DRAIN_S = 5, 40
-# Who subscribes to what: to all, and from before or meanwhile to what only M2 has at first.
+# The subscriptions: to everything, and to the range that only M2 serves at first, made before or
+# during the handover.
 ALL, EARLY, LATE = "all", "early", "late"
 WANTED = {ALL: 0, EARLY: 60, LATE: 60}
 
 
-class Left(NamedTuple):
-    """What the script still has, and what the judges must know.
+class RemainingScript(NamedTuple):
+    """The rest of the script, and facts for the judges.
 
     publications  to be published, by x; their number is their place
     leaves        whether M2 has yet to be told to leave
@@ -48,8 +49,8 @@ class Left(NamedTuple):
     fault         the link that will break
     broken        the link that is broken
     linked        the links that are up, or about to be
-    is_stored     whether the later subscription is
-    owed          the publications that came after that
+    is_stored     whether the later subscription is acknowledged
+    owed          the publications after that acknowledgement
     """
 
     publications: tuple[int, ...]
@@ -63,7 +64,7 @@ class Left(NamedTuple):
 
 
 class Handovers(Network):
-    """The cluster, from the moment at which both matchers serve."""
+    """The cluster, from the state in which both matchers serve."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class Handovers(Network):
             (),
             0,
             ((),) * len(WANTED),
-            Left((), leaves=False, subscribes=False),
+            RemainingScript((), leaves=False, subscribes=False),
         )
         draft = Draft(state)
         for who, _ in enumerate(NAMES):
@@ -94,11 +95,11 @@ class Handovers(Network):
         while following := next(self._anything(state), None):
             state = following
         linked = state.left.linked
-        left = Left(publications, subscribes=subscribes, fault=fault, linked=linked)
+        left = RemainingScript(publications, subscribes=subscribes, fault=fault, linked=linked)
         self.start = state._replace(left=left)
 
     def _anything(self, state: State) -> Iterator[State]:
-        """What comes next if nothing is slow, until all is set up."""
+        """Take steps without choice until the cluster is set up."""
         for _, after in self.arrivals(state):
             yield after
         for _, after in self.timeouts(state):
@@ -108,7 +109,7 @@ class Handovers(Network):
     def _ask(self, draft: Draft, broker: str, request: Message) -> None:
         self.take(draft, self.index[broker], self.lives.input(Requested("C", request)))
 
-    # --- what comes of effects ----------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
 
     def other(self, effect: Any) -> tuple[Any, ...] | None:
         match effect:
@@ -119,7 +120,7 @@ class Handovers(Network):
         return None
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         match effect:
             case ("stored",):
                 draft.left = left._replace(is_stored=True)
@@ -131,7 +132,7 @@ class Handovers(Network):
                     draft.left = left._replace(linked=left.linked | {ends})
                     self.join(draft, self.names[who], other)
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         yield from self.arrivals(state)
@@ -144,7 +145,7 @@ class Handovers(Network):
         yield from self._script(state)
 
     def _script(self, state: State) -> Iterator[tuple[object, State]]:
-        left: Left = state.left
+        left: RemainingScript = state.left
         draft = Draft(state)
         if left.publications:
             number = len(self.publications) - len(left.publications)
@@ -180,10 +181,10 @@ class Handovers(Network):
         return explore(self.start, self.steps, self.describe, self.judge)
 
     def judge(self, state: State) -> list[str]:
-        """What is wrong when time has gone on for long enough."""
+        """Faults of the state after enough time."""
         stage = self._live(state)
         stage.run(DRAIN_S)
-        left: Left = state.left
+        left: RemainingScript = state.left
         problems = [f"refused: {reason}" for reason in stage.refusals()]
         for number, watcher in enumerate(self.watchers):
             seen = [sequence for _, sequence in state.seen[number]]
@@ -200,7 +201,7 @@ class Handovers(Network):
         return problems + _judge_segments(stage)
 
     def _live(self, state: State) -> LiveStage:
-        """The cluster as it is then, under a clock."""
+        """The cluster in this state, driven by a clock."""
         stage = LiveStage(SET_BY)
         for name, life in zip(NAMES, state.lives, strict=True):
             assert life != DEAD
@@ -221,7 +222,7 @@ def _subscribe(name: str) -> Subscribe:
 
 
 class Forgotten(dict[Any, Any]):
-    """What brokers were not done with before the stage was made."""
+    """Leftovers of brokers from before the stage was made, which are dropped."""
 
     def pop(self, key: Any, default: Any = None) -> Any:
         return super().pop(key, default)
@@ -229,7 +230,7 @@ class Forgotten(dict[Any, Any]):
 
 class LiveStage(Cluster):
     def in_order(self) -> list[tuple[int, str, tuple[str, ...]]]:
-        """Deliveries as `delivered` has them, in their order."""
+        """Deliveries of `delivered`, in their order."""
         return [
             (effect.routed.publication.sequence, effect.client, effect.subscriptions)
             for _, effect in self.deliveries
@@ -237,7 +238,7 @@ class LiveStage(Cluster):
 
 
 def _judge_segments(stage: Cluster) -> list[str]:
-    """In the end every place is served, by one matcher alone."""
+    """In the end exactly one matcher serves each place."""
     segments = sorted(
         segment
         for strategy in stage.strategies.values()

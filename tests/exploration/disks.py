@@ -1,13 +1,13 @@
-"""Brokers whose links open and end on purpose, with disks, and what is under way over each link.
+"""Brokers with disks, links that open and end on purpose, and publications under way on each link.
 
-Beside what `network.py` has: links that last and links that do not, that end when nothing is in
-them; what a machine asks to be remembered; publications that are sent and not settled yet; a broker
-that is killed, also between its disk write about an input and what it says of it.
+`network.py` has the rest. Here are links that last and links that do not, which end when they are
+empty; records that a machine writes; publications that are sent and not settled; and a broker that
+is killed, also between its disk write for an input and its messages about it.
 
-A publication is settled at a neighbour when that has handled it, and has settled all that it made
-of it, or when it has handled it, if no publisher waits for word (`is_awaited`).  That is said in
-order with what the neighbour says, and no later than it can.  What a
-link that has failed or ended did not settle comes back to the machine (`Returned`).
+A neighbour settles a publication when it has handled it and settled everything it sent because of
+it; if the publisher awaits no acknowledgement (`is_awaited`), when it has handled it. The
+settlement is in order with the neighbour's other messages, as late as possible. Unsettled
+publications of a failed or ended link go back to the machine (`Returned`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Disks(Network):
         super().__init__(names, (), evenly(system))
         self._ends = list(self.ways)
         self.is_awaited = True
-        # By input: the number of the publication that it brings.
+        # By input: the number of the publication in it.
         self._carried: dict[int, int] = {}
 
     def begin(self, links: tuple[Ends, ...]) -> State:
-        """All of them at rest, with these links."""
+        """All brokers at rest, with these links."""
         linked = frozenset(map(frozenset, links))
         neighbours = {
             name: tuple(sorted(other for ends in linked if name in ends for other in ends - {name}))
@@ -72,7 +72,7 @@ class Disks(Network):
             self.take(draft, who, started)
         return draft.state()
 
-    # --- the world around them ----------------------------------------------------------------
+    # --- surroundings -----------------------------------------------------------------------------
 
     def world(self, state: State | Draft) -> World:
         found: World = state.left[0]
@@ -136,16 +136,16 @@ class Disks(Network):
                     self.link(draft, name, other)
 
     def _leave(self, draft: Draft, name: str) -> None:
-        """It is gone, with its links, if there are any left."""
+        """A broker has left; drop its remaining links."""
         for other in self.names:
             self.unlink(draft, name, other, other)
             if self.is_alive(draft, other) and {name, other} in self.world(draft).lasting:
-                # Its driver finds that out as it looks for that broker.
+                # Its driver finds that out when it looks for that broker.
                 departed = self.lives.input(Departed(name))
                 draft.queues[self.ways[name, other]] += (departed,)
         world = self.world(draft)
         down = {each for each in self.names if draft.lives[self.index[each]] == DOWN}
-        # Brokers that are down find it in their files.
+        # Brokers that are down read it from their files.
         gone = {ends for ends in world.lasting if name in ends and not ends & down}
         self.change(draft, lasting=world.lasting - gone)
         self.kill(draft, name)
@@ -172,7 +172,7 @@ class Disks(Network):
         self.join(draft, name, other, is_lasting=ends in world.lasting)
 
     def unlink(self, draft: Draft, name: str, other: str, *told: str) -> None:
-        """The link is lost, if it is there; an end that is told notices."""
+        """Drop a link if there is one; the given ends notice."""
         ends, world = frozenset((name, other)), self.world(draft)
         if ends in world.linked:
             self.change(draft, linked=world.linked - {ends}, ending=world.ending - {ends})
@@ -181,7 +181,7 @@ class Disks(Network):
                 self.refuse(draft, each, other if each == name else name)
 
     def refuse(self, draft: Draft, source: str, target: str) -> None:
-        """A link is lost, or does not come up; one end is told."""
+        """Drop a link, or the request for it; one end notices."""
         is_lasting = frozenset((source, target)) in self.world(draft).lasting
         failed = LinkChanged(target, LinkState.FAILED, is_lasting)
         draft.queues[self.ways[target, source]] += (self.lives.input(failed),)
@@ -215,7 +215,7 @@ class Disks(Network):
             self.change(draft, unsent=tuple(unsent))
 
     def _is_news(self, draft: Draft, lost: str, name: str) -> bool:
-        """Whether a broker has yet to hear that a link is lost."""
+        """Whether a broker has yet to notice the loss of a link."""
         queue = draft.queues[self.ways[lost, name]]
         changes = (self.lives.inputs[each] for each in queue if each >= 0)
         return any(isinstance(each, LinkChanged) and not each.up for each in changes)
@@ -247,7 +247,7 @@ class Disks(Network):
         self.settle(draft)
 
     def _return(self, draft: Draft, name: str, other: str, *, moves: bool = True) -> None:
-        """The machine hears what was sent over a link and is not settled."""
+        """Give the unsettled publications of a link back to the machine."""
         way, unsent = self.ways[name, other], self.world(draft).unsent
         for _, input, _ in unsent[way]:
             self._bring(draft, name, other, input)
@@ -264,7 +264,7 @@ class Disks(Network):
         self.change(draft, unsent=tuple(unsent))
 
     def settle(self, draft: Draft) -> None:
-        """Words of what is settled are under way, and are heard where nothing is before them."""
+        """Send settlements; those with nothing queued before them take effect at once."""
         is_new = True
         while is_new:
             is_new = False
@@ -297,16 +297,16 @@ class Disks(Network):
         unsent[back] = tuple(row for row in unsent[back] if row[1] != input or not row[2])
         self.change(draft, unsent=tuple(unsent))
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def arrives(self, state: State, way: int, input: int) -> bool:
-        """What is held back waits; that a link has changed comes all the same."""
+        """Messages of neighbours on hold wait; changes of links do not."""
         message = self.lives.inputs[input]
         but = self.world(state).holds[self.targets[way]]
         return but is None or not isinstance(message, Received) or message.neighbour in but
 
     def endings(self, state: State) -> Iterator[tuple[object, State]]:
-        """Links that are to end, and with nothing in them."""
+        """Links that are to end and are empty."""
         world = self.world(state)
         for ends in sorted(world.ending, key=sorted):
             one, other = sorted(ends)
@@ -324,7 +324,7 @@ class Disks(Network):
             yield ("ends:", one, other), draft.state()
 
     def cut(self, draft: Draft, ends: Ends) -> None:
-        """The link breaks, or does not come up, until it is mended."""
+        """Break a link, or keep it from coming up, until it is mended."""
         self.unlink(draft, *ends, *ends)
         self.change(draft, broken=frozenset(ends))
 
@@ -336,7 +336,7 @@ class Disks(Network):
         self._come_up(draft, one, other)
 
     def _come_up(self, draft: Draft, one: str, other: str) -> None:
-        """A link that lasts is there again, if it can be."""
+        """Bring up a lasting link, if both ends can."""
         ends, world = frozenset((one, other)), self.world(draft)
         if ends not in world.lasting or ends in world.linked or ends == world.broken:
             return
@@ -344,7 +344,7 @@ class Disks(Network):
             self.link(draft, one, other)
 
     def crash(self, draft: Draft, name: str) -> None:
-        """A broker is killed, and what is not on its disk is lost."""
+        """Kill a broker; everything that is not on its disk is lost."""
         who, world = self.index[name], self.world(draft)
         for other in self.names:
             if other != name:
@@ -360,7 +360,7 @@ class Disks(Network):
         self.settle(draft)
 
     def write(self, draft: Draft, who: int, input: int, most: int) -> int:
-        """The broker writes what an input asks for, as far as it comes; how much there is."""
+        """Write the first records of an input to the broker's disk; return how many there are."""
         step = self.lives.take(draft.lives[who], input, draft.now_us)
         name, found = self.names[who], 0
         for effect in step.effects:
@@ -376,7 +376,7 @@ class Disks(Network):
         return found
 
     def crashes(self, state: State, name: str) -> Iterator[tuple[object, State]]:
-        """It is killed now, or as it writes what comes of its next input: each to a file."""
+        """Kills of this broker: at rest, and after each record that its next input writes."""
         draft = Draft(state)
         self.crash(draft, name)
         yield ("dies:", name), draft.state()
@@ -391,7 +391,7 @@ class Disks(Network):
                 yield ("dies having written of", queue[0], way, most), draft.state()
 
     def restart(self, draft: Draft, name: str, *, has_late: bool) -> None:
-        """It starts with what its disk has."""
+        """Start a broker from its disk."""
         late = self.world(draft).late
         self.change(draft, late=frozenset())
         who, world = self.index[name], self.world(draft)
@@ -411,7 +411,7 @@ class Disks(Network):
             if self.is_alive(draft, other):
                 self.link(draft, name, other)
 
-    # --- in words -----------------------------------------------------------------------------
+    # --- texts ------------------------------------------------------------------------------------
 
     def describe(self, what: Any) -> str:
         match what:

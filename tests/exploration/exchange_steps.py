@@ -1,4 +1,4 @@
-"""What is left to happen where links are exchanged, and what brokers are made to do."""
+"""The remaining script of exchanges of links, and broken rules for brokers."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tests.exploration.network import Doing
 
 Fault = tuple[str, ...]
 
-# What is published at the end, when all is quiet.
+# The last publication, when everything is at rest.
 LAST = 99
 
 
-class Left(NamedTuple):
-    """What the script still has, and what the world around the brokers knows.
+class RemainingScript(NamedTuple):
+    """The rest of the script, and facts about the surroundings of brokers.
 
-    asked     how many requests of clients have been made
-    begins    how many exchanges are still to begin
-    fault     that has not happened
-    broken    the fault that has, until it is mended
-    old       for each way, how much of it was said before the fault
-    holding   for each broker the neighbours from whom it takes messages; None: from all
-    up        the links that are there, or about to be
-    lasting   the links that are brought up again
-    ending    those that end when nothing is in them
+      asked     number of requests that clients have made
+      begins    number of exchanges still to begin
+      fault     the fault that is to happen
+      broken    the fault that has happened, until it is mended
+      old       for each direction, the number of messages sent before the fault
+      holding   for each broker the neighbours whose messages it accepts; None: all
+      up        the links that are up, or about to be
+      lasting   the links that are brought up again
+      ending    the links that end when they are empty
 
     Of a publisher that moves:
 
-    publications  that it has not published
-    moves         paths along which it has not been told to go
-    handed        what it has handed to a broker
+      publications  those still to publish
+      moves         paths still to be ordered
+      handed        publications sent to a broker
     """
 
     asked: int = 0

@@ -1,11 +1,10 @@
-"""An exchange of links in a line of brokers, in every order of everything, and one fault.
+"""An exchange of links in a line of brokers, in every order of events, with one fault.
 
-The first and the last broker are to be linked, and another link goes.  At each broker is a
-subscriber of all, at some comes one more; a publisher publishes at one of them.  Meanwhile a link
-breaks, or a broker dies, or one finds that time is up.  Then the judges that stand outside
-look: there is one tree, and every broker knows the same; the tables are the oracle's; nothing is
-lost but over what was broken, nothing comes twice or out of order, nobody is quiet, and what is
-published then reaches all.
+The first and the last broker get a link, and another link goes. Each broker has a subscriber of
+everything; further subscriptions come at some; a publisher publishes at one. Meanwhile a link
+breaks, a broker dies, or a broker's timer fires. At the end the links are one tree that every
+broker knows, and the tables equal the oracle's. Publications are lost only on broken links, and
+none arrives twice or out of order. No broker is quiesced, and a last publication reaches all.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from shoal.overlays.self_organising.link_reconfiguration.states import (
 from shoal.overlays.self_organising.link_reconfiguration.steps import TIMER
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from tests.broker.transcript import advertisement, publication, subscription
-from tests.exploration.exchange_steps import LAST, Fault, Left, beginning, being_late
+from tests.exploration.exchange_steps import LAST, Fault, RemainingScript, beginning, being_late
 from tests.exploration.network import DEAD, Draft, Ends, Network, State
 from tests.exploration.search import Explored, explore
 from tests.forced_exchanges import Forced
@@ -63,9 +62,9 @@ class LinkExchanges(Network):
     ) -> None:
         """A fault is ("link", left, right), ("broker", name) or ("late", name).
 
-        With `both` the first broker begins an exchange for the same new link, too, but later.
-        If all is `timely`, a fault is noticed when all that was said before it has arrived, and
-        mended when nothing is under way; if not, whenever it likes, and losses are not judged.
+        With `both` the first broker begins an exchange for the same new link, too, but later. With
+        `timely` a fault is noticed when everything sent before it has arrived, and mended when
+        nothing is under way. Without it a fault is noticed at any time, and losses are not judged.
         """
         names = tuple(f"B{number}" for number in range(1, brokers + 1))
         super().__init__(names, self.clients, type(self).strategy)
@@ -74,7 +73,7 @@ class LinkExchanges(Network):
         back = LinkExchange(cycle=names[::-1], remove=remove, saving=0)
         self.exchanges = (back, self.exchange) if both else (self.exchange,)
         self.fault, self.timely, self.publisher = fault, timely, publisher
-        # Whether nothing can be in the exchange's way.
+        # Whether nothing can prevent the exchange.
         self.is_sure = not fault and not both
         self.promise = advertisement("a", publisher=self.clients[-1])
         self.interests = [(subscription(f"s{name}"), name) for name in names]
@@ -92,7 +91,7 @@ class LinkExchanges(Network):
             (),
             0,
             ((),) * len(self.watchers),
-            Left(begins=0, holding=(None,) * brokers, up=up, lasting=up),
+            RemainingScript(begins=0, holding=(None,) * brokers, up=up, lasting=up),
         )
         draft = Draft(state)
         for ends, way in self.ways.items():
@@ -109,27 +108,27 @@ class LinkExchanges(Network):
         )
 
     def further_lives(self) -> tuple[int, ...]:
-        """The states of other clients than C."""
+        """Client states beside C's."""
         return ()
 
     def advertise(self, draft: Draft) -> None:
-        """The publisher advertises."""
+        """Let the publisher advertise."""
         self._ask(draft, self.publisher, Advertise(self.promise))
 
     def publish(self, draft: Draft, sequence: int) -> None:
-        """It publishes."""
+        """Let the publisher publish."""
         request = Publish((publication(sequence, self.clients[-1]),))
         self._ask(draft, self.publisher, request)
 
     def home(self, state: State) -> str:
-        """Where it is."""
+        """The publisher's broker."""
         return self.publisher
 
     def _neighbours(self, name: str, links: frozenset[frozenset[str]]) -> tuple[str, ...]:
         return tuple(other for other in self.brokers if frozenset((name, other)) in links)
 
     def settled(self, state: State) -> State:
-        """All that is under way arrives, in some order."""
+        """Let everything under way arrive, in some order."""
         while following := next(self.arrivals(state), None):
             state = following[1]
         return state
@@ -137,7 +136,7 @@ class LinkExchanges(Network):
     def _ask(self, draft: Draft, broker: str, request: Message) -> None:
         draft.queues[self.ways["C", broker]] += (self.lives.input(Requested("C", request)),)
 
-    # --- what comes of effects ----------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
 
     def other(self, effect: Any) -> tuple[Any, ...] | None:
         match effect:
@@ -154,7 +153,7 @@ class LinkExchanges(Network):
         return None
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         match effect:
             case "hold", but:
                 holding = (*left.holding[:who], but, *left.holding[who + 1 :])
@@ -170,7 +169,7 @@ class LinkExchanges(Network):
                     raise AssertionError(f"{self.names[who]} refuses: {reason}")
 
     def _open(self, draft: Draft, name: str, other: str, is_lasting: bool) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         ends = frozenset((name, other))
         if is_lasting:
             left = left._replace(lasting=left.lasting | {ends})
@@ -184,7 +183,7 @@ class LinkExchanges(Network):
         self.join(draft, name, other)
 
     def _is_out(self, broken: Fault, ends: frozenset[str]) -> bool:
-        """Whether this link cannot be there."""
+        """Whether this link cannot be up."""
         match broken:
             case "link", left, right:
                 return ends == {left, right}
@@ -192,7 +191,7 @@ class LinkExchanges(Network):
                 return name in ends
         return False
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         yield from self.arrivals(state)
@@ -207,7 +206,7 @@ class LinkExchanges(Network):
             yield from self.timeouts(state)
 
     def _end(self, draft: Draft, ends: frozenset[str]) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         draft.left = left._replace(up=left.up - {ends}, ending=left.ending - {ends})
         for one in ends:
             (other,) = ends - {one}
@@ -216,7 +215,7 @@ class LinkExchanges(Network):
             draft.queues[way] += (self.lives.input(LinkChanged(one, LinkState.ENDED)),)
 
     def _script(self, state: State) -> Iterator[tuple[object, State]]:
-        left: Left = state.left
+        left: RemainingScript = state.left
         if left.asked < len(self.requests):
             draft = Draft(state)
             draft.left = left._replace(asked=left.asked + 1)
@@ -240,7 +239,7 @@ class LinkExchanges(Network):
 
     def _faults(self, state: State, fault: Fault) -> Iterator[tuple[object, State]]:
         draft = Draft(state)
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         match fault:
             case "late", name:
                 if (name, TIMER) not in draft.timers:
@@ -263,7 +262,7 @@ class LinkExchanges(Network):
         yield fault, draft.state()
 
     def _sever(self, draft: Draft, one: str, other: str) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         ends = frozenset((one, other))
         if ends in left.up:
             draft.left = left._replace(up=left.up - {ends}, ending=left.ending - {ends})
@@ -285,7 +284,7 @@ class LinkExchanges(Network):
             draft.left = draft.left._replace(old=old if any(old) else ())
 
     def arrives(self, state: State, way: int, input: int) -> bool:
-        left: Left = state.left
+        left: RemainingScript = state.left
         if isinstance(self.lives.inputs[input], LinkChanged):
             return not any(left.old)
         who, (source, _) = self.targets[way], list(self.ways)[way]
@@ -302,7 +301,7 @@ class LinkExchanges(Network):
         super().arrive(draft, way, input)
 
     def _mend(self, draft: Draft, broken: Fault) -> None:
-        left: Left = draft.left
+        left: RemainingScript = draft.left
         draft.left = left._replace(broken=())
         names = list(broken[1:])
         if broken[0] == "broker":
@@ -329,7 +328,7 @@ class LinkExchanges(Network):
         return explore(start or self.start, self.steps, self.describe, self.judge)
 
     def judge(self, state: State) -> list[str]:
-        """What is wrong at an end, where nothing is under way any more."""
+        """Faults of an end state, in which nothing is under way."""
         problems = self.judge_links(state)
         if problems:
             return problems
@@ -348,8 +347,10 @@ class LinkExchanges(Network):
         return problems
 
     def judge_links(self, state: State) -> list[str]:
-        """Whether there is one tree, of which every broker knows the same, and nobody is quiet."""
-        left: Left = state.left
+        """Faults of the links: no single tree, brokers that know different trees, or quiesced
+        brokers.
+        """
+        left: RemainingScript = state.left
         links = [tuple(sorted(ends)) for ends in left.up]
         problems = []
         if left.up != left.lasting or not _is_tree(self.brokers, links):
@@ -392,13 +393,13 @@ class LinkExchanges(Network):
         return problems
 
     def published(self, state: State) -> list[int]:
-        """What reaches all."""
+        """Publications that reach all subscribers."""
         return [
             row.publications[0].sequence for _, row in self.requests if isinstance(row, Publish)
         ]
 
     def _is_excused(self, home: str) -> bool:
-        """Whether the fault is on the way, before or after the exchange."""
+        """Whether the fault is on the publication's path, before or after the exchange."""
         if self.fault[:1] == ("late",) or not self.fault:
             return False
         parts = {*self.fault[1:]}

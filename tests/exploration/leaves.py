@@ -1,11 +1,11 @@
 """Brokers of a tree that leave, in every order of messages, with one fault anywhere.
 
-P publishes `a` at one broker, and somebody at another wants it all (`s`).  Messages are as slow as
-they like; a timer fires when nothing else can happen but that what is down comes back, and then
-only so often.  In the end there is one tree of those that stay, with the tables that it must have,
-all are free and hold nothing back, and what is published then arrives; what was published before
-arrives at most once, in order, and all of it if no broker was killed, but for what a link had in it
-that broke before the change was decided.
+P publishes `a` at one broker, and a subscription at another asks for all of it (`s`). Messages may
+take any time. A timer fires when only a repair could happen otherwise, and a bounded number of
+times. At the end the remaining brokers form one tree with the right tables, none is quiesced or
+holds anything back, and a last publication arrives. Earlier publications arrive at most once, in
+order. All of them arrive if no broker was killed, except those on a link that broke before the
+change was decided.
 
 | play | states |
 | --- | --- |
@@ -24,9 +24,8 @@ that broke before the change was decided.
 | a broker joins at the leaving one | 62,640 |
 | the same and a fault | more than 300,000: the nearest are explored |
 
-Two brokers' steps may happen in either order, so most states are orders of tables that are said
-over two links at once.  Chance is taken out (`around.Even`): different waits would tell states
-apart that are one.
+Steps of two brokers commute, so most states are orders of table messages on two links at once.
+Chance is taken out (`around.Even`): different waits would distinguish equal states.
 """
 
 from __future__ import annotations
@@ -55,23 +54,23 @@ STAR: tuple[Ends, ...] = (("A", "B"), ("B", "C"), ("B", "D"))
 LONG: tuple[Ends, ...] = (("A", "B"), ("B", "C"), ("C", "D"))
 
 
-# No play takes longer, by timers alone.
+# Bound on the number of timers of a play.
 END_US = 30_000_000
 
 
 class Play(NamedTuple):
-    """What happens to which brokers.
+    """The events of a play, and the brokers concerned.
 
     links         at first
-    leavers       who is asked to leave
+    leaving_brokers  asked to leave
     publications  how many are published at `publishing`, for the subscriber at `subscribing`
     fault         ("link", A, B), ("broker", A), ("early",): a timer fires too early; or none
     comes, goes   where a subscription comes, and where another goes
     joins         a broker that links to another
     patience      how many timers fire while something is down
-    covering      whether what another subscription covers is not sent on
-    calm          "first" or "last": until the fault things happen in one of these two orders
-    awaited       whether publishers wait for word; else the next broker settles what it handles
+    covering      whether covered subscriptions are not forwarded
+    calm          "first" or "last": until the fault the events happen in one of these two orders
+    awaited       whether publishers await acknowledgements; else the next broker settles
     """
 
     links: tuple[Ends, ...] = LINE
@@ -90,7 +89,7 @@ class Play(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What is still to happen, and whether publications may be lost."""
+    """The rest of a play, and whether publications may be lost."""
 
     publications: int
     leaving_brokers: tuple[str, ...]
@@ -103,7 +102,7 @@ class Script(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the explorer asks of a broker's state."""
+    """The part of a broker's state that the explorer reads."""
 
     neighbours: frozenset[str]
     is_out: bool
@@ -111,7 +110,7 @@ class Seen(NamedTuple):
 
 
 class Leaves(Disks):
-    """The network of a play, from the moment at which all know each other's clients."""
+    """The network of a play, from the state in which all clients are known everywhere."""
 
     def __init__(self, play: Play, system: str = "tree") -> None:
         names = {end for ends in (*play.links, play.joins[:1]) for end in ends}
@@ -169,7 +168,7 @@ class Leaves(Disks):
     # --- clients ------------------------------------------------------------------------------
 
     def _clients(self, draft: Draft, name: str) -> Iterator[tuple[str, Message]]:
-        """Those at this broker, and what they ask for when they connect."""
+        """The clients at this broker, and their requests when they connect."""
         script, play = self.script(draft), self.play
         if name == play.publishing:
             yield "P", Advertise(PROMISE)
@@ -188,14 +187,14 @@ class Leaves(Disks):
         self._ask(draft, self.play.publishing, "P", Publish((publication(number),)))
 
     def _serves(self, state: State, name: str) -> bool:
-        """Whether a broker takes requests of clients now."""
+        """Whether a broker accepts requests of clients now."""
         return self.is_alive(state, name) and self.world(state).holds[self.index[name]] is None
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         self._check(state)
-        assert state.now_us < END_US, "it does not come to an end"
+        assert state.now_us < END_US, "the play does not end"
         script, is_quiet = self.script(state), True
         ordinary = [*self.arrivals(state), *self.endings(state), *self._requests(state)]
         if self.play.calm and script.fault:
@@ -261,7 +260,7 @@ class Leaves(Disks):
         if play.joins and self.is_alive(state, play.joins[0]):
             name, other = play.joins
             is_linked = any(name in ends for ends in self.world(state).lasting)
-            # A broker that has joined one that is gone tries another that it knows.
+            # A broker whose first contact is gone joins through another one that it knows.
             other = "A" if state.lives[self.index[other]] == DEAD else other
             if not is_linked and self.is_alive(state, other):
                 draft = Draft(state)
@@ -273,7 +272,7 @@ class Leaves(Disks):
     def arrive(self, draft: Draft, way: int, input: int) -> None:
         match self.lives.inputs[input]:
             case LinkChanged(neighbour, LinkState.FAILED):
-                # A link of the tree is lost, with what is in it, as far as this broker knows.
+                # A link of the tree is lost with its content, as this broker knows.
                 name = self.names[self.targets[way]]
                 seen = self.seen(draft, name) if self.is_alive(draft, name) else None
                 if seen is not None and neighbour in seen.neighbours and not seen.is_out:
@@ -323,7 +322,7 @@ class Leaves(Disks):
         return explore(self.start, self.steps, self.describe, self.judge, most)
 
     def _check(self, state: State) -> None:
-        """No cycle of links that both ends take for the tree's."""
+        """Links that both ends take for the tree's form no cycle."""
         alive = [name for name in self.names if self.is_alive(state, name)]
         root = {name: name for name in alive}
         for place, name in enumerate(alive):
@@ -339,7 +338,7 @@ class Leaves(Disks):
                 root[one] = two
 
     def judge(self, state: State) -> list[str]:
-        """What is wrong when nothing can happen any more."""
+        """Faults of a state without further steps."""
         alive = [name for name in self.names if self.is_alive(state, name)]
         world = self.world(state)
         problems = [f"{each} has not left" for each in self.play.leaving_brokers if each in alive]
@@ -370,7 +369,7 @@ class Leaves(Disks):
         self._publish(draft, last)
         problems, state = [], self.settled(draft.state())
         seen = [sequence for _, sequence in state.seen[0]]
-        # A subscriber's broker drops what is not later than what it has had.
+        # A subscriber's broker drops duplicates by sequence numbers.
         had = [each for place, each in enumerate(seen) if each > max(seen[:place], default=-1)]
         missed = sorted({*range(0 if script.is_lossy else last), last} - {*had})
         problems += [f"misses {each}, seen {seen}" for each in missed]

@@ -1,9 +1,9 @@
-"""A publisher that moves along a line of brokers, in every order of everything, and one fault.
+"""A publisher that moves along a line of brokers, in every order of events, with one fault.
 
-At each broker is a subscriber of all.  The publisher publishes, is told to go and comes to rest
-somewhere; meanwhile a link breaks, or a broker dies, or the publisher loses patience or goes away.
-Then the judges that stand outside look: nothing is lost but what the fault excuses, nothing comes
-twice or out of order, the tables are the oracle's, and what is published then reaches all.
+Each broker has a subscriber of everything. The publisher publishes and is moved; meanwhile a link
+breaks, a broker dies, or the publisher times out or leaves. At the end only publications are lost
+that the fault excuses, none arrives twice or out of order, the tables equal the oracle's, and a
+last publication reaches all.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from shoal.simulation.judging.checkers import TimedSubscription, check_deliverie
 from shoal.simulation.judging.outages import Excuses, Outage, PublisherAttachments
 from shoal.simulation.trace import DeliveryEvent, Published
 from tests.broker.transcript import advertisement, publication, subscription
-from tests.exploration.network import DEAD, Doing, Draft, Network, State, Timer, Told
+from tests.exploration.network import DEAD, Doing, Draft, FromBroker, Network, State, Timer
 from tests.exploration.search import Explored, explore
 from tests.systems import calm, covering
 
 Fault = tuple[str, ...]
 
-# What is published at the end, when all is quiet.
+# The last publication, when everything is at rest.
 LAST = 99
-# What is broken is mended by then, so that nobody tries for ever: longer than rows are held.  Who
-# is waited for comes back before any timer fires.
+# By then every fault is mended, and for longer than rows are held, so that retries end. A broker
+# that is waited for returns before any timer fires.
 MOST_AWAY_US = 35_000_000
-# The judges' clock: before the fault, at it, after it; nothing of it is long ago.
+# The judges' clock: before the fault, at it, after it; all of it is recent.
 BEFORE, AT, AFTER, ALWAYS = 1, 2, 3, 1_000
 
 
 class Lost(NamedTuple):
-    """Input of a publisher: the connection to a broker is gone."""
+    """Input of a publisher: the connection to a broker is lost."""
 
     broker: str
 
@@ -53,7 +53,7 @@ class Back(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is asked of a publisher's state."""
+    """The part of a publisher's state that the explorer reads."""
 
     client: str
     broker: str
@@ -62,14 +62,14 @@ class Facts(NamedTuple):
 
 
 class PublisherPart:
-    """A publisher; without patience it takes any time for too long."""
+    """A publisher; without patience every request times out at once."""
 
     def __init__(self, machine: Publisher) -> None:
         self.machine = machine
 
     def take(self, input: Any, now_us: int) -> Iterable[PublisherEffect]:
         match input:
-            case Told(broker, message):
+            case FromBroker(broker, message):
                 return self.machine.notified(broker, message, now_us)
             case Lost(broker):
                 return self.machine.lost(broker, now_us)
@@ -89,17 +89,17 @@ class PublisherPart:
         return Facts(machine.client, machine.broker, machine.moving, machine.gone)
 
 
-class Left(NamedTuple):
-    """What the script still has.
+class RemainingScript(NamedTuple):
+    """The rest of the script.
 
-    publications  that have not been published
-    moves         paths along which the publisher has not been told to go
+    publications  those still to publish
+    moves         paths along which the publisher is still to be moved
     fault         that has not happened
     broken        the fault that has, until it is mended
-    old           for each way, how much of it was said before the fault
+    old           for each direction, the number of messages sent before the fault
     clock         the judges': BEFORE while the fault is to come, AFTER then
-    homes         where the publisher was, and when it came there
-    handed        by publication, to which broker it went, and when
+    homes         the publisher's brokers, with the time of its arrival
+    handed        by publication: the broker to which it was sent, and the time
     """
 
     publications: tuple[int, ...]
@@ -113,7 +113,7 @@ class Left(NamedTuple):
 
 
 class Moves(Network):
-    """One line of brokers, named B1, B2 ... , and publisher P, who starts at the first."""
+    """One line of brokers, named B1, B2 ... , and publisher P, which starts at the first."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class Moves(Network):
     ) -> None:
         """A fault is ("link", left, right), ("broker", name), ("impatience",) or ("leave",).
 
-        With `patient` who is linked to a broker that dies hears of it when that is back.  If all
-        is `timely`, a fault is noticed when all that was said before it has arrived, and mended
-        when nothing is under way; if not, whenever it likes, and then losses are not judged.
+        With `patient` the neighbours of a broker that dies notice it when it is back. With `timely`
+        a fault is noticed when everything sent before it has arrived, and mended when nothing is
+        under way. Without it a fault is noticed at any time, and losses are not judged.
         """
         names = tuple(f"B{number}" for number in range(1, brokers + 1))
         parameters = covering("grape", calm("grape")) if is_covering else calm("grape")
@@ -143,11 +143,13 @@ class Moves(Network):
         self.promise = advertisement("a")
         self.interests = [(subscription(f"s{name}"), name) for name in names]
         self.watchers = [interest.id for interest, _ in self.interests]
-        first = Left(tuple(range(1, publications + 1)), moves, fault, homes=((0, self.start_at),))
+        first = RemainingScript(
+            tuple(range(1, publications + 1)), moves, fault, homes=((0, self.start_at),)
+        )
         self.start = self._set_up(first)
 
     def facts(self, broker: Broker) -> Any:
-        """The publishers that the broker may send away."""
+        """The publishers that the broker may move."""
         strategy: Any = broker._strategy
         publishers = strategy.tree.publishers
         return "P" in publishers and not strategy.migrations.is_leaving("P")
@@ -160,7 +162,7 @@ class Moves(Network):
     def _linked(self, left: str, right: str) -> bool:
         return (left, right) in self.links or (right, left) in self.links
 
-    def _set_up(self, left: Left) -> State:
+    def _set_up(self, left: RemainingScript) -> State:
         lives = [self.fresh(name, self._neighbours(name)) for name in self.brokers]
         home = self.start_at
         lives.append(self.lives.born(lambda: PublisherPart(Publisher("P", home))))
@@ -175,7 +177,7 @@ class Moves(Network):
         return self.settled(draft.state())
 
     def settled(self, state: State) -> State:
-        """All that is under way arrives, in some order."""
+        """Let everything under way arrive, in some order."""
         while following := next(self.arrivals(state), None):
             state = following[1]
         return state
@@ -183,7 +185,7 @@ class Moves(Network):
     def _ask(self, draft: Draft, broker: str, request: Message) -> None:
         draft.queues[self.ways["C", broker]] += (self.lives.input(Requested("C", request)),)
 
-    # --- what comes of effects ----------------------------------------------------------------
+    # --- effects ----------------------------------------------------------------------------------
 
     def other(self, effect: Any) -> tuple[Any, ...] | None:
         match effect:
@@ -216,7 +218,7 @@ class Moves(Network):
         else:
             super().fire(draft, timer)
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         yield from self.arrivals(state)
@@ -226,7 +228,7 @@ class Moves(Network):
             yield from self.timeouts(state)
 
     def _script(self, state: State) -> Iterator[tuple[object, State]]:
-        left: Left = state.left
+        left: RemainingScript = state.left
         publisher: Facts = self.lives.facts[state.lives[self.index["P"]]]
         if left.publications and not publisher.gone:
             draft = Draft(state)
@@ -316,7 +318,7 @@ class Moves(Network):
         return explore(start or self.start, self.steps, self.describe, self.judge)
 
     def judge(self, state: State) -> list[str]:
-        """What is wrong at an end, where nothing is under way any more."""
+        """Faults of an end state, in which nothing is under way."""
         publisher: Facts = self.lives.facts[state.lives[self.index["P"]]]
         problems = self._judge_tables(state, publisher) + self._judge_remains(state)
         if publisher.moving:
@@ -332,7 +334,7 @@ class Moves(Network):
         return problems
 
     def _machine(self, state: State, broker: str) -> Broker:
-        """The broker in this state, made again."""
+        """The broker in this state, rebuilt."""
         return self.lives.machine(state.lives[self.index[broker]]).broker
 
     def _judge_tables(self, state: State, publisher: Facts) -> list[str]:
@@ -354,7 +356,7 @@ class Moves(Network):
         return problems
 
     def _judge_deliveries(self, state: State) -> list[str]:
-        left: Left = state.left
+        left: RemainingScript = state.left
         handed = {
             ("P", sequence): Published(publication(sequence), broker, at)
             for sequence, broker, at in left.handed

@@ -1,8 +1,8 @@
-"""A publisher that moves along a line of brokers whose links are exchanged meanwhile.
+"""A publisher that moves along a line of brokers while a link is exchanged.
 
-It is told to go, and a link is to be exchanged for one between the first broker and the last; in
-every order of everything.  One may refuse the other, or each the other; whatever comes of them,
-nothing is lost, comes twice or out of order.
+A move and an exchange of a link for one between the first and the last broker meet in every order
+of events. Either may refuse the other. In every case no publication is lost, doubled or out of
+order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shoal.broker.messages import Advertise, Publish
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from tests.broker.transcript import publication
-from tests.exploration.exchange_steps import LAST, Fault, Left
+from tests.exploration.exchange_steps import LAST, Fault, RemainingScript
 from tests.exploration.exchanges import LinkExchanges
 from tests.exploration.moves import Facts, PublisherPart
 from tests.exploration.network import Doing, Draft, State, Timer
@@ -24,7 +24,7 @@ from tests.forced_exchanges import ForcedWithMoves
 
 
 class MovesAndExchanges(LinkExchanges):
-    """P publishes and goes along these paths, from B1; links are exchanged once, in the order of
+    """P publishes and moves along these paths from B1; links are exchanged once, in the order of
     their names.
     """
 
@@ -46,7 +46,7 @@ class MovesAndExchanges(LinkExchanges):
         self.start = self.start._replace(left=left)
 
     def facts(self, broker: Broker) -> Any:
-        """Whether the broker may send P away."""
+        """Whether the broker may move P."""
         strategy: Any = broker.strategy
         is_engaged = "P" in strategy.routing.paths._paths or strategy.migrations.is_leaving("P")
         return "P" in strategy.tree.publishers and not is_engaged
@@ -75,7 +75,7 @@ class MovesAndExchanges(LinkExchanges):
     def published(self, state: State) -> list[int]:
         return [each for each in state.left.handed if each != LAST]
 
-    # --- what comes of effects, and what may happen -------------------------------------------
+    # --- effects and possible steps ---------------------------------------------------------------
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
         if effect[0] != "ask":
@@ -96,7 +96,7 @@ class MovesAndExchanges(LinkExchanges):
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
         yield from super().steps(state)
-        left: Left = state.left
+        left: RemainingScript = state.left
         publisher = self._publisher(state)
         if left.publications:
             draft = Draft(state)

@@ -1,11 +1,10 @@
-"""Brokers and clients as pure machines, with all that is under way between them in the open.
+"""Brokers and clients as pure machines, with every message under way between them visible.
 
-What may happen next: the first message of any queue arrives, what the script still has happens, or,
-when nothing is under way, time passes until the next timer.  So messages are as slow as they like
-and timers of seconds are slower.
+A step is the arrival of the first message of any queue, a step of the script, or, when nothing is
+under way, the next timer. So messages may take any time, and timers of seconds take longer.
 
-A link that breaks loses what is in it; its ends notice one after the other, each in its place among
-what comes from the other end.  One that comes up carries what an end says after it has noticed.
+A link that breaks loses its content; its ends notice one after the other, each in its place among
+the messages of the other end. A link that comes up carries what an end sends after it has noticed.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from shoal.broker.messages import Message
 from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import ToBroker, WakeUp
 from tests.broker.transcript import describe
-from tests.exploration.lives import Lives, Participant
+from tests.exploration.machine_states import MachineStates, Participant
 
 DEAD = -1
 Ends = tuple[str, str]
 
 
-class Told(NamedTuple):
-    """Input of a client: a broker says something to it."""
+class FromBroker(NamedTuple):
+    """Input of a client: a message of a broker."""
 
     broker: str
     message: Message
@@ -51,14 +50,14 @@ class Timer(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything at one moment.
+    """A state of the whole network.
 
     lives    each participant's state, or DEAD
-    queues   for each way what is under way, as numbers of inputs
-    closed   ways whose sender's words go nowhere
+    queues   for each direction the messages under way, as numbers of inputs
+    closed   directions whose messages are dropped
     timers   in the order in which they fire
-    seen     for each of those who watch, what it has seen
-    left     what the script still has
+    seen     for each observed client, what it has received
+    left     the rest of the script
     """
 
     lives: tuple[int, ...]
@@ -112,14 +111,14 @@ class BrokerPart:
 
 
 class Doing(NamedTuple):
-    """Input of a broker that none brings: what one of its parts does by itself."""
+    """Input of a broker: an action that one of its parts takes by itself."""
 
     what: tuple[Any, ...]
     do: Callable[[Broker, int], Iterable[Any]]
 
 
 class Network:
-    """Who is there, and what comes of what; what may happen is for those who inherit."""
+    """The participants and the effects of inputs; subclasses decide on the possible steps."""
 
     def __init__(
         self, brokers: tuple[str, ...], clients: tuple[str, ...], system: StrategyFactory
@@ -134,15 +133,15 @@ class Network:
                 self.ways[ends] = len(self.ways)
         self.targets = [self.index[target] for _, target in self.ways]
         self.watchers: list[str] = []
-        self.lives = Lives(self._translate)
+        self.lives = MachineStates(self._translate)
 
     def facts(self, broker: Broker) -> Any:
-        """What the explorer asks of a broker's state."""
+        """The part of a broker's state that the explorer reads."""
 
     def fresh(
         self, name: str, neighbours: tuple[str, ...] = (), expected: tuple[str, ...] = ()
     ) -> int:
-        """A broker that has handled nothing."""
+        """A broker without any input."""
         return self.lives.born(
             lambda: BrokerPart(Broker(name, neighbours, self.system, 0, expected), self.facts)
         )
@@ -150,7 +149,7 @@ class Network:
     # --- effects ------------------------------------------------------------------------------
 
     def _translate(self, part: Participant, effects: Iterable[Any]) -> tuple[Any, ...]:
-        """Effects with ways and inputs as numbers."""
+        """Effects with directions and inputs as numbers."""
         return tuple([row for effect in effects if (row := self._translated(part, effect))])
 
     def _translated(self, part: Participant, effect: Any) -> tuple[Any, ...] | None:
@@ -161,7 +160,7 @@ class Network:
             case Notify(client, message), BrokerPart(broker=broker):
                 if client not in self.index:
                     return self.other(effect)
-                return "send", self.ways[broker.id, client], number(Told(broker.id, message))
+                return "send", self.ways[broker.id, client], number(FromBroker(broker.id, message))
             case ToBroker(broker, request), _:
                 client = part.facts().client
                 return "ask", self.ways[client, broker], number(Requested(client, request))
@@ -176,10 +175,10 @@ class Network:
         return self.other(effect)
 
     def other(self, effect: Any) -> tuple[Any, ...] | None:
-        """What comes of an effect that not every network has."""
+        """The explorer's form of an effect that not every network has."""
 
     def take(self, draft: Draft, who: int, input: int) -> None:
-        """A machine takes an input."""
+        """Give an input to a machine."""
         step = self.lives.take(draft.lives[who], input, draft.now_us)
         draft.lives[who] = step.life
         for effect in step.effects:
@@ -202,10 +201,10 @@ class Network:
         """Carry out an effect that not every network has."""
         raise AssertionError(effect)
 
-    # --- what may happen ----------------------------------------------------------------------
+    # --- possible steps ---------------------------------------------------------------------------
 
     def arrivals(self, state: State) -> Iterator[tuple[object, State]]:
-        """The first message of each queue arrives."""
+        """The arrival of the first message of each queue."""
         for way, queue in enumerate(state.queues):
             if queue and self.arrives(state, way, queue[0]):
                 draft = Draft(state)
@@ -214,7 +213,7 @@ class Network:
                 yield ("arrives", queue[0], way), draft.state()
 
     def arrives(self, state: State, way: int, input: int) -> bool:
-        """Whether the first message of this way may arrive now."""
+        """Whether the first message of this direction may arrive now."""
         return True
 
     def arrive(self, draft: Draft, way: int, input: int) -> None:
@@ -231,7 +230,7 @@ class Network:
         self.take(draft, who, input)
 
     def timeouts(self, state: State) -> Iterator[tuple[object, State]]:
-        """Time passes until the next timer, or one of the next."""
+        """The next timer, or one of the next, fires."""
         for timer in state.timers:
             if timer.at_us > state.timers[0].at_us:
                 return
@@ -247,7 +246,7 @@ class Network:
     # --- faults -------------------------------------------------------------------------------
 
     def sever(self, draft: Draft, left: str, right: str, *told: str) -> None:
-        """Lose what is in the link; those who are told notice."""
+        """Lose the link's content; the given ends notice."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
             draft.closed.add(way)
@@ -256,19 +255,19 @@ class Network:
                 draft.queues[way] += (self.lives.input(LinkChanged(source, LinkState.FAILED)),)
 
     def join(self, draft: Draft, left: str, right: str, *, is_lasting: bool = True) -> None:
-        """The link comes up: each end learns of it before what the other says then."""
+        """Bring up the link: each end notices before the other's messages arrive."""
         for source, target in ((left, right), (right, left)):
             way = self.ways[source, target]
             up = LinkChanged(source, LinkState.UP, is_lasting)
             draft.queues[way] += (self.lives.input(up),)
 
     def refuse(self, draft: Draft, source: str, target: str) -> None:
-        """A link that was asked for does not come up; who asked is told."""
+        """A requested link does not come up; the end that requested it notices."""
         way = self.ways[target, source]
         draft.queues[way] += (self.lives.input(LinkChanged(target, LinkState.FAILED)),)
 
     def kill(self, draft: Draft, broker: str) -> None:
-        """A broker dies with what is under way to it and what it waited for."""
+        """Kill a broker, with the messages under way to it and its timers."""
         draft.lives[self.index[broker]] = DEAD
         for (_, target), way in self.ways.items():
             if target == broker:
@@ -277,7 +276,7 @@ class Network:
             del draft.timers[place]
 
     def steps(self, state: State) -> Iterator[tuple[object, State]]:
-        """What may happen next, and what comes of it."""
+        """The possible next steps, with their states."""
         raise NotImplementedError
 
     def step(self, state: State, what: str) -> State:
@@ -286,7 +285,7 @@ class Network:
         (after,) = [found[words] for words in found if words.startswith(what)]
         return after
 
-    # --- in words -----------------------------------------------------------------------------
+    # --- texts ------------------------------------------------------------------------------------
 
     def describe(self, what: Any) -> str:
         match what:
@@ -299,6 +298,6 @@ class Network:
 
 
 def _in_words(input: Any) -> str:
-    """What is said, in the words of a transcript."""
+    """A message in the words of a transcript."""
     message = getattr(input, "message", None) or getattr(input, "request", None)
     return str(input) if message is None else describe(message)

@@ -1,7 +1,6 @@
-"""Every state that can be reached, once, nearest first; so what goes wrong is shown shortest.
+"""Breadth-first search over all reachable states, so the first fault found has the shortest path.
 
-Two steps that happen at different machines lead to the same state in either order, and what comes
-after it is explored once.
+Steps at different machines commute and lead to one state, which is explored once.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ S = TypeVar("S", bound=Hashable)
 
 
 class Explored(NamedTuple):
-    """How much there was, and what went wrong: the shortest way there, then the problems."""
+    """The number of states, and the shortest path to a fault with its problems, if there is one."""
 
     states: int
     steps: int
@@ -28,10 +27,10 @@ def explore(
     judge: Callable[[S], list[str]],
     most: int = 10_000_000,
 ) -> Explored:
-    """From a start over all steps to all ends, which are judged; stops at the first bad one.
+    """Explore all states from a start and judge the ends; stop at the first bad one.
 
-    `steps` gives what may happen next, and what comes of it; a state where nothing may is an end.
-    OverflowError when there are more than `most` states.
+    `steps` gives the possible next steps and their states; a state without one is an end.
+    OverflowError beyond `most` states.
     """
     came: dict[S, tuple[S, object] | None] = {start: None}
     reached = [start]
@@ -48,7 +47,7 @@ def explore(
                     if after not in came:
                         came[after] = state, what
                         reached.append(after)
-            except Exception as error:  # a machine that raises is what we look for
+            except Exception as error:  # a machine that raises is a find
                 problems = [repr(error)]
             if is_end and not problems:
                 ends += 1

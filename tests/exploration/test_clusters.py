@@ -1,4 +1,4 @@
-"""A segment changes hands, all of it: every order of messages, and one link that breaks."""
+"""Handovers of a BlueDove segment in every order of messages, with one link that breaks."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from tests.exploration.clusters import DISPATCHER, HEIR, LEAVING_BROKER, Handove
 from tests.exploration.network import Ends
 
 LINKS: list[Ends] = [(HEIR, LEAVING_BROKER), (DISPATCHER, HEIR), (DISPATCHER, LEAVING_BROKER)]
-# Places in M2's segment, which moves, and in M1's.
+# Places in M2's segment, which is handed over, and in M1's.
 ABOVE, BELOW = 80, 20
 
 
 def explored(cluster: Handovers) -> str:
-    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
+    """The summary of the search; AssertionError with the shortest path to a fault."""
     found = cluster.explore()
     assert not found.problems, "\n".join(found.problems)
     assert found.ends
     return f"{found.states} states, {found.steps} steps, {found.ends} ends"
 
 
-def test_a_handover_whatever_arrives_first() -> None:
+def test_a_handover_loses_nothing_in_any_order() -> None:
     print(explored(Handovers((ABOVE, BELOW), subscribes=False)))
 
 
-def test_a_handover_whose_link_breaks() -> None:
+def test_a_handover_loses_nothing_when_its_link_breaks() -> None:
     print(explored(Handovers((ABOVE,), (HEIR, LEAVING_BROKER), subscribes=False)))
 
 
-def test_the_judges_notice_what_is_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judges_notice_a_publication_that_is_not_forwarded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Handover, "pass_on", lambda *arguments: None)
     problems = Handovers((ABOVE,)).explore().problems
     assert problems[-1] == "late misses 0"

@@ -1,4 +1,4 @@
-"""An exchange of links, all of it: every order of messages, and one fault at every moment of it."""
+"""Exchanges of a link in every order of messages, with one fault at every moment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKERS: list[Fault] = [("broker", "B1"), ("broker", "B2"), ("broker", "B3")]
 
 
 def explored(exchange: LinkExchanges) -> str:
-    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
+    """The summary of the search; AssertionError with the shortest path to a fault."""
     found = exchange.explore()
     assert not found.problems, "\n".join(found.problems)
     assert found.ends
@@ -31,7 +31,7 @@ def explored(exchange: LinkExchanges) -> str:
 
 @pytest.mark.parametrize("remove", [0, 1])
 @pytest.mark.parametrize("where", ["B2", "B3"])
-def test_an_exchange_and_a_subscription_whatever_arrives_first(remove: int, where: str) -> None:
+def test_an_exchange_and_a_subscription_in_any_order(remove: int, where: str) -> None:
     requests = ((where, Subscribe(subscription("late"))), PUBLISHES)
     print(explored(LinkExchanges(remove, requests)))
 
@@ -60,17 +60,17 @@ def turn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.overlays.tree.routing.turn_tables", lambda *arguments: None)
 
 
-def ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_vote_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LinkReconfiguration, "_ask", lambda *arguments: None)
 
 
-def greet_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TreeOverlay, "_greet", lambda *arguments: None)
 
 
 @pytest.mark.parametrize(
     ("mutate", "fault"),
-    [(hold_nothing, ()), (turn_nothing, ()), (ask_nobody, LINKS[2]), (greet_nobody, LINKS[2])],
+    [(hold_nothing, ()), (turn_nothing, ()), (no_vote_request, LINKS[2]), (no_greeting, LINKS[2])],
 )
 def test_the_judges_notice_a_broken_exchange(
     mutate,

@@ -1,4 +1,4 @@
-"""Brokers that leave: every order of messages, one fault at any moment, and rules left out."""
+"""Leaves of brokers in every order of messages, with one fault, or with a rule left out."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.exploration.leaves import LONG, STAR, Leaves, Play
 TO_C = {"publishing": "A", "subscribing": "C"}
 TO_A = {"publishing": "C", "subscribing": "A"}
 PAIR = (("A", "B"),)
-# C asks A to decide, and D asks B, at once.
+# C asks A to decide while D asks B.
 CROSSED = (("A", "C"), ("C", "D"), ("D", "B"))
 
-# D's subscription is covered by C's, which goes, at B; the publisher lies beyond A.
+# At B, C's subscription covers D's, and goes; the publisher is beyond A.
 COVERED = Play((*STAR, ("A", "E")), publishing="E", subscribing="D", goes="C", covering=True)
 
 
 def explored(play: Play, most: int = 400_000) -> None:
-    """An AssertionError with the shortest way to what goes wrong."""
+    """AssertionError with the shortest path to a fault."""
     found = Leaves(play).explore(most)
     assert not found.problems, "\n".join(found.problems)
     assert found.ends
@@ -133,13 +133,13 @@ def test_the_nearest_states_of_a_leave(play: Play) -> None:
         explored(play, 500_000)
 
 
-# --- rules left out -------------------------------------------------------------------------------
+# --- mutants: rules left out ----------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch
 
 
 def _forget(patch: Patch, name: str) -> None:
-    """This is not on disk."""
+    """Drop this record from the disk."""
     facts: Any = Coordinator.facts
     kept = {VOTE: None, DECISIONS: []}[name]
     patch.setattr(Coordinator, "facts", property(lambda self: {**facts.fget(self), name: kept}))
@@ -168,7 +168,7 @@ def no_drain(patch: Patch) -> None:
     )
 
 
-def no_recall(patch: Patch) -> None:
+def no_return(patch: Patch) -> None:
     patch.setattr(contraction, "Recall", lambda _: CancelTimer(("nothing",)))
 
 
@@ -186,7 +186,7 @@ def no_answer(patch: Patch) -> None:
     patch.setattr(Coordinator, "_answer_query", lambda *arguments: None)
 
 
-def no_elsewhere(patch: Patch) -> None:
+def no_other_contact(patch: Patch) -> None:
     patch.setattr(TreeRouting, "go_elsewhere", lambda *arguments: None)
 
 
@@ -212,7 +212,7 @@ def does_not_restate(patch: Patch) -> None:
     patch.setattr(Propagation, "restate", lambda *arguments: None)
 
 
-def keeps_links_that_nobody_wants(patch: Patch) -> None:
+def keeps_unwanted_links(patch: Patch) -> None:
     patch.setattr(Coordinator, "opened", Coordinator._link_up)
 
 
@@ -221,11 +221,11 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_decision_on_disk, Play(fault=("broker", "A"))),
     (decides_before_all_have_voted, Play()),
     (no_drain, Play(publications=2, awaited=False, **TO_C)),
-    (no_recall, Play(publications=1, fault=("link", "A", "B"), **TO_A)),
-    (no_recall, Play(publications=1, fault=("link", "B", "C"), **TO_C)),
+    (no_return, Play(publications=1, fault=("link", "A", "B"), **TO_A)),
+    (no_return, Play(publications=1, fault=("link", "B", "C"), **TO_C)),
     (leaves_unconfirmed, Play(fault=("link", "B", "C"))),
     (no_answer, Play(fault=("broker", "A"))),
-    (no_elsewhere, Play(joins=("J", "B"))),
+    (no_other_contact, Play(joins=("J", "B"))),
     (does_not_follow, Play(publications=1)),
     (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
 ]
@@ -233,7 +233,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
 
 LONG_MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (does_not_restate, COVERED),
-    (keeps_links_that_nobody_wants, Play(fault=("broker", "A"))),
+    (keeps_unwanted_links, Play(fault=("broker", "A"))),
 ]
 
 
@@ -241,7 +241,7 @@ LONG_MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     ("mutant", "play"),
     [*MUTANTS, *(pytest.param(*each, marks=pytest.mark.soak) for each in LONG_MUTANTS)],
 )
-def test_a_rule_that_is_left_out_is_missed(
+def test_the_judges_notice_a_rule_that_is_left_out(
     mutant: Callable[[Patch], None], play: Play, monkeypatch: Patch
 ) -> None:
     mutant(monkeypatch)

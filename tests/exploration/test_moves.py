@@ -1,4 +1,4 @@
-"""A publisher's move, all of it: every order of messages, and one fault at every moment of it."""
+"""Moves of a publisher in every order of messages, with one fault at every moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWN: list[Fault] = [("impatience",), ("leave",)]
 
 
 def explored(moves: Moves) -> str:
-    """What was found, in words; an AssertionError with the shortest way to what goes wrong."""
+    """The summary of the search; AssertionError with the shortest path to a fault."""
     found = moves.explore()
     assert not found.problems, "\n".join(found.problems)
     assert found.ends
@@ -21,7 +21,7 @@ def explored(moves: Moves) -> str:
 
 
 @pytest.mark.parametrize("fault", [(), *OWN])
-def test_a_move_whatever_arrives_first(fault: Fault) -> None:
+def test_a_move_loses_nothing_in_any_order(fault: Fault) -> None:
     print(explored(Moves((THERE,), 2, fault)))
 
 
@@ -36,11 +36,10 @@ def test_the_judges_notice_a_broken_move(mutate, monkeypatch: pytest.MonkeyPatch
     assert any("lost=((('P', 1)" in problem for problem in problems)
 
 
-def test_a_claim_that_a_failed_move_leaves_costs_no_publication() -> None:
-    """B2's link to B3 comes up while P, announced at B3, is about to hear that it was down.
+def test_an_announcement_left_by_a_failed_move_loses_no_publication() -> None:
+    """B2's link to B3 comes up while P, announced at B3, is about to learn that it was down.
 
-    B3 must not say then that P is there: B2 would take back what B1 needs for what P has
-    published before it went.
+    B3 must not claim P then: B2 would withdraw the row that B1 needs for P's earlier publications.
     """
     moves = Moves((THERE,), 1, ("link", "B2", "B3"))
     state = moves.start
@@ -69,7 +68,7 @@ def test_a_move_and_a_fault(fault: Fault, is_covering: bool) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("broker", "patient", "publications"),
-    # Where both links of the broker break, there is too much for publications.
+    # If both links of the broker break, the states with publications are too many.
     [("B1", False, 1), ("B1", True, 1), ("B3", False, 1), ("B3", True, 1), ("B2", True, 0)],
 )
 def test_a_move_and_a_broker_that_dies(broker: str, patient: bool, publications: int) -> None:
@@ -79,5 +78,5 @@ def test_a_move_and_a_broker_that_dies(broker: str, patient: bool, publications:
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", LINKS)
 def test_a_move_and_a_link_whose_break_is_noticed_at_any_time(fault: Fault) -> None:
-    """Nothing but losses is excused then."""
+    """Only losses are excused then."""
     print(explored(Moves((THERE,), 1, fault, timely=False)))

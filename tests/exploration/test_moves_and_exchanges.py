@@ -1,4 +1,4 @@
-"""A move and an exchange of links in one network: every order of messages."""
+"""A move and an exchange of links at once, in every order of messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.exploration.exchange_steps import Fault
 from tests.exploration.moves_and_exchanges import MovesAndExchanges
 
 FAR, NEAR, BACK = ("B1", "B2", "B3"), ("B1", "B2"), ("B3", "B2", "B1")
-# Links of the cycle that may go.
+# Links of the cycle that may be removed.
 REMOVE = pytest.mark.parametrize("remove", [0, 1])
 
 
@@ -33,7 +33,7 @@ def test_a_move_and_an_exchange_meet(remove: int, path: tuple[str, ...]) -> None
 def test_the_judges_notice_an_exchange_on_the_path_of_a_move(
     publications: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the tables, and by what is lost."""
+    """The tables and the losses both show it."""
     monkeypatch.setattr(ReservedPaths, "reserve", lambda self, *move: self._send_away(*move))
     monkeypatch.setattr(MovingPublishers, "is_moving", False)
     assert MovesAndExchanges(1, (FAR,), publications).explore().problems
@@ -46,7 +46,7 @@ def test_the_judges_notice_an_exchange_on_the_path_of_a_move(
 def test_a_move_and_an_exchange_and_a_fault(
     remove: int, path: tuple[str, ...], fault: Fault
 ) -> None:
-    """Losses are not judged where there is one."""
+    """Losses are not judged if there is a fault."""
     print(explored(MovesAndExchanges(remove, (path,), 1, fault, timely=not fault)))
 
 
@@ -56,8 +56,8 @@ def test_a_move_and_an_exchange_and_a_fault(
 def test_a_move_and_an_exchange_and_a_broker_that_dies(
     remove: int, path: tuple[str, ...], broker: str
 ) -> None:
-    """It is none at which the publisher is, before or after.
+    """The publisher is not at that broker, before or after.
 
-    With a publication there would be more states than are looked at.
+    With a publication there would be more states than are explored.
     """
     print(explored(MovesAndExchanges(remove, (path,), 0, ("broker", broker), timely=False)))

@@ -1,4 +1,4 @@
-"""Tables matched in this process: the naive truth judges, one at a time and compiled."""
+"""Tables matched in this process, singly and compiled, against naive matching."""
 
 from __future__ import annotations
 

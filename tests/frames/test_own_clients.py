@@ -1,4 +1,4 @@
-"""A user's own subscriptions and publishers, read from each kind of file; what cannot be, named."""
+"""A user's own subscriptions and publishers, read from each kind of file, with named errors."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Literals of the SQL language: strings, names and numbers, written and read."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,12 +19,12 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(TEXTS)
-def test_strings_come_back(text: str) -> None:
+def test_strings_read_back_equal(text: str) -> None:
     assert read_string(write_string(text)) == text
 
 
 @given(TEXTS.filter(bool))
-def test_names_come_back(name: str) -> None:
+def test_names_read_back_equal(name: str) -> None:
     written = write_name(name)
     assert (read_quoted_name(written) if written.startswith("`") else written) == name
 
@@ -47,7 +49,7 @@ def test_escapes_read_as_in_spark(literal: str, value: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", ".", "1e", "e5", "0x10", "1_000", "\u0661", "--1", "1 2"]
 )
-def test_not_a_number(text: str) -> None:
+def test_text_that_is_no_number_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="not a number"):
         read_number(text)
 
@@ -58,5 +60,5 @@ def test_infinity_cannot_be_written() -> None:
 
 
 @given(st.text("\0\b\x1a01237\\%_'n", max_size=12))
-def test_strings_of_what_escapes_are_made_of_come_back(text: str) -> None:
+def test_strings_of_escape_characters_read_back_equal(text: str) -> None:
     assert read_string(write_string(text)) == text

@@ -1,3 +1,5 @@
+"""The PADRES language: subscriptions and publications, written and read."""
+
 from __future__ import annotations
 
 import contextlib
@@ -39,11 +41,11 @@ YAHOO = (
         ("[a,eq,'it''s'],[b,eq,'true'],[c,<=,+3]", "a = 'it''s' AND b = 'true' AND c <= 3"),
     ],
 )
-def test_a_subscription_means(text: str, sql: str) -> None:
+def test_a_subscription_has_its_filter(text: str, sql: str) -> None:
     assert format_filter(parse_subscription(text)) == sql
 
 
-def test_the_publication_of_the_paper() -> None:
+def test_the_papers_publication_is_read() -> None:
     attributes = parse_publication(YAHOO)
     assert attributes["date"] == "5-Sep-96"
     assert attributes["volume"] == 151200
@@ -67,7 +69,7 @@ def test_the_publication_of_the_paper() -> None:
         ("[a,<,1", 7, "ends too early", "]"),
     ],
 )
-def test_a_wrong_subscription_says_where(
+def test_a_wrong_subscription_names_the_place(
     text: str, column: int, message: str, expected: str
 ) -> None:
     with pytest.raises(FilterSyntaxError) as caught:
@@ -77,7 +79,7 @@ def test_a_wrong_subscription_says_where(
     assert not expected or expected in caught.value.expected
 
 
-def test_an_attribute_stands_once_in_a_publication() -> None:
+def test_a_repeated_attribute_is_an_error() -> None:
     with pytest.raises(FilterSyntaxError, match="attribute a stands here twice") as caught:
         parse_publication("[a,1],[a,2]")
     assert caught.value.column == 8
@@ -88,7 +90,7 @@ def test_an_attribute_stands_once_in_a_publication() -> None:
     ["a = 1 OR b = 2", "NOT a = 1", "a IN (1, 2)", "a LIKE 'x_'", "a LIKE '%x%y%'", "a LIKE 'x'",
      "a NOT LIKE 'x%'", "a IS NULL", "TRUE", "a = TRUE", "`a,b` = 1", "a = 1 AND (b = 1 OR c = 1)"],
 )  # fmt: skip
-def test_what_padres_cannot_say_is_an_error(sql: str) -> None:
+def test_filters_without_a_padres_form_are_errors(sql: str) -> None:
     with pytest.raises(FilterError, match="PADRES cannot say"):
         format_subscription(parse(sql))
 
@@ -118,13 +120,13 @@ TESTS = st.one_of(
 
 @given(st.lists(TESTS, min_size=2, max_size=5))
 @settings(deadline=None)
-def test_subscriptions_come_back(tests: list[object]) -> None:
+def test_subscriptions_read_back_equal(tests: list[object]) -> None:
     made = Filter(And(tuple(tests)))  # type: ignore[arg-type]
     assert parse_subscription(format_subscription(made)) == made
 
 
 @given(st.dictionaries(NAMES, st.one_of(STRINGS, NUMBERS), min_size=1))
-def test_publications_come_back(attributes: dict[str, str | int | float]) -> None:
+def test_publications_read_back_equal(attributes: dict[str, str | int | float]) -> None:
     again = parse_publication(format_publication(attributes))
     assert again == attributes
     assert list(map(type, again.values())) == list(map(type, attributes.values()))

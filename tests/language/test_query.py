@@ -1,3 +1,5 @@
+"""Queries of topic filters: the filter behind a question mark."""
+
 from __future__ import annotations
 
 import pytest
@@ -56,13 +58,13 @@ from shoal.model import EVERYTHING, Value
         ("a?x='UA AND t > 3'", "a", "x = 'UA AND t > 3'"),
     ],
 )
-def test_queries(text: str, topic_filter: str, sql: str) -> None:
+def test_queries_are_parsed(text: str, topic_filter: str, sql: str) -> None:
     found, filter = parse_topic_query(text)
     assert (found, format_filter(filter)) == (topic_filter, sql)
 
 
 @pytest.mark.parametrize("text", ["a", "a/+/#", "what?", "what?/b", "?", "a=b", "a<b/c"])
-def test_what_is_no_query(text: str) -> None:
+def test_a_question_mark_may_be_part_of_the_topic(text: str) -> None:
     """MQTT allows a question mark in a topic filter."""
     assert parse_topic_query(text) == (text, EVERYTHING)
 
@@ -91,7 +93,7 @@ def test_what_is_no_query(text: str) -> None:
         ("a?x=UA OR x=AA", 8, "commas join values"),
         ("a?x=DL,UA OR x=AA", 11, "commas join values"),
         ("a? =1", 3, "no attribute before ="),
-        # What was granted, and matched nothing that was meant.
+        # Such a query would be granted and match nothing.
         ("a ?x>3", 2, "white space before \\? is the topic's"),
         ("$share/g/a\u00a0 ?x>3", 11, "white space before \\? is the topic's"),
         ('a?x="UA"', 5, "go in 'single quotes'"),
@@ -114,7 +116,7 @@ def test_what_is_no_query(text: str) -> None:
         ("a?x=" + "1" * 65_600, 65_537, "at most 65536 characters"),
     ],
 )
-def test_errors_say_where(text: str, column: int, message: str) -> None:
+def test_errors_name_the_column(text: str, column: int, message: str) -> None:
     with pytest.raises(FilterSyntaxError, match=message) as caught:
         parse_topic_query(text)
     assert (caught.value.line, caught.value.column) == (1, column)
@@ -153,7 +155,7 @@ def test_any_text_parses_or_fails_with_its_place(text: str) -> None:
         ("1 ", "1 "),
     ],
 )
-def test_plain_values(text: str, value: Value) -> None:
+def test_plain_values_are_typed(text: str, value: Value) -> None:
     found = read_plain_value(text)
     assert (type(found), found) == (type(value), value)
 

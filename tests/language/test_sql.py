@@ -1,3 +1,5 @@
+"""The SQL language of filters: meaning, limits, errors, and printing."""
+
 from __future__ import annotations
 
 import pytest
@@ -70,7 +72,7 @@ C3 = predicate("c", Operator.EQ, 3)
         ("a = 'it''s'", predicate("a", Operator.EQ, "it's")),
     ],
 )
-def test_the_text_means(text: str, expression: object) -> None:
+def test_a_text_has_its_filter(text: str, expression: object) -> None:
     assert parse(text).expression == expression
 
 
@@ -118,7 +120,7 @@ def test_integers_stay_exact_and_decimals_are_doubles() -> None:
         ("a = TRUE = b", 1, 10, "unexpected =", "AND"),
     ],
 )
-def test_a_wrong_filter_says_where_and_what_was_expected(
+def test_a_wrong_filter_names_the_place_and_the_expected_tokens(
     text: str, line: int, column: int, message: str, expected: str
 ) -> None:
     with pytest.raises(FilterSyntaxError) as caught:
@@ -152,13 +154,13 @@ def test_the_caret_stays_below_its_place_in_a_long_line() -> None:
         (" AND ".join(f"(a{n} OR b{n})" for n in range(30)), "more than 64 conjunctions"),
     ],
 )
-def test_limits(text: str, message: str) -> None:
+def test_limits_of_filters_are_errors(text: str, message: str) -> None:
     with pytest.raises(FilterSyntaxError, match=message):
         parse(text)
 
 
-def test_alternatives_beside_many_tests_need_little_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They once took seconds: products of all tests, where few tell the alternatives apart."""
+def test_alternatives_beside_many_tests_take_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of all tests, of which few distinguish the alternatives, would take seconds."""
     monkeypatch.setattr(filters, "MAX_WORK", 20_000)
     either = " AND ".join(f"(a{number} OR b{number})" for number in range(6))
     many = "".join(f" AND c{number}" for number in range(900))
@@ -230,7 +232,7 @@ def test_parentheses_are_minimal() -> None:
     assert format_filter(parse(f"({text})")) == text
 
 
-def test_what_cannot_be_written_is_an_error() -> None:
+def test_unwritable_filters_are_errors() -> None:
     for unwritable in (
         predicate("a", Operator.LT, float("inf")),
         predicate("", Operator.EQ, 1),
@@ -269,12 +271,12 @@ def outcome(text: str) -> Filter | FilterSyntaxError:
         return error
 
 
-def test_kinds_keep_one_and_true_apart() -> None:
+def test_one_and_true_are_different() -> None:
     assert parse("a = 1") != parse("a = TRUE")
     assert parse("a").expression.kind is Kind.BOOLEAN  # type: ignore[union-attr]
 
 
-def test_an_error_has_nothing_that_a_terminal_would_do() -> None:
+def test_errors_have_no_control_characters() -> None:
     for text in ("a = \x1b[2J", "a = 1 \x1b\x07\x9b", "a \u2028 = 1"):
         with pytest.raises(FilterSyntaxError) as caught:
             parse(text)

@@ -1,4 +1,4 @@
-"""Networks of processes for tests: `shoal up`, who runs as what, and killing one."""
+"""Networks of processes for tests: `shoal up`, and kills and pauses of single brokers."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Processes:
         self.network = load_network(path)
 
     def address(self, broker: BrokerId) -> str:
-        """Where MQTT clients connect."""
+        """The address for MQTT clients."""
         return self.network.broker(broker).mqtt
 
     async def statuses(self) -> dict[BrokerId, dict[str, Any]]:
-        """What the brokers that answer say."""
+        """The statuses of the brokers that answer."""
         found = await asyncio.gather(*map(_status, self.network.brokers))
         names = [broker.name for broker in self.network.brokers]
         return {name: answer for name, answer in zip(names, found, strict=True) if answer}
 
     async def status(self, broker: BrokerId) -> dict[str, Any]:
-        """What one of them says, which must be there."""
+        """The status of a broker, which must answer."""
         return await status_of(self.network.broker(broker).address("admin"))
 
     async def kill(self, broker: BrokerId) -> None:
-        """kill -9; `shoal up` starts it again after a pause."""
+        """Kill a broker; `shoal up` starts it again after a pause."""
         os.kill((await self.status(broker))["pid"], signal.SIGKILL)
 
     @asynccontextmanager
     async def stopped(self, *brokers: BrokerId) -> AsyncIterator[None]:
-        """These do nothing meanwhile."""
+        """Pause these brokers meanwhile."""
         statuses = await asyncio.gather(*map(self.status, brokers))
         pids = [status["pid"] for status in statuses]
         try:
@@ -84,7 +84,7 @@ async def _status(broker: BrokerSection) -> dict[str, Any]:
 
 
 class _Up:
-    """`shoal up` in a thread: what its brokers are forked from has loaded all already.
+    """`shoal up` in a thread, so that brokers are forked from a process with all modules loaded.
 
     `tests/cli/live/test_up.py` starts it as a process, and stops it by Ctrl-C.
     """
@@ -109,11 +109,11 @@ class _Up:
             self.is_up.set()
 
     def _run(self, work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-        self._patch.stop()  # the command has it
+        self._patch.stop()  # the command has set it
         is_up = self.is_up
 
         class Stop(asyncio.Event):
-            """Waited for once all are there."""
+            """Replaces the wait for Ctrl-C, once all brokers run."""
 
             async def wait(self) -> Literal[True]:
                 is_up.set()

@@ -1,4 +1,4 @@
-"""LIKE, naively: one character after the other, going back to the last `%` where it fails."""
+"""LIKE, naively: character by character, with a return to the last `%` on failure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def like(text: str, pattern: str) -> bool:
         for piece in (element if isinstance(element, str) else (element,))
     ]
     place = at = 0
-    run_place, run_at = -1, 0  # the last ANY_RUN, and how far it reaches so far
+    run_place, run_at = -1, 0  # the last ANY_RUN, and its reach so far
     while at < len(text):
         part = parts[place] if place < len(parts) else None
         if part is Wildcard.ANY_RUN:

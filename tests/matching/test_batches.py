@@ -1,4 +1,4 @@
-"""Batches and bulk loads against the naive truth and against single publications."""
+"""Batches and bulk loads against naive matching and against single publications."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def truth(filters: dict[object, Filter], publication: Publication) -> list[objec
     st.integers(1, 10),
 )
 @settings(max_examples=examples(80))
-def test_columns_agree_with_the_naive_truth_through_churn(
+def test_columns_equal_naive_matching_through_churn(
     changes: list[tuple[int, Filter | None]], publications: list[Publication], often: int
 ) -> None:
     index, filters = MatchIndex(), {}
@@ -75,7 +75,7 @@ def range_filter(bounds: dict[str, tuple[float, float]]) -> Filter:
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))
-def test_loaded_ranges_and_filters_live_together(seed: int) -> None:
+def test_loaded_ranges_and_filters_match_together(seed: int) -> None:
     source = random.Random(seed)
     index, filters = MatchIndex(), dict[object, Filter]()
     names = ("a", "b", "c")
@@ -116,7 +116,7 @@ def test_loaded_ranges_and_filters_live_together(seed: int) -> None:
         index.remove(3)
 
 
-def test_values_that_nobody_demands_any_more_are_forgotten() -> None:
+def test_values_without_filters_are_dropped() -> None:
     index = MatchIndex()
     index.add_table(pa.table({"id": [-1], "symbol": ["stays"]}))
     for number in range(50):
@@ -158,7 +158,7 @@ def test_an_integer_between_doubles_is_compared_exactly() -> None:
     assert answers(index, {"a": given}) == [[1], [3], [2]]
 
 
-def test_a_table_of_conjunctions() -> None:
+def test_a_table_of_conjunctions_is_matched() -> None:
     index = MatchIndex()
     table = pa.table(
         {
@@ -191,7 +191,7 @@ def test_a_table_of_conjunctions() -> None:
         (([1, 2], ("a",), [[1.0]], [[1.0]]), "1 rows need as many ids"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(arguments: tuple[object, ...], message: str) -> None:
+def test_arrays_of_wrong_shapes_are_refused(arguments: tuple[object, ...], message: str) -> None:
     index = MatchIndex()
     with pytest.raises(ValueError, match=message):
         index.add_ranges(*arguments)  # type: ignore[arg-type]

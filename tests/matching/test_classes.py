@@ -1,4 +1,4 @@
-"""Outcomes by class: what each of many indexes would find by itself, whatever changes meanwhile."""
+"""Outcomes by class equal those of many separate indexes, through any changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.seeds.random_index import RandomIndex
 
 
 @pytest.mark.parametrize("is_small", [False, True])
-def test_each_of_many_indexes_has_what_it_would_find_alone(
+def test_outcomes_by_class_equal_separate_indexes(
     is_small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_small:
@@ -51,7 +51,7 @@ def test_each_of_many_indexes_has_what_it_would_find_alone(
 
 
 class _Watched(dict[str, int]):
-    """Attributes that count who looks at them."""
+    """Attributes that count reads."""
 
     looks = 0
 
@@ -60,7 +60,7 @@ class _Watched(dict[str, int]):
         return super().get(name, default)
 
 
-def test_a_publication_is_led_through_one_index_for_all_until_a_filter_changes() -> None:
+def test_a_publication_is_matched_once_for_all_classes() -> None:
     shared = Classes()
     made = [shared.outcomes(tuple[Hashable, ...]) for _ in range(3)]
     for number, each in enumerate(made):
@@ -77,7 +77,7 @@ def test_a_publication_is_led_through_one_index_for_all_until_a_filter_changes()
     assert attributes.looks > looks
 
 
-def test_classes_that_are_all_new_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_classes_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "SAMPLE", 10)
     monkeypatch.setattr(classes, "PAUSE", 30)
     shared = Classes()

@@ -1,4 +1,4 @@
-"""Which destinations match, and whether anything does, against the naive truth."""
+"""Destinations that match, and whether anything does, against naive matching."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DESTINATIONS = st.sampled_from([None, "north", "south", ("east", 1)])
     st.lists(attributes(), min_size=1, max_size=6),
 )
 @settings(max_examples=examples(60))
-def test_destinations_agree_with_the_naive_truth_through_churn(
+def test_destinations_equal_naive_matching_through_churn(
     changes: list[tuple[tuple[int, Filter | None], object]], publications: list[Publication]
 ) -> None:
     index, truth = MatchIndex(), dict[int, tuple[Filter, object]]()
@@ -61,14 +61,14 @@ def test_the_search_ends_when_every_destination_is_known() -> None:
     index.add(1, EVERYTHING, "north")
     index.add(2, parse("a LIKE '%x'"), "north")
 
-    class Watched(dict[str, object]):
+    class CountedAttributes(dict[str, object]):
         reads = 0
 
         def get(self, *key: object) -> object:
             self.reads += 1
             return super().get(*key)
 
-    watched = Watched(a="ax")
+    watched = CountedAttributes(a="ax")
     assert index.match_destinations(watched) == ["north"]
     assert index.matches_any(watched)
     assert watched.reads == 0
@@ -90,7 +90,7 @@ def test_loaded_filters_are_destinations_of_their_own() -> None:
     assert index.match_destinations_batch({"a": [1, 2]})[1].tolist() == [6]
 
 
-def test_destinations_are_given_back() -> None:
+def test_unused_destinations_are_dropped() -> None:
     index = MatchIndex()
     for round in range(3):
         for id in range(10):

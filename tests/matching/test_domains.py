@@ -1,3 +1,5 @@
+"""Domains of values: neighbours, bounds by type, and ends."""
+
 from __future__ import annotations
 
 import math
@@ -41,12 +43,12 @@ def test_nothing_lies_between_neighbours(value: int | float) -> None:
 
 
 @given(ANY_NUMBER, ANY_NUMBER)
-def test_bounds_by_type_divide_as_the_bound_does(bound: int | float, value: int | float) -> None:
+def test_bounds_by_type_divide_like_the_bound(bound: int | float, value: int | float) -> None:
     exact = integer_at_least(bound) if isinstance(value, int) else double_at_least(bound)
     assert (value < exact) is (value < bound)
 
 
-def test_the_ends_of_the_numbers() -> None:
+def test_nan_is_above_all_other_numbers() -> None:
     assert number_successor(math.inf) is NAN
     assert number_successor(NAN) is END
     assert number_predecessor(END) is NAN
@@ -63,10 +65,10 @@ def test_the_ends_of_the_numbers() -> None:
     ("prefix", "after"),
     [("a", "b"), ("a\U0010ffff", "b"), ("\ud7ff", "\ue000"), ("\U0010ffff", END), ("", END)],
 )
-def test_after_prefix(prefix: str, after: str | Beyond) -> None:
+def test_the_first_string_after_a_prefix(prefix: str, after: str | Beyond) -> None:
     assert after_prefix(prefix) == after
 
 
 @given(st.sampled_from(STRINGS), st.sampled_from(STRINGS))
-def test_string_successor(text: str, other: str) -> None:
+def test_the_successor_of_a_string(text: str, other: str) -> None:
     assert (other > text) is (other >= string_successor(text))

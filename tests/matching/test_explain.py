@@ -1,3 +1,5 @@
+"""Explanations of a match, and of a mismatch."""
+
 from __future__ import annotations
 
 import json
@@ -47,7 +49,9 @@ VERDICTS = {True: FilterVerdict.TRUE, False: FilterVerdict.FALSE, None: FilterVe
         ("a < 0", math.inf, "FALSE", "a is inf, which is not < 0"),
     ],
 )  # fmt: skip
-def test_a_predicate(text: str, found: Value | None, verdict: str, reason: str) -> None:
+def test_a_predicate_is_explained(
+    text: str, found: Value | None, verdict: str, reason: str
+) -> None:
     why = explain(parse(text), {} if found is None else {"a": found})
     assert (why.verdict.value, why.reason) == (verdict, reason)
     assert why.attribute == "a"
@@ -64,11 +68,11 @@ def test_a_predicate(text: str, found: Value | None, verdict: str, reason: str) 
         ("carrier", ""),
     ],
 )
-def test_a_missing_attribute_under_another_spelling(given: str, hint: str) -> None:
+def test_a_missing_attribute_names_similar_spellings(given: str, hint: str) -> None:
     assert explain(parse("dep_delay > 30"), {given: 45}).reason == f"dep_delay is missing{hint}"
 
 
-def test_only_what_stands_in_the_way_is_shown() -> None:
+def test_only_failing_tests_are_shown() -> None:
     filter = parse("a = 1 AND (b = 1 OR c = 1) AND NOT (d = 1 AND e = 1) AND NOT (f = 1 OR g = 1)")
     why = explain(filter, {"a": 1, "b": 2, "d": 1, "e": 1, "f": 2, "g": 1})
     assert why.text() == (
@@ -97,7 +101,7 @@ def test_a_match_shows_every_part() -> None:
     assert explain(parse("FALSE"), {}).text() == "FALSE    FALSE: a constant"
 
 
-def test_the_tree_as_json() -> None:
+def test_the_tree_is_written_as_json() -> None:
     tree = explain(parse("NOT a > 1"), {"a": 5}).to_dict()
     assert json.loads(json.dumps(tree)) == tree
     assert tree == {
@@ -116,7 +120,7 @@ def test_long_values_are_cut_and_odd_filters_have_some_text() -> None:
 
 
 @pytest.mark.parametrize("value", [[1], 2**63, b"x"])
-def test_what_no_publication_may_carry_is_refused(value: object) -> None:
+def test_invalid_publications_are_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError), match=r"attribute .a."):
         explain(parse("a = 1"), {"a": value})  # type: ignore[dict-item]
 
@@ -126,9 +130,7 @@ def leaves(why: Explanation) -> list[Explanation]:
 
 
 @given(filters(), attributes())
-def test_the_verdicts_are_those_of_the_definition(
-    filter: Filter, publication: dict[str, Value]
-) -> None:
+def test_the_verdicts_equal_the_definition(filter: Filter, publication: dict[str, Value]) -> None:
     why = explain(filter, publication)
     assert why.verdict is VERDICTS[evaluate(filter, publication)]
     for leaf in leaves(why):
@@ -136,5 +138,5 @@ def test_the_verdicts_are_those_of_the_definition(
             assert leaf.found is publication.get(leaf.attribute)
             assert Operator(leaf.operator) in COMPLEMENT
             assert leaf.reason
-    # Whatever does not match has at least one test to blame, or a constant.
+    # A mismatch has at least one failing test, or a constant.
     assert why.verdict is FilterVerdict.TRUE or len(why.text().split("\n")) >= 1 + bool(why.parts)

@@ -1,4 +1,4 @@
-"""Values of other types: taken for what they exactly mean, or refused, in every matcher."""
+"""Values of other types: read as their exact meaning, or refused, in every matcher."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ENTRIES: dict[str, Ask] = {
     ),
 }
 
-# Filters that file, compile, test and count a value in every way there is.
+# Filters that index, compile, test and count a value in every way.
 FILTERS = {
     "a = 3": 3,
     "a > 2": 3,
@@ -86,7 +86,7 @@ def index_of(text: str) -> MatchIndex:
 
 @pytest.mark.parametrize("text", FILTERS)
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_what_means_exactly_one_value_is_taken_for_it(entry: str, text: str) -> None:
+def test_a_value_with_an_exact_meaning_is_accepted(entry: str, text: str) -> None:
     index = index_of(text)
     for given, meant in EXACT:
         expected = type(meant) is type(FILTERS[text])
@@ -110,7 +110,7 @@ def test_what_means_exactly_one_value_is_taken_for_it(entry: str, text: str) -> 
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("text", ["a = 3", "a > 3", "a = 'UA'", "a <> 3", "a IS NULL", "a = TRUE"])
-def test_what_does_not_is_refused_and_named(text: str, value: object) -> None:
+def test_a_value_without_an_exact_meaning_is_refused(text: str, value: object) -> None:
     index = index_of(text)
     for ask in ENTRIES.values():
         with pytest.raises(TypeError, match=rf"'a'.*{type(value).__name__}"):
@@ -121,7 +121,7 @@ def test_what_does_not_is_refused_and_named(text: str, value: object) -> None:
         explain(parse(text), {"a": value})  # type: ignore[dict-item]
 
 
-def test_subscriptions_to_topics_ask_alike() -> None:
+def test_topic_subscriptions_treat_values_alike() -> None:
     index = TopicIndex()
     index.add("all", "t")
     index.add("three", "t", parse("a = 3"))
@@ -137,7 +137,7 @@ def test_subscriptions_to_topics_ask_alike() -> None:
             ask("t", {"a": b"3"})
 
 
-def test_rows_loaded_from_arrays_look_at_types_too() -> None:
+def test_rows_loaded_from_arrays_check_types() -> None:
     index = MatchIndex()
     index.add_ranges([1], ("a",), [[2.0]], [[4.0]])
     assert index.match({"a": np.int64(3)}) == [1]
@@ -151,7 +151,7 @@ def test_rows_loaded_from_arrays_look_at_types_too() -> None:
     [
         (pd.Series([3, None, 1], dtype="Int64"), [["number"], [], []]),
         (pd.Series([3.0, None, 1.0], dtype="Float64"), [["number"], [], []]),
-        # What pandas calls missing is missing, as in a table (`match_frame`).
+        # Missing values of pandas are missing, as in a table (`match_frame`).
         (pd.Series([3.0, math.nan, 1.0]), [["number"], [], []]),
         (pd.Series(["UA", math.nan, 3], dtype=object), [["text"], [], ["number"]]),
         (np.array([3.0, math.nan, 1.0]), [["number"], ["number"], []]),
@@ -169,7 +169,7 @@ def test_rows_loaded_from_arrays_look_at_types_too() -> None:
     ],
     ids=lambda given: str(getattr(given, "dtype", getattr(given, "type", ""))),
 )
-def test_columns_of_pandas_and_arrow(column: Any, found: list[list[str]]) -> None:
+def test_columns_of_pandas_and_arrow_are_accepted(column: Any, found: list[list[str]]) -> None:
     index = MatchIndex()
     for id, text in (("number", "a > 2"), ("text", "a = 'UA'"), ("flag", "a = TRUE")):
         index.add(id, parse(text))
@@ -216,13 +216,13 @@ def test_a_table_means_the_same_to_the_index_and_to_match_frame() -> None:
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "columns of the same name"),
     ],
 )
-def test_what_is_no_batch_is_refused_in_words(given: Any, told: str) -> None:
+def test_an_invalid_batch_is_refused_with_the_reason(given: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         index_of("a > 2").match_batch(given)
 
 
 @pytest.mark.parametrize("given", [pd.DataFrame({"a": [3]}), pd.Series({"a": 3}), [3], None, "a"])
-def test_what_is_no_publication_is_refused_in_words(given: Any) -> None:
+def test_an_invalid_publication_is_refused_with_the_reason(given: Any) -> None:
     index = index_of("a > 2")
     asks = (index.match, index.matches_any, index.match_destinations)
     for ask in (*asks, lambda each: matches(parse("a > 2"), each)):

@@ -1,4 +1,4 @@
-"""Filters of up to 64 KB that were made to be slow: what a pair of them costs, and is answered."""
+"""Hostile filters of up to 64 KB: the cost of comparing a pair, and the answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.matching.relations import string_sets
 from shoal.model import And, Expression, Filter, FilterError, Operator, Or, Value, predicate
 from tests.calls import Calls
 
-# Some times what is aimed at, 50 ms: other people's processors are slower, and busy.
+# Some times the goal of 50 ms: other machines are slower, and busy.
 SECONDS = 1.5
 
 
@@ -138,7 +138,7 @@ PAIRS: dict[str, Callable[[], tuple[Filter, Filter]]] = {
 
 @pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("ask", [overlaps, covers])
-def test_no_pair_takes_long(
+def test_every_pair_is_compared_in_bounded_time(
     ask: Callable[[Filter, Filter], bool], make: Callable[[], tuple[Filter, Filter]]
 ) -> None:
     def seconds(f: Filter, g: Filter) -> float:
@@ -155,7 +155,7 @@ def test_no_pair_takes_long(
 
 MB = 1_000_000
 ONE = "a" * MB
-# At the limits: filters, and what they are asked about.
+# At the limits: filters, and the questions about them.
 COSTLY: dict[str, tuple[Filter, dict[str, Value]]] = {
     "as many searches as may be": (
         all_of(*(predicate("a", Operator.NOT_LIKE, f"%{'a' * (9 + at)}b%") for at in range(16))),
@@ -175,7 +175,7 @@ COSTLY: dict[str, tuple[Filter, dict[str, Value]]] = {
 
 
 @pytest.mark.parametrize(("filter", "publication"), COSTLY.values(), ids=COSTLY)
-def test_no_filter_within_the_limits_takes_long(
+def test_every_filter_within_the_limits_takes_bounded_time(
     filter: Filter, publication: dict[str, Value]
 ) -> None:
     check_cost(filter)
@@ -220,11 +220,11 @@ def test_filters_beyond_the_limits_are_refused_in_one_line(filter: Filter, messa
     ],
     ids=["one", "sixteen", "anchored", "list", "tests"],
 )
-def test_what_people_ask_for_is_within_the_limits(text: str) -> None:
+def test_usual_filters_are_within_the_limits(text: str) -> None:
     check_cost(parse(text))
 
 
-def test_what_is_not_decided_may_overlap_and_is_not_covered() -> None:
+def test_undecided_filters_overlap_and_do_not_cover() -> None:
     f, g = PAIRS["1,000 distinct characters in two patterns"]()
     assert overlaps(f, g)
     assert not covers(f, g)
@@ -232,8 +232,8 @@ def test_what_is_not_decided_may_overlap_and_is_not_covered() -> None:
     assert len(covering_set([f, g])) == 2
 
 
-def test_answers_do_not_depend_on_what_was_asked_before() -> None:
-    """Work is counted for each question anew, and what is remembered was found with as much."""
+def test_answers_do_not_depend_on_earlier_questions() -> None:
+    """Work is counted per question, and cached answers were found within the same bound."""
     f, g = parse("a LIKE '%x_y%' AND a LIKE '%y%z%'"), parse("a LIKE '%z_y%' AND b = 1")
     alone = overlaps(f, g), covers(f, g), covers(g, g)
     for make in PAIRS.values():
@@ -259,7 +259,7 @@ def test_large_filters_are_still_compared_exactly() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_many_regions_are_compared_as_few_are(seed: int) -> None:
+def test_many_regions_are_compared_like_few(seed: int) -> None:
     """Filters with OR, against the answers for each two of their conjunctions."""
     chance = random.Random(seed)
 
@@ -287,7 +287,7 @@ def test_many_regions_are_compared_as_few_are(seed: int) -> None:
     assert len(seen) > 1
 
 
-# What may be looked at of a text, as `long_texts` has it, and called besides: some 40 ms.
+# The bound on reads of a text, as in `long_texts`, and on calls besides: some 40 ms.
 MOST_US, MOST_CALLS = 100_000, 200_000
 LONG = 16_384  # the longest text of a publication that filters see
 NUMBERS = range(1_000, 2_300)
@@ -295,12 +295,12 @@ THERE = "".join(f"a{at}b" for at in NUMBERS)
 
 
 def words(count: int, size: int) -> list[str]:
-    """Of two letters."""
+    """Words of two letters."""
     chance = random.Random(size)
     return ["".join(chance.choices("ab", k=size)) for _ in range(count)]
 
 
-# Thousands of patterns, and a text in which all nearly are.
+# Thousands of patterns, and a text that nearly matches all.
 MANY: dict[str, tuple[list[str], str]] = {
     "each a number": ([f"%a{at}b%" for at in range(8_000)], "a" * LONG),
     "each a number, and one free": ([f"%a{at}_b%" for at in range(8_000)], "a" * LONG),
@@ -322,8 +322,8 @@ MANY: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("patterns", "text"), MANY.values(), ids=MANY)
-def test_many_patterns_take_no_longer_together(patterns: list[str], text: str) -> None:
-    """The text is gone through for few of them, or what is asked of each is little."""
+def test_many_patterns_together_take_bounded_time(patterns: list[str], text: str) -> None:
+    """Few of them search the text, or each needs little work."""
     index = MatchIndex()
     for number, pattern in enumerate(patterns):
         index.add(number, Filter(like(pattern)))

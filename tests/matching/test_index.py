@@ -1,3 +1,5 @@
+"""The match index against naive matching through churn, and its errors."""
+
 from __future__ import annotations
 
 import random
@@ -45,7 +47,7 @@ def is_bare(index: MatchIndex) -> bool:
     st.sampled_from([0, buckets.FEW]),
 )
 @settings(max_examples=examples(100))
-def test_the_index_agrees_with_the_naive_truth_through_churn(
+def test_the_index_equals_naive_matching_through_churn(
     changes: list[tuple[int, Filter | None]], publications: list[Publication], few: int
 ) -> None:
     with mock.patch.object(buckets, "FEW", few), mock.patch.object(filed_filters, "FEW", few):
@@ -71,7 +73,7 @@ def churn(changes: list[tuple[int, Filter | None]], publications: list[Publicati
     assert is_bare(index)
 
 
-# As one client of a broker may ask, of a few attributes that all publications have and of its own.
+# As one client of a broker may subscribe, with attributes of all publications and of its own.
 MANY_ATTRIBUTES = {
     "equal": "topic = 't' AND x{} = 1",
     "above": "topic = 't' AND x{} > 0",
@@ -84,7 +86,7 @@ MANY_ATTRIBUTES = {
 
 @pytest.mark.parametrize("text", MANY_ATTRIBUTES.values(), ids=list(MANY_ATTRIBUTES))
 def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: str) -> None:
-    class Counted(dict[str, Value]):
+    class CountedAttributes(dict[str, Value]):
         looked_for = 0
 
         def get(self, name: str, default: Any = None) -> Any:
@@ -94,7 +96,7 @@ def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: st
     index = MatchIndex()
     for number in range(500):
         index.add(number, parse(text.format(number, number)))
-    publication = Counted(topic="t", x7=1, x9=1, y7=2, y9=1)
+    publication = CountedAttributes(topic="t", x7=1, x9=1, y7=2, y9=1)
     is_tested = "y" in text
     assert index._walk(publication, None) == ([7] if is_tested else [7, 9])
     ranges = 2 if "> 0 AND x" in text else 0
@@ -103,7 +105,7 @@ def test_filters_on_attributes_that_a_publication_lacks_cost_it_nothing(text: st
 
 
 def test_filters_on_many_attributes_are_not_compiled() -> None:
-    """One client's filters would have each publication's broker make columns of thousands."""
+    """Otherwise one client's filters would make thousands of columns of each publication."""
     index = MatchIndex()
     for number in range(index_module.ATTRIBUTES_MAXIMUM):
         index.add(number, parse(f"x{number} = 1 AND y != {number}"))
@@ -139,7 +141,7 @@ def test_the_same_id_replaces() -> None:
     assert "s" in index
 
 
-def test_removing_what_is_not_there_is_an_error() -> None:
+def test_removing_a_missing_id_is_an_error() -> None:
     with pytest.raises(KeyError):
         MatchIndex().remove("s")
 
@@ -162,7 +164,7 @@ def test_a_wrong_pattern_is_refused_at_construction(operator: Operator, pattern:
 
 
 def state_of(index: MatchIndex) -> object:
-    """All that adding changes, and what some publications get."""
+    """All that adding changes, and the answers for some publications."""
     publications: list[Publication] = [{"a": 1}, {"a": 5, "b": 1}, {"a": "x"}, {}]
     answers = [index.match(each) for each in publications]
     goals = [index.match_destinations(each) for each in publications]
@@ -249,7 +251,7 @@ def test_a_load_that_fails_changes_nothing(
     assert state_of(index) == before
 
 
-def test_what_cannot_be_compiled_leaves_the_index_as_it_was() -> None:
+def test_an_uncompilable_filter_changes_nothing() -> None:
     index = MatchIndex()
     for number in range(40):
         index.add(number, parse(f"a > {number}"))
@@ -287,7 +289,7 @@ def test_ids_that_are_equal_are_one(id: Any) -> None:
     assert index.match({"a": 1}) == [6]
 
 
-def test_a_table_by_dictionaries() -> None:
+def test_a_table_of_dictionaries_is_loaded() -> None:
     index = MatchIndex()
     coded = pa.DictionaryArray.from_arrays([0, 1, None, 2], ["x", "y", None])
     index.add_table(pa.table({"id": [1, 2, 3, 4], "a": coded}))
@@ -317,7 +319,7 @@ def test_ids_are_any_hashable_and_batches_may_be_empty() -> None:
     assert ids.tolist() == []
 
 
-def test_long_churn_leaves_no_ghosts() -> None:
+def test_long_churn_leaves_no_rows() -> None:
     chance = random.Random(7)
     index, truth = MatchIndex(), {}
     for _ in range(5_000):
@@ -344,7 +346,7 @@ def parse_once(text: str, known: dict[str, Filter] = {}) -> Filter:  # noqa: B00
     return known[text]
 
 
-def test_values_of_a_list_are_places_of_their_own() -> None:
+def test_values_of_a_list_are_separate_places() -> None:
     index = MatchIndex()
     index.add("list", parse("carrier IN ('UA', 'AA', 'UA') OR carrier = 'AA' OR carrier IN ('DL')"))
     index.add("numbers", parse("a IN (1, 2.0, 3) AND b IN ('x', 'y') AND a > 1"))
@@ -365,7 +367,7 @@ def test_values_of_a_list_are_places_of_their_own() -> None:
     st.sampled_from([-1, 2, 1_000]),
 )
 @settings(max_examples=examples(30))
-def test_where_much_is_tested_the_compiled_parts_find_the_same(
+def test_compiled_parts_find_the_same_matches(
     changes: list[tuple[int, Filter | None]], publications: list[Publication], maximum: int
 ) -> None:
     filed, index = FiledFilters(), MatchIndex()

@@ -1,4 +1,4 @@
-"""Every operator by itself, in every matcher, against the naive truth through churn."""
+"""Every operator by itself, in every matcher, against naive matching through churn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def random_publication(chance: random.Random) -> dict[str, Value]:
 
 
 @pytest.mark.parametrize("operator", list(Operator), ids=lambda operator: operator.value)
-def test_an_operator_through_churn(operator: Operator) -> None:
+def test_an_operator_equals_naive_matching_through_churn(operator: Operator) -> None:
     chance = random.Random(f"seed 1 {operator.value}")
     index, truth = MatchIndex(), {}
     for _ in range(3):
@@ -95,7 +95,7 @@ def test_an_operator_through_churn(operator: Operator) -> None:
         ("a IS NOT NULL", math.nan, True),
     ],
 )
-def test_edges_of_meaning_in_every_matcher(text: str, value: Value, found: bool) -> None:
+def test_edge_cases_are_equal_in_every_matcher(text: str, value: Value, found: bool) -> None:
     filter, publication = parse(text), {"a": value, "other": 1}
     index = MatchIndex()
     index.add("s", filter)

@@ -1,4 +1,4 @@
-"""Outcomes remembered by the ways of publications: always what a fresh match would give."""
+"""Outcomes cached by the paths of publications equal those of a fresh match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.seeds.random_index import RandomIndex
 
 @pytest.mark.parametrize("few", [0, buckets.FEW])
 @pytest.mark.parametrize("remembered", [20, 2_000, outcomes.MAX_REMEMBERED])
-def test_an_outcome_is_made_of_what_matches_now(
+def test_a_cached_outcome_equals_a_fresh_match(
     remembered: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "MAX_REMEMBERED", remembered)
@@ -44,7 +44,7 @@ def test_an_outcome_is_made_of_what_matches_now(
     assert found > examples(5_000)
 
 
-def test_numbers_and_strings_of_one_attribute_take_ways_of_their_own() -> None:
+def test_numbers_and_strings_of_one_attribute_have_separate_paths() -> None:
     made: Outcomes[tuple[Hashable, ...]] = Outcomes(tuple)
     for id, text in enumerate(["x > 1", "x > 2", "x > 'a'", "x > 'b'", "x < 'c'", "x = TRUE"]):
         made.add(id, parse(text))
@@ -67,10 +67,10 @@ def test_an_outcome_is_made_once_until_its_filters_change() -> None:
 
 
 @pytest.mark.parametrize("size_of", [lambda outcome: 0, len])
-def test_what_is_large_is_remembered_however_many_filters_match(
+def test_large_outcomes_are_cached(
     size_of: Callable[[tuple[Hashable, ...]], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 110,000 filters of one class each publication was matched anew, 13 ms each time."""
+    """With 110,000 filters of one class a new match takes 13 ms for each publication."""
     monkeypatch.setattr(outcomes, "MAX_REMEMBERED", 1_000)
     calls: list[int] = []
 
@@ -86,10 +86,10 @@ def test_what_is_large_is_remembered_however_many_filters_match(
     assert len(calls) <= 2
 
 
-def test_what_comes_to_little_is_remembered_though_many_filters_match(
+def test_small_outcomes_of_many_filters_are_cached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Eleven topics, each wanted by thousands behind one neighbour, were more than fitted."""
+    """Eleven topics, each wanted by thousands behind one neighbour, must fit in the cache."""
     monkeypatch.setattr(outcomes, "MAX_REMEMBERED", 1_000)
     calls: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Places and ranges: whatever matches meets the segment, down to neighbouring values."""
+"""Places and ranges: a matching publication lies in a segment of the filter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CUTS = st.lists(
     cuts=CUTS,
     dimension=st.sampled_from([NUMBER, TEXT]),
 )
-def test_what_matches_lies_in_a_segment_that_the_filter_meets(
+def test_a_matching_publication_lies_in_a_segment_of_the_filter(
     filter: Filter, values: dict[str, object], cuts: tuple[float, ...], dimension: Dimension
 ) -> None:
     met = segments_met(cuts, dimension.ranges(filter))
@@ -91,11 +91,13 @@ def test_strings_lie_in_their_order(values: list[str]) -> None:
         ("a = 9007199254740993", [(2.0**53, 2.0**53)]),
     ],
 )
-def test_ranges_of_filters(text: str, ranges: list[tuple[float, float]]) -> None:
+def test_ranges_of_filters_equal_calculated_ones(
+    text: str, ranges: list[tuple[float, float]]
+) -> None:
     assert list(NUMBER.ranges(parse(text))) == ranges
 
 
-def test_ranges_of_strings() -> None:
+def test_ranges_of_strings_equal_calculated_ones() -> None:
     place = place_of
     assert TEXT.ranges(parse("a = 'UA'")) == (Range(place("UA"), place("UA")),)
     assert TEXT.ranges(parse("a >= 'b' AND a < 'd'")) == (Range(place("b"), place("d")),)
@@ -104,7 +106,7 @@ def test_ranges_of_strings() -> None:
     assert TEXT.ranges(parse("a = 3")) == (Range(LOWEST, LOWEST),)
 
 
-def test_a_filter_with_a_half_open_range_leaves_the_next_segment_alone() -> None:
+def test_a_half_open_range_does_not_touch_the_next_segment() -> None:
     cuts = NUMBER.cuts(10)
     assert segments_met(cuts, NUMBER.ranges(parse("a >= 2 AND a < 4"))) == (2, 3)
     assert segments_met(cuts, NUMBER.ranges(parse("a >= 2 AND a <= 4"))) == (2, 3, 4)
@@ -134,7 +136,7 @@ def test_quantiles_of_few_values_leave_no_segment_empty(places: list[float], cou
     assert {segment_at(cuts, place) for place in places} == set(range(len(cuts) + 1))
 
 
-def test_bad_dimensions_say_what_is_wrong() -> None:
+def test_wrong_dimensions_are_errors() -> None:
     for key, options in {
         "without an attribute": {"attribute": ""},
         "not below": {"attribute": "a", "low": 5, "high": 5},

@@ -1,3 +1,5 @@
+"""The definition of matching: predicates, missing values, and the normal form."""
+
 from __future__ import annotations
 
 import pytest
@@ -42,7 +44,7 @@ NAN, INFINITY = float("nan"), float("inf")
         ("a LIKE 'a'", 1, None),
     ],
 )
-def test_a_predicate_on_a_value(text: str, value: Value, result: bool | None) -> None:
+def test_a_predicate_decides_a_value(text: str, value: Value, result: bool | None) -> None:
     assert evaluate(parse(text), {"a": value}) is result
 
 
@@ -60,7 +62,7 @@ def test_a_predicate_on_a_value(text: str, value: Value, result: bool | None) ->
         ("a = 1 OR a <> 1", None),
     ],
 )
-def test_missing_is_unknown(text: str, result: bool | None) -> None:
+def test_a_missing_value_is_unknown(text: str, result: bool | None) -> None:
     assert evaluate(parse(text), {}) is result
     assert matches(parse(text), {}) is (result is True)
 

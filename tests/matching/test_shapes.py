@@ -1,4 +1,4 @@
-"""LIKE patterns as functions, against a naive twin; and how long the worst of them take."""
+"""LIKE patterns as functions, against a naive twin; and the times of the worst ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MB = 1_000_000
 
 
 @given(st.text(alphabet="ab%_\\\n", max_size=12), patterns())
-def test_a_shape_is_what_its_pattern_says(text: str, pattern: str) -> None:
+def test_a_shape_equals_its_pattern(text: str, pattern: str) -> None:
     assert shape(pattern)(text) is like(text, pattern)
 
 
@@ -32,7 +32,7 @@ def test_a_shape_is_what_its_pattern_says(text: str, pattern: str) -> None:
 @example("aba", "ab%ba")
 @example("aa", "%__%")
 @example("a", "_%_")
-def test_wildcards_close_together(text: str, pattern: str) -> None:
+def test_adjacent_wildcards_match(text: str, pattern: str) -> None:
     assert shape(pattern)(text) is like(text, pattern)
 
 
@@ -65,10 +65,10 @@ def test_long_texts_are_searched_in_steps(alphabet: str, places: tuple[int, int]
         *at_length([("a\ud800", 64, 0)]),
     ],
 )
-def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_places: int) -> None:
-    """By tables and places from the first on, or after some; most patterns are nearly there.
+def test_many_patterns_search_a_long_text(alphabet: str, few: int, few_places: int) -> None:
+    """By tables and places from the first on, or after some; most patterns nearly match.
 
-    With few places in a table, others' hashes stand where a pattern's would.
+    With few places in a table, hashes collide.
     """
     chance = random.Random(f"{alphabet!r} {few} {few_places}")
     found = missing = 0
@@ -101,7 +101,7 @@ def test_many_patterns_look_through_a_long_text(alphabet: str, few: int, few_pla
     assert missing > 100
 
 
-def test_only_few_texts_are_remembered() -> None:
+def test_the_number_of_cached_texts_is_bounded() -> None:
     has_shape = shape("%needle_in%")
     for number in range(600):
         assert not has_shape(f"{number} hay " * (100 if number < 300 else 3_000))
@@ -109,14 +109,14 @@ def test_only_few_texts_are_remembered() -> None:
         assert sum(map(len, long_texts._texts)) <= 4 * 65_536
 
 
-def test_a_surrogate_is_a_character_as_any_other() -> None:
+def test_a_surrogate_is_a_usual_character() -> None:
     assert shape("%\ud800_b%")("x\ud800ab")
     assert not shape("%\ud800_b%")("x\ud801ab")
 
 
 @pytest.mark.parametrize("pattern", ["%", "_", "%%__%", "%a%", "\\%\\_\\\\"])
 @pytest.mark.parametrize("text", STRINGS)
-def test_every_text_and_a_few_patterns(text: str, pattern: str) -> None:
+def test_every_short_text_is_matched_by_a_few_patterns(text: str, pattern: str) -> None:
     assert shape(pattern)(text) is like(text, pattern)
     assert shape(escape_literal(text))(text)
 
@@ -125,7 +125,7 @@ def test_every_text_and_a_few_patterns(text: str, pattern: str) -> None:
     ("pattern", "characters"),
     [("abc", 0), ("a%b_c", 0), ("%_%__%", 0), ("%abc%", 1), ("%a%_b_%c", 1), ("%a_bc%d_e%", 3)],
 )
-def test_how_often_a_text_is_gone_through(pattern: str, characters: int) -> None:
+def test_the_number_of_passes_over_a_text_is_bounded(pattern: str, characters: int) -> None:
     assert searched_characters(pattern) == characters
 
 
@@ -148,7 +148,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("pattern", "text"), HOSTILE.values(), ids=HOSTILE)
-def test_no_pattern_takes_long(pattern: str, text: str) -> None:
+def test_every_pattern_takes_bounded_time(pattern: str, text: str) -> None:
     has_shape = shape(pattern)
 
     def takes() -> float:
@@ -162,8 +162,8 @@ def test_no_pattern_takes_long(pattern: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("runs", "most_s"), [(range(30, 330), 0.15), *at_length([(range(1_400, 1_600), 0.6)])]
 )
-def test_many_patterns_of_single_characters_do_not_take_long(runs: range, most_s: float) -> None:
-    """Each is there, and nearly so everywhere; 300 of the shorter ones took 1.1 s."""
+def test_many_patterns_of_single_characters_take_bounded_time(runs: range, most_s: float) -> None:
+    """Each occurs, and nearly so everywhere; 300 of the shorter ones would take 1.1 s."""
     shapes_of = [shape("%" + "a_" * count + "%") for count in runs]
 
     def takes(text: str) -> float:
@@ -174,7 +174,7 @@ def test_many_patterns_of_single_characters_do_not_take_long(runs: range, most_s
     assert any(takes("a" * (16_000 + number)) < most_s for number in range(3))
 
 
-def test_a_large_pattern_is_read_once_for_all_who_have_it() -> None:
+def test_a_large_pattern_is_parsed_once_for_all_filters() -> None:
     pattern = "%a" * 2_000
     mine = shape(pattern)
     assert shape(pattern) is mine

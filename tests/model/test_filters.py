@@ -1,4 +1,4 @@
-"""Filters as large as a text may be: their normal form, and how long it takes to find."""
+"""Filters as large as a text may be: their normal form, and the time to find it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ LARGE: dict[str, tuple[Expression, int | None]] = {
 
 
 @pytest.mark.parametrize(("expression", "size"), LARGE.values(), ids=LARGE)
-def test_no_filter_takes_long_to_normalise(expression: Expression, size: int | None) -> None:
+def test_every_filter_is_normalised_in_bounded_time(
+    expression: Expression, size: int | None
+) -> None:
     filter = Filter(expression)
     with Calls() as calls:
         if size is None:
@@ -59,17 +61,17 @@ def test_no_filter_takes_long_to_normalise(expression: Expression, size: int | N
     assert calls.count < 500_000
 
 
-def test_predicates_placeholder_the_order_of_the_expression() -> None:
+def test_predicates_keep_the_order_of_the_expression() -> None:
     [one, other] = parse("(a = 1 OR b = 2) AND c = 3 AND d = 4").normal_form
     assert [each.attribute for each in one] == ["a", "c", "d"]
     assert [each.attribute for each in other] == ["b", "c", "d"]
 
 
-def test_what_is_false_is_false_however_large_the_rest() -> None:
+def test_a_false_conjunction_is_false_at_any_size() -> None:
     assert Filter(And((*map(either, SIX), Constant(False)))).normal_form == ()
 
 
-def test_equalities_are_those_of_every_conjunction() -> None:
+def test_common_equalities_are_those_of_every_conjunction() -> None:
     filter = parse("a = 1 AND (b = 2 OR c = 3) AND a > 0 AND d = 'x'")
     assert [each.attribute for each in filter.equalities] == ["a", "d"]
 

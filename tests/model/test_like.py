@@ -1,3 +1,5 @@
+"""LIKE patterns: escapes, and the canonical form."""
+
 from __future__ import annotations
 
 import pytest

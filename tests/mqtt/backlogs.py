@@ -1,4 +1,4 @@
-"""What a broker's backlog must come to, counted again from what its sessions hold."""
+"""The backlog of a broker, computed again from its sessions."""
 
 from __future__ import annotations
 

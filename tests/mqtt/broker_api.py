@@ -1,4 +1,4 @@
-"""A broker's MQTT side with clients around it, in memory and at a time of one's own.
+"""A broker's MQTT side with clients around it, in memory, under a clock of the test.
 
 >>> broker_api = BrokerApi()
 >>> alice, bob = broker_api.connect("alice"), broker_api.connect("bob", version=4)
@@ -43,7 +43,7 @@ from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
 from shoal.mqtt.limits import MqttLimits
 
-# How a client connects whose session is kept, and goes on.
+# The CONNECT of a client with a lasting session.
 KEPT: dict[str, Any] = {
     "clean_start": False,
     "properties": Properties(session_expiry_interval_s=1_000),
@@ -53,7 +53,7 @@ SECOND = 1_000_000
 
 
 class BrokerApi:
-    """One broker's MQTT side; `statistics_interval_s=0` keeps $SYS out of the way."""
+    """One broker's MQTT side; `statistics_interval_s=0` switches $SYS off."""
 
     def __init__(self, access: Access | None = None, **limits: Any) -> None:
         self.now_us = 1_000 * SECOND
@@ -63,7 +63,7 @@ class BrokerApi:
         self._ends: dict[Connection, Client] = {}
 
     def open(self, version: int = MQTT_5, **transport: Any) -> Client:
-        """A network connection, nothing sent yet."""
+        """A network connection without any packet yet."""
         connection = self.clients.open(self.now_us, **transport)
         client = Client(self, connection, version)
         self._ends[connection] = client
@@ -79,7 +79,7 @@ class BrokerApi:
         return client
 
     def after(self, seconds: float) -> None:
-        """Time passes, and with it every deadline."""
+        """Let time pass; every timer due fires."""
         end_us = self.now_us + round(seconds * SECOND)
         while True:
             deadline_us = self.clients.deadline_us
@@ -90,7 +90,7 @@ class BrokerApi:
         self.now_us = end_us
 
     def take_held(self) -> None:
-        """What clients sent that need not wait any longer is handled, as a driver does it."""
+        """Handle the held packets of clients that need not wait longer, as a driver does."""
         for connection in list(self._ends):
             if connection.holds and not connection.must_wait:
                 self.carry_out(connection.take_held(self.now_us))
@@ -109,7 +109,7 @@ class BrokerApi:
 
 
 class Client:
-    """A client that does only what it is told; what it gets waits until it is taken."""
+    """A client without behaviour of its own; packets wait until `take`."""
 
     def __init__(self, broker_api: BrokerApi, connection: Connection, version: int) -> None:
         self.broker_api = broker_api
@@ -119,7 +119,7 @@ class Client:
         self.closed = False
         self.half_closed = False
         self.written = b""
-        # Whether it reads what it gets; garbage may have changed its version.
+        # Whether it reads; random input may have changed its version.
         self.is_listening = True
         self._decoder = Decoder(version)
         self._inbox: list[Packet] = []
@@ -135,7 +135,7 @@ class Client:
         assert self._decoder.failure is None, self._decoder.failure
 
     def take(self) -> list[Any]:
-        """The packets that came since this was last asked."""
+        """The packets that arrived since the last call."""
         inbox, self._inbox = self._inbox, []
         return inbox
 
@@ -150,7 +150,7 @@ class Client:
             self.broker_api.carry_out(self.connection.take_held(self.broker_api.now_us))
 
     def lose(self) -> None:
-        """The network connection breaks."""
+        """Break the network connection."""
         self.closed = True
         self.broker_api.carry_out(self.connection.lost(self.broker_api.now_us))
 
@@ -165,7 +165,7 @@ class Client:
         properties: Properties = NO_PROPERTIES,
         **options: Any,
     ) -> Suback:
-        """Returns the SUBACK; what else came is still to be taken."""
+        """Subscribe, and return the SUBACK; other packets remain for `take`."""
         request = SubscriptionRequest(topic_filter, qos, **options)
         self.send(Subscribe(self._new_id(), (request,), properties))
         return self._take_first(Suback)
@@ -196,7 +196,7 @@ class Client:
         return answers
 
     def take_publications(self) -> list[Publish]:
-        """Take what came, which is publications only, and acknowledge it."""
+        """Take and acknowledge the packets, which must all be publications."""
         publications: list[Publish] = []
         while packets := self.take():
             for packet in packets:

@@ -1,8 +1,8 @@
-"""What one client can send at most, of each kind: packets at the limits that a broker sets.
+"""The largest input of one client, of each kind: packets at the limits that a broker sets.
 
-Each is a name, whether its client is connected when it sends it, and the bytes of the packet, or of
-a few that belong together.  A broker that serves others meanwhile may spend no more than a moment
-on any of them.  `floods` are the smallest packets of each kind, as many as a socket brings at once.
+Each has a name, whether its client is connected when it sends it, and the bytes of the packet, or
+of a few that belong together. Each must take bounded time. `floods` are the smallest packets of
+each kind, as many as one read of a socket brings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from shoal.mqtt.codec.properties import MAX_USER_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.limits import DEFAULT_LIMITS
 
-# Room for what surrounds what is large.
+# Room for the rest of a large packet.
 PACKET_BYTES = DEFAULT_LIMITS.maximum_packet_size - 200
 STRING_BYTES = 65_000
 FILTER_BYTES = DEFAULT_LIMITS.maximum_filter_bytes
@@ -47,7 +47,7 @@ TOPIC_FILTERS = 500
 TESTS = DEFAULT_LIMITS.maximum_filter_tests
 
 
-# What a socket may bring at once.
+# The bytes of one read.
 READ_BYTES = 65_536
 
 
@@ -58,19 +58,19 @@ class Hostile(NamedTuple):
     name: str
     is_connected: bool
     said: tuple[Packet | bytes, ...]
-    # How long there may be something to do when all is answered.
+    # The longest time of work after the last answer.
     lasts_s: float = 0.05
-    # Whether it takes seconds, if in turns.
+    # Whether it takes seconds in all, in slices.
     is_long: bool = False
 
     @property
     def is_read(self) -> bool:
-        """Whether it gets beyond the decoder, so that other brokers may hear of it."""
+        """Whether it passes the decoder, so that other brokers may be involved."""
         return not self.name.startswith(ODD)
 
     @property
     def packets(self) -> tuple[bytes, ...]:
-        """As they are sent; made when they are wanted, as whoever collects tests needs none."""
+        """The packets as sent; made on demand, since the collection of tests needs none."""
         return tuple(each if isinstance(each, bytes) else _encode(each) for each in self.said)
 
 
@@ -83,7 +83,7 @@ def hostile_inputs() -> Iterator[Hostile]:
         publish = Publish("hostile", payload, 1, packet_id=1, properties=properties)
         yield Hostile(f"PUBLISH: {name}", True, (publish,))
     for packet in _every_kind():
-        # Before anybody has said who it is, and again from one that has.
+        # Before CONNECT, and again from a connected client.
         yield Hostile(f"{type(packet).__name__}, by a stranger", False, (packet,))
     for name, data in _odd_bytes():
         yield Hostile(f"{name}, by a stranger", False, (data,))
@@ -103,7 +103,7 @@ def hostile_inputs() -> Iterator[Hostile]:
 
 
 def _many_topic_filters() -> Iterator[tuple[str, list[str]]]:
-    """More than are handled in one turn, and those that are most work to read and to file."""
+    """More than one slice handles, and the most expensive to read and to index."""
     yield "as many as there can be", ["a"] * (PACKET_BYTES // 5)
     yield "the same again and again", ["a"] * 10_000
     yield "another each", [f"{number:x}" for number in range(3_000)]
@@ -116,7 +116,7 @@ def _many_topic_filters() -> Iterator[tuple[str, list[str]]]:
 
 
 def _every_kind() -> Iterator[Packet]:
-    """All that a client or a server may send, as long as they may be, but for CONNECT."""
+    """All packets of a client or a server, as long as possible, except CONNECT."""
     long = Properties(reason_string="x" * STRING_BYTES)
     yield Publish("a" * STRING_BYTES, bytes(PACKET_BYTES - STRING_BYTES), 2, packet_id=1)
     yield Subscribe(1, (SubscriptionRequest("a" * STRING_BYTES),))
@@ -134,7 +134,7 @@ def _every_kind() -> Iterator[Packet]:
 
 
 def _odd_bytes() -> Iterator[tuple[str, bytes]]:
-    """What is no packet, or none of this version."""
+    """Bytes that are no packet, or none of this version."""
     yield f"{ODD} 0", _raw(0x00, bytes(PACKET_BYTES))
     for kind in range(1, 16):
         yield f"{ODD} {kind} full of zeroes", _raw(kind << 4, bytes(PACKET_BYTES))
@@ -147,7 +147,7 @@ def _odd_bytes() -> Iterator[tuple[str, bytes]]:
 
 
 def floods() -> Iterator[tuple[str, bytes]]:
-    """The smallest packets of each kind, and those that are most work, by name."""
+    """The smallest packets of each kind, and the most expensive ones, by name."""
     one = Subscribe(1, (SubscriptionRequest("a"),))
     numbered = range(READ_BYTES // 8)
     kinds: dict[str, Iterable[Packet]] = {
@@ -176,7 +176,7 @@ def floods() -> Iterator[tuple[str, bytes]]:
 
 
 def _retained(number: int) -> Publish:
-    # The last attribute that it is tested for is missing.
+    # The last tested attribute is missing.
     names = ((f"a{each}", "2") for each in range(FILTER_BYTES // 14 - 1))
     properties = Properties(user_properties=tuple(names) if number < 100 else ())
     return Publish(f"kept/{number}", b"x", 1, True, packet_id=number + 1, properties=properties)

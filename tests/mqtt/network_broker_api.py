@@ -1,4 +1,4 @@
-"""Several brokers' MQTT sides on their machines, in memory: links are as fast as a test wants."""
+"""Several brokers' MQTT sides on their machines, in memory; the test controls the links' speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.mqtt.broker_api import BrokerApi
 
 
 class Site(BrokerApi):
-    """A house that is one broker of a network."""
+    """The MQTT side and the machine of one broker of a network."""
 
     def __init__(
         self, network: Network, broker_id: str, neighbours: tuple[str, ...], **limits: Any
@@ -55,7 +55,7 @@ class Site(BrokerApi):
                     self.unsettled += request.request.publications
             elif isinstance(request.request, Advertise):
                 if self.network.is_storing:
-                    self.hear(request.client, request.request.advertisement)
+                    self.advertised(request.client, request.request.advertisement)
                 else:
                     self.unheard.append(request.request.advertisement)
             elif isinstance(request.request, Subscribe):
@@ -67,22 +67,22 @@ class Site(BrokerApi):
             self.network.settle()
 
     def settle(self, publications: Iterable[Publication]) -> None:
-        """Nothing can take these any more."""
+        """The machine has settled these."""
         self.clients.settled(publications)
         self.carry_out(self.clients.take_effects())
 
     def store(self, subscription_id: SubscriptionId) -> None:
-        """The machine is done with it."""
+        """The machine has stored the subscription."""
         self.clients.stored(subscription_id)
         self.carry_out(self.clients.take_effects())
 
-    def hear(self, client_id: str, promise: Advertisement) -> None:
-        """The machine is done with it."""
+    def advertised(self, client_id: str, promise: Advertisement) -> None:
+        """Every broker knows the advertisement."""
         self.clients.front_end.promising.heard(client_id, promise)
         self.carry_out(self.clients.take_effects())
 
     def handle(self, input: Input) -> None:
-        """The machine takes an input; what it sends waits in a link."""
+        """The machine takes an input; its messages wait in links."""
         for effect in self.machine.handle(input, self.now_us):
             match effect:
                 case Send(neighbour, message):
@@ -100,8 +100,8 @@ class Network:
 
     With `is_slow`, messages stay in their links until `step` or `settle`.
 
-    Publications count as settled at once; without `is_settling`, when a test says so.  So do
-    subscriptions as stored, unless `is_storing` is off.
+    Publications are settled at once; without `is_settling`, when the test says so. The same holds
+    for subscriptions and `is_storing`.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Network:
         self.is_settling = True
         self.is_storing = True
         self.links: dict[tuple[str, str], deque[Any]] = {}
-        # Messages that have arrived over links; of a batch of publications each.
+        # Messages that arrived over links; of a batch each publication.
         self.carried = 0
         self.sites: dict[str, Site] = {}
         tree = list(pairwise(names)) if tree is None else tree
@@ -138,26 +138,26 @@ class Network:
             self.arrive(*waiting[0])
 
     def after(self, seconds: float) -> None:
-        """Time passes everywhere."""
+        """Time passes at every broker."""
         for site in self.sites.values():
             site.after(seconds)
 
     def cut(self, one: str, other: str) -> None:
-        """A link is given up: two parts go on by themselves."""
+        """A link is given up: two parts continue by themselves."""
         for name, neighbour in ((one, other), (other, one)):
             self.links[name, neighbour].clear()
             self[name].handle(LinkChanged(neighbour, LinkState.FAILED))
             self[name].clients.linked(neighbour, False, self[name].now_us)
 
     def heal(self, one: str, other: str) -> None:
-        """It is up again, or for the first time."""
+        """A link comes up, again or for the first time."""
         for name, neighbour in ((one, other), (other, one)):
             self.links.setdefault((name, neighbour), deque())
             self[name].handle(LinkChanged(neighbour, LinkState.UP))
         self.settle()
 
     def arrive(self, sender: str, receiver: str) -> None:
-        """The first message of that link."""
+        """The first message of that link arrives."""
         message = self.links[sender, receiver].popleft()
         self.carried += len(getattr(message, "publications", (message,)))
         self[receiver].handle(Received(sender, message))

@@ -1,6 +1,6 @@
 """Hypothesis strategies for every packet that can be written.
 
-Those that are drawn from are made once: to make one takes longer than to draw from it.
+Shared strategies are made once, as making one takes longer than drawing from it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @cache
 def properties(place: int) -> st.SearchStrategy[Properties]:
-    """Any properties that may stand there, as often as they may."""
+    """Any properties of this packet, repeated if allowed."""
     rows = [row for row in TABLE if place in row.places]
     values: dict[str, st.SearchStrategy[Any]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""Houses whose journal is kept, and houses made again from it."""
+"""MQTT sides with a journal, and MQTT sides restored from it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shoal.mqtt.sessions.subscribed.rows import row_of
 from tests.mqtt.broker_api import BrokerApi
 from tests.mqtt.network_broker_api import Network
 
-# How long sessions are kept.
+# The expiry of sessions.
 KEPT = Properties(session_expiry_interval_s=600)
 
 
 class RememberingBrokerApi(BrokerApi):
-    """A broker by itself that writes a journal: `batches`, one for each time it was taken."""
+    """A broker by itself that writes a journal: `batches`, one for each write."""
 
     def __init__(self, batches: list[bytes], now_us: int | None = None, **limits: Any) -> None:
         super().__init__(**limits)
@@ -40,12 +40,12 @@ class RememberingBrokerApi(BrokerApi):
             self.batches.append(batch)
 
     def killed(self, after_s: float = 0, **limits: Any) -> RememberingBrokerApi:
-        """The house that is made of what this one has written, some time later."""
+        """The MQTT side restored from this one's journal, some time later."""
         return RememberingBrokerApi(self.batches, self.now_us + round(after_s * 1e6), **limits)
 
 
 class Memory:
-    """What the brokers of a network have written."""
+    """The journals of a network's brokers."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -55,7 +55,7 @@ class Memory:
             assert restore(site.clients, Remembered(), site.now_us) == []
 
     def restart(self, *names: str) -> None:
-        """Their MQTT sides are killed at once, and are there again."""
+        """Kill their MQTT sides at once, and restore them."""
         for name in names:
             self.forget(name)
         for name in names:
@@ -82,7 +82,7 @@ def remembered(batches: list[bytes]) -> Remembered:
 
 
 def all_that_lasts(clients: BrokerClients, now_us: int) -> dict[str, Any]:
-    """What must be there again if the broker is killed now."""
+    """The state that must be restored if the broker is killed at this moment."""
     sessions = {
         session.client_id: _session(session, now_us)
         for session in clients.sessions

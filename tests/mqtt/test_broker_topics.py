@@ -1,4 +1,4 @@
-"""Which topics under `$SYS/` are the broker's own."""
+"""Topics under `$SYS/` that are the broker's own."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_only_the_states_of_bridges_are_not_the_brokers_own(topic: str, is_state
 
 
 @pytest.mark.parametrize("topic", ["a", "SYS/a", "$SYS", "$share/a", "a/$SYS/b"])
-def test_others_are_not(topic: str) -> None:
+def test_other_topics_are_no_bridge_states(topic: str) -> None:
     assert not is_bridge_state(topic)
     assert not is_brokers_own(topic)

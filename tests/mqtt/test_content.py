@@ -1,3 +1,5 @@
+"""Attributes of messages, from topics, user properties and payloads; filters that see them."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -60,7 +62,7 @@ def test_attributes_of_the_topic() -> None:
     assert "$topic.8" not in deep
 
 
-def test_user_properties_are_typed_by_how_they_look() -> None:
+def test_user_properties_are_typed_by_their_text() -> None:
     assert attributes(a="1", b="-2.5", c="true", d="True", e="'1'", f="", g="1 ", h="007") == {
         "a": 1, "b": -2.5, "c": True, "d": "True", "e": "1", "f": "", "g": "1 ", "h": "007",
     }  # fmt: skip
@@ -91,7 +93,9 @@ def test_fields_of_json(content_type: str) -> None:
      (b'{"a": 1e999}', "application/json"), (b'{"a": NaN}', "application/json"),
      (b"[" * 100_000, "application/json"), (b'{"$topic": "x"}', "application/json")],
 )  # fmt: skip
-def test_what_has_no_fields(payload: bytes, content_type: str | None) -> None:
+def test_payloads_without_fields_have_no_attributes(
+    payload: bytes, content_type: str | None
+) -> None:
     assert attributes(payload, content_type) == {}
 
 
@@ -102,7 +106,7 @@ def test_integers_beyond_64_bits_are_doubles() -> None:
     assert [type(value) for value in found.values()] == [int, float, float]
 
 
-def test_a_user_property_takes_the_place_of_a_field_and_the_last_of_each_counts() -> None:
+def test_a_user_property_replaces_a_field_and_the_last_counts() -> None:
     properties = Properties(
         content_type="application/json", user_properties=(("a", "2"), ("a", "3"), ("$topic", "x"))
     )
@@ -110,8 +114,8 @@ def test_a_user_property_takes_the_place_of_a_field_and_the_last_of_each_counts(
     assert own_attributes(attributes_of(message)) == {"a": 3, "b": 2}
 
 
-def test_a_text_that_is_too_long_is_no_attribute() -> None:
-    """Each of 300 patterns went through 1 MB of it: 0.8 s in which nobody else was served."""
+def test_a_too_long_text_is_no_attribute() -> None:
+    """300 patterns on 1 MB of text would take 0.8 s."""
     longest = "é" * MAX_TEXT
     payload = msgspec.json.encode({"a": longest, "b": longest + "x", "c": longest, "d": 1})
     found = attributes(payload, "application/json", c=longest + "x", e=longest)
@@ -124,14 +128,14 @@ def test_the_quotes_of_a_text_do_not_make_it_longer() -> None:
     assert found == {"a": longest}
 
 
-def test_of_very_many_fields_the_first_are_looked_at() -> None:
-    """95,000 in a message of 880 KB took 30 ms beside what it takes to read them."""
+def test_only_the_first_of_many_fields_are_attributes() -> None:
+    """95,000 in a message of 880 KB take 30 ms beside the time to read them."""
     fields: dict[str, object] = {f"f{number}": None for number in range(MAX_FIELDS - 1)}
     payload = msgspec.json.encode({**fields, "a": 1, "b": 2})
     assert attributes(payload, "application/json", c="x") == {"a": 1, "c": "x"}
 
 
-def test_who_does_not_ask_for_a_text_that_is_too_long_gets_it_all_the_same() -> None:
+def test_other_filters_match_a_message_with_a_too_long_text() -> None:
     broker_api = BrokerApi()
     got = []
     wheres = ("d = 1", "a LIKE '%x%'", "a IS NULL", "d = 1 OR a LIKE '%x%'", "a NOT LIKE '%y%'")
@@ -144,8 +148,8 @@ def test_who_does_not_ask_for_a_text_that_is_too_long_gets_it_all_the_same() -> 
     assert [each.take_payloads() == [payload] for each in got] == [True, False, True, True, False]
 
 
-def test_patterns_of_many_clients_go_through_one_message_in_a_short_time() -> None:
-    """300 took 0.8 s of 1 MB that are all the same character."""
+def test_many_patterns_on_one_message_take_bounded_time() -> None:
+    """300 on 1 MB of the same character would take 0.8 s."""
     broker_api = BrokerApi()
     for number in range(300):
         where = Properties(user_properties=(("$where", f"a LIKE '%a{number}b%'"),))
@@ -159,12 +163,12 @@ def test_patterns_of_many_clients_go_through_one_message_in_a_short_time() -> No
 
 
 @given(st.binary(max_size=40), st.lists(st.tuples(st.text(max_size=3), st.text(max_size=5))))
-def test_whatever_is_published_has_attributes(payload: bytes, user: list[tuple[str, str]]) -> None:
+def test_every_publication_has_attributes(payload: bytes, user: list[tuple[str, str]]) -> None:
     properties = Properties(content_type="application/json", user_properties=tuple(user))
     check_attributes(attributes_of(PublishedMessage("t", payload, "p", 0, properties=properties)))
 
 
-def test_no_more_attributes_than_there_may_be() -> None:
+def test_the_number_of_attributes_is_bounded() -> None:
     many = {f"a{number}": "1" for number in range(1_000)}
     check_attributes(attributes(**many))
 
@@ -213,7 +217,7 @@ def test_where_and_a_query_must_both_hold() -> None:
         ({"maximum_filter_tests": 3}, ("a?n=1",), ("x OR y",), [False]),
     ],
 )
-def test_one_packet_may_ask_for_so_much(
+def test_the_filters_of_one_packet_are_bounded(
     limits: dict[str, int], texts: tuple[str, ...], where: tuple[str, ...], granted: list[bool]
 ) -> None:
     reader = FilterReader(tuple(("$where", text) for text in where), MqttLimits(**limits))
@@ -234,7 +238,7 @@ def test_one_packet_may_ask_for_so_much(
         ({"maximum_filter_tests": 1}, False),
     ],
 )
-def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -> None:
+def test_a_clients_advertisements_are_bounded(limits: dict[str, int], granted: bool) -> None:
     advertised = (("$advertise", "x > 1"), ("$advertise", "y > 1"))
     if granted:
         assert len(read_advertisements(advertised, MqttLimits(**limits))) == 2
@@ -255,7 +259,7 @@ def test_a_client_may_advertise_so_much(limits: dict[str, int], granted: bool) -
         (b'{"t": NaN, "t": 41}\n', "application/x+json", ("auto", "declared")),
     ],
 )
-def test_which_payloads_are_json(
+def test_json_payloads_are_recognised(
     payload: bytes, content_type: str | None, found: tuple[str, ...]
 ) -> None:
     for json in ("auto", "declared", "never"):
@@ -279,7 +283,7 @@ def test_a_client_of_3_1_1_publishes_attributes_as_json(json: Any, count: int) -
     assert len(client.take_payloads()) == count
 
 
-def test_a_plain_value_is_an_attribute_where_it_is_not_declared_to_be_something_else() -> None:
+def test_a_plain_value_is_an_attribute_unless_declared_otherwise() -> None:
     read = {
         json: [
             own_attributes(
@@ -305,7 +309,7 @@ def test_fields_of_a_payload_make_room_for_user_properties() -> None:
 
 
 @pytest.mark.parametrize("networked", [False, True])
-def test_payloads_that_are_not_read_are_counted_and_told(networked: bool) -> None:
+def test_unread_payloads_are_counted_and_reported(networked: bool) -> None:
     network = Network("B1")
     broker_api = network["B1"] if networked else BrokerApi()
     client = broker_api.connect("c")

@@ -1,3 +1,5 @@
+"""Limits: their ranges, and the requests that they refuse."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -29,7 +31,7 @@ from tests.mqtt.test_users import Users
 
 
 @pytest.mark.parametrize(("name", "low", "high"), _RANGES)
-def test_limits_have_limits(name: str, low: int, high: int) -> None:
+def test_limits_out_of_range_are_errors(name: str, low: int, high: int) -> None:
     for value in (low, high):
         assert getattr(MqttLimits(**{name: value}), name) == value
     for value in (low - 1, high + 1):
@@ -45,7 +47,7 @@ def test_every_number_has_a_range() -> None:
     assert fields == named
 
 
-def test_of_too_many_topic_filters_those_beyond_are_refused_and_counted() -> None:
+def test_topic_filters_beyond_the_limit_are_refused_and_counted() -> None:
     broker_api = BrokerApi(maximum_topic_filters=2)
     client = broker_api.connect("c")
     client.send(Subscribe(1, tuple(map(SubscriptionRequest, "abcd"))))
@@ -66,8 +68,8 @@ MORE = 3 * MOST_READ_AT_ONCE
 
 
 @pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
-def test_one_packet_may_ask_for_as_much_as_there_is_room_for(version: int) -> None:
-    """mqtt.js asks in one packet for all that it had before its connection broke."""
+def test_one_packet_may_fill_the_limit(version: int) -> None:
+    """After a reconnect mqtt.js subscribes to everything in one packet."""
     broker_api = BrokerApi()
     client, publisher = broker_api.connect("c", version), broker_api.connect("p")
     for first in (0, 1):  # and again, where it has all of them already
@@ -84,7 +86,7 @@ def test_one_packet_may_ask_for_as_much_as_there_is_room_for(version: int) -> No
     assert client.connection.session.subscriptions == {}
 
 
-def test_others_have_their_turn_meanwhile() -> None:
+def test_other_clients_are_served_meanwhile() -> None:
     broker_api = BrokerApi()
     client, other = broker_api.connect("c"), broker_api.connect("other")
     requests = tuple(SubscriptionRequest(f"a/{number}") for number in range(MORE))
@@ -103,7 +105,7 @@ def test_others_have_their_turn_meanwhile() -> None:
     assert len(client.take()[0].reason_codes) == MORE
 
 
-def test_what_is_retained_comes_for_all_of_a_packet() -> None:
+def test_retained_messages_come_for_all_filters_of_a_packet() -> None:
     broker_api = BrokerApi()
     publisher, client = broker_api.connect("p"), broker_api.connect("c")
     for number in range(MORE):
@@ -119,7 +121,7 @@ def test_what_is_retained_comes_for_all_of_a_packet() -> None:
 
 
 @pytest.mark.parametrize("version", [MQTT_3_1_1, MQTT_5])
-def test_of_a_packet_that_is_malformed_nothing_is_granted(version: int) -> None:
+def test_nothing_of_a_malformed_packet_is_granted(version: int) -> None:
     client = BrokerApi().connect(
         "c", version, **KEPT if version == MQTT_5 else {"clean_start": False}
     )
@@ -129,7 +131,7 @@ def test_of_a_packet_that_is_malformed_nothing_is_granted(version: int) -> None:
     assert client.broker_api.clients.sessions["c"].subscriptions == {}
 
 
-def test_what_is_refused_for_many_reasons_says_some_of_them() -> None:
+def test_a_refusal_for_many_reasons_names_some() -> None:
     broker_api = BrokerApi(Users())
     client = broker_api.connect("c")
     client.send(Subscribe(1, tuple(SubscriptionRequest(f"secret/{n}") for n in range(100))))
@@ -140,28 +142,30 @@ def test_what_is_refused_for_many_reasons_says_some_of_them() -> None:
     assert (notice.where, notice.times) == ("secret/0", 100)
 
 
-def test_nothing_a_stranger_advertises_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nobody:
+def test_an_unauthenticated_clients_advertisement_is_not_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class RefusingAccess:
         def admit(self, credentials: ClientCredentials) -> ClientAdmission:
             return ClientAdmission(ReasonCode.NOT_AUTHORIZED)
 
     parsed: list[str] = []
     monkeypatch.setattr(content, "parse", parsed.append)
     broker_api = BrokerApi()
-    broker_api.clients._reception.access = Nobody()
+    broker_api.clients._reception.access = RefusingAccess()
     client = broker_api.open()
     client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x >"),))))
     assert client.take()[0].reason_code is ReasonCode.NOT_AUTHORIZED
     assert parsed == []
 
 
-def test_too_much_is_not_advertised() -> None:
+def test_an_advertisement_beyond_the_limit_is_refused() -> None:
     client = BrokerApi(maximum_filter_bytes=4).open()
     client.send(Connect("c", properties=Properties(user_properties=(("$advertise", "x > 1"),))))
     assert client.take()[0].reason_code is ReasonCode.QUOTA_EXCEEDED
 
 
-def test_others_have_their_turn_while_retained_messages_are_tested(
+def test_other_clients_are_served_while_retained_messages_are_tested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tested: list[object] = []
@@ -200,10 +204,12 @@ HEAVY = {
 
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize(("filters", "topic"), HEAVY.values(), ids=list(HEAVY))
-def test_publications_that_are_much_work_are_taken_in_turns(
+def test_expensive_publications_are_handled_in_slices(
     filters: list[str], topic: str, qos: int
 ) -> None:
-    """Whoever subscribes to much makes every publication work; those of one read are not one."""
+    """A client with many subscriptions makes every publication expensive; those of one read are
+    divided.
+    """
     broker_api = BrokerApi(maximum_topic_filters=100_000, maximum_filter_bytes=65_536)
     greedy, flood = broker_api.connect("greedy"), broker_api.connect("flood")
     for first in range(0, len(filters), 1_000):

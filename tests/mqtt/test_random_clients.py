@@ -1,8 +1,8 @@
-"""Random clients against a model of what MQTT promises, with broken connections in between.
+"""Random clients against a model of MQTT's guarantees, with broken connections in between.
 
-Every message is its publisher's number.  At QoS 2 each arrives exactly once, at QoS 1 at least
-once, at QoS 0 at most once, always in the publisher's order within a topic; nothing arrives that
-was not asked for, and nothing asked for is missing above QoS 0.
+Every message is its publisher's number. At QoS 2 each arrives exactly once, at QoS 1 at least once,
+at QoS 0 at most once, always in the publisher's order within a topic. Nothing arrives without a
+subscription, and nothing subscribed is missing above QoS 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT = Properties(session_expiry_interval_s=1_000_000, receive_maximum=3)
 
 
 class Subscriber:
-    """A client that loses its connection, answers late, and remembers what it has taken."""
+    """A client that loses its connection, answers late, and records its messages."""
 
     def __init__(self, broker_api: BrokerApi, name: str, version: int, chance: Random) -> None:
         self.broker_api, self.name, self.version, self.chance = broker_api, name, version, chance
@@ -49,7 +49,7 @@ class Subscriber:
         self.client, self.unanswered = None, []
 
     def look(self) -> None:
-        """Take what came; the answers are sent later, or never if the connection breaks."""
+        """Take the messages; acknowledgements are sent later, or never if the connection breaks."""
         assert self.client is not None
         for packet in self.client.take():
             match packet:
@@ -83,13 +83,13 @@ class Subscriber:
 
 
 class Publisher:
-    """Publishes numbers; sends a QoS 2 publication again until it is released."""
+    """Publishes numbers; retransmits a QoS 2 publication until it is released."""
 
     def __init__(self, broker_api: BrokerApi, name: str) -> None:
         self.client = broker_api.connect(name)
         self.name = name
         self.count = 0
-        # By topic and QoS: what a subscriber to everything should have got.
+        # By topic and QoS: the messages that a subscriber to everything should have received.
         self.sent: list[tuple[str, bytes, int]] = []
 
     def publish(self, chance: Random) -> tuple[str, bytes, int]:
@@ -112,12 +112,13 @@ def number(payload: bytes) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_clients(seed: int) -> None:
+def test_random_clients_get_what_mqtt_guarantees(seed: int) -> None:
     chance = Random(seed)
     broker_api = BrokerApi()
     subscribers = [Subscriber(broker_api, f"s{n}", chance.choice((4, 5)), chance) for n in range(3)]
     publishers = [Publisher(broker_api, f"p{n}") for n in range(2)]
-    # For each subscriber what it must get, and what it may get only once or not at all.
+    # For each subscriber the messages that it must get, and those that it may get once or not at
+    # all.
     due: list[list[tuple[str, bytes, int]]] = [[] for _ in subscribers]
     for _ in range(STEPS):
         subscriber = chance.choice(subscribers)
@@ -162,7 +163,7 @@ def test_random_clients(seed: int) -> None:
 
 def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> None:
     taken = subscriber.taken
-    assert set(taken) <= set(expected), "what was not asked for"
+    assert set(taken) <= set(expected), "a message without a subscription"
     for qos in (0, 1, 2):
         due = [each for each in expected if each[2] == qos]
         got = [each for each in taken if each[2] == qos]
@@ -182,8 +183,8 @@ def check(subscriber: Subscriber, expected: list[tuple[str, bytes, int]]) -> Non
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_garbage_hurts_only_who_sends_it(seed: int) -> None:
-    """Damaged packets of many clients beside two that behave."""
+def test_malformed_bytes_disturb_only_their_sender(seed: int) -> None:
+    """Damaged packets of many clients beside two with valid ones."""
     chance = Random(seed)
     broker_api = BrokerApi()
     right, other = broker_api.connect("right"), broker_api.connect("other")

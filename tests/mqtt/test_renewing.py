@@ -1,4 +1,4 @@
-"""Rules that change while many clients are there."""
+"""Rules that change while many clients are connected."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from shoal.mqtt.codec.reason_codes import ReasonCode
 from tests.mqtt.broker_api import KEPT, SECOND, BrokerApi, will
 
 
-def test_who_does_not_stay_is_closed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """20,000 clients were asked and closed in one turn, of 0.24 s."""
+def test_clients_without_permission_are_closed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20,000 in one slice would take 0.24 s."""
     monkeypatch.setattr("shoal.mqtt.renewing.MOST_AT_ONCE", 10)
     broker_api = BrokerApi()
     clients = [broker_api.connect(f"c{number}") for number in range(40)]
@@ -30,8 +30,8 @@ def test_who_does_not_stay_is_closed_some_at_a_time(monkeypatch: pytest.MonkeyPa
     assert closed == list(range(0, 40, 4))
 
 
-class Changing:
-    """Lets everyone in, to subscribe only to topics that begin with `allowed`."""
+class ChangingAccess:
+    """Admits every client, to subscribe only to topics that begin with `allowed`."""
 
     def __init__(self) -> None:
         self.allowed = ""
@@ -56,11 +56,11 @@ class _BeginningWith:
         return topic_filter.startswith(self._allowed)
 
 
-def test_who_comes_again_with_less_loses_subscriptions_some_at_a_time(
+def test_a_client_returning_with_fewer_rights_loses_subscriptions_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.mqtt.renewing.MOST_AT_ONCE", 10)
-    access = Changing()
+    access = ChangingAccess()
     broker_api = BrokerApi(access=access)
     names = [f"c{number}" for number in range(30)]
     for name in names:
@@ -83,8 +83,8 @@ def test_who_comes_again_with_less_loses_subscriptions_some_at_a_time(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_a_connection_ends_when_what_let_it_in_does(version: int) -> None:
-    access = Changing()
+def test_a_connection_ends_with_its_credentials(version: int) -> None:
+    access = ChangingAccess()
     broker_api = BrokerApi(access=access)
     listener = broker_api.connect("l")
     listener.subscribe("#", qos=0)
@@ -100,7 +100,7 @@ def test_a_connection_ends_when_what_let_it_in_does(version: int) -> None:
         why = Properties(reason_string="the credentials have expired")
         assert said == [Disconnect(ReasonCode.NOT_AUTHORIZED, why)]
     assert [each.topic for each in listener.take()] == ["w"]
-    # One that is gone by then is not ended.
+    # A connection that is gone by then is not ended.
     gone = broker_api.connect("d", version=version)
     gone.disconnect()
     broker_api.after(10)

@@ -1,4 +1,4 @@
-"""What clients find when a broker has been killed and is there again."""
+"""The state that clients find when a killed broker has restarted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def back(broker_api: RememberingBrokerApi, name: str) -> Client:
     return client
 
 
-def test_what_waited_comes_in_its_order_with_all_options() -> None:
+def test_queued_messages_return_in_order_with_all_options() -> None:
     broker_api = RememberingBrokerApi([])
     properties = Properties(
         session_expiry_interval_s=600, subscription_identifiers=(), user_properties=()
@@ -51,7 +51,7 @@ def test_what_waited_comes_in_its_order_with_all_options() -> None:
     assert found[0].properties.content_type == "x"
 
 
-def test_what_was_in_flight_is_sent_again_as_it_was() -> None:
+def test_in_flight_messages_are_retransmitted_unchanged() -> None:
     broker_api = RememberingBrokerApi([])
     client = broker_api.connect("c", properties=KEPT)
     client.subscribe("a", qos=2)
@@ -71,7 +71,7 @@ def test_what_was_in_flight_is_sent_again_as_it_was() -> None:
     assert back(again.broker_api.killed(), "c").take() == []  # type: ignore[attr-defined]
 
 
-def test_a_publication_of_qos_2_is_taken_once() -> None:
+def test_a_qos_2_publication_is_accepted_once() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("s", properties=KEPT).subscribe("a", qos=2)
     publisher = broker_api.connect("p", properties=KEPT)
@@ -100,7 +100,7 @@ def test_new_packet_identifiers_are_free_ones() -> None:
     assert sorted(each.packet_id for each in client.take()) == [1, 2, 3, 4]
 
 
-def test_sessions_go_on_expiring() -> None:
+def test_expiry_of_sessions_continues() -> None:
     broker_api = RememberingBrokerApi([])
     for name in ("gone", "there"):
         broker_api.connect(name, properties=KEPT).subscribe("a", qos=1)
@@ -113,7 +113,7 @@ def test_sessions_go_on_expiring() -> None:
     assert not broker_api.clients.sessions.is_kept("gone")
     assert broker_api.clients.sessions.is_kept("there")
     assert not broker_api.clients.sessions.is_kept("short")
-    # Whoever was connected left when the broker did, as far as anyone knows.
+    # Clients that were connected count as disconnected since the broker's end.
     broker_api = broker_api.killed()
     broker_api.after(598)
     assert broker_api.clients.sessions.is_kept("there")
@@ -152,7 +152,7 @@ def test_a_client_that_is_back_soon_has_no_will_published() -> None:
     assert watcher.take_payloads() == []
 
 
-def test_one_whose_session_ended_with_its_connection_has_none_even_with_a_will() -> None:
+def test_a_short_session_is_not_restored_even_with_a_will() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("c", will=will("w"))
     broker_api = broker_api.killed()
@@ -162,7 +162,7 @@ def test_one_whose_session_ended_with_its_connection_has_none_even_with_a_will()
     assert watcher.take_payloads() == [b"gone"]
 
 
-def test_who_says_goodbye_leaves_no_will() -> None:
+def test_a_disconnected_client_leaves_no_will() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("c", will=will("w")).disconnect()
     broker_api.connect("d", will=will("w"), properties=KEPT).disconnect()
@@ -173,7 +173,7 @@ def test_who_says_goodbye_leaves_no_will() -> None:
     assert watcher.take_payloads() == []
 
 
-def test_retained_messages_and_their_removal() -> None:
+def test_retained_messages_and_removals_are_restored() -> None:
     broker_api = RememberingBrokerApi([])
     publisher = broker_api.connect("p")
     for topic in ("a", "b", "c"):
@@ -184,7 +184,7 @@ def test_retained_messages_and_their_removal() -> None:
     reader = broker_api.connect("r")
     reader.subscribe("#", qos=1)
     assert sorted(reader.take_payloads()) == [b"1", b"2"]
-    # An older message, as another broker may still tell it, does not come back.
+    # An older message, as another broker may still send it, does not come back.
     assert {each.topic for each in broker_api.clients.retained.history()} == {"a", "b", "c"}
 
 
@@ -200,7 +200,7 @@ def test_shared_subscriptions_take_turns_again() -> None:
     assert sorted(map(len, found)) == [2, 2]
 
 
-def test_a_clean_start_forgets_for_good() -> None:
+def test_a_session_ended_by_clean_start_does_not_return() -> None:
     broker_api = RememberingBrokerApi([])
     client = broker_api.connect("c", properties=KEPT)
     client.subscribe("a", qos=1)
@@ -212,7 +212,7 @@ def test_a_clean_start_forgets_for_good() -> None:
     assert back(broker_api, "c").take() == []
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
+def test_unreadable_records_are_named_and_the_rest_restored() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("c", properties=KEPT).subscribe("a", qos=1)
     found = Remembered()
@@ -226,10 +226,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there() -> None:
     assert clients.sessions.is_kept("c")
 
 
-# --- while nothing can be written -----------------------------------------------------------------
+# --- a disk that cannot be written ----------------------------------------------------------------
 
 
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_messages_that_cannot_be_written_are_refused() -> None:
     broker_api = RememberingBrokerApi([])
     reader = broker_api.connect("r", properties=KEPT)
     reader.subscribe("a", qos=1)
@@ -253,8 +253,8 @@ def test_what_cannot_be_kept_is_refused() -> None:
     assert publisher.publish("a", b"5", qos=1)[0].reason_code is ReasonCode.SUCCESS
 
 
-def test_what_there_is_no_room_for_is_refused() -> None:
-    """On the disk of a broker that keeps what others are to get."""
+def test_messages_without_disk_space_are_refused() -> None:
+    """On the disk of a broker that keeps other brokers' messages."""
     broker_api = RememberingBrokerApi([])
     publisher, old = broker_api.connect("p"), broker_api.connect("old", version=4)
     broker_api.clients.refuse("too much waits for broker B3")
@@ -272,10 +272,10 @@ def where(*texts: str) -> Properties:
     return Properties(user_properties=tuple(("$where", text) for text in texts))
 
 
-# Their text is longer, or nests deeper, than what `parse` takes, or once did not come back.
+# Their text is longer, or nests deeper, than `parse` accepts, or did not survive the journal.
 LARGE = [
     ("n IN (" + ",".join(["1"] * 30_000) + ")",),
-    # Values of their own, to the limit; written out with spaces it is above it.
+    # Values of their own, to the limit; written with spaces it is above it.
     ("n IN (" + ",".join(map(str, range(10_000, 20_000))) + ")",),
     tuple(" AND ".join(f"{a}{number} = 1" for number in range(600)) for a in "ab"),
     ("NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50,),

@@ -1,4 +1,4 @@
-"""What clients find in a network of which a broker has been killed and is there again."""
+"""The state that clients find in a network with a killed and restarted broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def memory() -> Memory:
 
 @pytest.mark.parametrize("restarted", [("B1",), ("B3",), ("B1", "B3"), NAMES])
 @pytest.mark.parametrize("later_s", [0, 30])
-def test_a_session_is_found_elsewhere(
+def test_a_restored_session_is_found_from_elsewhere(
     memory: Memory, restarted: Iterable[str], later_s: int
 ) -> None:
     network = memory.network
@@ -76,10 +76,10 @@ def test_a_broker_that_is_not_there_yet_is_waited_for(memory: Memory) -> None:
     assert publication.payload == b"x"
 
 
-def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -> None:
+def test_a_session_that_moved_before_the_kill_does_not_return(memory: Memory) -> None:
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=1)
-    memory.forget("B1")  # and is not there for a while
+    memory.forget("B1")  # and stays away for a while
     network["B1"].clients._timers.cancel(("hello", ()))
     network.after(1)
     client = network["B3"].open()
@@ -94,7 +94,7 @@ def test_a_session_that_is_elsewhere_by_now_does_not_come_back(memory: Memory) -
     assert network["B3"].clients.sessions.is_kept("c")
 
 
-def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
+def test_a_moved_session_is_at_its_target(memory: Memory) -> None:
     network = memory.network
     client = network["B1"].connect("c", properties=KEPT)
     client.subscribe("a", qos=1)
@@ -110,7 +110,7 @@ def test_a_session_that_has_moved_is_where_it_went(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("after_s", [0, 1, 3])
-def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> None:
+def test_a_target_killed_after_a_transfer_keeps_the_session(memory: Memory, after_s: int) -> None:
     network = memory.network
     client = network["B1"].connect("c", properties=KEPT)
     client.subscribe("a", qos=2)
@@ -134,8 +134,8 @@ def test_killed_where_a_session_has_just_come(memory: Memory, after_s: int) -> N
     assert not network["B3"].clients.federation.session_transfer.arriving._moves  # type: ignore[union-attr]
 
 
-def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> None:
-    """The other holds back what it has for 5 s; once the first word came a second too late."""
+def test_a_killed_source_continues_the_transfer_at_once(memory: Memory) -> None:
+    """The other broker holds messages back for 5 s, so the first control must come sooner."""
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     client = network["B3"].connect("c", clean_start=False, properties=KEPT)
@@ -151,7 +151,7 @@ def test_who_gave_a_session_and_was_killed_speaks_at_once(memory: Memory) -> Non
     assert client.take_payloads() == [b"x"]
 
 
-def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> None:
+def test_late_messages_of_the_source_are_accepted(memory: Memory) -> None:
     network = memory.network
     network["B1"].connect("c", properties=KEPT).subscribe("a", qos=2)
     network["B3"].connect("c", clean_start=False, properties=KEPT)
@@ -166,7 +166,7 @@ def test_what_comes_late_from_where_a_session_was_is_taken(memory: Memory) -> No
     assert client.take_payloads() == [b"late"]
 
 
-def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> None:
+def test_a_quick_return_does_not_end_a_restored_session(memory: Memory) -> None:
     network = memory.network
     client = network["B1"].connect("c", properties=KEPT)
     client.subscribe("a", qos=1)
@@ -181,7 +181,7 @@ def test_coming_back_soon_does_not_end_what_was_brought_back(memory: Memory) -> 
     assert client.take_payloads() == [b"x"]
 
 
-def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> None:
+def test_unsettled_publications_are_retransmitted_under_their_numbers(memory: Memory) -> None:
     network = memory.network
     network["B3"].connect("s", properties=KEPT).subscribe("a", qos=2)
     network.is_settling = False
@@ -196,14 +196,14 @@ def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> 
     (again,) = (each for each in network["B1"].unsettled if TO_ATTRIBUTE not in each.attributes)
     assert again.key == two.key
     assert again.again
-    # The broker where it has been already drops it, also if that was killed, too.
+    # The session's former broker already drops it, also if that was killed, too.
     memory.restart("B3")
     journal = network["B3"].clients.journal
     assert journal is not None
     repeats = OrderedDeduplication(journal.heard)
     assert not repeats.take(again)
     assert repeats.take(msgspec.structs.replace(again, sequence=again.sequence + 1))
-    # The client hears of it once, and only when it is settled.
+    # The client is answered once, and only when it is settled.
     publisher = network["B1"].connect("p", clean_start=False, properties=KEPT)
     publisher.send(Publish("a", b"1", 2, False, True, 1), Publish("a", b"2", 2, False, True, 2))
     assert publisher.take() == [Pubrec(1)]
@@ -216,7 +216,7 @@ def test_what_is_not_settled_goes_out_again_under_its_number(memory: Memory) -> 
     assert publisher.take() == [Pubcomp(1), Pubcomp(2)]
 
 
-def test_what_is_settled_while_the_client_is_away_is_answered_when_it_asks(memory: Memory) -> None:
+def test_a_publication_settled_during_an_absence_is_answered_on_return(memory: Memory) -> None:
     network = memory.network
     network.is_settling = False
     publisher = network["B1"].connect("p", properties=KEPT)
@@ -231,7 +231,7 @@ def test_what_is_settled_while_the_client_is_away_is_answered_when_it_asks(memor
         memory.restart("B1")
 
 
-def test_what_was_heard_is_written_with_what_came_of_it_or_not_at_all(memory: Memory) -> None:
+def test_received_numbers_are_written_with_their_deliveries(memory: Memory) -> None:
     network = memory.network
     site = network["B3"]
     reader = site.connect("r")

@@ -1,3 +1,5 @@
+"""Timers, against a sorted list."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -11,7 +13,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_timers_against_a_list(steps: list[tuple[str, str, int]]) -> None:
+def test_timers_equal_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
     timers = MqttTimers()
     naive: list[tuple[int, int, str]] = []
     for number, (what, key, at_us) in enumerate(steps):

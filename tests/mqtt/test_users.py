@@ -1,4 +1,4 @@
-"""A session belongs to a user: nobody else gets it, whatever the client is called."""
+"""A session belongs to a user: no other user gets it, whatever the client's name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mqtt.remembering import RememberingBrokerApi, remembered
 
 
 class Granted:
-    """May publish and subscribe to what begins so."""
+    """May publish and subscribe to topics with this beginning."""
 
     def __init__(self, prefixes: tuple[str, ...]) -> None:
         self._prefixes = prefixes
@@ -33,7 +33,7 @@ class Granted:
 
 
 class Users:
-    """Everyone is who they say; `secret/` is for those who are named, and publishers."""
+    """Admits clients under the names they give; `secret/` is for these users, and publishers."""
 
     def __init__(self, *trusted: str) -> None:
         self.trusted = trusted
@@ -71,7 +71,7 @@ def try_as(broker_api: BrokerApi, user: str | None, version: int = 5, **fields: 
 @pytest.mark.parametrize("user", ["bob", None])
 @pytest.mark.parametrize("clean_start", [True, False])
 @pytest.mark.parametrize("version", [4, 5])
-def test_another_user_does_not_get_it(
+def test_another_user_does_not_get_the_session(
     network: Network, broker: str, user: str | None, clean_start: bool, version: int
 ) -> None:
     alice_is_away(network["B1"])
@@ -90,7 +90,7 @@ def test_another_user_does_not_get_it(
 
 @pytest.mark.parametrize("broker", ["B1", "B3"])
 @pytest.mark.parametrize("fields", [{}, KEPT])
-def test_nor_the_connection_of_who_is_there(
+def test_another_user_does_not_take_over_the_connection(
     network: Network, broker: str, fields: dict[str, Any]
 ) -> None:
     alice = network["B1"].connect("c", username="alice", **fields)
@@ -103,7 +103,7 @@ def test_nor_the_connection_of_who_is_there(
     alice.disconnect()
 
 
-def test_of_two_users_at_brokers_that_do_not_know_of_each_other_the_first_stays(
+def test_of_two_users_at_disconnected_brokers_the_first_keeps_the_name(
     network: Network,
 ) -> None:
     alice = network["B1"].connect("c", username="alice", **KEPT)
@@ -126,7 +126,7 @@ def test_a_name_is_free_when_its_session_has_ended(network: Network) -> None:
     assert not bob.connack.session_present
 
 
-def test_it_is_whose_it_was_after_a_restart() -> None:
+def test_a_session_keeps_its_user_after_a_restart() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.clients._reception.access = Users("alice")
     alice_is_away(broker_api)
@@ -139,7 +139,7 @@ def test_it_is_whose_it_was_after_a_restart() -> None:
     assert alice.connack.session_present
 
 
-def test_what_the_rules_do_not_allow_any_more_is_not_restored() -> None:
+def test_forbidden_subscriptions_are_not_restored() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.clients._reception.access = Users("alice")
     alice_is_away(broker_api)
@@ -149,7 +149,7 @@ def test_what_the_rules_do_not_allow_any_more_is_not_restored() -> None:
     assert clients.subscriptions.count == 0
 
 
-def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> None:
+def test_forbidden_subscriptions_do_not_arrive_with_a_session(network: Network) -> None:
     alice_is_away(network["B1"])
     network["B3"].clients._reception.access = Users()
     alice = network["B3"].connect("c", username="alice", **KEPT)
@@ -161,7 +161,7 @@ def test_nor_does_it_come_with_a_session_from_elsewhere(network: Network) -> Non
 
 
 def renewed(broker_api: BrokerApi, stays: Callable[[ClientCredentials], bool]) -> None:
-    """The rules change while the broker runs: nobody is trusted now, and some are closed."""
+    """The rules change while the broker runs: they trust no user, and some are closed."""
     clients = broker_api.clients
 
     def permissions(credentials: ClientCredentials) -> Permissions | None:
@@ -173,9 +173,7 @@ def renewed(broker_api: BrokerApi, stays: Callable[[ClientCredentials], bool]) -
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-def test_nor_does_it_stay_in_a_session_when_the_rules_change(
-    network: Network, is_away: bool
-) -> None:
+def test_forbidden_subscriptions_end_when_rules_change(network: Network, is_away: bool) -> None:
     broker_api = network["B1"]
     alice = broker_api.connect("c", username="alice", **KEPT)
     for topic_filter in ("secret/#", "$share/g/secret/#", "open/#"):
@@ -195,7 +193,7 @@ def test_nor_does_it_stay_in_a_session_when_the_rules_change(
     assert broker_api.clients.subscriptions.count == 1
 
 
-def test_many_are_taken_back_a_few_at_a_time() -> None:
+def test_many_forbidden_subscriptions_end_in_slices() -> None:
     broker_api = BrokerApi(Users("alice"))
     alice = broker_api.connect("c", username="alice", **KEPT)
     count = 1_000
@@ -214,7 +212,7 @@ def test_many_are_taken_back_a_few_at_a_time() -> None:
     assert max(before - after for before, after in pairwise(left)) <= 200
 
 
-def test_what_a_client_leaves_behind_does_not_go_where_it_may_not_publish_any_more() -> None:
+def test_a_forbidden_will_is_not_published() -> None:
     broker_api = BrokerApi(Users("alice"))
     watch = broker_api.connect("w", username="p")
     watch.subscribe("#")
@@ -227,7 +225,7 @@ def test_what_a_client_leaves_behind_does_not_go_where_it_may_not_publish_any_mo
     assert kinds["publish refused", "not authorized"] == 2
 
 
-def test_nor_does_a_will_that_is_restored() -> None:
+def test_a_restored_forbidden_will_is_not_published() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.clients._reception.access = Users("alice")
     later = Properties(will_delay_interval_s=60)

@@ -1,4 +1,4 @@
-"""Filters of strangers of which each pair takes long to compare."""
+"""Filters of hostile clients, of which each pair takes long to compare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MANY = 800
 
 
 def hostile_patterns(count: int = MANY) -> list[str]:
-    """Of which each, with the hostile one, takes some 2 ms."""
+    """Patterns of which each takes some 2 ms with the hostile one."""
     random = Random(1)
 
     def pieces() -> str:

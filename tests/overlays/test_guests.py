@@ -1,4 +1,4 @@
-"""What the author of a system is told: a sentence that names the module and says what to do."""
+"""Errors for authors of systems: one sentence that names the module and the remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "guest_module.py")
 
 
-def test_a_good_one_is_there_once_however_often_it_is_named(module: str) -> None:
+def test_a_valid_module_is_registered_once(module: str) -> None:
     assert list(guests("V", "guest_module, guest_module,", ("tree",))) == ["guest"]
 
 
@@ -84,7 +84,7 @@ def test_a_good_one_is_there_once_however_often_it_is_named(module: str) -> None
         ("import msgspec", "import", "SyntaxError: "),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(module: str, old: str, new: str, said: str) -> None:
+def test_errors_of_a_module_are_one_sentence(module: str, old: str, new: str, said: str) -> None:
     assert old in GOOD
     Path(module).write_text(GOOD.replace(old, new, 1))
     with pytest.raises(SystemModuleError) as found:
@@ -94,12 +94,12 @@ def test_what_is_wrong_is_said_in_a_sentence(module: str, old: str, new: str, sa
 
 
 @pytest.mark.parametrize("name", ["nowhere", "../star.py", "nowhere.within"])
-def test_a_module_that_is_not_there(name: str) -> None:
+def test_a_missing_module_is_an_error(name: str) -> None:
     with pytest.raises(SystemModuleError, match="PYTHONPATH"):
         guests("V", name, ())
 
 
-def test_two_modules_with_systems_of_one_name(module: str, tmp_path: Path) -> None:
+def test_two_systems_of_one_name_are_an_error(module: str, tmp_path: Path) -> None:
     (tmp_path / "guest_module_2.py").write_text(GOOD)
     with pytest.raises(SystemModuleError, match="module guest_module_2: there is a system 'guest'"):
         guests("V", "guest_module,guest_module_2", ())

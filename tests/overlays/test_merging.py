@@ -1,4 +1,4 @@
-"""With merging neighbours are told less, and everybody gets the same, whatever comes and goes."""
+"""Merging sends neighbours fewer subscriptions and changes no deliveries, under any churn."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def stage(system: str, settings: Mapping[str, bool]) -> Stage:
     return Stage(parameters.product().links, "octopia", parameters)
 
 
-class Both:
-    """The same requests, to a network with these settings and to one without any."""
+class MergedAndPlain:
+    """The same requests to a network with these settings and to one without any."""
 
     def __init__(self, system: str, settings: Mapping[str, bool]) -> None:
         self.system = system
@@ -58,8 +58,8 @@ class Both:
         return found
 
 
-def told(made: Stage) -> Iterator[Subscription]:
-    """All subscriptions that brokers have told each other."""
+def sent_subscriptions(made: Stage) -> Iterator[Subscription]:
+    """All subscriptions that brokers have sent each other."""
     for _, _, message in made.everything_sent:
         match message:
             case Subscribe(each):
@@ -76,9 +76,9 @@ def random_subscription(chance: Random, name: str, client: str) -> Subscription:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("system", ["tree", "octopia"])
-def test_everybody_gets_the_same_through_churn(system: str, seed: int) -> None:
+def test_merging_changes_no_delivery_through_churn(system: str, seed: int) -> None:
     chance = Random(f"{system}/{seed}")
-    both = Both(system, MERGING)
+    both = MergedAndPlain(system, MERGING)
     covering = stage(system, {"covering": True})
     both.stages.append(covering)
     for promise, home in both.promises:
@@ -112,12 +112,12 @@ def test_everybody_gets_the_same_through_churn(system: str, seed: int) -> None:
         assert got[0] == got[1] == got[2]
         if not step % 9:
             assert both.problems() == []
-    assert any(each.client == NOBODY for each in told(both.stages[0]))
+    assert any(each.client == NOBODY for each in sent_subscriptions(both.stages[0]))
 
 
 @pytest.mark.parametrize("system", ["tree", "octopia"])
-def test_what_meets_is_told_as_one(system: str) -> None:
-    both = Both(system, MERGING)
+def test_adjoining_filters_are_sent_as_one(system: str) -> None:
+    both = MergedAndPlain(system, MERGING)
     for low in range(0, 40, 2):
         asked = subscription(f"s{low}", f"x >= {low} AND x <= {low + 2}", "C")
         both.ask("B0", "C", Subscribe(asked))
@@ -127,7 +127,7 @@ def test_what_meets_is_told_as_one(system: str) -> None:
     assert rows == [1, 20]
 
 
-def test_a_link_that_comes_back_knows_the_union_by_its_name() -> None:
+def test_a_restored_link_keeps_the_unions_identifier() -> None:
     here = stage("tree", MERGING)
     here.ask("B0", "P", Advertise(advertisement("a")))
     here.settle()

@@ -1,4 +1,4 @@
-"""What local publishers may publish, and the numbers of what they do."""
+"""Publications that local publishers may make, and their message IDs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def test_publishing_needs_an_advertisement_here() -> None:
     stage = stage_with_publisher()
     stage.ask("B5", "P", publish(1))
     stage.ask("B4", "Q", publish(1, publisher="Q"))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B5 => P: Rejected: P has not advertised at B5",
         "B4 => Q: Rejected: Q has not advertised at B4",
     ]
 
 
-def test_in_a_batch_only_what_does_not_conform_is_refused() -> None:
+def test_only_unadvertised_publications_of_a_batch_are_refused() -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s", "x < 100 OR y = 1")))
-    stage.heard()
+    stage.take_transcript()
     foreign = publication(7, publisher="Q", x=7)
     rows = (publication(0), publication(1, x=-1), publication(2, y=1), foreign, publication(3))
     stage.ask("B4", "P", Publish(rows))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 => P: Rejected: publication 1 matches no advertisement of P",
         "B4 => P: Rejected: publication 2 matches no advertisement of P",
         "B4 => P: Rejected: publication 7 belongs to Q, not to P",
@@ -37,16 +37,16 @@ def test_in_a_batch_only_what_does_not_conform_is_refused() -> None:
         "B4 : delivered P/3 to C (s)",
     ]
     numbers = [effect.routed.message_id.number for _, effect in stage.deliveries]
-    assert numbers == [0, 1]  # message identifiers are consecutive (4.1)
+    assert numbers == [0, 1]  # message IDs are consecutive (4.1)
 
 
-def test_values_are_made_our_own_before_they_travel() -> None:
-    """Brokers on the way look no more at what values are: numpy's match as what they equal."""
+def test_values_become_plain_python_types() -> None:
+    """Other brokers do not check types again: numpy's values match like the equal Python ones."""
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s", "x > 2")))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(np.float64(3.0)))
-    assert stage.heard() == ["B4 : delivered P/3.0 to C (s)"]
+    assert stage.take_transcript() == ["B4 : delivered P/3.0 to C (s)"]
     ((_, delivered),) = stage.deliveries
     assert type(delivered.routed.publication.attributes["x"]) is float
     with pytest.raises(TypeError, match="bytes is not a value"):
@@ -59,7 +59,7 @@ def test_after_unadvertising_publications_are_refused() -> None:
     assert stage.refusals() == ["P has not advertised at B4", "P has no advertisement a here"]
 
 
-def test_no_number_comes_twice_whoever_leaves_and_comes_back() -> None:
+def test_message_ids_are_unique_when_publishers_leave_and_return() -> None:
     publishers, out = LocalPublishers("B1"), list[Effect]()
     seen = []
     for client in ("P", "Q", "P", "P"):
@@ -71,7 +71,7 @@ def test_no_number_comes_twice_whoever_leaves_and_comes_back() -> None:
     assert not out
 
 
-def test_who_takes_back_a_promise_may_publish_what_others_promise() -> None:
+def test_after_a_withdrawal_only_remaining_advertisements_count() -> None:
     publishers, out = LocalPublishers("B1"), list[Effect]()
     publishers.attach("P", [advertisement("low", "x < 5"), advertisement("high", "x > 5")])
     publishers.take_back("P", "low")

@@ -1,4 +1,4 @@
-"""What brokers and clients record, and the tables that it goes to."""
+"""Records of brokers and clients, and the tables that they go to."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import shoal.overlays
 from shoal.overlays.trace_tables import RECORDS
 
 
-def test_all_that_is_recorded_has_a_table() -> None:
-    """Also what no short run records; a row without a table is in no run's files."""
+def test_every_record_has_a_table() -> None:
+    """Also records that no short run makes; a row without a table is in no run's files."""
     modules = [
         name
         for package in (shoal.broker, shoal.clients, shoal.overlays)

@@ -1,8 +1,8 @@
-"""Cost and Interest, the paper's worked examples: figure 2, and Eq. 3 to 10 on it, to the number.
+"""Cost and Interest, the paper's worked examples: figure 2, with Eq. 3 to 10 in numbers.
 
 The text fixes c12 + p1 = 3, p2 + c13 + p3 = 7 and c23 = c13 + 1; the rest is chosen here.
 
-    (a) B2 - B1 - B3      (b) B1 - B2 - B3
+  (a) B2 - B1 - B3      (b) B1 - B2 - B3
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def mean(broker: str, known: Shared) -> Mean:
 
 
 def whole_vector(known: Shared) -> list[float]:
-    """Eq. 9: the sum of what all brokers of the cycle say."""
+    """Eq. 9: the sum of the vectors of all brokers of the cycle."""
     each = [cost_vector(mean(broker, known), CYCLE, broker) for broker in CYCLE.brokers]
     return [sum(costs) for costs in zip(*each, strict=True)]
 
 
 def basic_costs(view: NeighbourhoodView, cycle: Cycle) -> tuple[float, float]:
-    """Eq. 3 and 4: what the first of three brokers says that both trees cost."""
+    """Eq. 3 and 4: the costs of both trees as the first of three brokers computes them."""
     (_, middle, last), (p_i, p_k, p_j) = cycle.brokers, cycle.processing
     c_ik, c_kj, c_ij = cycle.costs
     i_ik, i_ij = view.shared(middle), view.shared(last)
@@ -87,7 +87,7 @@ def test_the_second_example_by_equations_3_to_6() -> None:
 
 def test_the_first_example_by_equations_8_to_10() -> None:
     assert whole_vector(EXAMPLE_1) == [80, 80, 120]
-    # Both old links would do; the dearer one goes, which leaves tree (b).
+    # Either old link could go; the more expensive one goes, which leaves tree (b).
     assert decide(CI, CYCLE, whole_vector(EXAMPLE_1)) == (OVER_13, 120, 80)
 
 
@@ -116,7 +116,7 @@ costs = st.integers(0, 50)
 
 
 @given(counts, counts, st.lists(counts, max_size=3), st.lists(costs, min_size=6, max_size=6))
-def test_equation_5_says_that_equation_4_is_less_than_equation_3(
+def test_equation_5_holds_if_equation_4_is_less_than_equation_3(
     i_ik: int, i_ij: int, others: list[int], figures: list[int]
 ) -> None:
     known = {"K": i_ik, "J": i_ij} | {f"X{n}": count for n, count in enumerate(others)}
@@ -135,14 +135,14 @@ def test_equation_5_says_that_equation_4_is_less_than_equation_3(
 
 
 def test_the_cost_of_a_longer_way_by_equation_7() -> None:
-    """Two brokers between; the second shares half of what the last does, the first nothing."""
+    """Two brokers between; the second shares half of the last one's interest, the first none."""
     view = Mean({"B1": 0, "B2": 5, "B3": 10})
     way = [("B1", 1.0, 2.0), ("B2", 1.0, 3.0), ("B3", 1.0, 4.0)]
-    # To B2 all counts (2 + 1 + 3); to B3 half of that, and its processing, does.
+    # To B2 all counts (2 + 1 + 3); to B3 half of that, and its processing.
     assert indirect_costs(view, way) == [2, 6, 0.5 * (6 + 1) + 4]
 
 
-def test_a_broker_in_between_that_is_not_known_ends_the_evaluation() -> None:
+def test_an_unknown_broker_in_between_ends_the_evaluation() -> None:
     with pytest.raises(UnknownBrokerError, match="B1"):
         evaluate(CI, Mean({"B3": 10}), CYCLE)
     with pytest.raises(UnknownBrokerError, match="B3"):

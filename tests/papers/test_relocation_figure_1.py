@@ -85,7 +85,7 @@ def test_operation_3_subscriptions_from_the_left_reach_b6(stage: Stage) -> None:
 
 
 def test_brokers_beside_the_path_do_not_take_part(stage: Stage) -> None:
-    """What they hold before and after is the same, and nobody tells them anything."""
+    """Their tables do not change, and no messages reach them."""
     beside = ("B2", "B3", "B4", "B7", "B8")
     before = {name: stage.rows()[name] for name in beside}
     sent = len(stage.everything_sent)
@@ -99,12 +99,12 @@ def test_the_update_goes_from_target_to_source_and_the_complete_message_back(sta
     migrate(stage)
     assert [row[:2] for row in stage.sent(MigrationUpdate)] == [("B6", "B5"), ("B5", "B1")]
     assert [row[:2] for row in stage.sent(MigrationComplete)] == [("B1", "B5"), ("B5", "B6")]
-    # Every subscription is at the target before the complete message is.
+    # Every subscription is at the target before the complete message.
     to_target = [type(row[2]) for row in stage.everything_sent if row[:2] == ("B5", "B6")]
     assert to_target[-11:] == [Subscribe] * 10 + [MigrationComplete]
 
 
-def test_all_twenty_five_subscribers_hear_p_at_its_new_place(stage: Stage) -> None:
+def test_all_twenty_five_subscribers_receive_from_p_at_its_target(stage: Stage) -> None:
     migrate(stage)
     stage.ask("B6", "P", publish(1))
     stage.settle()

@@ -1,10 +1,10 @@
 """Relocation paper, figure 1 and sections 3.1 and 3.2: how POP finds B6 for publisher P at B1.
 
 The network is that of `test_relocation_figure_1`: one subscriber at B1, six behind B2, three behind
-B4, fifteen behind B5.  The paper's own rule decides: a neighbour with more subscribers than all
-others and the broker together.  The text lets B5 compare B6's number with the request's alone, and
-names as B6's reason to stop fifteen subscribers on the link to B5, where the request says ten;
-both come to the same brokers as the rule.
+B4, fifteen behind B5. The paper's own rule decides: a neighbour with more subscribers than all
+others and the broker together. The text lets B5 compare B6's number with the request's alone, and
+names as B6's reason to stop fifteen subscribers on the link to B5, where the request says ten; both
+lead to the same brokers as the rule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def traced() -> Stage:
     for client in clients(LEFT | RIGHT):
         stage.ask(client[:2], client, Subscribe(subscription(client, client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B1", "P", publish(1))
     stage.settle()
     return stage
@@ -59,7 +59,7 @@ def test_the_profile_tables_after_one_publication() -> None:
 
 
 def test_the_request_walks_to_b6_and_the_answer_back() -> None:
-    said = traced().heard()
+    said = traced().take_transcript()
     assert [line for line in said if "Relocat" in line] == [
         "B1 -> B5: RelocationRequest P: 10 behind (B1)",
         "B5 -> B6: RelocationRequest P: 10 behind (B5 B1)",
@@ -69,13 +69,13 @@ def test_the_request_walks_to_b6_and_the_answer_back() -> None:
     ]
 
 
-def test_at_b6_it_stays() -> None:
+def test_the_publisher_stays_at_b6() -> None:
     stage = traced()
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.ask("B6", "P", MigrationAdvertisement(PATH, (P,), 1))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B6", "P", publish(2))
     stage.settle()
     assert profile(stage, "B6") == (5, {"B5": 10, "B7": 4, "B8": 6})
-    assert not any("Relocat" in line for line in stage.heard())
+    assert not any("Relocat" in line for line in stage.take_transcript())

@@ -1,4 +1,4 @@
-"""Ctrl-C ends Spark at any moment: quietly, and no Java goes on without anybody who knows of it."""
+"""Ctrl-C ends Spark at any moment, quietly, and leaves no Java process."""
 
 from __future__ import annotations
 

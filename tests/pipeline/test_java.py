@@ -1,4 +1,4 @@
-"""Where Java is looked for, what is passed over, and what the launcher leaves out."""
+"""The search for Java: places, rejected versions, and the launcher's options."""
 
 from __future__ import annotations
 

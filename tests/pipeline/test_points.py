@@ -1,4 +1,4 @@
-"""Numbers out of tables: complete rows, the same however the table is split."""
+"""Numbers from tables: complete rows, the same for every split of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session promises, and that an active one is shared."""
+"""The settings of a session, and the sharing of an active one."""
 
 from __future__ import annotations
 

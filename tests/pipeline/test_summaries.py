@@ -1,4 +1,4 @@
-"""A run small enough to work out by hand, and what the summary must say about it."""
+"""The summary of a small run equals the calculated figures."""
 
 from __future__ import annotations
 

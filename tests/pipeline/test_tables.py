@@ -1,4 +1,4 @@
-"""Tables appear whole, replace only tables, and say what they lack."""
+"""Tables appear completely, replace only tables, and errors name missing columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work as Spark tasks: outcomes in order, failures alone, progress told, interrupts passed on."""
+"""Work as Spark tasks: ordered outcomes, separate failures, progress, interrupts."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def make_runs(
     publishers: int = 12,
     seed: int = 1,
 ) -> tuple[list[Path], Path]:
-    """Write the runs' folders and their summary; returns both.  The first run never moves."""
+    """Write the runs' folders and their summary; returns both. The first run has no moves."""
     tables: dict[str, list[dict[str, Any]]] = {
         table: [] for table in ("runs", "brokers", "timeline", "moves")
     }

@@ -49,7 +49,7 @@ def test_the_interval_holds_the_median_with_95_percent(count: int, cut: int | No
     assert interval(values[::-1]) == (None if cut is None else (cut, count - 1 - cut))
 
 
-def test_better_and_by_how_much_and_at_what_price(tmp_path: Path) -> None:
+def test_gains_have_their_amount_and_price(tmp_path: Path) -> None:
     rates = [90.0, 80.0, 85.0, 70.0, 95.0, 88.0]
     delays = [49_000.0, 51_000.0, 48_000.0, 53_000.0, 50_500.0, 49_900.0]
     reference, run = runs_of(tmp_path, rates, delays, migrations=3)
@@ -89,7 +89,9 @@ def test_better_and_by_how_much_and_at_what_price(tmp_path: Path) -> None:
         ([100.0] * 6, [50_000.0] * 6, "is in no seed different from"),
     ],
 )
-def test_verdicts(tmp_path: Path, rates: list[float], delays: list[float], wanted: str) -> None:
+def test_verdicts_follow_from_the_interval(
+    tmp_path: Path, rates: list[float], delays: list[float], wanted: str
+) -> None:
     reference, run = runs_of(tmp_path, rates, delays)
     assert wanted in verdicts(run, reference)[0]
 
@@ -102,21 +104,21 @@ def test_seeds_are_compared_in_pairs(tmp_path: Path) -> None:
     assert verdicts(run, reference) == []
 
 
-def test_wrong_and_lost_deliveries_are_said(tmp_path: Path) -> None:
+def test_wrong_and_lost_deliveries_are_reported(tmp_path: Path) -> None:
     reference, run = runs_of(tmp_path, [90.0] * 6, [49_000.0] * 6, wrong=2)
     assert verdicts(run, reference)[-1].startswith("12 deliveries are wrong")
     reference, run = runs_of(tmp_path, [90.0] * 6, [49_000.0] * 6, delivered=99)
     assert "one seed delivers 99, another 100" in verdicts(run, reference)[-1]
 
 
-def test_the_page_and_the_terminal_say_it(tmp_path: Path) -> None:
+def test_the_page_and_the_terminal_have_the_verdict(tmp_path: Path) -> None:
     runs = runs_of(tmp_path, [90.0, 91.0] * 3, [60_000.0, 61_000.0] * 3)
     page = re.sub(r"<[^>]+>", "", render(runs))
     assert "By more than chance?" in page
     for text in verdicts(runs[1], runs[0]):
         assert text in page
         assert text in sentences(runs)
-    # What the first seed alone says would only confuse.
+    # The figures of the first seed alone would confuse.
     assert "Against baseline" not in page
     assert not any("load100 against baseline" in text for text in sentences(runs))
     assert "seed 1, the first of 6" in page

@@ -1,4 +1,4 @@
-"""What brokers of a cluster say happened, in a report."""
+"""Events of a cluster's brokers in a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.report.test_page import Page
 WHAT = "Events that brokers report"
 
 
-def test_who_died_and_who_was_added_is_in_the_report(tmp_path: Path) -> None:
+def test_deaths_and_additions_are_in_the_report(tmp_path: Path) -> None:
     (path,), summary = make_runs(tmp_path, names=("cluster",))
     assert WHAT not in Page(render(read_runs([path], summary))).text
     runs = pq.read_table(summary / "runs.parquet")

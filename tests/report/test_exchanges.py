@@ -1,4 +1,4 @@
-"""A run whose brokers exchange links, or recommend some."""
+"""Runs with exchanged links, or with recommended ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def runs_with(folder: Path, outcome: str) -> tuple[list[ReportRun], str, str]:
     return read_runs(paths, summary), new, old
 
 
-def test_exchanged_links_are_shown_in_words_on_the_map_and_over_time(tmp_path: Path) -> None:
+def test_exchanged_links_are_in_the_text_the_map_and_the_timeline(tmp_path: Path) -> None:
     runs, new, old = runs_with(tmp_path, "done")
     page = Page(text := render(runs))
     assert {"-".join(link) for link in new_links(runs[1])} <= {new, "-".join(new.split("-")[::-1])}
@@ -35,7 +35,7 @@ def test_exchanged_links_are_shown_in_words_on_the_map_and_over_time(tmp_path: P
         assert page.count("line", **{"class": kind}) == 1
 
 
-def test_who_only_recommends_links_made_nothing_worse(tmp_path: Path) -> None:
+def test_recommendations_alone_made_nothing_worse(tmp_path: Path) -> None:
     runs, *_ = runs_with(tmp_path, "advised")
     object.__setattr__(runs[1], "migrations", [])
     slower = runs[1].metrics | {"message_rate_per_s": 40.0, "delay_mean_us": 90_000.0}

@@ -1,3 +1,5 @@
+"""Reading runs for a report: order, part files, and errors."""
+
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""A report says what of its runs is not from data, and what one seed is worth."""
+"""A report names the invented parts of its runs, and the weight of one seed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def with_checks(run: ReportRun, **checks: int) -> ReportRun:
         (10**6, r"Demand: All [\d,]+ subscriptions were derived"),
     ],
 )
-def test_whose_demand_it_is(runs: list[ReportRun], derived: int, words: str) -> None:
+def test_the_source_of_demand_is_named(runs: list[ReportRun], derived: int, words: str) -> None:
     (first, *_) = made_up(with_checks(runs[0], derived_subscriptions=derived))
     assert re.search(words, first)
 
 
-def test_where_brokers_are_and_where_they_are_not(runs: list[ReportRun]) -> None:
+def test_invented_places_are_named(runs: list[ReportRun]) -> None:
     run = runs[0]
     nowhere = [{**row, "latitude": None, "longitude": None} for row in run.brokers]
     somewhere = [{**row, "latitude": 1.0, "longitude": 2.0} for row in run.brokers]
@@ -49,14 +49,14 @@ def test_where_brokers_are_and_where_they_are_not(runs: list[ReportRun]) -> None
         assert words in said
 
 
-def test_one_seed_is_one_seed_and_the_page_says_so(runs: list[ReportRun]) -> None:
+def test_a_single_seed_is_named_on_the_page(runs: list[ReportRun]) -> None:
     assert "one seed is one draw" in one_seed(runs)
     page = render(runs)
     assert page.count("one seed is one draw") == 2
     assert 'id="made-up"' in page
 
 
-def test_on_a_phone_cells_say_their_headings(runs: list[ReportRun]) -> None:
+def test_cells_have_their_headings_on_a_phone(runs: list[ReportRun]) -> None:
     """The script finds the tables by their looks, the style makes rows of them."""
     page = render(runs)
     script = page.rpartition('<script type="module">')[2]

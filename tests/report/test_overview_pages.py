@@ -1,4 +1,4 @@
-"""Several studies on one page: what counts, and what is missed."""
+"""Several studies on one page: counted claims, and missed ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STUDIES = {
 }
 
 
-def test_what_counts_is_counted_by_paper_and_data() -> None:
+def test_claims_are_counted_by_paper_and_data() -> None:
     text, html = overview_markdown(STUDIES), overview_page(STUDIES)
     assert "| Data | Judged | All | Met | Beaten | Missed | Not run |" in text
     assert "| quotes | the paper's claims | 2 | 1 | 0 | 1 | 0 |" in text
@@ -31,7 +31,7 @@ def test_what_counts_is_counted_by_paper_and_data() -> None:
     assert "<study>" not in html
 
 
-def test_what_is_missed_is_named_with_its_reason() -> None:
+def test_missed_claims_have_a_reason() -> None:
     text, html = overview_markdown(STUDIES), overview_page(STUDIES)
     assert text.count("Missed:") == 1
     assert "| quotes | 68 % | 71 % | Read as: the best. links differ |" in text
@@ -41,7 +41,7 @@ def test_what_is_missed_is_named_with_its_reason() -> None:
     assert html.count('class="reason"') == 1
 
 
-def test_a_claim_that_goes_on_is_told_with_the_one_before() -> None:
+def test_a_continued_claim_is_shown_with_its_first_part() -> None:
     more = msgspec.structs.replace(DELAY, id="more", claim="... at 63 brokers")
     study = msgspec.structs.replace(
         STUDY, claims=(msgspec.structs.replace(LOAD, claim="first"), more)
@@ -49,7 +49,7 @@ def test_a_claim_that_goes_on_is_told_with_the_one_before() -> None:
     assert "| first ... at 63 brokers | quotes |" in overview_markdown({"one": study})
 
 
-def test_on_a_further_data_set_it_goes_on_with_the_same_one() -> None:
+def test_a_continued_claim_keeps_its_first_part_on_other_data() -> None:
     claims = [
         msgspec.structs.replace(LOAD, id="best", claim="above the best"),
         msgspec.structs.replace(DELAY, id="more", claim="... others"),
@@ -62,7 +62,7 @@ def test_on_a_further_data_set_it_goes_on_with_the_same_one() -> None:
     assert "another ..." not in text
 
 
-def test_the_page_leads_to_the_studies(tmp_path: Path) -> None:
+def test_the_page_links_to_the_studies(tmp_path: Path) -> None:
     write_overview(tmp_path, STUDIES)
     assert {path.name for path in tmp_path.iterdir()} == {"RESULTS.md", "index.html"}
     html = (tmp_path / "index.html").read_text(encoding="utf-8")

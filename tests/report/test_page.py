@@ -1,3 +1,5 @@
+"""The report's page: self-contained, escaped, complete, and reproducible."""
+
 import json
 import re
 from dataclasses import replace
@@ -54,7 +56,7 @@ def runs_of(root: Path, **arguments: Any) -> list[ReportRun]:
     return read_runs(*make_runs(root, **arguments))
 
 
-def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
+def test_the_page_loads_no_resources(tmp_path: Path) -> None:
     text = render(runs_of(tmp_path))
     page = Page(text)
     for _, attributes in page.tags:
@@ -62,7 +64,7 @@ def test_the_page_loads_nothing_from_anywhere(tmp_path: Path) -> None:
     assert not re.search(r"https?://|url\(|@import|fetch\(|import\(", text)
 
 
-def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) -> None:
+def test_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     page = Page(render(runs_of(tmp_path)))
     assert "Against baseline:load100 cut the average broker message rate by 31.0 %" in page.text
     assert page.count("li") == 2  # one for each run but the first
@@ -77,7 +79,7 @@ def test_runs_stand_side_by_side_with_changes_against_the_first(tmp_path: Path) 
     assert page.count("svg", **{"class": "lines"}) == 2
 
 
-def test_losses_are_said_first_and_loud(tmp_path: Path) -> None:
+def test_losses_come_first(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     runs[2].metrics["lost"] = 7
     text = render(runs)
@@ -106,7 +108,7 @@ def test_every_move_is_listed_and_marked(tmp_path: Path) -> None:
     assert len(ticks) == 2 * moves
 
 
-def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
+def test_a_single_run_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
     page = Page(render(runs_of(tmp_path, names=["only"])))
     assert page.count("button") == 0
     assert page.count("svg", **{"class": "map"}) == 1
@@ -129,7 +131,7 @@ def test_one_run_alone_has_no_tabs_and_no_changes(tmp_path: Path) -> None:
         ([("alone", 40.0, -80.0, "Alone")], True),
     ],
 )
-def test_brokers_are_drawn_with_and_without_a_country_around(
+def test_brokers_are_drawn_with_and_without_a_map(
     tmp_path: Path, places: Any, outlined: bool
 ) -> None:
     text = render(runs_of(tmp_path, places=places))
@@ -137,7 +139,7 @@ def test_brokers_are_drawn_with_and_without_a_country_around(
     assert ('<g class="states"><path' in text) is outlined
 
 
-def test_the_readings_under_the_pointer_are_the_timeline(tmp_path: Path) -> None:
+def test_readings_under_the_pointer_equal_the_timeline(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     data = re.search(r'id="readings">(.*?)</script>', render(runs))
     assert data is not None
@@ -173,7 +175,7 @@ def test_runs_that_begin_later_are_drawn_from_where_the_others_begin(tmp_path: P
     assert charted[0][1].endswith(" at 5.00 s")
 
 
-def test_settings_of_another_system_are_not_told_as_a_run_s(tmp_path: Path) -> None:
+def test_settings_of_another_system_are_not_shown(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     for place, system in enumerate(("tree", "grape", "grape")):
         scenario = {**runs[place].scenario, "grape": {"priority": ("load", "load", "delay")[place]}}
@@ -189,8 +191,8 @@ def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
     assert render(runs_of(tmp_path / "a")) == render(runs_of(tmp_path / "b"))
 
 
-def test_no_table_is_wider_than_a_narrow_window(tmp_path: Path) -> None:
-    """Each stands alone in a box that scrolls."""
+def test_wide_tables_scroll_in_a_narrow_window(tmp_path: Path) -> None:
+    """Each is in a scrolling box of its own."""
     tags = Page(render(runs_of(tmp_path))).tags
     tables = [at for at, (name, _) in enumerate(tags) if name == "table"]
     assert len(tables) >= 3

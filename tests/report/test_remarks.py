@@ -1,4 +1,4 @@
-"""What could not happen, why nobody moved, and what was made worse, in words."""
+"""Remarks: settings without effect, reasons for no moves, and worse figures, in words."""
 
 from __future__ import annotations
 
@@ -46,12 +46,14 @@ POP = {"system": "pop", "pop": {"threshold": 100, "least_gain_percent": 2}}
         ({"system": "tree", "grape": GRAPE["grape"]}, 5, False, "tree moves no publishers."),
     ],
 )
-def test_why_nobody_moved(scenario: Any, most: int, has_decided: bool, why: str) -> None:
+def test_the_reason_for_no_moves_is_named(
+    scenario: Any, most: int, has_decided: bool, why: str
+) -> None:
     found = why_nobody_moved(scenario, {"most_by_one_publisher": most}, has_decided=has_decided)
     assert found.startswith(why)
 
 
-def test_faults_after_the_end_are_told() -> None:
+def test_faults_after_the_end_are_reported() -> None:
     faults = {"crashes": [{"at_us": 5}, {"at_us": 4_000_000}], "link_downs": [{"at_us": 9**9}]}
     assert remarks({"system": "tree", "faults": faults}, {"virtual_end_us": 4_000_000}) == [
         "faults.crashes[1].at_us: the run ended before, at 4.00 s",
@@ -59,7 +61,7 @@ def test_faults_after_the_end_are_told() -> None:
     ]
 
 
-def test_brokers_that_could_not_keep_up_are_told() -> None:
+def test_overloaded_brokers_are_reported() -> None:
     scenario = {"system": "tree", "run": {"drain_us": 60_000_000}}
     assert remarks(scenario, {"under_way": 0, "most_behind_us": 4_000_000}) == []
     (slow,) = remarks(scenario, {"under_way": 0, "most_behind_us": 23_000_000})
@@ -68,7 +70,7 @@ def test_brokers_that_could_not_keep_up_are_told() -> None:
     assert missing.startswith("11,912 copies of publications were still under way 60.0 s after")
 
 
-def test_a_system_of_a_module_that_is_not_named_is_told() -> None:
+def test_a_system_of_an_unnamed_module_is_reported() -> None:
     (unknown,) = remarks({"system": "guest"}, {})
     assert unknown == (
         "guest is no system that is known here, so its brokers' records are left out: name its "
@@ -80,7 +82,7 @@ def changed(run: ReportRun, **metrics: float | None) -> None:
     run.metrics.update(metrics)
 
 
-def test_what_was_made_worse_is_said_so_in_words(tmp_path: Path) -> None:
+def test_worse_figures_are_reported_in_words(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     changed(runs[1], message_rate_per_s=26.84, delay_mean_us=64_210.5)
     changed(runs[2], message_rate_per_s=26.84, delay_mean_us=128_421.0)
@@ -94,7 +96,7 @@ def test_what_was_made_worse_is_said_so_in_words(tmp_path: Path) -> None:
     assert "load100 made things worse: it raised" in Page(render(runs)).text
 
 
-def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
+def test_the_page_names_settings_without_effect(tmp_path: Path) -> None:
     runs = runs_of(tmp_path)
     run = runs[1]
     changed(run, selection_time_mean_us=None)
@@ -112,7 +114,7 @@ def test_the_page_says_what_could_not_take_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dispatchers", [["ANC", "ATL"], []])
-def test_a_cluster_is_drawn_as_what_it_is(tmp_path: Path, dispatchers: list[str]) -> None:
+def test_a_cluster_is_drawn_without_links(tmp_path: Path, dispatchers: list[str]) -> None:
     places = [(name, None, None, "") for name in ("ANC", "ATL", "EWR", "HNL", "JFK", "LAX")]
     tree, run = runs_of(tmp_path, names=["baseline", "cluster"], places=places)
     matchers = ["EWR", "HNL", "JFK", "LAX"] if dispatchers else []
@@ -131,7 +133,7 @@ def test_a_cluster_is_drawn_as_what_it_is(tmp_path: Path, dispatchers: list[str]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_the_first_run_could_not_do_stands_on_the_page(tmp_path: Path, count: int) -> None:
+def test_limits_of_the_first_run_are_on_the_page(tmp_path: Path, count: int) -> None:
     runs = runs_of(tmp_path)[:count]
     runs[0].checks["most_behind_us"] = 23_000_000  # type: ignore[index]
     assert str(headline(runs)).count(f"<b>{runs[0].name}</b>: brokers could not keep up: one") == 1

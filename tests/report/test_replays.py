@@ -1,4 +1,4 @@
-"""Replays on the page and in words: predicted beside measured, and nothing glossed over."""
+"""Replays on the page and in words: predictions beside measurements, with all faults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ GRAPE = replay(
 )
 
 
-def test_measured_stands_beside_predicted() -> None:
+def test_measurements_are_beside_predictions() -> None:
     found = {line.label: cell(line, GRAPE) for line in LINES}
     assert found == {
         "Messages per publication": ReplayCell("1.50", "1.65", "+10.0 %"),
@@ -79,7 +79,7 @@ def test_measured_stands_beside_predicted() -> None:
     }
 
 
-def test_what_is_not_known_is_not_invented() -> None:
+def test_unknown_figures_are_not_invented() -> None:
     unknown = replay("x", predicted=None, measured=figures(300, None, 0))
     texts = [cell(line, unknown) for line in LINES]
     assert [each.predicted for each in texts] == [MISSING] * 5
@@ -100,7 +100,7 @@ def test_effects_are_measured_and_predicted() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(9.0, False), (10.9, False), (81.3, True)])
-def test_a_pace_that_was_not_kept_is_told(seconds: float, is_told: bool) -> None:
+def test_a_missed_pace_is_reported(seconds: float, is_told: bool) -> None:
     measured = msgspec.structs.replace(figures(900, 1.0, 3), seconds=seconds)
     found = held_back([replay("load", measured=measured)])
     text = "load, live: publishing took 81.3 s instead of 10.0: brokers, or this machine, could not"
@@ -109,7 +109,7 @@ def test_a_pace_that_was_not_kept_is_told(seconds: float, is_told: bool) -> None
     assert ("publishing took" in section) == is_told
 
 
-def test_movers_are_those_that_moved_or_should_have() -> None:
+def test_movers_are_actual_and_predicted_ones() -> None:
     assert moved(GRAPE) == {
         "A": {"C": ["p2", "p3 (predicted B)"]},
         "B": {"?": ["p5 (predicted C)"], "B": ["p4 (predicted C)"]},
@@ -121,7 +121,7 @@ def test_movers_are_those_that_moved_or_should_have() -> None:
     assert moved(TREE) == {}
 
 
-def test_the_proof_adds_up_and_faults_are_told() -> None:
+def test_the_totals_add_up_and_faults_are_reported() -> None:
     assert proof([TREE]) == (
         "deliveries expected by Spark, live: 50, "
         "delivered: 50, lost: 0, duplicated: 0, phantom: 0, out of order: 0"
@@ -135,7 +135,7 @@ def test_the_proof_adds_up_and_faults_are_told() -> None:
     assert problems(wrong) == ["g, live: 1 lost", "g, live: 2 out of order"]
 
 
-def test_the_page_has_a_part_about_them(tmp_path: Path) -> None:
+def test_the_page_has_a_section_on_replays(tmp_path: Path) -> None:
     runs = read_runs(*make_runs(tmp_path))
     assert Page(render(runs)).count("section", id="live") == 0
     page = Page(render(runs, None, [TREE, GRAPE]))
@@ -154,7 +154,7 @@ def test_the_page_has_a_part_about_them(tmp_path: Path) -> None:
     assert "not whole: 2 of 4 subscribers did not get in." in Page(render(runs, None, [part])).text
 
 
-def test_files_that_are_no_replays(tmp_path: Path) -> None:
+def test_files_that_are_no_replays_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "replay.json"
     path.write_bytes(msgspec.json.encode(GRAPE))
     assert read_replay(path) == GRAPE

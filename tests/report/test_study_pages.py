@@ -1,4 +1,4 @@
-"""A study's pages: every claim is there, nothing from data becomes markup, figures are files."""
+"""A study's pages: every claim is there, data never become markup, figures are files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_every_claim_has_a_row_in_both() -> None:
     assert count_verdicts(STUDY.claims) == {"met": 1, "missed": 1}
 
 
-def test_one_aim_is_no_aims() -> None:
+def test_one_aim_is_singular() -> None:
     own = msgspec.structs.replace(LOAD, id="own", is_own=True)
     study = msgspec.structs.replace(STUDY, claims=(LOAD, own))
     assert "Of the paper's 1 claim 1 met; of our own 1 aim 1 met." in markdown(study)
@@ -121,7 +121,7 @@ def test_data_sets_of_one_reading_share_a_sentence() -> None:
     assert reason(claims) == "Read as, a; c: best. Read as, b: mean."
 
 
-def test_figures_are_at_the_right() -> None:
+def test_numbers_are_right_aligned() -> None:
     html = page(STUDY)
     assert '<td class="number">1</td>' in html
     words = StudyTable(title="", caption="", columns=("a", "b"), rows=(("word", "5 %"), ("4", "")))
@@ -129,7 +129,7 @@ def test_figures_are_at_the_right() -> None:
     assert '<td>word</td><td class="number">5 %</td>' in html
 
 
-def test_what_was_not_measured_is_said_in_the_place_of_rows_and_lines() -> None:
+def test_missing_measurements_are_named_in_place() -> None:
     table = StudyTable(title="Regret", caption="", columns=("a column", "b"), rows=())
     figure = msgspec.structs.replace(FIGURE, lines=())
     study = msgspec.structs.replace(
@@ -147,7 +147,7 @@ def test_numbers_stay_with_their_units() -> None:
         assert text.replace(" ", "\N{NO-BREAK SPACE}") in html
 
 
-def test_the_folder_holds_what_the_text_links_to(tmp_path: Path) -> None:
+def test_linked_files_are_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "old.svg").touch()
     write_pages(tmp_path, STUDY)
@@ -189,7 +189,7 @@ def test_a_series_looks_the_same_in_every_figure() -> None:
     assert COLOURS[0] not in alone
 
 
-def test_a_gap_breaks_the_line_and_marks_tell_values() -> None:
+def test_a_gap_breaks_the_line_and_marks_show_values() -> None:
     line = StudyLine(name="a", points=((1, 1.0), (2, None), (4, 2.0)))
     drawing = plot(msgspec.structs.replace(FIGURE, lines=(line,)))
     assert drawing.count("<title>") == 2
@@ -199,7 +199,7 @@ def test_a_gap_breaks_the_line_and_marks_tell_values() -> None:
     assert (first[1].count("M"), first[1].count("L")) == (2, 0)
 
 
-def test_a_study_comes_back_from_its_file(tmp_path: Path) -> None:
+def test_a_study_reads_back_equal(tmp_path: Path) -> None:
     path = tmp_path / "study.json"
     with pytest.raises(StudyError, match="no such file"):
         read_study(path)

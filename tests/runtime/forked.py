@@ -1,10 +1,10 @@
 """Commands as forks of a process that has imported everything, as the brokers of `shoal up` are.
 
-A fresh interpreter spends half a second of processor time on imports before a broker does
-anything, and the tests start hundreds.  The fork server (`shoal.runtime.forks`) imports once for
-each process of pytest; it has no threads, loop or sockets of a test that a fork could inherit.  Its
-forks share one hash seed.  Tests of the commands themselves, and
-`tests/runtime/process/test_forked.py`, start fresh interpreters.
+A fresh interpreter spends half a second of processor time on imports, and the tests start hundreds
+of brokers. The fork server (`shoal.runtime.forks`) imports once for each process of pytest; it has
+no threads, loop or sockets of a test that a fork could inherit. Its forks share one hash seed.
+Tests of the commands themselves, and `tests/runtime/process/test_forked.py`, start fresh
+interpreters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from shoal.runtime import forks
 
 
 class Forked(forks.Forked):
-    """`shoal` with these words, in a process of its own; what tests use of `subprocess.Popen`."""
+    """`shoal` with these words, in a process of its own, with the part of `subprocess.Popen` that
+    tests use.
+    """
 
     def __init__(self, words: Sequence[str], log: Path) -> None:
         reader, writer = multiprocessing.Pipe(duplex=False)
@@ -45,7 +47,7 @@ class Forked(forks.Forked):
         return self.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Who has ended does not mind."""
+        """Send a signal, unless the process has ended."""
         with suppress(ProcessLookupError):
             super().send_signal(number)
 
@@ -59,10 +61,10 @@ def _run(
     with output, log.open("ab") as errors:
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
-    # As a command's own: what the server's were made of could be sought in, and these cannot.
+    # As in a command's own process: the server's objects could be searched, and these cannot.
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, closefd=False)
-    # Named after the server had asked for it.
+    # Named after the server's question.
     for module in filter(None, environment.get(FURTHER, "").split(",")):
         system = importlib.import_module(module).SYSTEM
         SYSTEMS[system.name] = system

@@ -40,9 +40,9 @@ from shoal.runtime.tls.contexts import TlsContexts
 from tests.examples import at_length
 
 ANYWHERE = Address("127.0.0.1", 0)
-# Long enough for the slowest machine; a test that waits so long has failed.
+# Enough for the slowest machine; a test that waits so long has failed.
 PATIENCE_S = 40.0
-# Nor do the clients of tests give up before.
+# The tests' clients do not give up before.
 client.CONNECT_TIMEOUT_S = PATIENCE_S
 
 LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
@@ -77,7 +77,7 @@ def _on(test: Callable[..., Coroutine[Any, Any, None]], loops: list[Any]) -> Cal
 
 
 class LiveNetwork:
-    """Brokers that can be started, stopped without a word, and started again."""
+    """Brokers that can be started, killed, and started again."""
 
     def __init__(
         self,
@@ -93,14 +93,14 @@ class LiveNetwork:
         protocols: Mapping[BrokerId, int] | None = None,
         first_incarnation: int = 1,
     ) -> None:
-        """With journals brokers that start again remember whom they were linked to.
+        """With journals restarted brokers remember their links.
 
-        `protocols` are those of brokers of other versions.
+        `protocols` are the link protocols of brokers of other versions.
         """
         self.joins = tuple(links)
         self.system = system
         self.parameters = parameters
-        # Of brokers whose network file is another.
+        # Brokers with another network file.
         self.own_parameters: dict[BrokerId, msgspec.Struct] = {}
         self.limits = limits or LinkLimits()
         self.tls = tls
@@ -111,14 +111,14 @@ class LiveNetwork:
         self.nodes: dict[BrokerId, Node] = {}
         self.links: dict[BrokerId, PeerLinks] = {}
         self.forwarding_channels: dict[BrokerId, ForwardingChannels] = {}
-        # What outlives a broker, as on its disk.
+        # The durable state of a broker, as on its disk.
         self.overlays: dict[BrokerId, OverlayFile] = {}
         self.former: dict[BrokerId, dict[BrokerId, None]] | None = {} if has_journals else None
         self.records: list[msgspec.Struct] = []
         self.notices: list[Message] = []
         self.protocols = dict(protocols or {})
-        # Its own: those of another would have other lengths on links after more starts, so that
-        # what a seed plays would depend on what was played before.
+        # One counter for each network: with a shared one, names would grow longer after more
+        # starts, and a seed's run would depend on earlier runs.
         self._incarnations = count(first_incarnation)
 
     async def start(self, name: BrokerId) -> None:
@@ -175,7 +175,7 @@ class LiveNetwork:
         self.records.append(record)
 
     async def kill(self, name: BrokerId) -> None:
-        """Stop a broker; whatever it kept is gone."""
+        """Stop a broker; its memory is lost."""
         self.nodes.pop(name).stop()
         await self.forwarding_channels.pop(name).stop()
         await self.links.pop(name).stop()
@@ -191,7 +191,7 @@ class LiveNetwork:
 async def live(
     links: Iterable[tuple[BrokerId, BrokerId]], **options: object
 ) -> AsyncIterator[LiveNetwork]:
-    """A network that is up; the brokers with larger names start first: they are connected to."""
+    """A network that is up; brokers with larger names start first, as they are connected to."""
     network = LiveNetwork(links, **options)  # type: ignore[arg-type]
     try:
         for name in sorted(network.names, reverse=True):
@@ -204,14 +204,14 @@ async def live(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
 
 
 async def status_of(address: Address | None) -> dict[str, Any]:
-    """What a broker that runs says of itself, however busy it is: an answer may come too late."""
+    """The status of a running broker, however busy: a late answer is retried."""
     assert address is not None
     async with asyncio.timeout(PATIENCE_S):
         while True:

@@ -1,4 +1,4 @@
-"""Broker services of a small network in this process, for tests."""
+"""Broker services of a small network in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers as processes that can be killed, and real clients that come back by themselves."""
+"""Brokers as processes that can be killed, and real clients that reconnect by themselves."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 SHOAL = (sys.executable, "-m", "shoal.cli.main")
-# A broker listens within a second, and waits for others at most as long as for a member.
+# A broker listens within a second, and then waits for others, at most for the time of a member.
 STARTS_S = 60
 
 
 class Processes:
-    """A line of brokers, each a process of its own; their folder has all they need and write."""
+    """A line of brokers, each a process of its own; their folder has all their files."""
 
     def __init__(self, folder: Path, brokers: int, **changes: Any) -> None:
         ports = iter(free_ports("127.0.0.1", 3 * brokers))
@@ -58,7 +58,7 @@ class Processes:
         self.running: dict[str, Forked] = {}
         # Network files of brokers that reach others by another way.
         self._paths: dict[str, Path] = {}
-        # Options of brokers that have joined, and are in no file.
+        # Options of joined brokers, which are in no file.
         self._joined: dict[str, list[str]] = {}
 
     def join(self, name: str, *over: str) -> None:
@@ -71,11 +71,11 @@ class Processes:
         self.joining(name, over)
 
     def rejoin(self, name: str, over: str) -> None:
-        """Have a broker of the network file join over another one, when it is run again."""
+        """Let a broker of the network file join through another one at its next start."""
         self._joined[name] = ["--join", f"{over}={self.network.broker(over).peers}"]
 
     def joining(self, name: str, *over: str) -> list[str]:
-        """The options with which a new broker is started; the same each time."""
+        """The options of a new broker; the same each time."""
         if name not in self._joined:
             keys, ports = ("peers", "mqtt", "admin"), free_ports("127.0.0.1", 3)
             listeners = {key: f"127.0.0.1:{port}" for key, port in zip(keys, ports, strict=True)}
@@ -96,7 +96,7 @@ class Processes:
         self.start(name)
 
     def broker_address(self, name: str, key: str) -> Address:
-        """Where a broker listens."""
+        """A broker's listening address."""
         address = self.network.broker(name).address(key)
         assert address is not None
         return address
@@ -105,21 +105,21 @@ class Processes:
         return asyncio.run(status_of(self.network.broker(name).address("admin")))
 
     def is_ready(self, name: str) -> bool:
-        """Whether a broker waits for nothing before it takes publications."""
+        """Whether a broker accepts publications without waiting."""
         return not self.status(name)["missing"]
 
     def start(self, *names: str, awaits: bool = True) -> None:
-        """Start brokers, and wait until they take clients in, or at least answer (`awaits`)."""
+        """Start brokers, and wait until they admit clients, or at least answer (`awaits`)."""
         self.run(*names)
         if not awaits:
             for name in names:
                 self.status(name)
             return
         for name in names:
-            assert self._listens(name), f"{name} takes no clients in; {self.log(name)}"
+            assert self._listens(name), f"{name} admits no clients; {self.log(name)}"
 
     def _listens(self, name: str) -> bool:
-        """Whether a broker says in time that it takes clients in; one that joins may never."""
+        """Whether a broker reports in time that it admits clients; a joining one may never."""
         stdout, listening = self.running[name].stdout, list[str]()
         reading = threading.Thread(
             target=lambda: listening.extend(stdout.readline() for _ in range(3)), daemon=True
@@ -129,7 +129,7 @@ class Processes:
         return bool(listening) and listening[-1].startswith(f"{name} mqtt ")
 
     def run(self, *names: str) -> None:
-        """Run brokers by their commands, and wait for nothing."""
+        """Run brokers by their commands, without waiting."""
         for name in names:
             words = ("serve", str(self._paths.get(name, self.path)), "--broker", name)
             self.running[name] = Forked(
@@ -137,7 +137,7 @@ class Processes:
             )
 
     def lay_cable(self, name: str, other: str) -> Cable:
-        """From now on a broker that is started, with the smaller name, dials another over this."""
+        """Later starts of the broker with the smaller name dial the other over this cable."""
         cable = Cable(read_address(self.network.broker(other).peers))
         brokers = [
             msgspec.structs.replace(each, peers=str(cable.address)) if each.name == other else each
@@ -160,17 +160,17 @@ class Processes:
             process.stdout.close()
 
     def fill_disk(self, name: str) -> None:
-        """No file of a broker takes another byte (EFBIG), until there is room again."""
+        """Make all writes of a broker fail (EFBIG) until there is room again."""
         infinity = resource.RLIM_INFINITY
         resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, (0, infinity))
 
     def empty_disk(self, name: str) -> None:
-        """There is room on a broker's disk again."""
+        """Make room on a broker's disk again."""
         infinity = resource.RLIM_INFINITY
         resource.prlimit(self.running[name].pid, resource.RLIMIT_FSIZE, (infinity, infinity))
 
     def knows(self, broker: str, subscriptions: int) -> None:
-        """Wait until a broker has heard of so many subscriptions, its own front end's included."""
+        """Wait until a broker knows so many subscriptions, its own front end's included."""
 
         def has_heard() -> bool:
             return bool(self.status(broker)["tables"]["subscriptions"] == subscriptions)
@@ -201,14 +201,14 @@ def not_started(folder: Path, brokers: int = 1, **changes: Any) -> Iterator[Proc
 
 
 class Cable:
-    """Carries connections to an address, until it is cut; it can be mended.
+    """Relays connections to an address, until it is cut; it can be mended.
 
-    One bit of each `damaged_every` bytes flips that pass, none where that is 0.
+    One bit of each `damaged_every` bytes is flipped, none if that is 0.
     """
 
     def __init__(self, to: Address) -> None:
         self.damaged_every = 0
-        # Only which bits flip.
+        # Decides only which bits flip.
         self._random = Random(1)
         self._to = to
         self._is_cut = False
@@ -270,10 +270,10 @@ def _close(end: socket.socket) -> None:
 
 
 class Paho(paho.Client):
-    """paho, but for one mistake in its QoS 2.
+    """paho without a mistake in its QoS 2.
 
-    What it has released it sends anew, as a publication, when two attempts to connect have
-    failed, though [MQTT-4.3.3-6] forbids it: then no broker can know that it is the same.
+    After two failed reconnects it publishes released messages anew, though [MQTT-4.3.3-6] forbids
+    it; no broker can recognise those.
     """
 
     def _messages_reconnect_reset_out(self) -> None:
@@ -285,7 +285,7 @@ class Paho(paho.Client):
 
 
 class Client:
-    """An MQTT 5 client with a session that stays; it connects again whenever it has to."""
+    """An MQTT 5 client with a lasting session; it reconnects by itself."""
 
     def __init__(self, host: str, port: int, name: str, expiry_s: int) -> None:
         self.payloads: list[bytes] = []
@@ -331,8 +331,8 @@ class Client:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for something to be so."""
+    """Wait until a condition holds."""
     deadline_s = time.monotonic() + 2 * PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline_s, "it is not so"
-        time.sleep(0.03)  # asking a broker takes it, and this process, milliseconds
+        assert time.monotonic() < deadline_s, "the condition does not hold"
+        time.sleep(0.03)  # a question costs the broker, and this process, milliseconds

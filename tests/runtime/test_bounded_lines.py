@@ -1,4 +1,4 @@
-"""Whoever can have a line written cannot have a disk filled."""
+"""Log lines that others can cause are bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [row.__dict__["reason"] for row in caplog.records if row.name == LOG.name]
 
 
-def test_the_same_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_line_is_written_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     lines = BoundedLines(LOG, "refused", clock.now_us)
     for port in range(100):
@@ -34,7 +34,7 @@ def test_the_same_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> N
     assert reasons(caplog) == ["no hello"] * 2
 
 
-def test_who_says_something_else_each_time_has_so_many_lines_and_others_have_theirs(
+def test_varying_lines_of_one_source_are_bounded_separately(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()

@@ -1,4 +1,4 @@
-"""One whole broker: its listeners, its admin port, and how it stops."""
+"""One whole broker: its listeners, its admin port, and its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_messages_as_large_as_clients_may_send_go_from_broker_to_broker() 
 
 
 @on_loop
-async def test_clients_over_websocket() -> None:
+async def test_clients_connect_over_websocket() -> None:
     async with running(network(), "B1") as (service,):
         address = service.listening["websocket"]
         async with (
@@ -67,7 +67,7 @@ async def test_clients_over_websocket() -> None:
 
 
 @on_loop
-async def test_clients_over_websocket_over_tls(tmp_path: Path) -> None:
+async def test_clients_connect_over_websocket_with_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "broker.pem")
@@ -113,7 +113,9 @@ WRONG = [
 
 
 @on_loop
-async def test_what_is_no_websocket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_requests_at_a_websocket_port_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shoal.runtime.front_ends.sockets.websocket.HANDSHAKE_TIMEOUT_S", 0.2)
     async with running(network(), "B1") as (service,):
         for data in WRONG:
@@ -150,7 +152,7 @@ async def get_text(service: BrokerService, path: str) -> str:
 
 
 @on_loop
-async def test_brokers_are_asked_past_any_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_to_brokers_bypass_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setattr("urllib.request._opener", None)  # as in a new process
@@ -159,17 +161,17 @@ async def test_brokers_are_asked_past_any_proxy(monkeypatch: pytest.MonkeyPatch)
 
 
 @on_loop
-async def test_who_is_connected_to_says_for_whom_it_waits() -> None:
+async def test_an_accepting_broker_reports_what_it_waits_for() -> None:
     async with running(network(2), "B2") as (second,):
         why = "B1 connects to this broker, and has not yet"
         assert second.missing() == [f"link to B1 ({why})", "tables of B1"]
 
 
 @on_loop
-async def test_the_admin_port_says_what_is_missing_and_what_goes_on(
+async def test_the_admin_port_reports_missing_links_and_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # nothing is said of that, however slow
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # not reported, however slow
     both = network(2)
     async with running(both, "B1") as (first,):
         admin = first.listening["admin"]
@@ -203,10 +205,10 @@ async def test_the_admin_port_says_what_is_missing_and_what_goes_on(
 
 
 @on_loop
-async def test_the_metrics_ask_for_no_row_of_each_publisher(
+async def test_metrics_read_no_row_of_each_publisher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They did: 71 ms at each scrape where there were 100,000."""
+    """With rows, each scrape would take 71 ms for 100,000 publishers."""
     async with running(network(2), "B1") as (service,):
         asked: list[str] = []
         monkeypatch.setattr(service.publishers, "status", lambda: asked.append("rows") or [])
@@ -220,7 +222,7 @@ async def test_the_metrics_ask_for_no_row_of_each_publisher(
     "said", [b"", b"GET /metr", b"POST /status HTTP/1.1\r\nContent-Length: 9\r\n"]
 )
 @on_loop
-async def test_whoever_holds_on_to_the_admin_port_does_not_keep_the_broker(said: bytes) -> None:
+async def test_an_open_admin_connection_does_not_delay_the_end(said: bytes) -> None:
     async with running(network(), "B1") as (service,):
         reader, writer = await asyncio.open_connection(*service.listening["admin"])
         writer.write(said)
@@ -231,7 +233,7 @@ async def test_whoever_holds_on_to_the_admin_port_does_not_keep_the_broker(said:
 
 
 @on_loop
-async def test_a_broker_that_stops_sends_what_it_has_first() -> None:
+async def test_a_broker_that_stops_sends_everything_first() -> None:
     both = network(2)
     async with running(both, "B2") as (second,), Client(str(second.listening["mqtt"])) as reader:
         subscription = reader.subscribe("a")
@@ -264,7 +266,7 @@ def test_a_trace_is_written(tmp_path: Path, brokers: int) -> None:
     assert pq.read_table(tmp_path / "publications.parquet").num_rows >= 1
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_a_taken_port_is_an_error() -> None:
     async def run() -> None:
         async with running(network(), "B1") as (service,):
             taken = str(service.listening["mqtt"])
@@ -287,7 +289,7 @@ def test_a_port_that_is_taken_is_said() -> None:
         ("bluedove", {"dispatchers": 2, "matchers": 1}, ["M1", "D1"], "D2"),
     ],
 )
-async def test_who_is_not_ready_says_for_whom_it_waits(
+async def test_an_unready_broker_reports_what_it_waits_for(
     system: str, size: dict[str, int], running_first: list[str], last: str
 ) -> None:
     layout = msgspec.convert(size, SYSTEMS[system].size).layout()
@@ -300,10 +302,10 @@ async def test_who_is_not_ready_says_for_whom_it_waits(
 
 
 @on_asyncio
-async def test_a_supervisor_says_what_brokers_lack(
+async def test_a_supervisor_reports_what_brokers_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # nothing is said of that, however slow
+    monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", 60.0)  # not reported, however slow
     network = local_network("tree", SYSTEMS["tree"].size(brokers=3).layout(), port=0)
     async with running(network, "B1"):
         text = await Supervisor(network, tmp_path / "network.toml").what_is_missing()

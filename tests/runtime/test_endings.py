@@ -1,4 +1,4 @@
-"""When certificates end: said ahead by `shoal check`, `shoal status`, metrics; of those in use."""
+"""Expiry of certificates in use: warnings of `shoal check`, `shoal status` and metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_S = 86_400
 
 
 class Folder:
-    """Certificates of B1, good for so many days, and a network file that names them."""
+    """Certificates of B1, valid for so many days, and a network file that names them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,7 +86,9 @@ def test_of_several_authorities_the_last_counts_and_no_certificate_is_no_error(
     assert rows["authority of clients"]["ends_s"] > time.time() + 1_000 * DAY_S
 
 
-def test_check_warns(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_warns_of_expiring_certificates(
+    folder: Folder, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder.network()
     with pytest.raises(SystemExit) as ended:
         main(["check", str(folder.path / "network.toml")])
@@ -97,7 +99,7 @@ def test_check_warns(folder: Folder, capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
-def test_those_in_use_count_until_others_are_taken(folder: Folder) -> None:
+def test_certificates_in_use_count_until_replaced(folder: Folder) -> None:
     network = folder.network()
     certificates = Certificates(network, "B1")
     before = list(certificates.endings)
@@ -109,7 +111,7 @@ def test_those_in_use_count_until_others_are_taken(folder: Folder) -> None:
 
 
 @on_asyncio
-async def test_status_and_metrics_say_it(tmp_path: Path) -> None:
+async def test_status_and_metrics_have_the_expiry(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.issue("B1", 400)
     folder.issue("front_end", 9.5)

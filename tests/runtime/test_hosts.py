@@ -1,4 +1,4 @@
-"""DNS rebinding: a page may have its name mean a broker's machine, and is of the same host then."""
+"""DNS rebinding: a page with a host name that resolves to a broker's machine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def connected(service: BrokerService, host: str) -> int:
 
 
 @on_loop
-async def test_pages_by_a_name_of_their_own_get_nothing_at_an_admin_port() -> None:
+async def test_pages_of_foreign_host_names_are_refused_at_an_admin_port() -> None:
     """It could read the clients' names, and have the broker leave its network."""
     async with running(named(), "B1") as (service,):
         admin = service.listening["admin"]
@@ -70,18 +70,18 @@ async def test_pages_by_a_name_of_their_own_get_nothing_at_an_admin_port() -> No
             assert await asked(admin, "/health", host) == 200
         refusals = service.front_end.clients.statistics.notices.refusals
         assert refusals["operator refused", "not authorized"] == 4 * len(OTHERS)
-        # It is heard, but who is alone can send its clients nowhere.
+        # The order is accepted, but a single broker has nowhere to redirect its clients.
         assert await asked(admin, "/drain", "localhost", order=True) == 409
 
 
 @on_loop
-async def test_who_guards_a_port_otherwise_may_name_it_as_he_likes() -> None:
+async def test_a_protected_port_may_have_any_host_name() -> None:
     async with running(named(open=True), "B1") as (service,):
         assert await asked(service.listening["admin"], "/status", "evil.example") == 200
 
 
 @on_loop
-async def test_pages_by_a_name_of_their_own_are_no_clients_without_a_password() -> None:
+async def test_pages_of_foreign_host_names_are_no_anonymous_clients() -> None:
     async with running(named(), "B1") as (service,):
         for host in OWN[:-1]:
             assert await connected(service, host) == 101
@@ -95,7 +95,7 @@ async def test_pages_by_a_name_of_their_own_are_no_clients_without_a_password() 
 
 @pytest.mark.parametrize("host", ["evil.example", "b1"])
 @on_loop
-async def test_where_clients_say_who_they_are_a_page_has_no_password(host: str) -> None:
+async def test_pages_may_connect_where_clients_need_passwords(host: str) -> None:
     data = data_of(named()) | {"access": {"anonymous": False}}
     async with running(parse_network(data), "B1") as (service,):
         assert await connected(service, host) == 101

@@ -1,4 +1,4 @@
-"""The last step of a broker that leaves: it ends its links."""
+"""The last step of a leaving broker: it ends its links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.runtime.leaving import Leaving
 
 
 class Links:
-    """Each link ends a round after it is to; while the first does, another broker links itself."""
+    """Each link ends a round after its request; meanwhile another broker links itself."""
 
     def __init__(self) -> None:
         self.ended: list[str] = []
@@ -29,7 +29,7 @@ class Links:
 
 
 def test_links_that_come_while_others_end_are_ended_too() -> None:
-    """It waited for them, and its process never ended."""
+    """Otherwise it waits for them for ever."""
     links: Any = Links()
     leaving = Leaving(Mock(), Mock(), links, *(Mock() for _ in range(5)))
     asyncio.run(asyncio.wait_for(leaving._end_links(), 10))
@@ -37,7 +37,7 @@ def test_links_that_come_while_others_end_are_ended_too() -> None:
 
 
 def test_two_orders_at_once_begin_one_leave() -> None:
-    """The second order waits for what the first one asked for, and joins its leave."""
+    """The second order joins the leave that the first one requested."""
 
     async def begin_twice() -> int:
         forgotten = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Connections are taken in a few at a time, so that who is there already has its turn."""
+"""Connections are accepted a few at a time, so that others are served in between."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Counting(asyncio.Protocol):
 
 
 @on_loop
-async def test_a_crowd_is_taken_in_bit_by_bit() -> None:
-    """A thousand that came at once held others up for 300 ms."""
+async def test_many_connections_are_accepted_in_slices() -> None:
+    """A thousand at once would delay others by 300 ms."""
     made = [0]
     loop = asyncio.get_running_loop()
 
@@ -46,7 +46,7 @@ async def test_a_crowd_is_taken_in_bit_by_bit() -> None:
 
 
 @on_loop
-async def test_who_has_gone_before_it_was_taken_in_is_no_error() -> None:
+async def test_a_connection_closed_before_its_acceptance_is_no_error() -> None:
     made = [0]
     server = await listen(
         Address("127.0.0.1", 0), lambda: Counting(made), None, pytest.fail, lambda: 10.0

@@ -1,4 +1,4 @@
-"""Names in their order, a page at a time, though they come and go meanwhile."""
+"""Sorted names, a page at a time, while names come and go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runtime.live import on_loop, until
 
 
 class Names:
-    """Those that are there, in the order in which they came."""
+    """The present names, in the order of their arrival."""
 
     def __init__(self, count: int) -> None:
         names = [f"c{number:04}" for number in range(count)]
@@ -30,7 +30,7 @@ class Names:
     async def listed(
         self, most: int, meanwhile: Callable[[int], None] = lambda page: None
     ) -> list[str]:
-        """All pages; `meanwhile` is called behind each."""
+        """All pages; `meanwhile` is called after each."""
         found: list[str] = []
         first: str | None = ""
         pages = 0
@@ -50,14 +50,14 @@ def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_loop
 async def test_many_names_are_sorted_once_for_all_pages() -> None:
-    """All were looked at for each page: 0.15 s where there were 200,000."""
+    """A sort for each page would take 0.15 s for 200,000."""
     names = Names(1_000)
     assert await names.listed(30) == sorted(names.there)
     assert names.taken == 1
 
 
 @on_loop
-async def test_the_loop_comes_round_while_names_are_sorted() -> None:
+async def test_sorting_names_does_not_block_the_loop() -> None:
     names, rounds = Names(1_000), [0]
 
     def come_round() -> None:
@@ -70,15 +70,15 @@ async def test_the_loop_comes_round_while_names_are_sorted() -> None:
 
 
 @on_loop
-async def test_those_who_ask_together_have_names_sorted_for_all() -> None:
+async def test_simultaneous_listings_share_one_sort() -> None:
     names = Names(1_000)
     pages = await asyncio.gather(*(names.listing.page("", 10) for _ in range(20)))
     assert pages == [pages[0]] * 20
-    assert names.taken == 2  # for the first, and for those who came when that had begun
+    assert names.taken == 2  # for the first, and for those that came after its start
 
 
 @on_loop
-async def test_who_goes_is_on_no_page_and_who_comes_is_in_the_next_listing() -> None:
+async def test_removed_names_are_omitted_and_new_ones_in_the_next_listing() -> None:
     names = Names(1_000)
     everybody = sorted(names.there)
 
@@ -94,7 +94,7 @@ async def test_who_goes_is_on_no_page_and_who_comes_is_in_the_next_listing() -> 
 
 
 @on_loop
-async def test_a_page_looks_at_so_many_names_however_many_are_gone(
+async def test_a_page_reads_a_bounded_number_of_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listing, "MOST_LOOKED_AT", 200)
@@ -114,7 +114,7 @@ async def test_a_page_looks_at_so_many_names_however_many_are_gone(
 
 
 @on_loop
-async def test_names_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sorted_names_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "KEPT_S", 0.01)
     names = Names(1_000)
     _, more = await names.listing.page("", 10)
@@ -125,7 +125,7 @@ async def test_names_are_not_kept_for_long(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @on_loop
-async def test_a_few_names_are_those_of_now_on_each_page() -> None:
+async def test_a_few_names_are_read_anew_for_each_page() -> None:
     names = Names(50)
     found = await names.listed(30, lambda page: names.there.setdefault(f"new {page}"))
     assert found == sorted(name for name in names.there if name != "new 1")

@@ -1,4 +1,4 @@
-"""Network files: read with typed keys, written back, and what is wrong with them by path."""
+"""Network files: typed keys, writing, and errors with their path."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_with_the_types_is_said_by_path(name: str) -> None:
+def test_type_errors_name_the_path(name: str) -> None:
     data, problem = WRONG[name]
     with pytest.raises(TomlError) as caught:
         parse_network(data)
@@ -238,7 +238,7 @@ ODD: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_cannot_work_is_said_by_path(name: str) -> None:
+def test_impossible_settings_name_the_path(name: str) -> None:
     data, found = ODD[name]
     assert problems(parse_network(data)) == found
 
@@ -252,7 +252,7 @@ def test_what_cannot_work_is_said_by_path(name: str) -> None:
         ("bluedove", {"folder": "data"}, "settled"),
     ],
 )
-def test_where_there_is_a_disk_nobody_waits_for_brokers_that_are_away(
+def test_with_storage_disconnected_brokers_are_not_waited_for(
     system: str, storage: dict[str, str], acknowledge: str
 ) -> None:
     parsed = parse_network(network(system=system, storage=storage))
@@ -261,7 +261,7 @@ def test_where_there_is_a_disk_nobody_waits_for_brokers_that_are_away(
 
 
 @pytest.mark.parametrize("text", ["", "1883", ":1883", "host:", "host:x", "a b:1", "::1:80"])
-def test_what_is_no_address_is_said(text: str) -> None:
+def test_invalid_addresses_are_errors(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         read_address(text)
 
@@ -276,7 +276,7 @@ def test_loopback_is_known(text: str, loopback: bool) -> None:
     assert str(read_address(text)) == text
 
 
-def test_who_listens_everywhere_is_asked_where_that_is() -> None:
+def test_a_listener_at_all_addresses_needs_an_advertised_one() -> None:
     data = network(plain_links=True)
     data["brokers"][1] |= {"peers": "[::]:7002", "mqtt": "0.0.0.0:1883"}
     assert hints(parse_network(data)) == [
@@ -294,7 +294,7 @@ def test_who_listens_everywhere_is_asked_where_that_is() -> None:
         "b2.example.org:1883",
         "",
     ]
-    # Who is alone sends nobody anywhere.
+    # A single broker redirects no one.
     assert hints(parse_network(broker(mqtt="0.0.0.0:1883"))) == []
 
 

@@ -87,7 +87,7 @@ def test_runs_of_publications_are_one_batch() -> None:
 
 
 class Machine:
-    """Stands for a broker: says what it is told to, and keeps what it was given."""
+    """Stands for a broker: returns given effects, and records inputs."""
 
     strategy = BaseStrategy()
     id = "B1"
@@ -105,7 +105,7 @@ class Machine:
 
 
 class Links:
-    """Says that a link is closed at once, as a full one would be."""
+    """Reports at once that a link is closed, as a full one would be."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -160,7 +160,7 @@ def node_of(answer: Callable[[Input], list[Effect]]) -> tuple[Node, Machine, Lin
 
 
 @on_loop
-async def test_what_comes_up_meanwhile_is_handled_after() -> None:
+async def test_input_during_an_input_is_handled_after_it() -> None:
     def answer(input: Input) -> list[Effect]:
         if isinstance(input, Received):
             return [ResetLink("B2"), Send("B3", Unsubscribe("x")), Notify("C", Pong(SESSION))]
@@ -177,7 +177,7 @@ async def test_what_comes_up_meanwhile_is_handled_after() -> None:
 
 
 @on_loop
-async def test_what_cannot_be_written_is_counted_and_stops_nothing() -> None:
+async def test_unwritable_messages_are_counted_and_stop_nothing() -> None:
     node, _, links = node_of(
         lambda input: [Send("B9", Unsubscribe("x")), Send("B2", Unsubscribe("x"))]
     )
@@ -212,7 +212,7 @@ async def test_timers_fire_once_and_never_early() -> None:
 
 
 @on_loop
-async def test_after_a_pause_what_has_come_is_handled_before_timers(
+async def test_after_a_pause_arrived_input_precedes_timers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pauses, "LONG_US", 50_000)
@@ -229,7 +229,7 @@ async def test_after_a_pause_what_has_come_is_handled_before_timers(
 
 
 @on_loop
-async def test_what_was_due_before_it_was_set_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timer_set_in_the_past_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pauses, "LONG_US", 60_000_000)
     monkeypatch.setattr(pauses, "MOST_US", 2**40)
     node, machine, _ = node_of(lambda input: [SetTimer(("a",), 0)] if input == Started() else [])
@@ -239,7 +239,7 @@ async def test_what_was_due_before_it_was_set_is_not_late(monkeypatch: pytest.Mo
 
 
 @on_loop
-async def test_a_machine_that_watches_is_told_what_was_measured() -> None:
+async def test_an_observing_machine_is_told_measurements() -> None:
     node, machine, _ = node_of(lambda input: [WatchDelays()] if input == Started() else [])
     node.start()
     node.receive("B2", [batch(1, 2)], since_us=node.clock.now_us() - 5_000)
@@ -269,7 +269,7 @@ async def test_requests_wait_for_room() -> None:
 
 
 @on_loop
-async def test_whoever_brings_an_input_is_told_when_all_it_caused_is_settled() -> None:
+async def test_an_input_is_settled_when_everything_it_caused_is() -> None:
     def answer(input: Input) -> list[Effect]:
         if not isinstance(input, Received) or not isinstance(input.message, PublicationBatch):
             return []
@@ -288,14 +288,14 @@ async def test_whoever_brings_an_input_is_told_when_all_it_caused_is_settled() -
     assert settled == []
     links.in_ack_tracker[1].settle()
     assert settled == [(1, 2)]
-    node.receive("B2", [batch(3)], owe=owe)  # for which nobody waits
-    node.receive("B9", [batch(4, assured=True)])  # nor for this
+    node.receive("B2", [batch(3)], owe=owe)  # not awaited
+    node.receive("B9", [batch(4, assured=True)])  # nor is this
     assert settled == [(1, 2)]
     assert len(links.in_ack_tracker) == 2
 
 
 @on_loop
-async def test_what_causes_nothing_is_settled_at_once() -> None:
+async def test_an_input_without_effects_is_settled_at_once() -> None:
     node, _, _ = node_of(lambda input: [])
     settled: list[int] = []
     node.request("C", Ping(SESSION), ack_tracker=AckTracker(lambda: settled.append(1)))
@@ -303,7 +303,7 @@ async def test_what_causes_nothing_is_settled_at_once() -> None:
 
 
 @on_loop
-async def test_a_neighbour_that_starts_again_has_not_been_given_up() -> None:
+async def test_a_restarted_neighbour_does_not_count_as_given_up() -> None:
     node, _, _ = node_of(lambda input: [])
     told: list[tuple[str, bool]] = []
     node.at_link.append(lambda neighbour, is_ready: told.append((neighbour, is_ready)))
@@ -341,7 +341,7 @@ async def test_publications_of_clients_wait_until_the_machine_is_ready() -> None
 
 
 def machine_that_holds(input: Input) -> list[Effect]:
-    """Client C says what to do."""
+    """A machine that holds and resumes at the requests of client C."""
     match input:
         case Requested("C", Unsubscribe("hold")):
             return [Hold()]
@@ -353,7 +353,7 @@ def machine_that_holds(input: Input) -> list[Effect]:
 
 
 @on_loop
-async def test_what_a_machine_holds_back_comes_later_in_its_order_and_is_not_settled() -> None:
+async def test_held_input_comes_later_in_order_and_unsettled() -> None:
     node, machine, _ = node_of(machine_that_holds)
     settled: list[str] = []
     told: list[bool] = []
@@ -384,7 +384,7 @@ async def test_what_a_machine_holds_back_comes_later_in_its_order_and_is_not_set
 
 
 @on_loop
-async def test_what_is_held_back_of_a_link_goes_with_it() -> None:
+async def test_held_input_of_a_lost_link_is_dropped() -> None:
     node, machine, _ = node_of(machine_that_holds)
     node.start()
     node.request("C", Unsubscribe("hold"))
@@ -396,7 +396,7 @@ async def test_what_is_held_back_of_a_link_goes_with_it() -> None:
 
 
 @on_loop
-async def test_loads_are_of_the_window_and_costs_are_said_when_they_change() -> None:
+async def test_loads_are_of_a_window_and_costs_are_reported_on_change() -> None:
     def answer(input: Input) -> list[Effect]:
         return [WatchLoads(20_000), WatchCosts()] if isinstance(input, Started) else []
 

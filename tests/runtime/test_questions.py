@@ -1,4 +1,4 @@
-"""Who is where, a page at a time."""
+"""The places of clients, a page at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.runtime.one_service import network, running
 
 
 @on_loop
-async def test_clients_are_told_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_are_listed_a_page_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "CLIENTS", 2)
     async with running(network(), "B1") as (service,):
         address, admin = str(service.listening["mqtt"]), service.listening["admin"]

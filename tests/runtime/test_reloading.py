@@ -1,4 +1,4 @@
-"""Users, rules, limits and certificates that are read again while a broker runs."""
+"""Users, rules, limits and certificates are reloaded while a broker runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_users(path: Path, *users: str, **access: Any) -> dict[str, Any]:
 
 
 @on_loop
-async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_again(
+async def test_users_and_rules_are_reloaded_and_clients_with_fewer_rights_closed(
     tmp_path: Path,
 ) -> None:
     rules = [{"user": user, "publish": ["#"]} for user in ("ann", "bob", "cat")]
@@ -52,7 +52,7 @@ async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_aga
             gone = [as_user[name] for name in ("bob", "cat")]
             for client in gone:
                 await client.__aenter__()
-            # Bob may do less, and Cat is no user any more; Dan is new.
+            # Bob may do less, and Cat is no user any longer; Dan is new.
             rules[1]["publish"] = ["b/#"]
             lines = users.read_text(encoding="utf-8").splitlines()
             users.write_text(
@@ -77,8 +77,8 @@ async def test_users_and_rules_are_reloaded_and_who_lost_something_must_come_aga
 
 
 @on_loop
-async def test_only_who_lost_a_right_is_closed(tmp_path: Path) -> None:
-    """Rules that grow, are put in another order, and shrink, under plain clients."""
+async def test_only_clients_that_lost_a_right_are_closed(tmp_path: Path) -> None:
+    """Rules that grow, are reordered, and shrink, under plain clients."""
     names = ("ann", "bob", "cat")
     rules = [{"user": name, "publish": [f"{name}/#"], "subscribe": ["all/#"]} for name in names]
     before = network(**with_users(tmp_path / "users", *names, rules=rules))
@@ -111,7 +111,7 @@ async def test_only_who_lost_a_right_is_closed(tmp_path: Path) -> None:
             await bob.publish("all/1", "from bob", qos=1)
             assert (await anext(ann.messages)).payload == b"from bob"
             assert connected() == set(names)
-            # Bob's own rule goes; nobody else had it.
+            # Bob's own rule goes; no one else had it.
             reload([rule for rule in more if rule["user"] != "bob"])
             await until(lambda: connected() == {"ann", "cat"})
             assert service.changed == [
@@ -144,14 +144,14 @@ async def test_limits_are_reloaded_and_the_rest_is_named(tmp_path: Path) -> None
             with pytest.raises(ClientError):
                 async with client.subscribe("b"):
                     pass
-        # What was told a client holds as long as it is connected; nothing has gone.
+        # Limits given to a client hold as long as it is connected; none has gone.
         assert service.reload(before) == []
         async with client.subscribe("a"), client.subscribe("b"):
             pass
 
 
 @on_loop
-async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+async def test_an_unusable_file_changes_nothing(tmp_path: Path) -> None:
     users = tmp_path / "users"
     before = network(**with_users(users, "ann"))
     async with running(before, "B1") as (service,):

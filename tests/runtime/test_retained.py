@@ -1,4 +1,4 @@
-"""What is retained, a page at a time, and deleted."""
+"""Retained messages are listed a page at a time, and deleted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def topics(service: BrokerService) -> set[str]:
 
 
 @on_loop
-async def test_they_are_listed_in_pages_and_deleted_by_a_filter_at_all_brokers(
+async def test_retained_messages_are_listed_in_pages_and_deleted_everywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retained, "MOST_ON_A_PAGE", 3)
@@ -50,7 +50,7 @@ async def test_they_are_listed_in_pages_and_deleted_by_a_filter_at_all_brokers(
         ):
             assert (await subscription.get()).payload == b"12345"
             assert await order(two.listening["admin"], "delete-retained", filter="a/#") == ""
-            # Who subscribes now learns of it, as of every message that deletes.
+            # New subscribers do not receive them, as after any message that deletes.
             assert (await subscription.get()).payload == b""
         await until(lambda: topics(one) == topics(two) == {"b"})
         why = await order(two.listening["admin"], "delete-retained", filter="a/#")
@@ -58,7 +58,7 @@ async def test_they_are_listed_in_pages_and_deleted_by_a_filter_at_all_brokers(
 
 
 @on_loop
-async def test_of_a_broker_by_itself_and_what_cannot_be() -> None:
+async def test_a_single_broker_lists_and_invalid_requests_are_errors() -> None:
     async with running(network(), "B1") as (service,):
         admin = service.listening["admin"]
         async with Client(str(service.listening["mqtt"]), "p") as publisher:
@@ -72,7 +72,7 @@ async def test_of_a_broker_by_itself_and_what_cannot_be() -> None:
 
 
 @on_loop
-async def test_searches_that_nobody_goes_on_with_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_searches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained, "MOST_ON_A_PAGE", 1)
     async with running(network(), "B1") as (service,):
         async with Client(str(service.listening["mqtt"]), "p") as publisher:

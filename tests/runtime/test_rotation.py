@@ -19,7 +19,7 @@ from tests.runtime.one_service import data_of, network, running
 
 
 class Folder:
-    """Certificates of brokers and of clients, and the authorities that are trusted now."""
+    """Certificates of brokers and of clients, and the authorities that are trusted at present."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class Folder:
 
 
 async def is_let_in(where: Address, context: ssl.SSLContext) -> bool:
-    """Whether a listener waits for more after the handshake, and does not hang up."""
+    """Whether a listener waits for more after the handshake, and does not close."""
     context.check_hostname = False
     try:
         reader, writer = await asyncio.open_connection(*where, ssl=context)
@@ -78,13 +78,13 @@ def connected(service: BrokerService) -> set[Any]:
 
 
 @on_loop
-async def test_of_clients_only_those_are_closed_whose_authority_has_gone(tmp_path: Path) -> None:
+async def test_only_clients_of_a_removed_authority_are_closed(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.issue(folder.old, "B1")
     folder.issue(folder.old, "ann", "ann-old")
     folder.issue(folder.new, "bob", "bob-new")
     has_closed = False
-    # To leave a connection that the broker has closed is an error.
+    # Leaving a connection that the broker has closed is an error.
     with suppress(aiomqtt.MqttError):
         async with (
             running(folder.network(1), "B1") as (service,),
@@ -111,7 +111,7 @@ async def test_of_clients_only_those_are_closed_whose_authority_has_gone(tmp_pat
 
 
 @on_loop
-async def test_links_stay_up_and_who_has_the_old_one_comes_no_more(tmp_path: Path) -> None:
+async def test_links_stay_up_and_old_certificates_are_refused(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     for name in ("B1", "B2"):
         folder.issue(folder.old, name)
@@ -132,7 +132,7 @@ async def test_links_stay_up_and_who_has_the_old_one_comes_no_more(tmp_path: Pat
         folder.trust(folder.new)
         reload()
         assert [row["connections"] for each in services for row in each.links.status()] == [1, 1]
-        # A link that is made anew is the new authority's.
+        # A new connection of a link uses the new authority.
         front_end = services[0].listening["peers"]
         assert not await is_let_in(front_end, folder.context(stolen.stem))
         assert await is_let_in(front_end, folder.context("B2"))

@@ -1,4 +1,4 @@
-"""Mutual TLS between brokers: the network's own are let in, all others are not."""
+"""Mutual TLS between brokers: certificates of the network are accepted, all others refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def answer(
     name: str,
     purpose: Purpose = Purpose.LINK,
 ) -> RefuseConnection | Hello | None:
-    """What a broker that claims to be `name` is answered; None when it gets no answer."""
+    """The answer to a broker that claims to be `name`; None if there is none."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
         writer.write(
@@ -88,7 +88,7 @@ async def answer(
 
 
 @on_loop
-async def test_others_are_refused(authority: Authority, tmp_path: Path) -> None:
+async def test_other_certificates_are_refused(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority(tmp_path / "theirs")
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nobody.check_hostname = False
@@ -119,17 +119,17 @@ def refusals(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 @on_loop
-async def test_whose_tls_does_not_fit_is_in_the_log_of_who_listens(
+async def test_failed_handshakes_are_in_the_listeners_log(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once in a while, however often it tries again."""
+    """Once in a while, however often it retries."""
     caplog.clear()  # another loop's
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     nobody.check_hostname = False
     nobody.verify_mode = ssl.CERT_NONE
     theirs = Authority(tmp_path / "theirs").contexts("B1").outgoing
     theirs.verify_mode = ssl.CERT_NONE
-    shy = Authority(tmp_path / "others").contexts("B1").outgoing  # trusts not our authority
+    shy = Authority(tmp_path / "others").contexts("B1").outgoing  # does not trust our authority
     async with live(LINK, tls=authority.contexts) as network:
         for context, words in (
             (None, "TLS: the other end does not speak TLS"),
@@ -144,7 +144,7 @@ async def test_whose_tls_does_not_fit_is_in_the_log_of_who_listens(
 
 
 class Client:
-    """Somebody at B1 who asks elsewhere."""
+    """A client at B1 with a forwarding channel to another broker."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, Message]] = []
@@ -163,7 +163,7 @@ class Client:
 
 
 @on_loop
-async def test_forwarding_channels_have_certificates_too(authority: Authority) -> None:
+async def test_forwarding_channels_use_certificates(authority: Authority) -> None:
     async with live(LINK, tls=authority.contexts) as network:
         owner = network.forwarding_channels["B1"].owner = Client()
         session = MessageId("B2", "P", 0)
@@ -191,7 +191,7 @@ def test_a_file_that_is_no_certificate_is_named(authority: Authority, key: str) 
         load_contexts(section, "B1")
 
 
-def test_names_of_a_certificate() -> None:
+def test_names_of_a_certificate_are_read() -> None:
     certificate = {
         "subject": ((("organizationName", "us"),), (("commonName", "B1"),)),
         "subjectAltName": (("DNS", "broker-1"), ("IP Address", "10.0.0.1")),

@@ -1,4 +1,4 @@
-"""The will of an old connection comes before what its client publishes at another broker."""
+"""The will of an old connection precedes its client's publications at another broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def words(reader: aiomqtt.Client, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5])
 @pytest.mark.parametrize("system", ["tree", "dynatops"])
-def test_a_device_that_is_back_elsewhere_is_online(
+def test_a_device_back_at_another_broker_ends_as_online(
     tmp_path: Path, system: str, version: aiomqtt.ProtocolVersion
 ) -> None:
     with processes(tmp_path, 3, system=system) as network:
@@ -47,7 +47,7 @@ def test_a_device_that_is_back_elsewhere_is_online(
                         readers.append(reader)
                     old = client(network, "B1", **options)
                     await old.__aenter__()
-                    # That another takes its place is what is wanted here.
+                    # The takeover by another connection is intended here.
                     old._disconnected.add_done_callback(asyncio.Future.exception)
                     await old.publish(topic, b"online", 1, retain=True)
                     new = await stack.enter_async_context(client(network, "B3", **options))

@@ -1,9 +1,9 @@
-"""An event loop whose time is virtual, with connections in memory: a live network, deterministic.
+"""An event loop with virtual time and connections in memory: a live network, deterministic.
 
-Nothing waits: when nothing is ready the time of the next timer has come.  Connections belong to
-*cables*, one for each two brokers, which have a latency and a rate, and may be cut and mended: what
-is in a cut cable arrives when it is mended, if the connection still stands.  A stall is a moment
-at which the whole process does not run.
+The loop never waits: when nothing is ready, time jumps to the next timer. Connections belong to
+*cables*, one for each two brokers, which have a latency and a rate, and may be cut and mended. The
+content of a cut cable arrives when it is mended, if the connection still exists. A stall is a pause
+of the whole process.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from shoal.runtime.links import peer_connections
 from shoal.runtime.links.peer_connections import PeerConnection
 
 START_US = 1_000_000_000
-# What is written arrives bit by bit.
+# Written bytes arrive in pieces.
 SEGMENT_BYTES = 10_000
 
 
 class Cable:
-    """Between two brokers; `latency_s` is a random one's bounds, `rate` bytes a second."""
+    """The cable between two brokers; `latency_s` has the bounds of a random latency, `rate` bytes a
+    second.
+    """
 
     def __init__(self, random: Random, latency_s: tuple[float, float], rate: float) -> None:
         self.latency_s = latency_s
@@ -44,7 +46,7 @@ class Cable:
             wire.arrive()
 
     def reset(self) -> None:
-        """All its connections break, as both ends notice."""
+        """Break all its connections; both ends notice."""
         for wire in list(self.wires):
             wire.abort()
 
@@ -58,7 +60,7 @@ class Wire(asyncio.Transport):
         self.other: Wire = self
         self._loop, self._cable = loop, cable
         self._is_closing = self._is_lost = False
-        # What is under way to the other end: when it is there, and what; None is the end.
+        # Bytes under way to the other end, with their time of arrival; None is the end.
         self._sent: deque[tuple[float, bytes | None]] = deque()
         self._busy_until = 0.0
         cable.wires.append(self)
@@ -84,7 +86,7 @@ class Wire(asyncio.Transport):
         self._loop.call_at(at, self.arrive)
 
     def arrive(self) -> None:
-        """What has had time to, is there."""
+        """Deliver everything whose time has come."""
         due = self._loop.time() + 1e-6
         while self._sent and self._sent[0][0] <= due and not self._cable.is_cut:
             _, data = self._sent.popleft()
@@ -112,7 +114,7 @@ class Wire(asyncio.Transport):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`cable` says which cable is between two brokers."""
+    """`cable` gives the cable between two brokers."""
 
     def __init__(self, cable: Callable[[str, str], Cable]) -> None:
         super().__init__()
@@ -130,11 +132,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return START_US + round(self._now * 1e6)
 
     def stall(self, seconds: float) -> None:
-        """The process does not run."""
+        """Pause the process."""
         self._now += seconds
 
     def _select(self, timeout: float | None) -> list[Any]:
-        assert timeout is not None, "nothing will ever happen"
+        assert timeout is not None, "no event will ever happen"
         self._now += timeout
         return []
 
@@ -175,7 +177,7 @@ _listen = peer_connections.listen
 
 
 async def _listen_where_loops_are_virtual(address: Address, protocol: Any, *others: Any) -> Any:
-    """A live broker takes connections from sockets itself, of which this loop has none."""
+    """Replaces the listening sockets of live brokers, which this loop does not have."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, VirtualLoop):
         return await loop.create_server(protocol, address.host, address.port)

@@ -1,4 +1,4 @@
-"""Which seeds are played: SHOAL_SEEDS="7" or "0-999" replays chosen ones."""
+"""The seeds to play: SHOAL_SEEDS="7" or "0-999" replays chosen seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHOSEN = os.environ.get("SHOAL_SEEDS", "")
 
 
 def chosen(default: Iterable[int]) -> Iterable[int]:
-    """Those that SHOAL_SEEDS names, or else these."""
+    """The seeds of SHOAL_SEEDS, otherwise these."""
     if not CHOSEN:
         return default
     first, _, last = CHOSEN.partition("-")

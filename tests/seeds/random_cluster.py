@@ -1,6 +1,6 @@
-"""A whole cluster from one seed: dispatchers, matchers that come, go and die, clients that churn.
+"""A BlueDove cluster from one seed: matchers that join, leave and die, churn of clients.
 
-`RandomCluster(seed).run()` gives a list of problems, empty when every judge is content.  The seed
+`RandomCluster(seed).run()` gives a list of problems, empty if every judge is content. The seed
 decides everything, so a failing one replays exactly.
 """
 
@@ -25,16 +25,16 @@ from shoal.simulation.world import World
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 END_US = 40 * SECOND_US
-# After the last publication: what is under way, timeouts, the dead found and missed, all rebuilt.
+# After the last publication: messages under way, timeouts, detection of deaths, and recovery.
 DRAIN_US = 40 * SECOND_US
 
 
 class Trouble(Enum):
-    """What happens to matchers; the margin in which a new subscription may miss something."""
+    """The events of matchers; and the time in which a new subscription may miss something."""
 
     NONE = 3 * SECOND_US
     LEAVES = 4 * SECOND_US
-    # A subscription that needs a place that nobody serves waits until the dead is missed.
+    # A subscription for an unserved place waits until the dead matcher is noticed.
     CRASHES = 25 * SECOND_US
 
 
@@ -158,7 +158,7 @@ class RandomCluster:
             sequence += 1
             now_us += random.randint(1, 250_000)
 
-    # --- what happens to matchers -------------------------------------------------------------
+    # --- events of matchers ---------------------------------------------------------------------
 
     def _make_trouble(self) -> None:
         random, world = self.random, self.world
@@ -202,7 +202,7 @@ class RandomCluster:
         return check_deliveries(self.publications, self.interests, deliveries, self.trouble.value)
 
     def _judge_segments(self) -> list[str]:
-        """In the end every place is served, by one matcher alone."""
+        """In the end exactly one matcher serves each place."""
         problems = []
         for dimension in range(len(self.names)):
             segments = sorted(

@@ -1,12 +1,12 @@
 """A match index under random churn, beside a dictionary of filters that answers naively.
 
-Filters of every operator come and go one at a time, ranges and tables of conjunctions come in
-bulk and go in part; between, publications are asked about in every way there is.
+Filters of every operator come and go one at a time, ranges and tables of conjunctions come in bulk
+and go in part. Between changes, publications are matched in every way that the index offers.
 
-Filters also come in crowds: some hundred that ask the same of the same attributes, beside others
-that ask something else of these.  Only crowds become trees of boxes (64 conjunctions alike in one
-source), so filters that each look different never show what trees do wrong; nor do sources in which
-an attribute has one role only, as those of ranges, or tables whose columns share no attribute.
+Filters also come in crowds: some hundred with the same tests on the same attributes, beside others
+with different tests on these. Trees of boxes need 64 similar conjunctions in one source, so single
+filters never test them; nor do sources in which an attribute has one role only, such as ranges, or
+tables without a shared attribute.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMPARISONS = [Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, 
 EVERY_VALUE: list[Value] = [*NUMBERS, *STRINGS, *SYMBOLS, True, False]
 EVERY_VALUE += [float("nan"), float("inf"), float("-inf")]
 
-# What a crowd asks of an attribute: an operator, or two for a range, and where values come from.
+# A crowd's tests of an attribute: an operator, or two for a range, and the source of values.
 ROLES: list[tuple[tuple[Operator, ...], list[Any]]] = [
     ((), []),
     ((), []),
@@ -71,7 +71,7 @@ TYPED: list[tuple[list[Any], pa.DataType]] = [
 
 
 class RandomIndex:
-    """One seed's index and what it should hold."""
+    """One seed's index and its expected content."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -80,7 +80,7 @@ class RandomIndex:
         self._destinations: dict[Hashable, Hashable] = {}
 
     def run(self, steps: int) -> int:
-        """Change and ask; how many matches there were to find."""
+        """Change and ask; the number of expected matches."""
         found = 0
         for _ in range(steps):
             change = self._random.choice(
@@ -97,7 +97,7 @@ class RandomIndex:
             )
             change()
             assert len(self._index) == len(self._filters)
-            # How many tests one by one are too many decides which inside of the index answers.
+            # The bound of single tests decides which part of the index answers.
             maximum = self._random.choice([-1, 100, index_module.TESTS_MAXIMUM])
             with mock.patch.object(index_module, "TESTS_MAXIMUM", maximum):
                 found += self._ask()
@@ -203,7 +203,7 @@ class RandomIndex:
             )
 
     def _load_mixed_table(self) -> None:
-        """Values and ranges of the same attributes, in one row too: which then matches nothing."""
+        """Values and ranges of the same attributes, in one row too, which then matches nothing."""
         ids = self._ids()
         coded = pa.dictionary(pa.int32(), pa.string())
         kinds = {"a": pa.string(), "b": pa.bool_(), "c": pa.float64(), "d": coded}

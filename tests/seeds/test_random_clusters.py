@@ -1,6 +1,6 @@
-"""Random clusters: whatever joins, leaves or dies, every publication reaches exactly whom it must.
+"""Random clusters with joins, leaves and deaths: every publication reaches exactly its subscribers.
 
-A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SOAK = range(1_000)
 
 
 def run(seeds: Iterable[int], trouble: Trouble, *, lossy: bool = False) -> tuple[int, int, int]:
-    """Run and judge: deliveries required, segments that changed hands, matchers missed."""
+    """Run and judge: required deliveries, segments handed over, matchers lost."""
     required = served = dead = 0
     for seed in chosen(seeds):
         cluster = RandomCluster(seed, trouble, lossy=lossy)
@@ -62,9 +62,9 @@ def test_nothing_is_lost_over_links_that_lose_and_reorder(trouble: Trouble) -> N
 
 
 def restarting_dispatcher(seed: int, *, both: bool = False) -> list[str]:
-    """What was published there meanwhile is lost; nothing else, and nothing comes twice."""
+    """Only publications at that dispatcher meanwhile are lost; nothing arrives twice."""
     cluster = RandomCluster(seed, Trouble.NONE, both=both)
-    # What waits for the dispatcher is matched again, also with what is subscribed by then.
+    # Publications that wait for the dispatcher are matched again, with later subscriptions.
     cluster.trouble = Trouble.CRASHES
     random, world = Random(seed), cluster.world
     name = random.choice(cluster.dispatchers)
@@ -72,9 +72,12 @@ def restarting_dispatcher(seed: int, *, both: bool = False) -> list[str]:
     back_us = at_us + random.choice([1, SECOND_US // 2, 4 * SECOND_US])
     world.crash(at_us, name)
     world.restart(back_us, name)
-    expected = ("lost: ", "refused: ")  # a client may take back what is not known again yet
+    expected = (
+        "lost: ",
+        "refused: ",
+    )  # a client may withdraw a subscription that is not known again yet
     problems = [row for row in cluster.run() if not row.startswith(expected)]
-    # A subscription is stored when all places are served: until then the dead must be missed.
+    # A subscription is stored when all places are served: until then the dead must be noticed.
     settled_us = back_us + (Trouble.CRASHES.value if both else 8 * SECOND_US)
     since = {row.key: row.published_us for row in cluster.publications}
     lost = [key for key in cluster.judge().lost if since[key[0]] > settled_us]
@@ -82,7 +85,7 @@ def restarting_dispatcher(seed: int, *, both: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_dispatchers_start_again(both: bool) -> None:
+def test_restarted_dispatchers_lose_only_their_publications(both: bool) -> None:
     for seed in chosen(range(2)):
         problems = restarting_dispatcher(seed, both=both)
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
@@ -90,7 +93,7 @@ def test_dispatchers_start_again(both: bool) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("both", [False, True])
-def test_dispatchers_start_again_a_thousand_times(both: bool) -> None:
+def test_a_thousand_restarted_dispatchers_lose_only_their_publications(both: bool) -> None:
     for seed in chosen(SOAK):
         problems = restarting_dispatcher(seed, both=both)
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems[:20])
@@ -104,7 +107,7 @@ def test_a_thousand_clusters_lose_nothing(trouble: Trouble, lossy: bool) -> None
     assert required > 1_000_000 or CHOSEN
 
 
-# --- the judges bite --------------------------------------------------------------------------
+# --- mutants that the judges must find ----------------------------------------------------------
 
 
 def problems(trouble: Trouble, count: int = 3, order: DeliveryOrder | None = None) -> str:
@@ -112,7 +115,7 @@ def problems(trouble: Trouble, count: int = 3, order: DeliveryOrder | None = Non
     return "\n".join(row for cluster in clusters for row in cluster.run())
 
 
-def test_publications_that_do_not_wait_for_their_turn_are_noticed(
+def test_the_judges_notice_publications_out_of_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def at_once(self: DispatchLines, publisher: str, now_us: int) -> list[Pending]:
@@ -125,14 +128,16 @@ def test_publications_that_do_not_wait_for_their_turn_are_noticed(
     assert "out of order: " in problems(Trouble.NONE, 2, DeliveryOrder.PUBLISHER)
 
 
-def test_publications_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the paper: what was sent to a matcher that dies is lost."""
+def test_the_judges_notice_publications_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the paper: publications at a matcher that dies are lost."""
     monkeypatch.setattr(DispatchOutbox, "link_down", lambda self, broker, now_us, out: None)
     monkeypatch.setattr(DispatchOutbox, "tick", lambda self, now_us, out: False)
     assert "lost: " in problems(Trouble.CRASHES)
 
 
-def test_subscriptions_that_do_not_move_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judges_notice_subscriptions_that_are_not_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Handover, "_send_rows", _send_no_rows)
     assert "lost: " in problems(Trouble.LEAVES)
 
@@ -143,7 +148,7 @@ def _send_no_rows(self, to, dimension, segment, rows, now_us, out):  # type: ign
     self._node.send(to, SubscriptionRows(dimension, segment, (), True), now_us, out)
 
 
-def test_second_copies_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judges_notice_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
     matched = SubscriberEdge.matched
 
     def forgetful(self, found, now_us, out):  # type: ignore[no-untyped-def]

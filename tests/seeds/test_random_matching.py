@@ -1,6 +1,6 @@
-"""Match indexes under random churn, against the naive truth.
+"""Match indexes under random churn, against naive matching.
 
-A few seeds here, 400 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+A few seeds here, 400 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _run(seeds: Iterable[int], steps: int = 12) -> int:
     return found
 
 
-def test_every_question_is_answered_as_the_naive_truth_would() -> None:
+def test_the_index_answers_as_naive_matching() -> None:
     assert _run(QUICK, 8) > 0
 
 
 @pytest.mark.soak
-def test_every_question_is_answered_as_the_naive_truth_would_400_times() -> None:
+def test_the_index_answers_as_naive_matching_400_times() -> None:
     assert _run(SOAK) > 0

@@ -1,4 +1,4 @@
-"""The judges: each kind of wrong is seen and named, and a right run is called right."""
+"""The judges: each kind of violation is found and named, and a right run has none."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def judge(*deliveries: DeliveryEvent, published: tuple[int, ...] = (1, 2)) -> Ch
     return check_deliveries(publications, [timed()], deliveries, SETTLE_US)
 
 
-def test_all_is_well() -> None:
+def test_a_right_run_has_no_problems() -> None:
     verdict = judge(delivery(1), delivery(2))
     assert verdict
     assert verdict.required == 2
 
 
-def test_what_is_lost_is_named() -> None:
+def test_losses_are_named() -> None:
     verdict = judge(delivery(2))
     assert not verdict
     assert verdict.lost == ((("P", 1), "s"),)
 
 
-def test_duplicates() -> None:
+def test_duplicates_are_named() -> None:
     verdict = judge(delivery(1), delivery(2), delivery(2))
     assert not verdict
     assert verdict.duplicates == ((("P", 2), "s"),)
@@ -60,10 +60,10 @@ def test_duplicates() -> None:
         delivery(9),  # never published
         delivery(1, "unknown"),
         delivery(-1),  # does not match
-        delivery(1, client="D"),  # somebody else's
+        delivery(1, client="D"),  # another client's
     ],
 )
-def test_phantoms(phantom: DeliveryEvent) -> None:
+def test_phantoms_are_named(phantom: DeliveryEvent) -> None:
     publications = [at(sequence, 100) for sequence in (-1, 1, 2)]
     verdict = check_deliveries(publications, [timed()], [phantom, delivery(2)], SETTLE_US)
     assert len(verdict.phantoms) == 1
@@ -91,7 +91,7 @@ def test_order_is_per_publisher_and_subscription() -> None:
         (2_000 + 10, False, False),
     ],
 )
-def test_around_subscribing_and_unsubscribing_a_delivery_is_allowed_and_not_required(
+def test_deliveries_around_a_change_are_optional(
     published_us: int, required: bool, allowed: bool
 ) -> None:
     publications, subscriptions = [at(1, published_us)], [timed(1_000, 2_000)]
@@ -100,7 +100,7 @@ def test_around_subscribing_and_unsubscribing_a_delivery_is_allowed_and_not_requ
     assert bool(check_deliveries(publications, subscriptions, delivered, SETTLE_US)) is allowed
 
 
-def test_the_oracle_of_tables_by_hand() -> None:
+def test_the_oracles_tables_equal_handwritten_ones() -> None:
     rows = expected_tables(
         LINE,
         [(advertisement("a", "x > 0"), "B1"), (advertisement("b", "x < 0"), "B3")],
@@ -112,7 +112,7 @@ def test_the_oracle_of_tables_by_hand() -> None:
     assert rows["B3"].subscriptions == {"t": ("B2", set())}
 
 
-def test_the_oracle_knows_lonely_and_divided_brokers() -> None:
+def test_the_oracle_handles_single_and_divided_brokers() -> None:
     rows = expected_tables([], [(advertisement("a"), "B1")], [(subscription("s"), "B1")])
     assert rows["B1"].advertisements == {"a": None}
     assert rows["B1"].subscriptions == {"s": (None, frozenset())}

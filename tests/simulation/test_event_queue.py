@@ -1,4 +1,4 @@
-"""The event queue: by time, then by order of making; the past is closed."""
+"""The event queue: by time, then by order of insertion; no events in the past."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Log:
         return self.seen
 
 
-def test_equal_times_keep_the_order_of_making() -> None:
+def test_equal_times_keep_the_order_of_insertion() -> None:
     log = Log()
     for at_us, name in ((5, "b"), (3, "a"), (5, "c"), (5, {"no": "order"}), (3, "z")):
         log.queue.push(at_us, log.note, name)
@@ -44,7 +44,7 @@ def test_events_may_make_events_now_but_not_in_the_past() -> None:
     assert log.run() == [(7, "x")]
 
 
-def test_dropped_events_leave_the_order_of_the_others() -> None:
+def test_dropped_events_do_not_change_the_order_of_others() -> None:
     log = Log()
     log.queue.run_until(3)
     for number in range(50):
@@ -52,14 +52,14 @@ def test_dropped_events_leave_the_order_of_the_others() -> None:
     heap = log.queue.heap
     assert heap
     assert log.queue.drop(lambda action, argument: argument % 3 == 0) == 17
-    assert log.queue.heap is heap  # a loop may hold on to it
+    assert log.queue.heap is heap  # a loop may still refer to it
     kept = [number for number in range(50) if number % 3]
     assert log.run() == sorted((number % 7, number) for number in kept)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_runs_that_end_again_and_again_are_as_one(seed: int) -> None:
-    """Events make others, soon and late, also of the same time."""
+def test_several_runs_equal_one(seed: int) -> None:
+    """Events make others, soon and late, also at the same time."""
     random = Random(seed)
     ends = [*sorted(random.sample(range(1, 60), 8)), math.inf]
 
@@ -82,7 +82,7 @@ def test_runs_that_end_again_and_again_are_as_one(seed: int) -> None:
     assert len(seen(ends)) > 20
 
 
-def test_the_last_event_and_the_next() -> None:
+def test_the_queue_knows_its_last_and_next_event() -> None:
     log = Log()
     assert (log.queue.last_us, log.queue.next_us) == (0, None)
     log.queue.push(40, log.note, "x")

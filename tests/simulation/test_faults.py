@@ -1,4 +1,4 @@
-"""Cuts, crashes and bad links: afterwards the tables are the oracle's, and deliveries go on."""
+"""Cuts, crashes and bad links: afterwards tables equal the oracle's, and deliveries continue."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def problems(made: World, links: tuple[tuple[str, str], ...] = TREE) -> list[str
     return check_tables({name: expected[name] for name in tables}, tables)
 
 
-def who_got(made: World, sequence: int) -> list[str]:
+def receivers(made: World, sequence: int) -> list[str]:
     rows = made.trace.deliveries
     return sorted(row.client for row in rows if row.publication.sequence == sequence)
 
@@ -73,7 +73,7 @@ LATER_US = 60 * SECOND_US
 @SYSTEM
 @RELIABLE
 @pytest.mark.parametrize("edge", TREE)
-def test_a_cut_link_divides_and_a_healed_one_joins(
+def test_a_cut_link_divides_and_a_mended_one_joins(
     system: str, faults: LinkFaults | None, edge: tuple[str, str]
 ) -> None:
     made = world(system, faults)
@@ -81,12 +81,12 @@ def test_a_cut_link_divides_and_a_healed_one_joins(
     made.request(20 * SECOND_US, "P", publish(1))
     made.run(30 * SECOND_US)
     assert problems(made, tuple(other for other in TREE if other != edge)) == []
-    assert 0 < len(who_got(made, 1)) < len(EVERYBODY)
+    assert 0 < len(receivers(made, 1)) < len(EVERYBODY)
     made.heal(31 * SECOND_US, *edge)
     made.request(LATER_US, "P", publish(2))
     made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
-    assert who_got(made, 2) == EVERYBODY
+    assert receivers(made, 2) == EVERYBODY
 
 
 @SYSTEM
@@ -103,15 +103,15 @@ def test_a_crashed_broker_comes_back(
     made.request(LATER_US, "Q", publish(2, publisher="Q"))
     made.run(to_rest(system, 3 * LATER_US))
     assert problems(made) == []
-    assert who_got(made, 1) == who_got(made, 2) == EVERYBODY
+    assert receivers(made, 1) == receivers(made, 2) == EVERYBODY
 
 
 @pytest.mark.parametrize(
     "lag_us", [1, DETECTION_US // 3, DETECTION_US - 1, DETECTION_US, 1_400_000]
 )
 @pytest.mark.parametrize("order", list(permutations(["cut", "crash", "again"])))
-def test_faults_upon_faults(lag_us: int, order: tuple[str, ...]) -> None:
-    """A link is cut and healed, its end crashes and restarts, twice, all in a short while."""
+def test_repeated_faults_leave_the_oracles_tables(lag_us: int, order: tuple[str, ...]) -> None:
+    """A link is cut and mended, its end crashes and restarts, twice, all in a short while."""
     made = world()
     now_us = 10 * SECOND_US
     for what in order:
@@ -126,7 +126,7 @@ def test_faults_upon_faults(lag_us: int, order: tuple[str, ...]) -> None:
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
 def test_a_cut_link_stays_cut_when_its_end_restarts() -> None:
@@ -141,7 +141,7 @@ def test_a_cut_link_stays_cut_when_its_end_restarts() -> None:
     assert problems(made) == []
 
 
-def test_a_link_healed_while_its_end_is_down_comes_up_with_it() -> None:
+def test_a_link_mended_while_its_end_is_down_comes_up_with_it() -> None:
     made = world()
     made.crash(10 * SECOND_US, "B2")
     made.cut(11 * SECOND_US, "B1", "B2")
@@ -159,10 +159,10 @@ def test_a_running_broker_that_is_restarted_starts_from_nothing() -> None:
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
-def test_two_neighbours_down_together() -> None:
+def test_two_neighbours_recover_from_a_common_crash() -> None:
     made = world()
     made.crash(10 * SECOND_US, "B1")
     made.crash(11 * SECOND_US, "B2")
@@ -171,10 +171,10 @@ def test_two_neighbours_down_together() -> None:
     made.request(LATER_US, "P", publish(1))
     made.run()
     assert problems(made) == []
-    assert who_got(made, 1) == EVERYBODY
+    assert receivers(made, 1) == EVERYBODY
 
 
-def test_what_a_client_takes_back_before_it_notices_the_restart_stays_back() -> None:
+def test_an_unsubscribe_before_a_restart_is_noticed_holds() -> None:
     made = world()
     made.crash(10 * SECOND_US, "B3")
     made.restart(12 * SECOND_US, "B3")
@@ -188,16 +188,16 @@ def test_what_a_client_takes_back_before_it_notices_the_restart_stays_back() -> 
     assert Q.id not in rows.advertisements
 
 
-def test_what_is_in_a_link_when_it_breaks_is_lost_and_nothing_else() -> None:
+def test_only_the_content_of_a_broken_link_is_lost() -> None:
     made = world()
     made.request(10 * SECOND_US, "P", publish(1))
     # At 10.005 s it is at B4, at 10.010 at B2, at 10.015 at B1 and B5.
     made.cut(10 * SECOND_US + 12_000, "B1", "B2")
     made.run()
-    assert who_got(made, 1) == ["CB2", "CB4", "CB5"]
+    assert receivers(made, 1) == ["CB2", "CB4", "CB5"]
 
 
-def test_sessions_go_on_after_a_restart() -> None:
+def test_trace_sessions_continue_after_a_restart() -> None:
     """GRAPE learns the restarted broker's neighbours anew, and moves a publisher across it."""
     made = world("grape")
     for broker in ("B1", "B2"):
@@ -230,7 +230,7 @@ def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
     made.run()
     assert problems(made) == []
     for sequence in range(30):
-        assert who_got(made, sequence) == EVERYBODY
+        assert receivers(made, sequence) == EVERYBODY
     for asked, _ in SUBSCRIPTIONS:
         got = [
             row.publication.sequence for row in made.trace.deliveries if row.client == asked.client
@@ -238,7 +238,9 @@ def test_behind_reliable_links_nothing_is_lost(faults: LinkFaults) -> None:
         assert got == list(range(30))
 
 
-def test_bad_links_are_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_links_lose_publications_without_reliable_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without reliable links the same faults lose publications: the faults are real."""
     faults = LinkFaults(loss=0.3, jitter_us=100_000)
     monkeypatch.setattr("shoal.simulation.world.ReliableBroker", lambda machine: machine)
@@ -262,7 +264,7 @@ def test_impossible_faults_are_named(loss: float, jitter_us: int, message: str) 
         LinkFaults(loss=loss, jitter_us=jitter_us)
 
 
-def test_no_faults_are_false() -> None:
+def test_an_empty_list_of_faults_is_false() -> None:
     assert not LinkFaults()
     assert LinkFaults(loss=0.1)
     assert LinkFaults(jitter_us=1)

@@ -1,4 +1,4 @@
-"""Reliable links: once, in order, whatever the wire does; bounded; quiet when all is said."""
+"""Reliable links: once, in order, over any wire; bounded; quiet when everything is acknowledged."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def advertise(number: int) -> Requested:
 
 
 def frames(effects: list[Effect]) -> list[tuple[int, int, bool]]:
-    """(sequence, acknowledged, whether it carries a message) of what is sent."""
+    """(sequence, acknowledged, whether it carries a message) of the frames sent."""
     sent = [effect.message for effect in effects if isinstance(effect, Send)]
     assert all(isinstance(frame, ReliableFrame) for frame in sent)
     return [(row.sequence, row.acknowledged, row.message is not None) for row in sent]  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ def frames(effects: list[Effect]) -> list[tuple[int, int, bool]]:
 
 @dataclass
 class Wire:
-    """Two brokers, B1 and B2, and all that is between them, in any order."""
+    """Two brokers, B1 and B2, and everything between them, in any order."""
 
     brokers: dict[str, ReliableBroker] = field(
         default_factory=lambda: {"B1": broker("B1", "B2"), "B2": broker("B2", "B1")}
@@ -88,7 +88,7 @@ class Wire:
         self.handle(name, TimerFired(("link", other)))
 
     def settle(self) -> None:
-        """A wire that behaves, until everybody is content."""
+        """A wire without faults, until everything is acknowledged."""
         for _ in range(10_000):
             if self.under_way:
                 self.arrive(0)
@@ -109,7 +109,7 @@ MISHAPS = st.lists(
 
 
 @given(MISHAPS)
-def test_once_and_in_order_whatever_the_wire_does(mishaps: list[tuple[str, int]]) -> None:
+def test_messages_arrive_once_and_in_order_over_any_wire(mishaps: list[tuple[str, int]]) -> None:
     wire = Wire()
     wire.handle("B2", Requested("C", Subscribe(subscription("s"))))
     wire.handle("B1", Requested("P", Advertise(advertisement("a"))))
@@ -167,7 +167,7 @@ def test_the_timer_starts_with_the_first_frame_only() -> None:
     assert [type(effect) for effect in machine.handle(advertise(2), 20)] == [Send]
 
 
-def test_acknowledgements_ride_on_what_goes_the_other_way() -> None:
+def test_acknowledgements_travel_with_messages() -> None:
     machine = broker("B1", "B2")
     machine.handle(Requested("C", Subscribe(subscription("s"))), 5)
     effects = machine.handle(Received("B2", ReliableFrame(1, 0, Advertise(advertisement("a")))), 10)
@@ -181,7 +181,7 @@ def test_frames_beyond_the_window_are_dropped_and_answered(sequence: int) -> Non
     assert frames(effects) == [(0, 0, False)]
 
 
-def test_an_acknowledgement_of_what_was_never_sent_is_garbage() -> None:
+def test_an_acknowledgement_of_an_unsent_frame_is_refused() -> None:
     machine = broker("B1", "B2")
     machine.handle(advertise(1), 5)
     message = Advertise(advertisement("b"))
@@ -189,7 +189,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_garbage() -> None:
     assert "b" not in machine.strategy.tables.advertisements
 
 
-def test_the_window_and_what_waits_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_behind_the_window_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "WINDOW", 3)
     machine = broker("B1", "B2")
     sent = [frames(machine.handle(advertise(number), number)) for number in range(6)]
@@ -220,7 +220,7 @@ def test_a_link_too_far_behind_is_closed_once_and_starts_anew(
     assert frames(up) == [(1, 0, True), (2, 0, True)]
 
 
-def test_a_link_that_changed_knows_nothing_of_before() -> None:
+def test_a_changed_link_drops_its_former_state() -> None:
     machine = broker("B1", "B2")
     machine.handle(advertise(1), 5)
     machine.handle(

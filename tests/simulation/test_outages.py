@@ -1,4 +1,4 @@
-"""What a failure excuses, and what it does not."""
+"""The losses that a failure excuses, and those that it does not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def down(*parts: str, from_us: int, until_us: int) -> Outage:
 
 
 @pytest.mark.parametrize(("at_us", "may_miss"), [(9, False), (10, True), (40, True), (41, False)])
-def test_the_way_and_a_while_around_it(at_us: int, may_miss: bool) -> None:
+def test_failures_on_the_route_excuse_for_a_while(at_us: int, may_miss: bool) -> None:
     outage = down("B2", from_us=20, until_us=30)
     assert excused(outage, "B1", at_us, "B5") is may_miss
 
@@ -49,14 +49,14 @@ def test_the_way_and_a_while_around_it(at_us: int, may_miss: bool) -> None:
         (("B5",), "B5", True),
     ],
 )
-def test_beside_the_way_nothing_is_excused(
+def test_failures_outside_the_route_excuse_nothing(
     parts: tuple[str, ...], home: str, may_miss: bool
 ) -> None:
     assert excused(down(*parts, from_us=20, until_us=25), "B1", 22, home) is may_miss
 
 
 @pytest.mark.parametrize(("at_us", "may_miss"), [(55, True), (61, False)])
-def test_the_way_from_where_it_was_before(at_us: int, may_miss: bool) -> None:
+def test_failures_on_the_route_from_a_former_broker_excuse(at_us: int, may_miss: bool) -> None:
     """At 55 P is at B3, and was at B1 within the last 10 µs."""
     outage = down("B1", "B2", from_us=52, until_us=90)
     assert excused(outage, "B3", at_us, "B5") is may_miss
@@ -69,12 +69,12 @@ def test_the_way_from_where_it_was_before(at_us: int, may_miss: bool) -> None:
         (("B1",), 10, 36, False),
         (("B1",), 41, 60, True),  # its source, when it was on its way: it went on at 50
         (("B1",), 41, 67, False),
-        (("B4",), 72, 82, False),  # only where it wanted to go
+        (("B4",), 72, 82, False),  # only its target
         (("B1",), 60, 62, False),  # it had left long ago
-        (("B1", "B2"), 41, 62, False),  # a link is nobody's home
+        (("B1", "B2"), 41, 62, False),  # a link has no clients
     ],
 )
-def test_a_publishers_own_broker(
+def test_failures_of_a_publishers_own_broker_excuse(
     parts: tuple[str, ...], from_us: int, at_us: int, may_miss: bool
 ) -> None:
     outage = down(*parts, from_us=from_us, until_us=from_us + 15)

@@ -1,4 +1,4 @@
-"""Load counters and the monitor: every window's figures, averages or nothing."""
+"""Load counters and the monitor: the figures of every window, averages or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def meter_of() -> Meter:
     return Meter("B1", COSTS, 1_000)
 
 
-def test_a_window_is_closed_by_the_first_thing_after_it() -> None:
+def test_a_window_is_closed_by_the_next_event() -> None:
     meter = meter_of()
     meter.control_in += 2
     meter.roll(999)
@@ -28,7 +28,7 @@ def test_a_window_is_closed_by_the_first_thing_after_it() -> None:
     assert meter.rows[1:] == [LoadRow("B1", 1_000, 1, 0, 1, 0, 10, 0)]
 
 
-def test_what_comes_in_keeps_it_busy_as_messages_and_as_publications() -> None:
+def test_input_load_counts_messages_and_publications() -> None:
     meter = meter_of()
     meter.ones_in, meter.carriers_in, meter.carried_in = 1, 1, 4
     meter.control_in, meter.searched_us = 1, 4
@@ -36,7 +36,7 @@ def test_what_comes_in_keeps_it_busy_as_messages_and_as_publications() -> None:
     assert meter.rows == [LoadRow("B1", 0, 6, 0, 1, 0, 3 * 10 + 5 * 100 + 4, 0)]
 
 
-def test_what_no_link_takes_is_counted_and_keeps_nothing_busy() -> None:
+def test_messages_without_a_link_are_counted_without_load() -> None:
     meter = meter_of()
     meter.publications_out, meter.control_out, meter.unsent = 4, 2, 1
     meter.delivered, meter.notified = 3, 1

@@ -15,7 +15,7 @@ from tests.broker.transcript import advertisement, publish, subscription
 
 
 class Broker:
-    """Turns of one broker, and what came out of them, and when."""
+    """The sending turns of one broker, and its sent copies with their times."""
 
     def __init__(self, links: int) -> None:
         self.queue = EventQueue()
@@ -54,7 +54,7 @@ def test_loads_are_of_each_link() -> None:
     assert one.empty_us() == 41
 
 
-def test_a_link_that_is_gone_sends_nothing_and_stops_nobody() -> None:
+def test_a_lost_link_sends_nothing_and_blocks_no_other() -> None:
     broker = Broker(2)
     one, other = broker.turns
     for name in ("a", "b"):
@@ -69,8 +69,8 @@ def test_a_link_that_is_gone_sends_nothing_and_stops_nobody() -> None:
 
 
 @pytest.mark.parametrize(("shared", "latest_us"), [(True, 301_200), (False, 101_200)])
-def test_brokers_of_a_world_share_their_outputs_if_told(shared: bool, latest_us: int) -> None:
-    """A publication for three neighbours leaves one after the other."""
+def test_a_worlds_brokers_share_their_outputs_if_configured(shared: bool, latest_us: int) -> None:
+    """A publication for three neighbours leaves one copy after the other."""
     costs = ServiceCosts(transmission_us=100_000, shared_outputs=shared)
     links = [("A", neighbour) for neighbour in "BCD"]
     world = World(links, strategy_factory("tree"), ConstantUnderlay(1_000), costs=costs)

@@ -1,4 +1,4 @@
-"""Latencies between places: known distances, measured matrices, and places nobody knows."""
+"""Latencies between places: known distances, measured matrices, and unknown places."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ AIRPORTS = {
         ("EWR", "JFK", 33.4),
     ],
 )
-def test_known_distances(left: str, right: str, expected_km: float) -> None:
+def test_distances_equal_known_values(left: str, right: str, expected_km: float) -> None:
     distance = great_circle_km(AIRPORTS[left], AIRPORTS[right])
     assert distance == pytest.approx(expected_km, rel=0.003)
     assert distance == great_circle_km(AIRPORTS[right], AIRPORTS[left])
 
 
-def test_distances_at_the_edges() -> None:
+def test_distances_are_right_at_poles_and_the_date_line() -> None:
     assert great_circle_km((10.0, 20.0), (10.0, 20.0)) == 0
     assert great_circle_km((90.0, 0.0), (-90.0, 0.0)) == pytest.approx(20_015, rel=0.001)
     assert great_circle_km((0.0, 179.9), (0.0, -179.9)) == pytest.approx(22.2, rel=0.01)
@@ -57,7 +57,7 @@ def test_two_places_on_one_spot_are_never_nearer_than_one_place() -> None:
     assert underlay.latency_us("a", "b") == underlay.latency_us("a", "a") == 100
 
 
-def test_constant() -> None:
+def test_a_constant_underlay_has_one_latency() -> None:
     underlay = ConstantUnderlay(5_000, local_latency_us=20)
     assert underlay.latency_us("anywhere", "elsewhere") == 5_000
     assert underlay.latency_us("anywhere", "anywhere") == 20
@@ -82,7 +82,7 @@ def test_matrix_keeps_directions_apart_where_both_were_measured() -> None:
     assert {underlay.latency_us("p", "q"), underlay.latency_us("q", "p")} == {5_000, 15_000}
 
 
-def test_the_seed_alone_decides_who_stands_where() -> None:
+def test_only_the_seed_decides_places() -> None:
     def latencies(seed: int, rows: tuple[list[str], list[str], list[float]]) -> list[int]:
         underlay = MatrixUnderlay(*rows, places=["p", "q"], seed=seed)
         return [underlay.latency_us("p", "q")]
@@ -104,7 +104,7 @@ def test_missing_pairs_are_an_error_or_the_median() -> None:
         MatrixUnderlay([0], [1], [None], places=["p"], seed=0, fill_missing=True)
 
 
-def test_wrong_figures_and_unknown_places() -> None:
+def test_wrong_figures_and_unknown_places_are_errors() -> None:
     with pytest.raises(UnderlayError, match="latency_us: 0 is below 1"):
         ConstantUnderlay(0)
     with pytest.raises(UnderlayError, match="hop_cost_us: -1"):

@@ -1,4 +1,4 @@
-"""The simulated network: arithmetic by hand, order on links, and runs that repeat to the byte."""
+"""The simulated network: calculated times, order on links, and runs that repeat byte for byte."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def world(  # type: ignore[no-untyped-def]
     system: str = "tree",
     **options,
 ) -> World:
-    """P at B1 and C at B2, everything 1,000 us from everything."""
+    """P at B1 and C at B2, any two places 1,000 us apart."""
     made = World(links, strategy_factory(system), ConstantUnderlay(1_000), costs=costs, **options)  # type: ignore[arg-type]
     made.add_publisher("P", "B1", "home of P")
     made.add_subscriber("C", "home of C")
@@ -48,7 +48,7 @@ def delivered(made: World) -> list[tuple[int, int]]:
     return [(row.publication.sequence, row.delivered_us) for row in made.trace.deliveries]
 
 
-def test_two_publications_by_hand() -> None:
+def test_two_publications_have_the_calculated_times() -> None:
     """Each waits where it must: in B1's queue, and in B2's.
 
     first   arrives 51,000, done 51,030, left 51,035; arrives 52,035, done 52,065,
@@ -91,7 +91,7 @@ def test_matching_costs_grow_with_the_table() -> None:
     assert delivered(made) == [(1, 51_000 + 21 + 1_000 + 23 + 1_000)]
 
 
-def test_running_until_and_on_is_running_at_once() -> None:
+def test_a_run_in_two_parts_equals_one_run() -> None:
     def make() -> World:
         made = world(window_us=10_000)
         for sequence in range(40):
@@ -108,7 +108,7 @@ def test_running_until_and_on_is_running_at_once() -> None:
     assert list(parts.load_rows()) == list(whole.load_rows())
 
 
-def test_progress_is_told_in_order() -> None:
+def test_progress_is_reported_in_order() -> None:
     made = world()
     for second in range(1, 6):
         made.request(second * 1_000_000 + 5, "P", publish(second))
@@ -117,14 +117,14 @@ def test_progress_is_told_in_order() -> None:
     assert seen == [1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000]
 
 
-def test_the_past_is_closed() -> None:
+def test_requests_in_the_past_are_errors() -> None:
     made = world()
     made.run()
     with pytest.raises(ValueError, match="us already"):
         made.request(1, "P", publish(1))
 
 
-def test_refusals_are_seen() -> None:
+def test_refusals_are_in_the_trace() -> None:
     made = world()
     made.request(SETTLED_US, "P", publish(-4))
     made.run()
@@ -133,7 +133,7 @@ def test_refusals_are_seen() -> None:
     assert row.reason == "publication -4 matches no advertisement of P"
 
 
-def test_who_watches_is_told_what_messages_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_observer_is_told_the_waits_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[tuple[str, MeasuredDelays]] = []
     bring = BrokerNode.bring
 
@@ -157,7 +157,7 @@ def test_who_watches_is_told_what_messages_waited(monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_who_does_not_watch_is_told_nothing() -> None:
+def test_without_an_observer_waits_are_not_reported() -> None:
     made = world()
     made.request(MONITOR_INTERVAL_US, "P", publish(1))
     made.run()
@@ -168,7 +168,7 @@ def test_who_does_not_watch_is_told_nothing() -> None:
 
 
 def heard(receive: Callable[..., None], arrivals: list[tuple[int, str, object]]) -> object:
-    """The same front end; what comes in is written down."""
+    """The same front end, with a record of its inputs."""
 
     def listen(self: BrokerNode, now_us: int, input: object) -> None:
         arrivals.append((now_us, self.id, input))
@@ -178,7 +178,7 @@ def heard(receive: Callable[..., None], arrivals: list[tuple[int, str, object]])
 
 
 def observed_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[RandomNetwork, list]:
-    """A random network, with all that arrives at brokers: (time, broker, input)."""
+    """A random network, with all inputs of brokers: (time, broker, input)."""
     arrivals: list[tuple[int, str, object]] = []
     for front_end in ("receive", "receive_one"):
         monkeypatch.setattr(BrokerNode, front_end, heard(getattr(BrokerNode, front_end), arrivals))
@@ -216,9 +216,7 @@ def id_list(messages: list) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [3, 8])
-def test_every_message_out_of_one_broker_is_in_at_another(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_sent_message_is_received_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     network, arrivals = observed_network(seed, monkeypatch)
     notified = count_calls(monkeypatch, "_notify")
     assert network.run() == []
@@ -248,7 +246,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Counter[str]:
     return calls
 
 
-def test_busy_time_is_what_the_work_costs() -> None:
+def test_busy_time_equals_the_cost_of_the_work() -> None:
     made = world()
     made.request(SETTLED_US, "P", publish(1, 2))
     made.run()
@@ -259,7 +257,7 @@ def test_busy_time_is_what_the_work_costs() -> None:
     assert astuple(rows["B2"])[2:] == (4, 3, 2, 1, 70, 5 + 2 * 3)
 
 
-# --- the same again ---------------------------------------------------------------------------
+# --- repetition -------------------------------------------------------------------------------
 
 REPLAY = """
 from tests.simulation.test_world import fingerprint
@@ -268,7 +266,7 @@ print(fingerprint())
 
 
 def fingerprint() -> str:
-    """All that happened in one lossless and one lossy run, as a hash."""
+    """A hash of all events in one lossless and one lossy run."""
     seen = hashlib.sha256()
     for seed, lossy in ((1, False), (2, True)):
         network = RandomNetwork(seed, system="grape", lossy=lossy)
@@ -307,7 +305,7 @@ def test_a_link_that_a_broker_closes_starts_anew() -> None:
     assert [sequence for sequence, _ in delivered(made)] == [1]
 
 
-def test_closing_a_link_that_is_down_already_changes_nothing() -> None:
+def test_closing_a_link_that_is_down_changes_nothing() -> None:
     made = world()
     made.cut(100_000, "B1", "B2")
     made.run(100_000)
@@ -316,7 +314,7 @@ def test_closing_a_link_that_is_down_already_changes_nothing() -> None:
     assert made.brokers["B1"].links == {}
 
 
-def test_a_publication_names_who_published_it() -> None:
+def test_a_publication_names_its_publisher() -> None:
     made = world()
     made.request(SETTLED_US, "P", Publish((publication(1),)))
     made.run()

@@ -1,4 +1,4 @@
-"""One of each message that brokers of every network send over a link."""
+"""One example of each message between brokers, of every network."""
 
 from __future__ import annotations
 

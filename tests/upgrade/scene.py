@@ -1,4 +1,4 @@
-"""What two brokers are made to remember, and what they must still know after a restart."""
+"""State of every kind that two brokers keep over a restart, and its check."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Raw:
         self._writer.write(encode(packet, MQTT_5))
         while not self._came:
             data = await self._reader.read(10_000)
-            assert data, "the broker hung up"
+            assert data, "the broker closed the connection"
             self._came += self._decoder.feed(data)
         return self._came.pop(0)
 
@@ -70,7 +70,7 @@ class Raw:
 
 
 async def play(folder: Path) -> None:
-    """Have both brokers remember something of every kind in `folder`."""
+    """Make both brokers keep state of every kind in `folder`."""
     net = two_brokers(folder)
     async with running(net, "B1") as (here,):
         async with running(net, "B2") as (there,):
@@ -97,7 +97,7 @@ async def play(folder: Path) -> None:
 
 
 async def know(folder: Path) -> None:
-    """AssertionError unless the brokers know all of that."""
+    """AssertionError unless the brokers have all of that state."""
     net = two_brokers(folder)
     async with running(net, "B1") as (here,):
         raw, answer = await Raw.connect(here, "sender")

@@ -1,4 +1,4 @@
-"""What a later version may change within a format, and what a broker refuses to read."""
+"""Changes that a format allows to later versions, and files that a broker refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.upgrade.scene import know, play, two_brokers
 
 
 def rewrite(path: Path, **changes: object) -> None:
-    """An overlay file in which something is different."""
+    """An overlay file with changes."""
     data = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
     path.write_bytes(msgspec.json.encode(data | changes))
 
@@ -30,7 +30,7 @@ def begin(path: Path, heading: object) -> None:
 
 
 @pytest.mark.parametrize("file", ["journal-00000001", "spool/B2/00000001", "overlay.json"])
-def test_what_a_later_version_wrote_is_refused_and_not_touched(file: str, tmp_path: Path) -> None:
+def test_files_of_a_later_version_are_refused_and_not_changed(file: str, tmp_path: Path) -> None:
     path = tmp_path / "B1" / file
     path.parent.mkdir(parents=True)
     match file:
@@ -55,7 +55,7 @@ def test_a_frame_of_a_later_version_is_refused() -> None:
 
 
 def test_a_message_may_gain_a_last_field() -> None:
-    """Brokers of one link protocol understand each other while they are upgraded one by one."""
+    """Brokers of one link protocol understand each other during a rolling upgrade."""
     hello = SAID[0]
     assert isinstance(hello, Hello)
     (body,) = FrameReader().feed(CODEC.encode(hello))
@@ -79,13 +79,13 @@ def test_the_overlay_file_may_gain_a_field(tmp_path: Path) -> None:
     assert OverlayFile(tmp_path).is_member
 
 
-def test_what_this_version_sends_it_reads() -> None:
+def test_this_versions_messages_can_be_read_by_it() -> None:
     frames = b"".join(map(CODEC.encode, SAID))
     assert tuple(CODEC.decode(body) for body in FrameReader().feed(frames)) == SAID
 
 
-def test_what_this_version_writes_it_reads(tmp_path: Path) -> None:
-    """Sessions, what waits in them, QoS 2 in the middle, retained messages, and spools."""
+def test_this_versions_files_can_be_read_by_it(tmp_path: Path) -> None:
+    """Sessions, their queues, QoS 2 handshakes in progress, retained messages, and spools."""
 
     async def run() -> None:
         await play(tmp_path)

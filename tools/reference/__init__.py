@@ -1,5 +1,5 @@
 """Writes the reference (`docs/reference/`) from the typed code: `python -m tools.reference`.
 
 A key's text is in its struct's docstring, an option's in the command's signature, a metric's where
-it is made; nothing is said here a second time.  A missing text is an error.
+it is made; no text is repeated here. A missing text is an error.
 """

@@ -1,4 +1,4 @@
-"""`python -m tools.reference` writes the pages; with `--check` it says which are stale."""
+"""`python -m tools.reference` writes the pages; with `--check` it names stale ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def stale(folder: Path = FOLDER) -> list[str]:
-    """Names of pages that are not as the code says, or that it does not make."""
+    """Names of pages that differ from the code, or that it does not make."""
     made = dict(pages())
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
     there = {name: text for name, text in there.items() if name not in WRITTEN}

@@ -16,7 +16,7 @@ _LONG_DEFAULT = re.compile(r" = [A-Z]\w+\((?:[^()]|\([^()]*\))*\)")
 
 
 class Part(NamedTuple):
-    """A module's classes and functions; of a class the methods that are named, or all."""
+    """A module's classes and functions; of a class the named methods, or all."""
 
     title: str
     module: str
@@ -105,7 +105,7 @@ def _entry(kind: Any, name: str, methods: Sequence[str] | None) -> list[str]:
 
 
 def _public(kind: type) -> list[str]:
-    """Methods and properties that say what they are, in the order of the class."""
+    """Methods and properties with a docstring, in the order of the class."""
     return [
         name
         for name, value in vars(kind).items()

@@ -13,7 +13,7 @@ import typer
 from shoal.cli.main import COMMANDS, load_command
 from tools.reference.texts import cell
 
-# An option that so many commands have alike is described once.
+# An option that so many commands share is described once.
 SHARED = 4
 HEAD = "| option | value | default | |\n| --- | --- | --- | --- |"
 

@@ -1,4 +1,4 @@
-"""The page of metrics, from what a broker's status becomes."""
+"""The page of metrics, from a broker's status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.runtime.operations.metrics import Metrics
 from shoal.runtime.traffic.latency import Latencies
 from tools.reference.texts import cell
 
-# One of each that has labels, as a broker's status has it.
+# An example of each row with labels, as a broker's status has it.
 _STATUS: dict[str, Any] = {
     "counts": Counter({"proposals OUTCOME": 1}),
     "clients": {"moves": {"OUTCOME": 1}},

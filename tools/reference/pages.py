@@ -17,7 +17,7 @@ from tools.reference.tables import Pages, section
 MADE = "<!-- Made from the code by `make docs`; a test says when it is stale. -->"
 UNITS = "Keys that end in `_us` are microseconds, in `_s` seconds, in `_bytes` bytes."
 SYSTEM_PAGE = "systems.md"
-# Pages of the folder that are written by hand.
+# Handwritten pages of the folder.
 WRITTEN = {
     "filters.md": ("Filters", "the language"),
     "mqtt.md": ("MQTT, feature by feature", "conformance, attributes, queries, refusals"),
@@ -36,7 +36,7 @@ CONTENTS = {
 
 
 def pages() -> Mapping[str, str]:
-    """Each page's text; systems that come from elsewhere are left out."""
+    """Each page's text; systems of other modules are left out."""
     own = [
         name for name, system in SYSTEMS.items() if system.strategy.__module__.startswith("shoal.")
     ]
@@ -100,7 +100,7 @@ def _systems(systems: list[str]) -> list[str]:
 def without_repeats(
     found: list[str], earlier: Mapping[str, list[str]], least: int = 10
 ) -> list[str]:
-    """A system's section, without the keys that it has as an earlier system, if these are many.
+    """A system's section, without the keys that an earlier system of it has, if these are many.
 
     A key of that system which this one lacks is named.
     """

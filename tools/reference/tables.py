@@ -1,4 +1,4 @@
-"""Structs as sections of a page: for each a table of its keys, what they take, their defaults."""
+"""Structs as sections of a page: for each a table of its keys, their types and defaults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HEAD = "| key | value | default | |\n| --- | --- | --- | --- |"
 
 
 class NothingSaidError(ValueError):
-    """A key that nobody has said a word about."""
+    """A key without a text."""
 
 
 class Pages:
-    """Where the tables of structs are: one that several pages have is linked, not repeated."""
+    """The places of structs' tables: one that several pages have is linked, not repeated."""
 
     def __init__(self) -> None:
         self.places: dict[type, str] = {}
@@ -158,7 +158,7 @@ def _kind_of(value: msgspec.Struct) -> str:
 
 
 def _choices(kind: inspect.Type) -> str:
-    """What the members of an enumeration mean, where its docstring says so."""
+    """The meanings of an enumeration's members, if its docstring has them."""
     if isinstance(kind, inspect.UnionType):
         return " ".join(filter(None, map(_choices, kind.types)))
     if not isinstance(kind, inspect.EnumType):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 # A key and its text; names stand between commas.
 _KEY = re.compile(r"(?P<names>\w+(?:, \w+)*) {2,}(?P<text>\S.*)")
-# Said to those who read the code.
+# Text for readers of the code.
 _FOR_CALLERS = re.compile(r"[;,.]?\s*ValueError names [^.;]*(?=[.;])")
 
 
@@ -31,7 +31,7 @@ class Doc(NamedTuple):
 
 
 def read_doc(text: str) -> Doc:
-    """A docstring's prose, its paragraphs apart by an empty line, and the texts of keys."""
+    """A docstring's prose, with paragraphs separated by an empty line, and the texts of keys."""
     keys: dict[str, str] = {}
     paragraphs: list[list[str]] = [[]]
     names: list[str] = []
@@ -50,7 +50,7 @@ def read_doc(text: str) -> Doc:
 
 
 def doc_of(kind: type) -> Doc:
-    """The texts of a class and of its keys, those of its bases among them."""
+    """The texts of a class and of its keys, those of its bases included."""
     keys: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         keys |= read_doc(one.__dict__.get("__doc__") or "").keys

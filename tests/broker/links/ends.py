@@ -1,4 +1,4 @@
-"""Two ends of a link, the brokers that use it, and all that may happen to it."""
+"""Two ends of a link, the brokers that use it, and all events of the link."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UP, FAILED, ENDED = LinkState.UP, LinkState.FAILED, LinkState.ENDED
 
 
 class End:
-    """One end, what its broker has sent and got, and what it has heard of the link."""
+    """One end: its broker's messages, sent and received, and the events of the link."""
 
     def __init__(self, net: Net, name: str, *, with_spool: bool = False) -> None:
         self.net = net
@@ -50,7 +50,7 @@ class End:
         self.said: list[str] = []
         self.got: list[int | str] = []
         self.debts: list[Debt] = []
-        # What was sent before this end asked for the end.
+        # Messages before this end's request to end the link.
         self.before: tuple[list[int], list[str]] | None = None
 
     def tell(self, changes: list[LinkChanged]) -> None:
@@ -73,7 +73,7 @@ class End:
         assert self.session.send(batch(number), ack_tracker)
         ack_tracker.settle()
 
-    def say(self) -> None:
+    def send_control(self) -> None:
         if self.session.state not in (LinkSessionState.IDLE, LinkSessionState.GONE):
             self.said.append(f"{self.name}{next(self.numbers)}")
             assert self.session.send(Unsubscribe(self.said[-1]))
@@ -117,7 +117,7 @@ class Net:
         self.now_us = 0
 
     def connect(self, dialler: str, lose: str = "") -> None:
-        """As drivers: who has no link any more does not dial, and closes behind its last word."""
+        """As drivers do: an end without the link does not dial; it closes after its last."""
         self.cut()
         one, other = self.ends[dialler], self.ends[OTHER[dialler]]
         if one.session.state is LinkSessionState.GONE:
@@ -170,8 +170,8 @@ class Net:
         match random.choices(list(actions), list(actions.values()))[0]:
             case "publish":
                 end.publish()
-            case "say":
-                end.say()
+            case "send_control":
+                end.send_control()
             case "write":
                 self.write(name)
             case "arrive":
@@ -197,14 +197,16 @@ class Net:
             case "restart":
                 self.restart(name)
 
-    def say_tables(self, name: str) -> None:
-        """Its broker does, over a link that it wants; the other may then send publications."""
+    def send_tables(self, name: str) -> None:
+        """Its broker sends tables over a link that it wants; the other end may then send
+        publications.
+        """
         other = self.ends[OTHER[name]]
         if self.is_connected and self.ends[name].before is None:
             other.session.open_gate()
 
     def come_to_rest(self, random: Random, steps: int = 4_000) -> None:
-        """Nothing breaks any more: drivers dial, all arrives and is settled."""
+        """No more faults: drivers dial, everything arrives and is settled."""
         quiet = {"write": 20, "arrive": 20, "take": 10, "settle": 20, "connect": 5}
         for _ in range(steps):
             self.step(random, "", quiet)
@@ -214,7 +216,7 @@ class Net:
 
 ACTIONS = {
     "publish": 15,
-    "say": 8,
+    "send_control": 8,
     "write": 25,
     "arrive": 35,
     "take": 15,
@@ -228,7 +230,7 @@ ACTIONS = {
 
 
 def numbers_of(recalled: list[tuple[Carrier, AckTracker]]) -> list[int]:
-    """Of what was recalled, and is settled elsewhere now."""
+    """Numbers of returned publications, which are settled elsewhere."""
     found = []
     for carrier, ack_tracker in recalled:
         (routed,) = carrier.publications

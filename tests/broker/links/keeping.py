@@ -1,4 +1,4 @@
-"""Two ends of a link of which one keeps what it handled until somebody says that it is settled."""
+"""Two ends of a link of which one keeps handled messages until the test settles them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def batch(number: int) -> PublicationBatch:
 
 
 class Keeping(Wire):
-    """Two ends of which A sends what somebody waits for, and B settles it when it is told to."""
+    """A sends awaited messages to B, and B settles them when told to."""
 
     def __init__(self, is_graceful: bool = True) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Keeping(Wire):
             ack_tracker.settle()
 
     def returned(self) -> list[int]:
-        """What comes back to A, which does nothing about it."""
+        """Messages returned to A, which ignores them."""
         found = []
         for carrier, ack_tracker in self.ends["A"].returned():
             (routed,) = carrier.publications
@@ -53,7 +53,7 @@ class Keeping(Wire):
         return found
 
     def go(self) -> None:
-        """All that is written arrives, and B takes it."""
+        """Everything written arrives, and B takes it."""
         for _ in range(50):
             for name in ("A", "B"):
                 self.write(name)
@@ -73,7 +73,7 @@ class Keeping(Wire):
         self.go()
 
     def come_back(self) -> None:
-        """B, started again, and connected."""
+        """B, restarted and connected."""
         self.cut()
         self.incarnations += 1
         self.ends["B"] = self.end("B", self.incarnations)

@@ -8,7 +8,7 @@ from shoal.broker.links.spool import SpoolRecord
 
 
 class Disk:
-    """A disk that takes nothing while it `fails`."""
+    """A disk whose writes fail while `fails`."""
 
     def __init__(self) -> None:
         self.kept: dict[int, list[SpoolRecord]] = {}

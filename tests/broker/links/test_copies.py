@@ -1,4 +1,4 @@
-"""Copies on disk of what a neighbour has that cannot write: none that is settled is lost."""
+"""Copies on disk for a neighbour that cannot write: no settled message is lost."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.examples import examples
 
 
 class Neighbours(Pair):
-    """A keeps copies of what it sends to B while B's disk takes nothing.
+    """A keeps copies of its messages to B while B's disk fails.
 
-    `durable`: what B's disk has; a kill of B leaves that, a kill of A the `disk` of A.
+    `durable`: the content of B's disk; a kill of B leaves that, a kill of A the `disk` of A.
     """
 
     def __init__(self, segment_bytes: int = 200) -> None:
@@ -42,7 +42,7 @@ class Neighbours(Pair):
         self.next += count
 
     def exchange(self) -> None:
-        """Everything that can be sent arrives; B settles what its disk has."""
+        """Everything that can be sent arrives; B settles the content of its disk."""
         self.go(settles=self.stores)
         if self.stores:
             self.durable.update(number for number, _ in self.got)
@@ -68,19 +68,19 @@ class Neighbours(Pair):
         self.got = [each for each in self.got if each[0] in self.durable]
 
     def kill_a(self) -> None:
-        """What its publishers were not told of is gone."""
+        """Publications that were not acknowledged are lost."""
         self.cut()
         self.a_starts()
         self.a.expect(self.now_us)
 
 
-def test_a_copy_goes_when_the_other_end_has_settled() -> None:
+def test_a_copy_is_dropped_when_the_other_end_has_settled_it() -> None:
     pair = Neighbours()
     pair.publish_next(2)
     pair.go(settles=False)
     pair.fill(is_full=True)
     pair.exchange()
-    assert pair.settled == [0, 1]  # what was under way as well
+    assert pair.settled == [0, 1]  # messages under way as well
     pair.publish_next(1)
     pair.exchange()
     assert pair.settled == [0, 1, 2]
@@ -96,8 +96,8 @@ def test_a_copy_goes_when_the_other_end_has_settled() -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", [200, 100_000])
-def test_more_than_memory_should_have_waits_on_disk_alone(segment_bytes: int) -> None:
-    """Also where copies and the rest are in one segment: the copies are sent once."""
+def test_copies_beyond_the_memory_bound_are_on_disk_only(segment_bytes: int) -> None:
+    """Also if copies and other messages share a segment: copies are sent once."""
     pair = Neighbours(segment_bytes)
     pair.fill(is_full=True)
     pair.exchange()
@@ -113,7 +113,7 @@ def test_more_than_memory_should_have_waits_on_disk_alone(segment_bytes: int) ->
     assert not pair.disk.kept
 
 
-def test_where_this_disk_takes_nothing_either_the_publisher_waits() -> None:
+def test_the_publisher_waits_if_both_disks_fail() -> None:
     pair = Neighbours()
     pair.fill(is_full=True)
     pair.exchange()
@@ -129,7 +129,7 @@ def test_where_this_disk_takes_nothing_either_the_publisher_waits() -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(120)))
-def test_nothing_settled_is_lost_whatever_is_killed(seed: int) -> None:
+def test_no_settled_message_is_lost_by_kills(seed: int) -> None:
     random = Random(seed)
     pair = Neighbours(random.choice([200, 100_000]))
     for _ in range(60):
@@ -167,7 +167,7 @@ def test_nothing_settled_is_lost_whatever_is_killed(seed: int) -> None:
 
 
 def test_a_copy_is_not_read_while_its_frame_is_on_its_way() -> None:
-    """What queues behind it in the same segment is; all are read when the link starts afresh."""
+    """Later messages of its segment are read; all are when the link starts afresh."""
     spool = Spool(Disk(), segment_bytes=100_000)
     spool.copy(OutboxFrame(b"sent", AckTracker(lambda: None)))
     spool.append(b"behind", AckTracker(lambda: None))

@@ -1,4 +1,4 @@
-"""Links on which bits flip: what arrives is what was sent, in order, once."""
+"""Links on which bits flip: messages arrive as sent, in order, once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.examples import examples
 
 
 class DamagedNet(Net):
-    """As drivers: what came before the damage is handed on, then the connection ends."""
+    """As drivers do: bytes before the damage are handled, then the connection ends."""
 
     def __init__(self, random: Random, every_bytes: int, *, with_spools: bool) -> None:
         super().__init__(with_spools=with_spools)
@@ -44,7 +44,7 @@ class DamagedNet(Net):
     def connect(self, dialler: str, lose: str = "") -> None:
         super().connect(dialler, lose)
         for name in "AB":
-            self.say_tables(name)
+            self.send_tables(name)
 
 
 ACTIONS = {"publish": 20, "write": 25, "arrive": 35, "take": 15, "settle": 15, "connect": 10}
@@ -72,8 +72,8 @@ def test_nothing_is_lost_doubled_or_damaged(seed: int, with_spools: bool) -> Non
         assert net.ends[name].heard == [LinkState.UP]
 
 
-def test_a_neighbour_in_quarantine_counts_as_away_though_it_connects() -> None:
-    """Each connection comes up and is lost at once: else publishers would wait for its end."""
+def test_a_neighbour_in_quarantine_counts_as_disconnected_though_it_connects() -> None:
+    """Each connection comes up and is lost at once; publishers must not wait for its end."""
     net = Net(with_spools=True)
     net.connect("A")
     one = net.ends["A"]
@@ -89,15 +89,15 @@ def test_a_neighbour_in_quarantine_counts_as_away_though_it_connects() -> None:
     one.session.is_quarantined = False
     net.connect("A")
     for name in "AB":
-        net.say_tables(name)
+        net.send_tables(name)
     net.write("A")
     net.arrive("B", 10_000)
     net.ends["B"].take(100)
     assert net.ends["B"].got == [0, 1, 2]
 
 
-def test_what_comes_before_the_damage_in_one_read_counts() -> None:
-    """Else a link of which each read is damaged somewhere would stand still for ever."""
+def test_frames_before_the_damage_in_one_read_count() -> None:
+    """Otherwise a link with some damage in every read would never progress."""
     net = Net()
     net.connect("A")
     one, other = net.ends["A"], net.ends["B"]

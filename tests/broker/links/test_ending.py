@@ -1,4 +1,4 @@
-"""Links that are ended on purpose: both ends hear it once all is settled, whatever breaks."""
+"""Links that are ended on purpose: both ends report it once all is settled, whatever breaks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
         assert numbers + end.returned == end.published, "nothing is lost"
         assert end.settled == set(end.published)
         if end.before is None:
-            assert (numbers, words) == (end.published, end.said), "who did not ask misses nothing"
+            assert (numbers, words) == (end.published, end.said), "the other end misses nothing"
         else:
             assert numbers[: len(end.before[0])] == end.before[0]
             assert words[: len(end.before[1])] == end.before[1]
@@ -47,7 +47,7 @@ def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(examples(100)))
 def test_an_end_that_has_forgotten_does_not_bring_the_link_back(seed: int) -> None:
-    """Both ends hear that it is gone, and what they published is settled or back."""
+    """Both ends report it, and publications are settled or returned."""
     random, net = Random(seed), Net()
     net.connect("A")
     for _ in range(random.randint(20, 200)):
@@ -60,7 +60,7 @@ def test_an_end_that_has_forgotten_does_not_bring_the_link_back(seed: int) -> No
     ups = [end.heard.count(UP) for end in net.ends.values()]
     net.come_to_rest(random)
     if net.ends["A"].before is None:
-        return  # who asked was started again: its driver has that on disk
+        return  # the end that requested it restarts: its driver has the request on disk
     assert ups == [end.heard.count(UP) for end in net.ends.values()]
     for end in net.ends.values():
         assert end.session.state is LinkSessionState.GONE
@@ -77,7 +77,7 @@ def test_a_link_that_is_not_up_ends_at_once() -> None:
     assert net.ends["A"].session.may_be_forgotten(0)
 
 
-def test_the_last_word_is_said_again_until_it_is_heard() -> None:
+def test_the_last_message_is_repeated_until_confirmed() -> None:
     net = Net()
     net.connect("A")
     net.ends["A"].end()
@@ -97,15 +97,15 @@ def test_the_last_word_is_said_again_until_it_is_heard() -> None:
     assert all(end.session.may_be_forgotten(0) for end in net.ends.values())
 
 
-def test_a_link_that_nobody_ends_has_no_end() -> None:
+def test_a_link_without_a_request_to_end_does_not_end() -> None:
     net = Net()
     net.connect("A")
     with pytest.raises(WireError, match="the end of a link that is not ending"):
         net.ends["A"].session.receive(CODEC.encode(Over()), 1)
 
 
-def test_what_waits_at_the_gate_is_brought_when_the_other_end_wants_no_link() -> None:
-    """B has started again, and its broker wants no link to A before it has said its tables."""
+def test_held_publications_are_delivered_if_the_other_end_wants_no_link() -> None:
+    """B has restarted, and its broker wants no link to A before A has sent its tables."""
     wire = keeping()
     wire.publish(0, 1)
     wire.go()
@@ -122,8 +122,8 @@ def test_what_waits_at_the_gate_is_brought_when_the_other_end_wants_no_link() ->
     ]
 
 
-def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
-    """B has started again; before it can take publications, A's broker wants no link to it."""
+def test_held_publications_are_returned_when_the_link_ends() -> None:
+    """B has restarted; A's broker ends the link before B can accept publications."""
     wire = keeping()
     wire.publish(0, 1)
     wire.go()
@@ -135,10 +135,10 @@ def test_what_waits_at_the_gate_comes_back_when_the_link_is_to_end() -> None:
     assert wire.settled == [0, 1, 2]
     wire.go()
     assert (a.state, b.state) == (LinkSessionState.GONE, LinkSessionState.GONE)
-    assert wire.got == [(0, False), (1, False)], "in its earlier life"
+    assert wire.got == [(0, False), (1, False)], "in its former incarnation"
 
 
-def test_a_link_ends_without_what_is_recalled() -> None:
+def test_a_link_ends_without_returned_publications() -> None:
     wire = keeping()
     wire.publish(0, 1, 2)
     wire.go()
@@ -154,7 +154,7 @@ def test_a_link_ends_without_what_is_recalled() -> None:
     assert wire.settled == [1, 0, 2], "once they are settled elsewhere"
 
 
-def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
+def test_a_publication_sent_two_ways_is_settled_by_both() -> None:
     wire = keeping()
     a = wire.ends["A"]
     wire.publish(0, 1)
@@ -169,8 +169,8 @@ def test_what_goes_another_way_as_well_is_to_be_settled_by_both() -> None:
     assert wire.settled == [0, 1, 2]
 
 
-def test_what_an_exchange_brought_behind_what_is_newer_is_recalled_in_its_turn() -> None:
-    """0, 1 and 2 were for somebody else as well, and came here when 2 had been sent here."""
+def test_publications_moved_by_an_exchange_are_returned_in_order() -> None:
+    """0, 1 and 2 were for another neighbour as well, and came here after 2 was sent here."""
     wire = keeping()
     wire.publish(2)
     wire.go()
@@ -179,7 +179,7 @@ def test_what_an_exchange_brought_behind_what_is_newer_is_recalled_in_its_turn()
     assert numbers_of(wire.ends["A"].recall(None, moves=False)) == [0, 1, 2]
 
 
-def test_it_is_sent_in_its_turn_when_the_other_end_has_forgotten_all() -> None:
+def test_publications_moved_by_an_exchange_are_retransmitted_in_order() -> None:
     wire = keeping()
     wire.publish(2)
     wire.publish(0, 1, 2)
@@ -191,7 +191,7 @@ def test_it_is_sent_in_its_turn_when_the_other_end_has_forgotten_all() -> None:
     assert [number for number, _ in wire.got[before:]] == [0, 1, 2, 2]
 
 
-def test_it_comes_back_in_its_turn() -> None:
+def test_publications_moved_by_an_exchange_come_back_in_order() -> None:
     wire = keeping()
     wire.publish(2)
     wire.publish(0, 1, 2)

@@ -1,4 +1,4 @@
-"""How a link ends while something is on disk for an end that was away."""
+"""The end of a link with a spool for an end that was disconnected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.examples import examples
 
 
 def with_one_on_disk() -> tuple[Net, Spool]:
-    """B is away, and what A has published meanwhile is in A's spool."""
+    """B is disconnected, and A's publications since then are in A's spool."""
     net = Net(with_spools=True)
     net.connect("A")
     one = net.ends["A"]
@@ -27,7 +27,7 @@ def with_one_on_disk() -> tuple[Net, Spool]:
     return net, one.spool
 
 
-def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> None:
+def test_spooled_publications_are_delivered_before_the_link_ends() -> None:
     net, spool = with_one_on_disk()
     one, other = net.ends["A"], net.ends["B"]
     assert one.settled == {0}
@@ -42,15 +42,15 @@ def test_what_is_on_disk_for_the_other_end_is_brought_before_the_link_ends() -> 
 
 
 @pytest.mark.parametrize("seed", range(examples(200)))
-def test_a_link_with_spools_ends_whoever_is_away_meanwhile(seed: int) -> None:
-    """Ends that park begin anew; who wants no link says no tables."""
+def test_a_link_with_spools_ends_whichever_end_is_disconnected(seed: int) -> None:
+    """Spooled ends begin anew; an end that does not want the link sends no tables."""
     random, net = Random(seed), Net(with_spools=True)
     net.connect("A")
     asker = random.choice(["A", "B", "AB"])
     for _ in range(random.randint(50, 500)):
         match random.randrange(12):
             case 0:
-                net.say_tables(random.choice("AB"))
+                net.send_tables(random.choice("AB"))
             case 1:
                 net.ends[random.choice("AB")].write_to_disk()
             case 2 if not net.is_connected:
@@ -61,7 +61,7 @@ def test_a_link_with_spools_ends_whoever_is_away_meanwhile(seed: int) -> None:
     for _ in range(20):
         net.come_to_rest(random, steps=200)
         for name in net.ends:
-            net.say_tables(name)
+            net.send_tables(name)
     for name, end in net.ends.items():
         assert end.heard[-1] == ENDED, "once all is settled"
         assert end.session.state is LinkSessionState.GONE
@@ -70,15 +70,15 @@ def test_a_link_with_spools_ends_whoever_is_away_meanwhile(seed: int) -> None:
         assert {*numbers, *end.returned} == {*end.published}
         assert end.settled == {*end.published}
         first = list(dict.fromkeys(numbers))
-        assert first == sorted(first), "front ends drop repeats, and nothing else"
+        assert first == sorted(first), "front ends drop duplicates, and nothing else"
 
 
 @pytest.mark.parametrize("askers", ["B", "AB"])
 @pytest.mark.parametrize("is_early", [False, True])
-def test_it_is_brought_though_no_tables_are_said_over_a_link_that_is_to_end(
+def test_spooled_publications_are_delivered_without_tables_before_the_end(
     askers: str, is_early: bool
 ) -> None:
-    """The gate stayed shut, and the link never ended."""
+    """The hold for tables must not keep such a link from ending."""
     net, spool = with_one_on_disk()
     if is_early:
         net.connect("B")
@@ -93,27 +93,27 @@ def test_it_is_brought_though_no_tables_are_said_over_a_link_that_is_to_end(
     assert spool.is_empty
 
 
-def test_it_waits_for_the_tables_of_an_end_that_wants_the_link() -> None:
-    """That one may have started again, and would not know for whom it is."""
+def test_spooled_publications_wait_for_tables_of_an_end_that_keeps_the_link() -> None:
+    """The other end may have restarted, and would not know the subscribers."""
     net, spool = with_one_on_disk()
     net.ends["A"].end()
     net.restart("B")
     net.connect("B")
     net.come_to_rest(Random(1))
     assert net.ends["B"].got == []
-    net.say_tables("B")
+    net.send_tables("B")
     net.come_to_rest(Random(2))
     assert net.ends["B"].got == [0]
     assert spool.is_empty
 
 
-def test_what_is_on_disk_is_recalled_and_stays_there_until_it_is_settled_elsewhere() -> None:
+def test_returned_spooled_publications_stay_on_disk_until_settled() -> None:
     net, spool = with_one_on_disk()
     one, other = net.ends["A"], net.ends["B"]
     one.publish()
     recalled = one.session.recall(None, moves=True)
     one.end()
-    net.connect("B")  # and nobody opens the gate: the other end is told no tables any more
+    net.connect("B")  # the other end is sent no tables
     net.come_to_rest(Random(1))
     assert not spool.is_empty
     assert one.session.state is LinkSessionState.ENDING

@@ -1,4 +1,4 @@
-"""Links whose connections cross, break at every point, and come late: exactly once, then up."""
+"""Connections that cross, break anywhere, and come late: messages arrive exactly once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = {"A": "B", "B": "A"}
 
 
 class Connection:
-    """Two directions of what is written: a hello, then bytes; each end closes for itself."""
+    """Two byte streams that begin with a hello; each end closes for itself."""
 
     def __init__(self, dialler: str) -> None:
         self.dialler = dialler
@@ -33,7 +33,7 @@ class Connection:
 
 
 class Side:
-    """One broker: its session, and what its driver does with connections."""
+    """One broker: its session, and its driver's handling of connections."""
 
     def __init__(self, net: Net, name: str) -> None:
         self.net = net
@@ -90,7 +90,7 @@ class Side:
         connection.greeted[self.name] = True
 
     def arrive(self, connection: Connection) -> None:
-        """The next of what is under way, or that the other end has closed."""
+        """The next bytes under way arrive, or the end of the stream."""
         if not connection.open[self.name]:
             return
         if not connection.under_way[self.name]:
@@ -139,7 +139,7 @@ class Net:
         self.sides = {"A": Side(self, "A"), "B": Side(self, "B")}
 
     def check(self) -> None:
-        """What an end saw since its link came up is one link's, from the first on."""
+        """An end's messages since link up are one incarnation's, from the first on."""
         for side in self.sides.values():
             assert [number for _, number in side.seen] == list(range(len(side.seen)))
             assert len({link for link, _ in side.seen}) <= 1
@@ -176,7 +176,7 @@ class Net:
 
 
 @pytest.mark.parametrize("seed", range(examples(150)))
-def test_whatever_connections_do_nothing_is_mixed_up_and_the_link_comes_up(seed: int) -> None:
+def test_links_come_up_and_keep_order_over_any_connections(seed: int) -> None:
     random, net = Random(seed), Net()
     for _ in range(random.randint(20, 400)):
         net.step(random, faults=True)
@@ -201,7 +201,7 @@ def test_whatever_connections_do_nothing_is_mixed_up_and_the_link_comes_up(seed:
 
 @pytest.mark.parametrize("late", ["before", "after"])
 def test_a_hello_of_an_earlier_connection_never_makes_the_ends_disagree(late: str) -> None:
-    """One end goes on with the earlier hello, alone; then both begin anew, under other names."""
+    """One end alone continues with the earlier hello; then both begin anew, under other names."""
     one, other = (LinkSession("n", name, OTHER[name], 1, CODEC, LIMITS) for name in ("A", "B"))
     early = other.hello()
     said, answer = other.hello(), one.hello()
@@ -224,7 +224,7 @@ def test_a_hello_of_an_earlier_connection_never_makes_the_ends_disagree(late: st
     assert one.send(Unsubscribe("next"))
 
 
-def test_a_link_that_is_out_of_step_says_that_it_is_down() -> None:
+def test_a_link_out_of_step_reports_that_it_is_down() -> None:
     one, other = (LinkSession("n", name, OTHER[name], 1, CODEC, LIMITS) for name in ("A", "B"))
     said, answer = one.hello(), other.hello()
     one.connected(answer, 0)

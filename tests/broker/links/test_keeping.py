@@ -1,4 +1,4 @@
-"""What somebody waits for is kept by a link until the other end has settled it."""
+"""A link keeps awaited messages until the other end has settled them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.broker.links.keeping import keeping
 from tests.broker.links.wire import CODEC
 
 
-def test_what_is_handled_is_kept_until_it_is_settled() -> None:
+def test_a_handled_message_is_kept_until_it_is_settled() -> None:
     wire = keeping()
     wire.publish(0, 1, 2, 3)
     wire.go()
@@ -25,7 +25,7 @@ def test_what_is_handled_is_kept_until_it_is_settled() -> None:
     assert wire.ends["A"].buffered_bytes == 0
 
 
-def test_what_was_settled_while_the_connection_was_away_is_said_again() -> None:
+def test_settlements_during_a_disconnection_are_repeated() -> None:
     wire = keeping()
     wire.publish(0, 1, 2)
     wire.go()
@@ -41,7 +41,7 @@ def test_what_was_settled_while_the_connection_was_away_is_said_again() -> None:
     assert wire.settled == [1, 2, 0]
 
 
-def test_an_end_that_forgot_all_is_sent_again_what_was_not_settled() -> None:
+def test_a_restarted_end_is_sent_unsettled_messages_again() -> None:
     wire = keeping()
     wire.publish(0, 1, 2)
     wire.go()
@@ -52,18 +52,22 @@ def test_an_end_that_forgot_all_is_sent_again_what_was_not_settled() -> None:
     wire.publish(3)
     wire.send("A")
     wire.go()
-    assert wire.got == [(0, False), (1, False), (2, False)]  # nothing passes the gate
+    assert wire.got == [
+        (0, False),
+        (1, False),
+        (2, False),
+    ]  # nothing passes before tables are synced
     assert wire.ends["A"].send(Unsubscribe("of an exchange"))
     wire.ends["A"].open_gate()
     wire.got.clear()
     wire.go()
     assert wire.got == [(0, True), (2, True), (3, False)]
-    assert not wire.ends["B"].settle(old)  # of a session that is no more
+    assert not wire.ends["B"].settle(old)  # of an ended session
     wire.settle(0, 2, 3)
     assert wire.settled == [1, 0, 2, 3]
 
 
-def test_what_waits_at_the_gate_goes_over_to_the_next_session_too() -> None:
+def test_held_messages_pass_to_the_next_session() -> None:
     wire = keeping()
     wire.publish(0)
     wire.come_back()
@@ -77,7 +81,7 @@ def test_what_waits_at_the_gate_goes_over_to_the_next_session_too() -> None:
     assert wire.ends["A"].buffered_bytes == 0
 
 
-def test_where_the_system_sees_to_it_itself_what_is_not_settled_comes_back() -> None:
+def test_unsettled_messages_are_returned_to_a_system_that_retransmits() -> None:
     wire = keeping(is_graceful=False)
     wire.publish(0)
     wire.go()
@@ -88,7 +92,7 @@ def test_where_the_system_sees_to_it_itself_what_is_not_settled_comes_back() -> 
     assert wire.settled == [0]
 
 
-def test_what_is_not_settled_when_a_link_is_given_up_comes_back_marked_and_once() -> None:
+def test_unsettled_messages_of_a_link_given_up_are_returned_once_and_marked() -> None:
     wire = keeping()
     wire.publish(0, 1)
     wire.go()
@@ -101,7 +105,7 @@ def test_what_is_not_settled_when_a_link_is_given_up_comes_back_marked_and_once(
     assert wire.returned() == []
 
 
-def test_a_link_is_full_of_what_is_not_settled() -> None:
+def test_unsettled_messages_fill_a_link() -> None:
     wire = keeping()
     number = 0
     while not wire.ends["A"].is_full:
@@ -114,7 +118,7 @@ def test_a_link_is_full_of_what_is_not_settled() -> None:
 
 
 @pytest.mark.parametrize("spans", [((0, 2**62),), ((-5, 0),), ((3, 1),), ((7, 7), (0, 0))])
-def test_what_a_neighbour_says_is_settled_and_was_never_sent_means_nothing(
+def test_settlements_of_unsent_messages_are_ignored(
     spans: tuple[Span, ...],
 ) -> None:
     wire = keeping()

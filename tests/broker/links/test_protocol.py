@@ -1,4 +1,4 @@
-"""What goes over a link: one protocol at both ends, in frames of a bounded length."""
+"""The link protocol: frames of bounded length, the same at both ends."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from shoal.broker.wire import COMMON, Codec, WireError
 from shoal.model import MessageId, Publication
 
 
-class Word(Message, frozen=True):
-    """What somebody waits for, and what is no publication."""
+class AwaitedMessage(Message, frozen=True):
+    """An awaited message that is no publication."""
 
     text: str
     introduces: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class Word(Message, frozen=True):
     is_awaited: ClassVar[bool] = True
 
 
-CODEC = Codec((*COMMON, *CONTROLS, Word))
+CODEC = Codec((*COMMON, *CONTROLS, AwaitedMessage))
 
 
 def ends(limits: LinkLimits | None = None) -> tuple[LinkSession, LinkSession]:
@@ -47,7 +47,7 @@ def ends(limits: LinkLimits | None = None) -> tuple[LinkSession, LinkSession]:
     return one, other
 
 
-def came(one: LinkSession, other: LinkSession) -> list[Message]:
+def arrived(one: LinkSession, other: LinkSession) -> list[Message]:
     other.receive(one.to_write(), 1)
     return other.take()
 
@@ -58,40 +58,42 @@ def test_an_end_that_speaks_another_protocol_is_refused() -> None:
         check_protocol("A", PROTOCOL, "B", PROTOCOL + 1)
 
 
-def test_what_is_said_together_goes_as_one() -> None:
+def test_messages_of_one_input_go_as_one() -> None:
     one, other = ends()
     both = Together((Unsubscribe("s"), Unsubscribe("t")))
     one.send(both)
-    assert came(one, other) == [both]
+    assert arrived(one, other) == [both]
 
 
-def test_what_is_too_long_together_goes_one_by_one() -> None:
-    # A link with bounds as narrow as they can be takes no frame of more than 16 MiB.
+def test_messages_too_long_together_go_one_by_one() -> None:
+    # A link with the narrowest bounds accepts no frame above 16 MiB.
     one, other = ends(LinkLimits(limit_bytes=2**20))
     long = tuple(Unsubscribe(name * 9 * 2**20) for name in "st")
     one.send(Together(long))
-    assert came(one, other) == [long[0]]
+    assert arrived(one, other) == [long[0]]
     one.receive(other.to_write(), 1)
-    assert came(one, other) == [long[1]]
+    assert arrived(one, other) == [long[1]]
 
 
-def test_more_than_is_read_in_one_go_goes_in_parts() -> None:
+def test_more_publications_than_one_read_go_in_parts() -> None:
     one, other = ends()
     publication = Publication(publisher="P", sequence=1, published_us=1, attributes={})
     routed = RoutedPublication(publication, MessageId("B", "P", 1))
     one.send(PublicationBatch((routed,) * (MOST_CARRIED + 2), hops=1))
-    assert came(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    assert (
+        arrived(one, other) == [PublicationBatch((routed,) * (MOST_CARRIED // 2 + 1), hops=1)] * 2
+    )
     one.send(Together((Unsubscribe("s"),) * (MOST_TOGETHER + 1)))
-    assert came(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
+    assert arrived(one, other) == [Unsubscribe("s")] * (MOST_TOGETHER + 1)
 
 
-def test_what_is_awaited_is_settled_once_the_other_end_says_so() -> None:
+def test_an_awaited_message_is_settled_by_the_other_end() -> None:
     one, other = ends()
     settled: list[bool] = []
     ack_tracker = AckTracker(partial(settled.append, True))
-    one.send(Together((Word("w"), Unsubscribe("s"))), ack_tracker)
+    one.send(Together((AwaitedMessage("w"), Unsubscribe("s"))), ack_tracker)
     ack_tracker.settle()
-    came(one, other)
+    arrived(one, other)
     one.receive(other.to_write(), 2)
     assert settled == []
     other.settle(other.owe(0, 0))
@@ -99,14 +101,14 @@ def test_what_is_awaited_is_settled_once_the_other_end_says_so() -> None:
     assert settled == [True]
 
 
-def test_what_is_awaited_is_not_said_again_over_another_link() -> None:
-    """Tables are said anew there; whoever waits need not wait for what is gone with a link."""
+def test_an_awaited_message_is_not_repeated_over_another_link() -> None:
+    """Tables are sent anew there, so messages of a lost link need no retransmission."""
     one, other = ends()
     settled: list[bool] = []
     ack_tracker = AckTracker(partial(settled.append, True))
-    one.send(Word("w"), ack_tracker)
+    one.send(AwaitedMessage("w"), ack_tracker)
     ack_tracker.settle()
-    came(one, other)
+    arrived(one, other)
     assert settled == []
     assert one.recall(None, moves=False) == []
     one.give_up()

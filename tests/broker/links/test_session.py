@@ -1,4 +1,4 @@
-"""Links over connections that come and go: once, in order, bounded; a fresh link says so."""
+"""Links over connections that come and go: once, in order, bounded; a fresh link is reported."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ UP, DOWN = True, False
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_what_links_say_is_told_from_every_systems_messages(system: str) -> None:
+def test_link_controls_differ_from_every_systems_messages(system: str) -> None:
     codec = Codec(COMMON + CONTROLS + SYSTEMS[system].messages)
     assert codec.decode(codec.encode(Heartbeat(1))[HEAD_BYTES:]) == Heartbeat(1)
 
 
 @pytest.mark.parametrize("seed", range(examples(150)))
-def test_once_and_in_order_whatever_the_connections_do(seed: int) -> None:
+def test_messages_arrive_once_and_in_order_over_any_connections(seed: int) -> None:
     random, wire = Random(seed), Wire()
     for _ in range(random.randint(10, 300)):
         wire.now_us += 1_000
@@ -109,7 +109,7 @@ def test_a_link_given_up_is_a_fresh_link() -> None:
     assert wire.ends["A"].to_write() == b""
 
 
-def test_time_in_which_this_end_did_not_look_does_not_count() -> None:
+def test_a_pause_of_this_end_does_not_count_as_silence() -> None:
     wire = Wire()
     wire.connect()
     wire.ends["A"].discount_pause(50_000)
@@ -179,7 +179,7 @@ def test_a_batch_too_long_goes_in_parts() -> None:
         one.send(Unsubscribe("\ud800"))
 
 
-def test_an_end_that_says_nothing_is_dead() -> None:
+def test_a_silent_end_is_dead() -> None:
     wire = Wire()
     wire.connect()
     for name in ("A", "B"):
@@ -211,7 +211,7 @@ def test_an_end_that_says_nothing_is_dead() -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_said(said: Acknowledge | bytes, problem: str) -> None:
+def test_invalid_controls_are_errors(said: Acknowledge | bytes, problem: str) -> None:
     wire = Wire()
     wire.connect()
     with pytest.raises(WireError, match=problem):
@@ -219,7 +219,7 @@ def test_what_makes_no_sense_is_said(said: Acknowledge | bytes, problem: str) ->
 
 
 class Number(int):
-    """One whose comparisons are counted."""
+    """A number whose comparisons are counted."""
 
     compared = 0
 
@@ -241,14 +241,14 @@ class Number(int):
 
 
 @pytest.mark.parametrize("spans", ["mixed", "pieces", *at_length(["whole", "none"])])
-def test_whatever_is_said_to_be_settled_is_soon_found(spans: str) -> None:
-    """Of 10,000 spans of everything each had all that is kept looked at: half a minute."""
+def test_settled_messages_are_found_with_bounded_work(spans: str) -> None:
+    """With a search of all kept messages, 10,000 spans would take half a minute."""
     outbox = LinkOutbox(LinkLimits())
     settled: list[int] = []
     for number in range(5_000):
         outbox.put(b"x", AckTracker(partial(settled.append, number)), passes=True)
     for frame in outbox:
-        frame.ack_tracker.settle()  # whoever put it in has let go
+        frame.ack_tracker.settle()  # its owner has released it
     outbox.take()
     outbox.handle(5_000)
     said = {
@@ -275,7 +275,7 @@ def test_a_control_that_is_longer_than_any_is_not_read() -> None:
         wire.ends["A"].receive(frame, 1)
 
 
-def test_much_that_is_settled_is_said_in_parts() -> None:
+def test_many_settlements_are_sent_in_parts() -> None:
     inbox = LinkInbox(LinkLimits())
     debts = [inbox.owe(at, at) for at in range(0, 4 * MOST_SPANS, 2)]
     for debt in debts:
@@ -285,7 +285,7 @@ def test_much_that_is_settled_is_said_in_parts() -> None:
     assert [span for each in said for span in each.settled] == [(a, b) for a, b in debts]
 
 
-def test_an_end_that_ignores_the_window_is_not_kept() -> None:
+def test_an_end_that_ignores_the_window_is_disconnected() -> None:
     wire = Wire()
     wire.connect()
     frame = CODEC.encode(Unsubscribe("x" * 2**22))
@@ -295,7 +295,7 @@ def test_an_end_that_ignores_the_window_is_not_kept() -> None:
         wire.ends["A"].receive(frame, 1)
 
 
-def test_hellos_that_do_not_fit_together_start_afresh() -> None:
+def test_contradicting_hellos_start_a_fresh_link() -> None:
     wire = Wire()
     wire.connect()
     wire.cut()
@@ -305,7 +305,7 @@ def test_hellos_that_do_not_fit_together_start_afresh() -> None:
     assert wire.ends["A"].hello().session != before.session
 
 
-def test_a_session_given_up_while_connecting_is_not_gone_on_with() -> None:
+def test_a_session_given_up_while_connecting_is_not_resumed() -> None:
     wire = Wire()
     wire.ends["A"].hello()
     answer = wire.ends["B"].hello()
@@ -314,7 +314,7 @@ def test_a_session_given_up_while_connecting_is_not_gone_on_with() -> None:
         wire.ends["A"].connected(answer, 1)
 
 
-def test_one_heartbeat_waits_to_be_written_however_often_it_is_due() -> None:
+def test_at_most_one_heartbeat_waits_to_be_written() -> None:
     wire = Wire()
     wire.connect()
     for now_us in range(5):
@@ -322,7 +322,7 @@ def test_one_heartbeat_waits_to_be_written_however_often_it_is_due() -> None:
     assert wire.ends["A"].to_write() == CODEC.encode(Heartbeat(4))
 
 
-def test_what_is_longer_than_a_link_keeps_is_not_taken_by_it() -> None:
+def test_a_message_above_the_links_bound_is_refused() -> None:
     limits = LinkLimits(window_bytes=1_000, high_bytes=1_000, limit_bytes=20 * 2**20)
     ends = {"A": end("A", "B", limits=limits), "B": end("B", "A", limits=limits)}
     said, answer = ends["A"].hello(), ends["B"].hello()

@@ -1,4 +1,4 @@
-"""What is for an end of a link that is away: on disk, settled here, and sent when it is back."""
+"""Spools: messages for a disconnected end are on disk, settled here, and sent after its return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOM = 2**30
 
 
 class Pair:
-    """A, with a spool, sends to B what somebody waits for."""
+    """A, with a spool, sends awaited messages to B."""
 
     segment_bytes = 200
 
@@ -79,7 +79,7 @@ class Pair:
             ack_tracker.settle()
 
     def go(self, *, settles: bool = True) -> None:
-        """All that is written arrives, and B has handled it."""
+        """Everything written arrives, and B has handled it."""
         for _ in range(50):
             self.spool.write(ROOM)
             self.b.receive(self.a.to_write(), self.now_us)
@@ -98,7 +98,7 @@ class Pair:
             self.a.receive(self.b.to_write(), self.now_us)
 
 
-def test_what_is_for_one_who_is_away_is_settled_when_it_is_written() -> None:
+def test_a_message_for_a_disconnected_end_is_settled_when_written() -> None:
     pair = Pair()
     pair.a.open_gate()
     pair.publish(0, 1)
@@ -120,11 +120,11 @@ def test_what_is_for_one_who_is_away_is_settled_when_it_is_written() -> None:
     pair.connect()
     pair.publish(5)
     pair.go()
-    assert pair.got == [(0, False), (1, False)]  # the gate is closed
+    assert pair.got == [(0, False), (1, False)]  # tables are not synced
     pair.a.open_gate()
     pair.publish(6)
     pair.go()
-    # What was never sent is not marked, nor need it be.
+    # Messages that were never sent are not marked, and need not be.
     again = [(0, True), (1, True), (2, True), (3, True), (4, False), (5, False), (6, False)]
     assert pair.got[2:] == again
     assert pair.settled == list(range(7))
@@ -132,7 +132,7 @@ def test_what_is_for_one_who_is_away_is_settled_when_it_is_written() -> None:
     assert not pair.disk.kept
 
 
-def test_one_who_is_back_soon_goes_on_where_it_was() -> None:
+def test_an_end_that_returns_soon_resumes_its_session() -> None:
     pair = Pair()
     pair.a.open_gate()
     pair.publish(0, 1)
@@ -163,7 +163,7 @@ def test_a_spool_outlives_its_broker_until_the_other_end_has_settled_it() -> Non
         pair.a.open_gate()
         pair.got.clear()
         pair.go(settles=attempt == 2)
-        # As much as is kept in memory at once; never a later one before an earlier one.
+        # As much as memory holds at once; never a later one before an earlier one.
         numbers = [number for number, _ in pair.got]
         assert numbers == list(range(len(numbers)))
     assert pair.got[:12] == [(number, True) for number in range(12)]
@@ -171,8 +171,8 @@ def test_a_spool_outlives_its_broker_until_the_other_end_has_settled_it() -> Non
     assert not pair.disk.kept
 
 
-def test_what_queues_behind_a_spool_keeps_its_order() -> None:
-    """Other messages too, unless the link starts afresh: then they mean nothing any more."""
+def test_messages_behind_a_spool_keep_their_order() -> None:
+    """Other messages too, unless the link starts afresh: then they are obsolete."""
     pair = Pair()
     pair.a.open_gate()
     pair.away()
@@ -204,7 +204,7 @@ def test_what_queues_behind_a_spool_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["bound", "disk"])
-def test_what_the_disk_does_not_take_is_not_settled_and_not_lost(fails: bool) -> None:
+def test_messages_that_cannot_be_written_are_kept_unsettled(fails: bool) -> None:
     pair = Pair()
     pair.a.open_gate()
     pair.away()
@@ -223,7 +223,7 @@ def test_what_the_disk_does_not_take_is_not_settled_and_not_lost(fails: bool) ->
     assert pair.spool.is_stuck
     assert not pair.a.is_full
     pair.publish(*range(3, 30))
-    assert pair.a.is_full  # and who feeds the link waits
+    assert pair.a.is_full  # and the sender waits
     pair.connect()
     pair.a.open_gate()
     pair.spool.write = lambda room: None  # type: ignore[method-assign]
@@ -234,7 +234,7 @@ def test_what_the_disk_does_not_take_is_not_settled_and_not_lost(fails: bool) ->
     assert not pair.a.is_full
 
 
-def test_who_is_away_for_too_long_counts_as_gone() -> None:
+def test_an_end_disconnected_for_too_long_counts_as_dead() -> None:
     pair = Pair()
     pair.a.open_gate()
     pair.away()
@@ -254,8 +254,8 @@ def test_who_is_away_for_too_long_counts_as_gone() -> None:
     assert pair.got == [(2, False)]
 
 
-def test_a_neighbour_that_is_away_since_the_start_counts_as_wanting_everything() -> None:
-    """Nobody waits for it; what it says itself, when it is back, replaces what was said for it."""
+def test_a_neighbour_missing_since_the_start_has_a_placeholder() -> None:
+    """No broker waits for it; its own tables, when it is back, replace the placeholder."""
     machine = Broker("B2", (), TreeRouting, 0, ("B1", "B3"))
 
     def handle(input: Input) -> list[object]:

@@ -1,4 +1,4 @@
-"""Two ends of a link and what is on its way between them, for tests."""
+"""Two ends of a link, and the bytes between them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def changes(found: list[LinkChanged]) -> list[bool]:
 
 
 class Wire:
-    """Two ends and the connection between them, each with what it has seen."""
+    """Two ends and the connection between them, with the messages of each."""
 
     def __init__(self) -> None:
         self.ends = {"A": end("A", "B"), "B": end("B", "A")}
@@ -31,13 +31,13 @@ class Wire:
         self.connected = False
         self.now_us = 0
         self.incarnations = 1
-        # What each end sends names its link: how often it came up here, counted over restarts.
+        # Each end's messages name its link: the number of its incarnations here, over restarts.
         self.ups = {"A": 0, "B": 0}
         self.sent = {"A": 0, "B": 0}
         self.seen: dict[str, list[tuple[int, int]]] = {"A": [], "B": []}
 
     def connect(self, lose: str = "") -> None:
-        """Connect, A dialling; with `lose` the answering hello is lost, and with it all."""
+        """Connect, A dialling; with `lose` the answering hello is lost, with all else."""
         self.cut()
         dialler, answerer = self.ends["A"], self.ends["B"]
         said = dialler.hello()
@@ -99,7 +99,7 @@ class Wire:
                 self.take(name)
 
     def check(self) -> None:
-        """What an end saw since its link came up is a beginning of what the other sent."""
+        """An end's messages since link up are a beginning of the other's sent messages."""
         for name in ("A", "B"):
             seen = self.seen[name]
             assert [number for _, number in seen] == list(range(len(seen)))

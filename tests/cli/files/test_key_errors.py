@@ -1,8 +1,4 @@
-"""Whatever is wrong about a key of a file, the error names the key, and the page that explains it.
-
-Every table that the typed code has is visited: with a key that nobody knows, and with a value of
-the wrong type for each of its keys.
-"""
+"""An error about a key of a file names the key, and the page that explains it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Odd files given to commands: what is wrong is said in a sentence that names file and place.
-
-Each row says what stands in the file, and what the error must say.  Files that are only unusual
-(a byte order mark, line ends of Windows, a pipe) are read.
-"""
+"""Odd files given to commands: one sentence with file, place and reason."""
 
 from __future__ import annotations
 

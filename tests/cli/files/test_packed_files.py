@@ -1,4 +1,4 @@
-"""A packed file that is cut off or damaged is named, with the reason, by whatever reads it."""
+"""A truncated or damaged packed file is named with the reason, by every reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where commands write: never over what they read, and known to be possible before they work."""
+"""Output paths of commands: never over an input, and checked before the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark need not be asked: paths, files, whose truth; and what it says, in one line."""
+"""Commands answer without Spark where they can; errors of Spark become one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line of a spinner: drawn again, it says how long it has been."""
+"""The line of a spinner is redrawn with the elapsed time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options by which commands connect: over TLS, as whom; what cannot be, in words."""
+"""Connection options of commands: TLS, users, and contradictions as errors."""
 
 from __future__ import annotations
 

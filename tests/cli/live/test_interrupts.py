@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command that is a client, wherever it is."""
+"""Ctrl-C ends a command that is a client, at any moment."""
 
 from __future__ import annotations
 

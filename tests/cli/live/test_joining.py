@@ -1,4 +1,4 @@
-"""What a user gets wrong about brokers that join and leave is said."""
+"""Users' mistakes about joins and leaves of brokers are errors."""
 
 from __future__ import annotations
 

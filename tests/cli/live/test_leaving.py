@@ -1,4 +1,4 @@
-"""`shoal leave` on processes: what it would do, why it does not, and how it is taken back."""
+"""`shoal leave` on processes: the plan, refusals with a reason, and cancellation."""
 
 from __future__ import annotations
 

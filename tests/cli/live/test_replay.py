@@ -1,4 +1,4 @@
-"""A scenario's network started, a workload replayed through it, and what is said of both."""
+"""A scenario's network is started, a workload replayed through it, and both are reported."""
 
 from __future__ import annotations
 

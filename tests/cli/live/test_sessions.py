@@ -1,4 +1,4 @@
-"""`shoal sessions` and `shoal retained`: lists, pages and deleting, on a live network."""
+"""`shoal sessions` and `shoal retained`: lists, pages and deletion, on a live network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands say of brokers that do not answer: which, at which address, why, what to do."""
+"""Commands report brokers that do not answer, with address, reason and remedy."""
 
 from __future__ import annotations
 

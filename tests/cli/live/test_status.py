@@ -1,4 +1,4 @@
-"""`shoal status`: what it makes of what brokers say about links that they propose."""
+"""`shoal status`: its view of brokers' proposals of links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `shoal status` shows a link."""
+"""The form of a link in `shoal status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `shoal clients` shows on a terminal of 80 columns."""
+"""`shoal clients` on a terminal of 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal why` asks a live network which filter, hop, rule or queue ends a message's way."""
+"""`shoal why` names the filter, hop, rule or queue at which a message's way ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal plan` as it is called."""
+"""Runs `shoal plan`."""
 
 from __future__ import annotations
 

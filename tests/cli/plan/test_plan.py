@@ -1,4 +1,4 @@
-"""`shoal plan octopia`: its files, its errors, and that it prints a network file's section."""
+"""`shoal plan octopia`: its files, its errors, and the printed section of a network file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal plan dynatops`: who should be elsewhere, in words and as JSON, and what is wrong."""
+"""`shoal plan dynatops`: proposed places in words and as JSON, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal reproduce bluedove`: from runs to pages; the runs themselves are tested by themselves."""
+"""`shoal reproduce bluedove`: from runs to pages; other tests cover the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal reproduce self-organising`: from runs to pages; the runs are tested by themselves."""
+"""`shoal reproduce self-organising`: from runs to pages; other tests cover the runs."""
 
 from __future__ import annotations
 

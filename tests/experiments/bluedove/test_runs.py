@@ -1,4 +1,4 @@
-"""The evaluation's runs, as small as they can be, and what is concluded from results."""
+"""The evaluation's runs at minimal size, and the conclusions from results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def points(tmp_path: Path) -> Path:
-    """Real data of two attributes: most values lie together."""
+    """Real data of two attributes, most values of which lie together."""
     random = np.random.default_rng(3)
     file = tmp_path / "data" / "points.npz"
     save_points(file, Points(("x", "y"), random.lognormal(2.0, 1.0, (300, 2))))
@@ -91,7 +91,7 @@ def points(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("quantiles", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_row_of_real_data_reaches_who_asked_for_it(
+def test_every_row_of_real_data_reaches_its_subscribers(
     system: str, quantiles: bool, points: Path
 ) -> None:
     setting = msgspec.structs.replace(
@@ -101,7 +101,7 @@ def test_every_row_of_real_data_reaches_who_asked_for_it(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_message_reaches_who_asked_for_it(system: str) -> None:
+def test_every_message_reaches_its_subscribers(system: str) -> None:
     check_deliveries(LoadedCluster(msgspec.structs.replace(TINY, system=system)))
 
 
@@ -130,7 +130,7 @@ def check_deliveries(testbed: LoadedCluster) -> None:
     assert testbed.responses().took_us.size == 0
 
 
-def test_a_cluster_starts_where_nothing_happens_for_seconds() -> None:
+def test_a_cluster_starts_with_slow_dispatchers_and_rare_reports() -> None:
     # Dispatchers take a second for a message; loads are reported, and tables exchanged, rarely.
     slow = msgspec.structs.replace(TINY, slowdown=1_000_000, search_ns=1, report_s=10, gossip_s=10)
     testbed = LoadedCluster(slow)
@@ -157,7 +157,7 @@ def test_a_run_is_made_once_and_repeats_to_the_digit(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_matchers_are_missed_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_dead_matchers_are_noticed_and_nothing_is_lost(tmp_path: Path) -> None:
     faults = run(tmp_path, "faults", matchers=8)
     faults()
     assert faults.summary is not None
@@ -283,7 +283,7 @@ def test_claims_are_judged_from_the_runs_there_are() -> None:
     assert verdicts(results | cut, CUT)["peers-20"] == "met"
 
 
-def test_rare_reports_change_who_looks_at_them_only() -> None:
+def test_rare_reports_change_only_policies_that_use_them() -> None:
     results = {
         WHOLE: fake(420.0),
         PEERS: fake(100.0),
@@ -342,13 +342,13 @@ def test_rare_reports_change_who_looks_at_them_only() -> None:
         ("growing", {WHOLE: timed(above=[(n, 100.0) for n in range(8)] + [(8, 90.0)])}, "missed"),
     ],
 )  # fmt: skip
-def test_figures_on_both_sides_of_a_band(
+def test_figures_on_both_sides_of_a_band_have_different_verdicts(
     name: str, results: dict[str, BlueDoveResult], verdict: str
 ) -> None:
     assert verdicts(results)[name] == verdict
 
 
-def test_rows_that_depend_on_fresh_reports_say_so() -> None:
+def test_rows_that_depend_on_fresh_reports_are_marked() -> None:
     readings = {one.id: one.reading for one in judge_all(BlueDoveEvidence({}, SCALE))}
     named = ("peers-20", "full-20", "response-time", "random", "deviation", "dimensions", "slower")
     for name in named:
@@ -358,7 +358,7 @@ def test_rows_that_depend_on_fresh_reports_say_so() -> None:
     assert "fresh" not in readings["rate-peers"] + readings["amount-random"]
 
 
-def test_each_reading_says_how_fresh_its_own_reports_are() -> None:
+def test_each_reading_has_the_age_of_its_reports() -> None:
     adaptive, random = reports_name(Policy.ADAPTIVE), policy_name(Policy.RANDOM)
     results = {name: fake(4.0) for name in (WHOLE, PEERS, adaptive, random)}
     for reading in ("cut", "single", "engine"):
@@ -373,12 +373,12 @@ def test_each_reading_says_how_fresh_its_own_reports_are() -> None:
         ENGINE: "reports 20,000",
     }
     assert "every 10 s" in next(one for one in found if one.dataset == RARE).reading
-    # What looks at no load is judged once.
+    # Policies without loads are judged once.
     assert {one.dataset for one in found if one.id == "rate-peers"} == {LINEAR, CUT, SINGLE, ENGINE}
 
 
 @pytest.mark.parametrize("drawing", ["moved", "cut", "single"])
-def test_subscriptions_lie_as_they_are_drawn(drawing: Drawing) -> None:
+def test_subscriptions_are_distributed_as_drawn(drawing: Drawing) -> None:
     workload = BlueDoveWorkload(Random(1), deviation=250.0, adverse=0, drawing=drawing, segments=20)
     rows = []
     for _ in range(100):

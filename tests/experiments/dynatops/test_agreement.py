@@ -1,8 +1,8 @@
-"""The slot model and the simulated brokers come to the same figures, on one workload, exactly.
+"""The slot model and the simulated brokers give exactly the same figures on one workload.
 
-Every hour users change what they want and where they are, as the model has it; then each topic is
-published to once, at the broker of its root.  The model's messages, deliveries and delays of that
-hour are those of the brokers.
+Every hour users change their topics and places, as the model has it; then each topic is published
+to once, at the broker of its root. The model's messages, deliveries and delays of that hour are
+those of the brokers.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Brokers:
         for topic in self.topics:
             self._world.add_publisher(topic, self._root(topic), "home")
             self._world.advertise(self._now_us, advertisement(topic, f"topic = '{topic}'", topic))
-        # Of each user its broker and its subscription.
+        # The broker and the subscription of each user.
         self._there: dict[int, tuple[str, str]] = {}
         self._number = 0
         self.place(dict(enumerate(crowd.wanted)))
 
     def place(self, wanted: dict[int, frozenset[int]]) -> None:
-        """Users that want these now are where the model has them."""
+        """Put these users, with their topics, where the model has them."""
         self._number += 1
         for user, topics in wanted.items():
             name, there = f"u{user}", self._names[self._model.broker_of[user]]
@@ -67,7 +67,7 @@ class Brokers:
         self._settle()
 
     def publish(self, sequence: int) -> tuple[float, float, float]:
-        """Each topic once: messages from the roots on, deliveries, and their hops."""
+        """Publish to each topic once: messages from the roots on, deliveries, and their hops."""
         before = len(self._world.trace.deliveries), self._relayed()
         for topic in self.topics:
             one = publication(sequence, topic, topic=topic)
@@ -75,7 +75,8 @@ class Brokers:
         self._settle()
         found: list[DeliveryEvent] = self._world.trace.deliveries[before[0] :]
         homes = {(each.publication.publisher, each.broker) for each in found}
-        # A hop to each relay and home of a tree but its root, which is one or the other.
+        # A hop to each relay and subscribing broker of a tree but its root, which is one or the
+        # other.
         roots = len({topic for topic, _ in homes})
         messages = self._relayed() - before[1] + len(homes) - roots
         return float(messages), float(len(found)), float(sum(each.hops for each in found))

@@ -1,4 +1,4 @@
-"""Users of a file that fly: what they want by where they are, and until when."""
+"""Flying users from a file: their topics by place, and until when."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AREA = (0.0, 0.0, 4.0, 1.0)
 SETTING = DynatopsSetting(
     what="bayeux-location", seed=1, users_are="aircraft", columns=4, rows=1, hours=10, area=AREA
 )
-# Recording, aircraft, minute, longitude; the first and the last tell the area and the time.
+# Recording, aircraft, minute, longitude; the first and the last give the area and the time.
 FLIGHTS = [
     ("alps", "edge", 0, 0.0),
     ("alps", "east", 0, 0.5),
@@ -49,7 +49,7 @@ def setting_of(path: Path) -> DynatopsSetting:
     return msgspec.structs.replace(SETTING, trace=str(path))
 
 
-def test_each_wants_what_is_said_where_it_is_and_beside_until_it_is_gone(tmp_path: Path) -> None:
+def test_an_aircraft_wants_its_cell_and_neighbouring_ones_until_it_is_gone(tmp_path: Path) -> None:
     path = written(tmp_path)
     check_aircraft(path)
     assert area_of(path) == (0.0, 0.0, 4.0, 60.0)  # of the recording with most aircraft
@@ -68,7 +68,7 @@ def test_each_wants_what_is_said_where_it_is_and_beside_until_it_is_gone(tmp_pat
     assert crowd.slots[-1][-1].cell == 3
 
 
-def test_cells_are_published_to_as_often_as_there_are_positions_in_them(tmp_path: Path) -> None:
+def test_a_cells_publications_are_its_positions(tmp_path: Path) -> None:
     crowd = read_aircraft(setting_of(written(tmp_path)))
     assert crowd.rates is not None
     assert crowd.rates.tolist() == [2 / 1.75, 1 / 1.75, 1 / 1.75, 3 / 1.75]
@@ -78,7 +78,7 @@ def test_cells_are_published_to_as_often_as_there_are_positions_in_them(tmp_path
     assert slots[1].deliveries == pytest.approx(rate * ((1 + 3) + (2 + 1 + 1)))
 
 
-def test_who_crosses_into_another_cell_changes_brokers(tmp_path: Path) -> None:
+def test_an_aircraft_in_another_cell_changes_its_broker(tmp_path: Path) -> None:
     setting = setting_of(written(tmp_path))
     slots = DynatopsModel(setting, read_aircraft(setting)).run()
     # One crosses twice, another goes from the west of the area to its east.

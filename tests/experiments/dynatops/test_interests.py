@@ -1,4 +1,4 @@
-"""Users of a file: who wants which symbol, from the first tweet of it to the last."""
+"""Users of a file: each symbol of a user, from its first tweet to its last."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_wants_a_symbol_from_its_first_tweet_to_its_last(tmp_path: Path) ->
     path = written(tmp_path)
     check_interests(path)
     crowd = read_interests(msgspec.structs.replace(SETTING, trace=str(path)))
-    # B, which is tweeted of most, is topic 0; who speaks of rare symbols alone is none.
+    # B, with the most tweets, is topic 0; an author of rare symbols only is no user.
     assert crowd.wanted == [{0}, set(), set()]
     assert crowd.rates is not None
     assert crowd.rates.tolist() == [6 / 4.5, 3 / 4.5]

@@ -1,4 +1,4 @@
-"""The slot model against a plain count of the messages that would be sent, hour by hour."""
+"""The slot model against a plain count of messages, hour by hour."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BY_CHANCE = DynatopsSetting(what="bayeux", seed=3, users=300, hours=6, brokers=2
 BY_PLACE = msgspec.structs.replace(BY_CHANCE, users_are="location", columns=8, rows=4)
 
 
-class Plain:
-    """Who wants what where, as sets; what is sent, as ways."""
+class PlainCount:
+    """Users' topics and places as sets; messages as paths."""
 
     def __init__(self, model: DynatopsModel, crowd: StudyCrowd) -> None:
         self.model = model
@@ -84,13 +84,13 @@ class Plain:
     "what", ["bayeux", "bayeux-location", "bayeux-near", "geops", "chash", "up", "bnr"]
 )
 @pytest.mark.parametrize("setting", [BY_CHANCE, BY_PLACE])
-def test_each_hour_is_what_would_be_sent(setting: DynatopsSetting, what: What) -> None:
+def test_each_hours_figures_equal_a_plain_count(setting: DynatopsSetting, what: What) -> None:
     if setting is BY_CHANCE and what in ("bayeux-location", "bayeux-near", "geops"):
         pytest.skip("has no places")
     setting = msgspec.structs.replace(setting, what=what, free_hours=100)
     crowd = draw_crowd(setting)
     model = DynatopsModel(setting, crowd)
-    plain = Plain(model, crowd)
+    plain = PlainCount(model, crowd)
     told = 0.0
     if what == "up":
         told = sum(len(cluster) - 1 for cluster in model._clusters)
@@ -124,8 +124,8 @@ def test_each_hour_is_what_would_be_sent(setting: DynatopsSetting, what: What) -
         ]
 
 
-def test_a_users_broker_is_as_far_as_its_cell_is() -> None:
-    """Where users go to other brokers they are beside; by hash these are anywhere."""
+def test_users_brokers_are_as_far_as_their_cells() -> None:
+    """Similar users are near each other when they move; users placed by hash are anywhere."""
     crowd = draw_crowd(msgspec.structs.replace(BY_PLACE, hours=48))
     legs = {}
     for what in ("bayeux-location", "geops", "bayeux", "chash"):
@@ -144,8 +144,8 @@ def test_a_users_broker_is_as_far_as_its_cell_is() -> None:
 
 
 @pytest.mark.parametrize("own", ["last", "now", "others"])
-def test_users_are_placed_by_what_brokers_said_last(own: Own) -> None:
-    """Of all, or of all but the user's own broker, which knows itself as it is now."""
+def test_users_are_placed_by_brokers_last_reports(own: Own) -> None:
+    """Of all, or of all but the user's own broker, whose own figures are current."""
     setting = msgspec.structs.replace(BY_CHANCE, what="up", cluster=5, own=own)
     crowd = draw_crowd(setting)
     model = DynatopsModel(setting, crowd)
@@ -187,7 +187,7 @@ def test_users_by_hash_stay_wherever_they_go(setting: DynatopsSetting) -> None:
     assert model.broker_of == expected
 
 
-def test_who_comes_to_another_cell_roams() -> None:
+def test_a_user_in_another_cell_roams() -> None:
     setting = msgspec.structs.replace(BY_PLACE, what="bayeux-location", hours=12)
     crowd = draw_crowd(setting)
     slots = DynatopsModel(setting, crowd).run()
@@ -201,7 +201,7 @@ def test_who_comes_to_another_cell_roams() -> None:
     assert sum(slot.session_transfer for slot in slots) == moved
 
 
-def test_brokers_change_places_when_it_pays() -> None:
+def test_brokers_swap_places_when_it_pays() -> None:
     setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=1_000.0, free_hours=2)
     crowd = draw_crowd(setting)
     slots = DynatopsModel(setting, crowd).run()
@@ -215,8 +215,8 @@ def test_brokers_change_places_when_it_pays() -> None:
     assert per_event[0] < per_event[1]
 
 
-def test_swaps_that_each_pay_go_farther() -> None:
-    """They cost what they send, which is less than Eq. 7 says."""
+def test_swaps_at_real_prices_save_more() -> None:
+    """They cost the messages they send, which are fewer than in Eq. 7."""
     setting = msgspec.structs.replace(BY_CHANCE, what="bnr", rate=100.0, free_hours=2)
     crowd = draw_crowd(setting)
     papers = DynatopsModel(setting, crowd).run()

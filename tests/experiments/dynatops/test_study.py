@@ -1,4 +1,4 @@
-"""From runs to claims and pages: what is judged, what is not run, what a page shows."""
+"""From runs to claims and pages: judged and missing claims, and pages."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_reconfiguring_must_fall_at_every_step_whatever_users_do() -> None:
         assert with_hours(users, rising)[name][0] == "missed"
 
 
-def test_weight_that_mends() -> None:
+def test_the_weight_of_mending_is_judged() -> None:
     def with_deviations(by_weight: list[float], plain: float) -> str:
         found = []
         deviations = iter(by_weight)
@@ -165,7 +165,7 @@ def planned(pattern: str, brokers: int, topics: int, **values: Any) -> Planned:
     return Planned(key="", case=case, swaps=3, **given)  # type: ignore[arg-type]
 
 
-def test_plans() -> None:
+def test_planners_are_judged() -> None:
     found = verdicts(
         [],
         [
@@ -203,7 +203,7 @@ def test_a_tiny_study_is_run_continued_and_shown(tmp_path: Path) -> None:
     assert "GeoPS" in page
 
 
-def test_a_file_of_users_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+def test_an_invalid_file_of_users_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "checkins.parquet"
     path.write_text("nothing")
     with pytest.raises(ValueError, match="cannot be read as Parquet"):

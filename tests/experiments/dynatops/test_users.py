@@ -1,4 +1,4 @@
-"""Crowds: users change as the paper says, and the same seed draws the same ones."""
+"""Crowds: users change as in the paper, and the same seed draws the same ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_change_replaces_one_topic(pattern: Pattern) -> None:
     assert (popular[0] > 3 * popular[200] + 3) == (pattern == "zipf")
 
 
-def test_users_want_what_is_where_they_and_their_friends_are() -> None:
+def test_users_want_topics_of_their_and_their_friends_places() -> None:
     crowd = draw_crowd(LOCATED)
     cells, wanted = list(crowd.cells), list(crowd.wanted)
     for changes in crowd.slots:
@@ -56,7 +56,7 @@ def test_users_want_what_is_where_they_and_their_friends_are() -> None:
 
 
 def test_stays_are_as_long_as_the_papers() -> None:
-    """Half are shorter than a day, a tenth longer than a week (6.1.1), as far as 60 days tell."""
+    """Half are shorter than a day, a tenth longer than a week (6.1.1), as far as 60 days show."""
     crowd = draw_crowd(msgspec.structs.replace(LOCATED, users=1_000, hours=60 * 24))
     since: dict[int, int] = {}
     cells = list(crowd.cells)
@@ -80,7 +80,7 @@ def test_a_seed_draws_the_same_crowd() -> None:
 
 
 @pytest.mark.parametrize("days", [(0, 2), ("Monday", "Wednesday"), ("Saturday", "Monday")])
-def test_check_ins_from_a_file(tmp_path: Path, days: tuple[object, object]) -> None:
+def test_check_ins_are_read_from_a_file(tmp_path: Path, days: tuple[object, object]) -> None:
     path = tmp_path / "checkins.parquet"
     there, here = days
     rows = [
@@ -109,7 +109,7 @@ def test_check_ins_from_a_file(tmp_path: Path, days: tuple[object, object]) -> N
         assert len(way) >= 3
 
 
-def test_a_day_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_day_is_named(tmp_path: Path) -> None:
     path = tmp_path / "checkins.parquet"
     names = ["user", "week_traj", "seq", "weekday", "minute_of_day", "lat", "lon"]
     pd.DataFrame([(1, 1, 0, "lundi", 5, 40.7, -74.0)], columns=names).to_parquet(path)
@@ -117,7 +117,7 @@ def test_a_day_that_is_none_is_named(tmp_path: Path) -> None:
         draw_crowd(msgspec.structs.replace(LOCATED, trace=str(path), users=1))
 
 
-def test_a_file_that_has_no_check_ins_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_check_ins_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.parquet"
     pd.DataFrame({"user": [1]}).to_parquet(path)
     with pytest.raises(ValueError, match="has no column week_traj"):

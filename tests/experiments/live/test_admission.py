@@ -1,4 +1,4 @@
-"""Clients get in many at a time; who is let go comes again; who never gets in is left out."""
+"""Clients connect many at a time; dropped ones retry; those never admitted are left out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class FrontEnd:
-    """A broker's front end, which lets the first so many go."""
+    """A broker's front end that drops the first so many clients."""
 
     def __init__(self, refusals: int, reason: str = "server unavailable: too long") -> None:
         self.inside = self.most = self.tries = 0
@@ -42,7 +42,7 @@ class FrontEnd:
         return CLIENT
 
 
-async def let_in(front_end: FrontEnd, size: int) -> LiveAdmission:
+async def admit_all(front_end: FrontEnd, size: int) -> LiveAdmission:
     told: list[int] = []
     waiting = LiveAdmission(told.append)
 
@@ -57,33 +57,33 @@ async def let_in(front_end: FrontEnd, size: int) -> LiveAdmission:
     return waiting
 
 
-def test_so_many_knock_at_once_and_all_get_in() -> None:
+def test_clients_connect_a_bounded_number_at_a_time() -> None:
     front_end = FrontEnd(0)
-    assert asyncio.run(let_in(front_end, 10 * CONNECTING)).left_out == {}
+    assert asyncio.run(admit_all(front_end, 10 * CONNECTING)).left_out == {}
     assert front_end.most == CONNECTING
 
 
-def test_who_is_let_go_by_a_busy_broker_comes_again() -> None:
+def test_a_client_dropped_by_a_busy_broker_retries() -> None:
     front_end = FrontEnd(50)
-    assert asyncio.run(let_in(front_end, 20)).left_out == {}
+    assert asyncio.run(admit_all(front_end, 20)).left_out == {}
     assert front_end.tries == 70
 
 
-def test_when_nobody_gets_in_any_more_the_others_are_left_out() -> None:
+def test_clients_are_left_out_when_admission_stops() -> None:
     front_end = FrontEnd(1_000_000)
-    left_out = asyncio.run(let_in(front_end, 40)).left_out
+    left_out = asyncio.run(admit_all(front_end, 40)).left_out
     assert len(left_out) == 40
     assert left_out["c0"] == "server unavailable: too long"
 
 
-def test_what_trying_again_does_not_help_ends_it() -> None:
+def test_a_permanent_error_ends_the_attempts() -> None:
     with pytest.raises(ExceptionGroup) as caught:
-        asyncio.run(let_in(FrontEnd(1, "not authorized"), 1))
+        asyncio.run(admit_all(FrontEnd(1, "not authorized"), 1))
     assert str(caught.value.exceptions[0]) == "not authorized"
 
 
-class Asked:
-    """A subscription that is granted, or not, when its test says so."""
+class AskedSubscription:
+    """A subscription that is granted, or not, when the test says so."""
 
     def __init__(self, answer: asyncio.Event) -> None:
         self._answer = answer
@@ -98,7 +98,7 @@ def test_subscriptions_wait_for_their_answers_together() -> None:
         asked: list[Any] = []
 
         def ask() -> Subscription:
-            asked.append(Asked(answer))
+            asked.append(AskedSubscription(answer))
             return cast(Subscription, asked[-1])
 
         async with asyncio.TaskGroup() as group:

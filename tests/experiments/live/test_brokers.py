@@ -1,4 +1,4 @@
-"""Brokers that rest are counted; brokers that say nothing are an error that names them."""
+"""The wait for brokers at rest; brokers that do not answer are errors with their names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUIET: dict[str, Any] = {
     "tables": {},
     "publishers": [{"publisher": "p", "broker": "B2", "is_moving": False}],
 }
-# Each keeps a network from resting for as long as it is so, or while it changes.
+# Each keeps a network from resting while it holds or changes.
 STATES = [
     {"ready": False},
     {"links": [{"buffered_bytes": 9}]},
@@ -50,7 +50,7 @@ def _no_cable(left: str, right: str) -> Cable:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the broker answers, the last of it for ever."""
+    """The broker's answers, the last of them for ever."""
     found: list[dict[str, Any]] = []
 
     async def get_json(address: object, path: str, caller: object) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_a_network_rests_when_nothing_happens(
     assert asyncio.run(LiveBrokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
-def test_subscriptions_may_spread_for_as_long_as_they_do(
+def test_subscriptions_may_take_any_time_to_spread(
     answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers += [QUIET | {"tables": {"subscriptions": number}} for number in range(20)] + [QUIET]
@@ -88,7 +88,7 @@ def test_subscriptions_may_spread_for_as_long_as_they_do(
         assert runner.run(LiveBrokers(network(**ADMIN)).at_rest()) == AT_REST
 
 
-def test_a_network_that_never_rests(
+def test_a_network_that_never_rests_is_an_error(
     answers: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers.append(QUIET | {"ready": False})
@@ -97,7 +97,7 @@ def test_a_network_that_never_rests(
         asyncio.run(LiveBrokers(network(**ADMIN)).at_rest())
 
 
-def test_brokers_without_or_behind_a_silent_admin_port() -> None:
+def test_missing_and_silent_admin_ports_are_errors() -> None:
     with pytest.raises(UnrestError, match="broker B1 has no admin address"):
         LiveBrokers(network())
     with pytest.raises(UnrestError, match=r"broker B1 does not answer at 127.0.0.1:1:"):

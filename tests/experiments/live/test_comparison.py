@@ -1,4 +1,4 @@
-"""Replays through networks of processes: what is compared, and what cannot be."""
+"""Replays through networks of processes: figures that are compared, and those that cannot be."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def test_a_cluster_delivers_and_has_nothing_to_compare(tmp_path: Path) -> None:
     assert (found.predicted, found.measured, found.places) == (None, None, ())
 
 
-def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
+def test_refused_clients_are_left_out_and_the_rest_is_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "STALLED_S", 1.0)
     is_stalled = LiveAdmission._is_stalled.fget  # type: ignore[attr-defined]
-    # However slow the machine is, those who can get in do.
+    # However slow the machine is, the admissible clients are admitted.
     patient = property(lambda self: self._inside > 0 and is_stalled(self))
     monkeypatch.setattr(LiveAdmission, "_is_stalled", patient)
     path = make_workload(tmp_path / "workload")
@@ -85,10 +85,8 @@ def test_who_does_not_get_in_is_left_out_and_the_rest_is_replayed(
     assert re.match("2 of 3 subscribers did not get in, (far|all) for one: .* no broker answ", why)
 
 
-def test_a_network_that_is_gone_is_waited_for_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It waited for ever, and told nothing of what had arrived until then."""
+def test_a_dead_network_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait ends, and the report has what had arrived."""
     monkeypatch.setattr(replay, "STALLED_S", 1.0)
     path = make_workload(tmp_path / "workload")
     scenario, workload = of(path, system="tree")
@@ -124,10 +122,10 @@ def test_a_network_that_is_gone_is_waited_for_no_longer(
     assert (found.lost, found.phantom, found.predicted) == (0, 0, None)
 
 
-def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
+def test_progress_is_reported_between_distant_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between two events the bar stood where the second one was: at 100 %, for five minutes."""
+    """Progress is that of the time, also during five minutes without an event."""
     monkeypatch.setattr(replay, "TOLD_S", 0.01)
     scenario, workload = of(make_workload(tmp_path), system="tree")
     path = write_workload(tmp_path / "few", events=[event(0, 0), event(1, 400_000)])
@@ -141,8 +139,8 @@ def test_how_far_a_replay_is_is_told_while_the_next_event_is_far_away(
     assert told[-1] == 1
 
 
-def test_how_far_a_replay_is_is_told_while_brokers_are_late(tmp_path: Path) -> None:
-    """It stood at 31 % for three minutes, as nothing was waited for."""
+def test_progress_is_reported_while_brokers_are_late(tmp_path: Path) -> None:
+    """Progress continues although deliveries are late."""
     scenario, workload = of(make_workload(tmp_path), system="tree")
     players = Players(workload, scenario_network(scenario), LiveJudge(set()))
     told: list[float] = []
@@ -158,7 +156,7 @@ def test_how_far_a_replay_is_is_told_while_brokers_are_late(tmp_path: Path) -> N
     assert told == [0.3]
 
 
-def test_what_mqtt_cannot_carry_is_named(tmp_path: Path) -> None:
+def test_events_without_an_mqtt_form_are_named(tmp_path: Path) -> None:
     path = write_workload(tmp_path / "workload", events=[event(0, 0), event(1, 1, dep_delay=1e400)])
     with pytest.raises(ReplayError, match="event 1 of UA-EWR cannot be published: inf has no form"):
         replayed(tmp_path / "live", path, system="tree")
@@ -171,7 +169,7 @@ def test_a_prediction_is_a_simulation_of_the_network(tmp_path: Path) -> None:
     assert prediction.places == {}
     assert prediction.figures.messages == 3 * EVENTS
     assert prediction.figures.hops_mean == 2 * (EVENTS + 25) / (EVENTS + 9 + 25)
-    # The network may have brokers of which the workload knows nothing.
+    # The network may have brokers that the workload does not use.
     few = workload._replace(brokers=[row for row in workload.brokers if row.broker != "B"])
     assert predict(few, network) == prediction
     moving = msgspec.structs.replace(network, system="grape", parameters={})

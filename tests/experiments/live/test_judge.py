@@ -1,4 +1,4 @@
-"""What must be delivered, by a table or by the filters, and what is wrong with what was."""
+"""Required deliveries, by a table or by the filters, and the faults of a replay."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_a_filter_that_does_not_parse_is_named(tmp_path: Path) -> None:
         expected_by_filters(read_workload(path), path)
 
 
-def test_nothing_yet_is_all_lost() -> None:
+def test_without_deliveries_everything_is_lost() -> None:
     judge = LiveJudge({("s", "p", 1)})
     assert judge.missing == {("s", "p", 1)}
     assert judge.verdict == LiveVerdict(1, 0, 1, 0, 0, 0)
 
 
-def test_order_is_each_publishers_at_each_subscription() -> None:
+def test_order_is_judged_per_publisher_and_subscription() -> None:
     judge = LiveJudge(
         {(name, "p", number) for name in "st" for number in range(3)} | {("s", "q", 0)}
     )
@@ -65,7 +65,7 @@ def test_order_is_each_publishers_at_each_subscription() -> None:
     )
 
 
-def test_nothing_is_expected_of_who_takes_no_part() -> None:
+def test_clients_left_out_are_owed_nothing() -> None:
     judge = LiveJudge({("s1", "p", 1), ("s2", "p", 1), ("s1", "q", 1)})
     judge.leave_out(subscriptions={"s2"})
     judge.leave_out(publishers={"q"})

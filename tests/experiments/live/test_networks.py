@@ -83,7 +83,7 @@ def test_a_network_whose_ports_are_taken_is_tried_again_and_then_given_up(
     assert log.stat().st_size
 
 
-def test_clients_of_a_replay_take_the_listeners_that_their_options_ask_for(tmp_path: Path) -> None:
+def test_clients_of_a_replay_use_the_requested_listeners(tmp_path: Path) -> None:
     path = write_workload(tmp_path / "workload")
     network = scenario_network(parse_scenario(scenario_of(path)))
     workload = read_workload(path)

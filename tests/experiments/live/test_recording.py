@@ -1,4 +1,4 @@
-"""A recording has what it can have: of nothing it is a table, too; what it cannot say it names."""
+"""A recording is a table also if it is empty, and names what it cannot record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.mqtt.front_end.network import network_filter
 from shoal.mqtt.messages import PublishedMessage as Sent
 
 
-def test_an_hour_in_which_nobody_publishes_is_a_table_without_rows(tmp_path: Path) -> None:
+def test_an_hour_without_publications_is_a_table_without_rows(tmp_path: Path) -> None:
     Recorder().write(tmp_path)
     table = pq.read_table(tmp_path / "publications.parquet")
     assert table.num_rows == 0
@@ -26,7 +26,7 @@ def test_an_hour_in_which_nobody_publishes_is_a_table_without_rows(tmp_path: Pat
 
 
 def recorded(tmp_path: Path, *sent: tuple[str, bytes]) -> list[dict[str, Value]]:
-    """What is in a recording of messages, of each."""
+    """The recorded attributes of each message."""
     recorder = Recorder()
     for topic, payload in sent:
         recorder.take(Message(topic, payload, 0, False, {}, None), 0)
@@ -76,7 +76,7 @@ def test_integers_among_fractions_are_doubles_if_these_are_the_same(tmp_path: Pa
     assert [type(row["v"]) for row in rows] == [float, float]
 
 
-def test_a_filter_that_is_granted_and_too_deep_when_written_out_takes_no_other_with_it(
+def test_a_filter_too_deep_to_write_does_not_affect_others(
     tmp_path: Path,
 ) -> None:
     deep = "NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50

@@ -39,11 +39,11 @@ def test_hops_are_those_to_the_subscribers_broker(tmp_path: Path) -> None:
     )
     deliveries = [("near", "p", 7), ("far", "p", 7), ("far", "p", 9)]
     assert mean_hops(folder, "r/", PUBLISHED, deliveries, HOMES) == 2 / 3
-    # Two subscriptions at one broker get it after the same way.
+    # Two subscriptions at one broker have the same route.
     assert mean_hops(folder, "r/", PUBLISHED, [*deliveries, ("far", "p", 7)], HOMES) == 1
 
 
-def test_hops_are_not_known_before_all_is_written(tmp_path: Path) -> None:
+def test_hops_are_unknown_before_the_trace_is_complete(tmp_path: Path) -> None:
     deliveries = [("far", "p", 7)]
     assert mean_hops(tmp_path / "none", "r/", PUBLISHED, deliveries, HOMES) is None
     both = [("r/p", 1, 1, "A"), ("r/p", 2, 2, "A")]
@@ -54,7 +54,7 @@ def test_hops_are_not_known_before_all_is_written(tmp_path: Path) -> None:
     assert mean_hops(late, "r/", PUBLISHED, [("far", "p", 9)], HOMES) == 2
 
 
-def test_what_brokers_say_is_counted_at_every_broker_that_took_it_in(tmp_path: Path) -> None:
+def test_brokers_own_publications_count_at_every_broker(tmp_path: Path) -> None:
     folder = write(
         tmp_path,
         [
@@ -62,7 +62,7 @@ def test_what_brokers_say_is_counted_at_every_broker_that_took_it_in(tmp_path: P
             *(("$mqtt/A", 3, 99, "A"), ("$mqtt/A", 4, 200, "A"), ("p", 5, 150, "A")),
         ],
         [
-            # To everyone; from C by way of B to D; to nobody but A itself.
+            # To all; from C over B to D; to A only.
             *(("$mqtt/A", 1, 100, broker, 1) for broker in "ABCD"),
             *(("$mqtt/C", 1, 120, "D", 2), ("$mqtt/A", 3, 99, "B", 1), ("p", 5, 150, "B", 1)),
         ],

@@ -1,4 +1,4 @@
-"""OctopiA's study: what runs measure, by hand where that is possible, and what judges say of it."""
+"""OctopiA's study: figures of runs, calculated where possible, and the judges' verdicts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(tmp_path: Path, setting: OctopiaSetting) -> OctopiaMeasures:
     return found
 
 
-def test_an_advertisement_takes_the_messages_that_follow_from_the_links(tmp_path: Path) -> None:
+def test_an_advertisement_takes_the_calculated_messages(tmp_path: Path) -> None:
     """2 * 205 - 70 + 1 by flooding, to the four others of its region in OctopiA."""
     messages = {}
     for way in ("tid", "ordered"):
@@ -55,7 +55,7 @@ def test_a_subscription_goes_to_its_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["snr", "steady", "ordered", "spread", "tid-dynamic"])
-def test_a_burst_reaches_everybody(tmp_path: Path, way: str) -> None:
+def test_a_burst_reaches_all_subscribers(tmp_path: Path, way: str) -> None:
     setting = OctopiaSetting(
         part="burst", way=way, seed=1, count=20, burst=100, beside=1, clusters=2  # type: ignore[arg-type]
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_a_burst_reaches_everybody(tmp_path: Path, way: str) -> None:
 
 
 def test_a_host_that_sends_one_copy_at_a_time_gains_by_sending_fewer(tmp_path: Path) -> None:
-    """What the paper says of IDR; where each link sends by itself it gains next to nothing."""
+    """As the paper says of IDR; where each link sends independently the gain is next to nothing."""
     gains = {}
     for shared, output_us in ((True, 2_000), (False, 10_000)):
         delays = {}
@@ -82,7 +82,7 @@ def test_a_host_that_sends_one_copy_at_a_time_gains_by_sending_fewer(tmp_path: P
     assert gains[True] > 0.1 > gains[False]
 
 
-def test_who_is_elsewhere_loses_nothing_when_brokers_die(tmp_path: Path) -> None:
+def test_subscribers_elsewhere_lose_nothing_when_brokers_die(tmp_path: Path) -> None:
     setting = OctopiaSetting(
         part="failures", way="ordered", seed=1, count=100, clusters=2, beside=40, output_us=200
     )
@@ -106,7 +106,7 @@ def test_deliveries_are_counted() -> None:
     }  # fmt: skip
 
 
-def test_who_wants_a_burst_is_in_every_cluster_but_not_at_its_host() -> None:
+def test_a_bursts_subscribers_are_in_every_cluster_but_not_at_its_host() -> None:
     product = overlay(5)
     clients = draw_clients(OctopiaSetting(part="burst", way="snr", seed=3, burst=1), product)
     _, host = clients.publishers[-1]
@@ -164,7 +164,7 @@ def test_gains_that_read_alike_have_not_fallen(means: tuple[float, ...], verdict
     assert by_id["lower-rates"].verdict == verdict
 
 
-def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
+def test_every_claim_has_a_verdict_with_all_runs(tmp_path: Path) -> None:
     """With a figure for everything no claim is left without a verdict."""
     for scale in SCALES.values():
         found = [_measured(setting) for setting in grid(scale, 1)]
@@ -176,7 +176,7 @@ def test_every_judge_has_runs_to_look_at(tmp_path: Path) -> None:
     assert len({each.key for each in runs}) == len({each.file for each in runs}) == len(runs)
 
 
-def test_what_was_not_run_is_said(tmp_path: Path) -> None:
+def test_missing_runs_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "data.json"
     file.write_text("[]", encoding="utf-8")
     runs = study_runs(SCALES["small"], {"quotes": file}, tmp_path, 1)

@@ -1,4 +1,4 @@
-"""The list of claims, and what figures on both sides of their bands come to."""
+"""The list of claims, and the verdicts of figures on both sides of their bands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTS = ("expected", "lost", "duplicated", "phantom", "out_of_order", "migratio
 BANDS = {claim.id: claim.band for claim in CLAIMS}
 
 
-def test_every_claim_of_the_paper_answers_nothing_to_nothing() -> None:
+def test_claims_have_no_verdict_without_runs() -> None:
     findings = judge_claims(
         CLAIMS, RelocationEvidence(RelocationResults([]), "quotes", [], []), "quotes"
     )
@@ -66,11 +66,11 @@ def test_no_claim_is_met_on_both_sides_of_everything(name: str) -> None:
         ("exactly-once", 1, "missed"),
     ],
 )
-def test_what_a_figure_comes_to(name: str, value: float, verdict: str) -> None:
+def test_figures_have_the_verdict_of_their_band(name: str, value: float, verdict: str) -> None:
     assert BANDS[name].verdict(value)[0] == verdict
 
 
-def test_what_the_paper_says_once_is_counted_once() -> None:
+def test_a_repeated_claim_is_counted_once() -> None:
     again = {claim.id for claim in CLAIMS if claim.is_again}
     assert again == {
         "pop-matching",

@@ -1,4 +1,4 @@
-"""The grid: everything the issue of the paper's evaluation names, and names that are unique."""
+"""The grid has every run of the paper's evaluation, with unique names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_publisher_is_probed_everywhere(scale: ScaleName) -> None:
     for distribution in ("clustered", "random"):
         numbers = [run.probe for run in probes if run.distribution == distribution]
         assert numbers == list(range(BROKERS["wide"]))
-    # Probes see the very workload whose decisions they judge.
+    # Probes use exactly the workload whose decisions they judge.
     judged = {run.workload for run in grid("quotes", SCALES[scale]) if run.study == "grid"}
     assert {run.workload for run in probes} <= judged
 
@@ -72,7 +72,7 @@ def test_small_is_a_part_of_the_points() -> None:
     assert points("small") < points("paper")
 
 
-def test_what_control_messages_cost_is_run_with_many_subscribers_at_every_scale() -> None:
+def test_control_messages_are_measured_with_many_subscribers_at_every_scale() -> None:
     for scale in SCALES.values():
         crowded = {
             (run.testbed, run.distribution, run.setting)
@@ -99,7 +99,7 @@ def test_a_workload_has_its_brokers() -> None:
 
 
 @pytest.mark.parametrize("scale", ["small", "paper"])
-def test_what_says_most_comes_first(scale: ScaleName) -> None:
+def test_the_most_informative_runs_come_first(scale: ScaleName) -> None:
     """A part of the grid, made in too little time, has whole comparisons at the paper's sizes."""
     runs = grid("quotes", SCALES[scale])
     first = [run for run in runs if run.rank == 0]

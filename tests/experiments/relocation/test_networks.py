@@ -1,4 +1,4 @@
-"""Networks of growing size: their proportions, that nobody moves, that all arrives."""
+"""Networks of growing size: their proportions, no moves, and complete deliveries."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_only_tracing_costs_messages_and_memory(summaries: dict[str, NetworkSumm
     assert summaries["grape"].control_per_publication < summaries["pop"].control_per_publication
 
 
-def test_nobody_moves(summaries: dict[str, NetworkSummary]) -> None:
+def test_no_publisher_moves(summaries: dict[str, NetworkSummary]) -> None:
     assert all(summary.migrations == 0 for summary in summaries.values())
 
 
-def test_proportions() -> None:
+def test_networks_have_the_papers_proportions() -> None:
     assert wanted_shares() == [100, 50, 50, *[10] * 7]
     assert [publishers_of(brokers) for brokers in (15, 255, 1_023)] == [150, 2_550, 10_000]
 

@@ -120,7 +120,7 @@ def test_a_probe_puts_the_publisher_elsewhere(tmp_path: Path) -> None:
     assert stands[0].messages != stands[1].messages
 
 
-def test_the_papers_set_up(tmp_path: Path) -> None:
+def test_scenarios_have_the_papers_set_up(tmp_path: Path) -> None:
     wide = scenario_of(spec(LOAD), tmp_path, None, 1)
     assert wide.topology == BalancedTree(fan_out=2)
     assert isinstance(wide.underlay, GeographySection)

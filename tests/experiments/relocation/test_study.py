@@ -1,4 +1,4 @@
-"""From runs to what the pages read: all the paper's figures, tables that fit, nothing made up."""
+"""From runs to pages: all the paper's figures, consistent tables, no invented values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_figure_of_the_paper_is_drawn() -> None:
     assert wanted <= set(ids)
 
 
-def test_what_was_not_run_is_left_out_of_figures() -> None:
+def test_missing_runs_are_left_out_of_figures() -> None:
     runs = [summary(spec(BASELINE, 4), message_rate_per_s=5.0)]
     runs += [summary(spec(LOAD, spread), message_rate_per_s=1.0) for spread in (4, 16)]
     figures = figure_groups(RelocationEvidence(RelocationResults(runs), "quotes", [], []))[

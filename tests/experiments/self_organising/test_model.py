@@ -1,4 +1,4 @@
-"""The fast model: what it counts is what caches, filters and delivery trees say."""
+"""The fast model against definitions with caches, filters and delivery trees."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def model_of(setting: SelfOrganisingSetting, workload: ModelWorkload) -> SelfOrg
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_delivery_costs_what_its_subtree_does(seed: int) -> None:
+def test_a_delivery_costs_its_subtree(seed: int) -> None:
     generator = random.Random(seed)
     problem, demands = random_problem(generator, 12)
     costs = ModelLinkCosts(problem.processing.tolist(), problem.links.tolist())
@@ -59,7 +59,7 @@ def test_a_delivery_costs_what_its_subtree_does(seed: int) -> None:
 
 
 @pytest.mark.parametrize("passing", [False, True])
-def test_brokers_share_what_their_caches_and_filters_say(passing: bool) -> None:
+def test_shared_interest_equals_caches_and_filters(passing: bool) -> None:
     setting = msgspec.structs.replace(SMALL, what="static", changes_at=(), passing=passing)
     workload = workload_of(setting)
     model = model_of(setting, workload)
@@ -145,7 +145,7 @@ def test_static_costs_are_every_notifications_delivery() -> None:
 
 
 def test_nothing_is_proposed_to_neighbours_nor_at_equal_costs() -> None:
-    """At eta 1 nobody hears of others than neighbours; at alpha 1 no link is dearer (exact)."""
+    """At eta 1 brokers know only neighbours; at alpha 1 no link is dearer (exact)."""
     for changes, what in (({"hops": 1}, "ci"), ({"alpha": 1.0}, "mst")):
         setting = msgspec.structs.replace(SMALL, what=what, **changes)
         outcome = model_of(setting, workload_of(setting)).run()
@@ -165,7 +165,7 @@ def test_costs_change_for_links_first_and_then_for_brokers() -> None:
     assert max(whole.brokers) > 10
 
 
-def test_links_may_cost_what_is_drawn_for_each_and_all_else_stays() -> None:
+def test_drawn_link_costs_change_nothing_else() -> None:
     ways = workload_of(SMALL)
     drawn = workload_of(msgspec.structs.replace(SMALL, links="drawn"))
     assert drawn[:-1] == ways[:-1]
@@ -179,7 +179,7 @@ def test_links_may_cost_what_is_drawn_for_each_and_all_else_stays() -> None:
     assert not np.allclose(first, np.array(ways.costs[0].links))
 
 
-def test_flights_leave_as_often_as_publishers_would_publish(tmp_path: Path) -> None:
+def test_flights_depart_at_the_publishers_rate(tmp_path: Path) -> None:
     file = prepare_departures(tmp_path)
     setting = msgspec.structs.replace(SMALL, types=50, ticks=30_000, departures=str(file))
     found = departures(file, setting)
@@ -192,7 +192,7 @@ def test_flights_leave_as_often_as_publishers_would_publish(tmp_path: Path) -> N
     assert workload_of(few).publications == departures(file, few)
 
 
-def test_subscriptions_are_as_many_and_as_long_as_said() -> None:
+def test_subscriptions_have_the_given_number_and_duration() -> None:
     setting = msgspec.structs.replace(SMALL, ticks=20_000, changes_at=())
     workload = workload_of(setting)
     expected = setting.types * setting.subscribers * setting.end_rate * setting.ticks

@@ -1,4 +1,4 @@
-"""What trees cost, and the best of them, against definitions written out."""
+"""Costs of trees, and the best tree, against literal definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Link = tuple[int, int]
 
 
 def delivery_tree(tree: list[Link], members: set[int]) -> tuple[set[int], set[Link]]:
-    """3.1: leaves that are no members go, until all leaves are."""
+    """3.1: remove leaves that are no members, until all leaves are."""
     links, brokers = set(tree), {broker for link in tree for broker in link} | members
     while True:
         ends = [end for link in links for end in link]
@@ -74,7 +74,7 @@ def is_tree(links: list[Link], size: int) -> bool:
 
 
 def test_the_delivery_tree_of_figure_1() -> None:
-    """B2 publishes for B5 alone: B3 and B4, between them, are passed, nobody else is."""
+    """B2 publishes for B5 alone: only B3 and B4, between them, are passed."""
     tree = [(1, 2), (2, 3), (3, 4), (4, 5), (3, 6), (6, 7), (6, 8)]
     assert delivery_tree(tree, {2, 5})[0] == {2, 3, 4, 5}
     links = [[1.0] * 9 for _ in range(9)]
@@ -84,7 +84,7 @@ def test_the_delivery_tree_of_figure_1() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 7, 20])
-def test_a_tree_costs_what_its_delivery_trees_do(size: int) -> None:
+def test_a_tree_costs_the_sum_of_its_delivery_trees(size: int) -> None:
     generator = random.Random(size)
     for _ in range(10):
         problem, demands = random_problem(generator, size)
@@ -107,7 +107,7 @@ def test_the_optimum_is_the_best_of_all_spanning_trees(size: int) -> None:
     assert best.cost == pytest.approx(min(problem.cost(tree) for tree in trees))
 
 
-def test_what_is_no_tree_is_refused() -> None:
+def test_links_that_are_no_tree_are_refused() -> None:
     problem, _ = random_problem(random.Random(1), 4)
     with pytest.raises(ValueError, match="no tree"):
         problem.cost([(0, 1), (1, 2), (2, 0)])
@@ -153,8 +153,8 @@ def test_the_best_known_is_no_worse_than_from_any_start(size: int) -> None:
         assert found == optimum(problem)
 
 
-def test_the_tree_of_the_cheapest_links_is_the_best_where_everybody_wants_all() -> None:
-    """Where no broker costs anything, it is the minimum spanning tree: the best for everybody."""
+def test_the_minimum_spanning_tree_is_optimal_if_all_want_all() -> None:
+    """If no broker has costs, it is the minimum spanning tree: the best for everyone."""
     generator = random.Random(3)
     problem, _ = random_problem(generator, 12)
     everybody = OptimumProblem([0.0] * 12, problem.links, [(range(12), 1.0)])

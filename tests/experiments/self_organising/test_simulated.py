@@ -26,7 +26,7 @@ FEW = SelfOrganisingSetting(
     publication_rate=0.1,
     end_rate=0.0008,
 )
-# Nobody publishes before all clients are there.
+# Publishing starts when all clients are connected.
 QUIET = 30
 
 
@@ -42,7 +42,7 @@ QUIET = 30
         {"what": "ci", "counted": True, "seed": 6},
     ],
 )
-def test_the_model_does_what_the_machines_do(changes: dict[str, object]) -> None:
+def test_the_model_makes_the_machines_exchanges(changes: dict[str, object]) -> None:
     setting = msgspec.structs.replace(FEW, **changes)
     workload = workload_of(setting)
     workload = workload._replace(
@@ -60,7 +60,7 @@ def test_the_model_does_what_the_machines_do(changes: dict[str, object]) -> None
         assert outcome.costs[kind] == pytest.approx(windows), kind
 
 
-def test_brokers_broadcast_as_often_in_the_study_as_the_machines_do() -> None:
+def test_the_model_broadcasts_as_often_as_the_machines() -> None:
     setting = msgspec.structs.replace(FEW, changes_at=())
     simulated = simulate(setting, workload_of(setting), first_links(setting))
     for times in (broadcast_times(setting), simulated.broadcasts_at):
@@ -73,7 +73,7 @@ def test_brokers_broadcast_as_often_in_the_study_as_the_machines_do() -> None:
 
 
 def test_the_papers_rows_have_the_papers_values() -> None:
-    """Where the defaults are ours, the rows of the paper do without."""
+    """Rows of the paper do not use our defaults."""
     rows = [cell.setting for cell in grid(SCALES["paper"], 1) if cell.part != "ours"]
     rows = [setting for setting in rows if setting.what != "static"]
     assert any(setting.passing for setting in rows)

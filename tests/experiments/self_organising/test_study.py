@@ -1,4 +1,4 @@
-"""From costs to claims and pages: what is judged, what is not run, what is kept apart."""
+"""From costs to claims and pages: judged claims, missing runs, and kinds of runs kept apart."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_is_judged_without_runs() -> None:
     assert {verdict for verdict, _ in verdicts([]).values()} == {"not run"}
 
 
-def test_adaptivity() -> None:
+def test_adaptivity_is_judged() -> None:
     found = verdicts(adaptivity())
     assert {found[id][0] for id in ("below-static", "soon", "rise", "fall", "lowest")} == {"met"}
     assert found["soon"][1].endswith("CI 4,000, lMST 4,000, lMIT 3,000")
@@ -71,7 +71,7 @@ def test_adaptivity() -> None:
     assert verdicts(worse)["lowest"][0] == "missed"
 
 
-def test_hops_and_alpha() -> None:
+def test_hops_and_alpha_are_judged() -> None:
     by_hops = {2: 700.0, 3: 650.0, 4: 600.0, 6: 610.0, 8: 650.0}
     found = [costs("hops", "static", [1_000.0])]
     found += [costs("hops", "ci", [cost], hops=hops) for hops, cost in by_hops.items()]
@@ -116,13 +116,13 @@ def test_measured_round_trips_and_flights_have_runs_of_their_own(tmp_path: Path)
     assert {cell.part for cell in cells if cell.setting.departures} == {"adaptivity", "regret"}
     runs = model_runs(cells, tmp_path)
     assert len({run.name for run in runs}) == len({run.key for run in runs}) == len(cells)
-    # What a file holds counts, not where it is.
+    # The content of a file counts, not its place.
     moved = rtt.rename(tmp_path / "moved.csv")
     again = model_runs(grid(SCALES["small"], 1, str(moved), str(flights)), tmp_path)
     assert [run.key for run in again] == [run.key for run in runs]
 
 
-def test_a_run_leaves_its_costs_and_pages_say_what_is_there(
+def test_a_run_leaves_its_costs_and_pages_show_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Networks of routers take a second each.
@@ -170,13 +170,13 @@ def _run_of(runs: list[SelfOrganisingModelRun], one: ModelCosts) -> SelfOrganisi
     return next(run for run in runs if (run.part, run.setting) == (one.part, wanted))
 
 
-def test_intervals_are_students() -> None:
+def test_intervals_are_students_t() -> None:
     assert mean_and_interval([4.0]) == (4.0, math.inf)
     mean, half = mean_and_interval([0.0, 2.0] * 50)
     assert (mean, half) == pytest.approx((1.0, 0.197), abs=0.002)
 
 
-def test_round_trips_of_hosts_that_all_have_some(tmp_path: Path) -> None:
+def test_round_trips_use_hosts_with_all_measurements(tmp_path: Path) -> None:
     path = tmp_path / "rtt.csv"
     path.write_text("src,dst,rtt_ms\na,b,3\nb,a,4\na,c,5\nc,b,6\nd,a,1\n")
     assert measured_apart(path).tolist() == [[0, 3, 5], [3, 0, 6], [5, 6, 0]]

@@ -1,4 +1,4 @@
-"""Which data a study runs on."""
+"""The data that a study runs on."""
 
 from __future__ import annotations
 

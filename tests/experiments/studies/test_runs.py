@@ -1,4 +1,4 @@
-"""Runs leave one file each: made once, made again for another key, whole or not at all."""
+"""Runs leave one file each: made once, remade for another key, complete or absent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_run_is_made_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*.*")] == ["one.json"]
 
 
-def test_a_file_of_another_run_or_version_is_none(
+def test_a_file_of_another_run_or_version_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     squaring(tmp_path, 7)()
@@ -48,7 +48,7 @@ def test_a_file_of_another_run_or_version_is_none(
     assert not squaring(tmp_path, 7).is_done
 
 
-def test_a_broken_file_is_none(tmp_path: Path) -> None:
+def test_a_broken_file_does_not_count(tmp_path: Path) -> None:
     run = squaring(tmp_path, 7)
     run()
     whole = Path(run.file).read_bytes()

@@ -1,4 +1,4 @@
-"""The registry and what the kernel writes of a conclusion."""
+"""The registry of studies, and the files of a conclusion."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def test_every_study_makes_a_plan_without_options_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_name_means_one_thing() -> None:
+def test_equal_option_names_have_equal_types() -> None:
     said: dict[str, str] = {}
     for study in STUDIES.values():
         for field in msgspec.inspect.type_info(study.options).fields:  # type: ignore[attr-defined]
             assert said.setdefault(field.name, repr(field.type)) == repr(field.type)
 
 
-def test_tables_come_and_go_with_their_rows(tmp_path: Path) -> None:
+def test_tables_without_rows_are_removed(tmp_path: Path) -> None:
     row = {"a": 1}
     tables = {"some": StudyRows([row]), "typed": StudyRows([], {"b": "double"})}
     assert write_conclusion(tmp_path, Conclusion(REPORT, tables)) == ()

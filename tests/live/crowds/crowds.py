@@ -1,4 +1,4 @@
-"""Real MQTT clients in processes of their own: paho takes no file above 1,023 in one."""
+"""Real MQTT clients in several processes, as paho accepts no file descriptor above 1,023."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from shoal.client import client
 from tests.live.crowds.moved_clients import LIBRARIES
 
-# With three files for each, and threads for a third of them.
+# Each client needs three files; a third of them have threads.
 MOST_IN_ONE = 100
-# Connections that are made at once.
+# Connections opened at once.
 AT_ONCE = 20
 _PROCESSES = multiprocessing.get_context("spawn")
 
 
 class Member(NamedTuple):
-    """A client to be: `kind` is a place in `LIBRARIES`."""
+    """A client to be started; `kind` is an index into `LIBRARIES`."""
 
     name: str
     kind: int
@@ -30,8 +30,8 @@ class Member(NamedTuple):
     follows: bool
 
 
-class State(NamedTuple):
-    """What a client says of itself; `taken` how much it has got."""
+class ClientReport(NamedTuple):
+    """A client's report; `taken` is the number of messages received."""
 
     is_subscribed: bool
     moved: int
@@ -39,7 +39,7 @@ class State(NamedTuple):
 
 
 class Crowds:
-    """All clients, over their processes; each question goes to all of those."""
+    """All clients in their processes; each request goes to every process."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._ends: list[Connection] = []
@@ -53,11 +53,13 @@ class Crowds:
             self._ends.append(near)
             self._processes.append(process)
 
-    def states(self) -> Mapping[str, State]:
-        return {name: State(*each) for part in self._ask("states") for name, each in part.items()}
+    def states(self) -> Mapping[str, ClientReport]:
+        return {
+            name: ClientReport(*each) for part in self._ask("states") for name, each in part.items()
+        }
 
     def taken(self) -> Mapping[str, list[bytes]]:
-        """The payloads that each client has got."""
+        """The payloads that each client received."""
         return {name: each for part in self._ask("taken") for name, each in part.items()}
 
     def _ask(self, question: str) -> list[dict]:  # type: ignore[type-arg]
@@ -85,7 +87,7 @@ def crowds(members: Sequence[Member]) -> Iterator[Crowds]:
 def _run(end: Connection, members: list[Member]) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # A client sent on again and again in a few seconds follows no more; here that is wanted.
+    # A client redirected repeatedly within seconds stops following; this test needs it to follow.
     client.SETTLED_S = 0.0
     asyncio.run(_serve(end, members))
 

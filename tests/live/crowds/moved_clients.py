@@ -1,4 +1,4 @@
-"""Real MQTT clients of three libraries that go where they are sent, and note what they get."""
+"""Real MQTT clients of three libraries that follow redirects and record what they receive."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from shoal.client import Client
 from shoal.mqtt.connection.connecting import FOLLOW
 
 TOPIC = "load"
-# Where a client's last will goes, with its name behind it.
+# Topic prefix of a client's will; its name follows.
 WILLS = "wills/"
 # A client whose broker is killed is back before.
 WILL_DELAY_S = 30
-# Who has lost its broker tries the next one after this.
+# A client without its broker tries the next one after this.
 PAUSE_S = 0.5
 
 
 def properties(*, follows: bool) -> Properties:
-    """What a client says when it connects; its session outlives connections."""
+    """CONNECT properties; the session outlives connections."""
     said = Properties(PacketTypes.CONNECT)
     said.SessionExpiryInterval = 3_600
     if follows:
@@ -41,7 +41,7 @@ def will_properties() -> Properties:
 
 
 class Paho:
-    """paho-mqtt, which connects again by itself; told where to go, there."""
+    """paho-mqtt, which reconnects by itself; after a redirect to the new address."""
 
     def __init__(
         self, name: str, servers: list[str], topic: str = TOPIC, *, follows: bool = True
@@ -107,9 +107,9 @@ class Paho:
 
 
 class Aiomqtt:
-    """aiomqtt, made anew for each connection, as its documentation has it.
+    """aiomqtt, with a new object for each connection, as its documentation recommends.
 
-    It forgets then what it has of QoS 2, so this one subscribes at QoS 1.
+    A new object forgets the state of QoS 2, so this client subscribes at QoS 1.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Aiomqtt:
                         self.is_subscribed = True
                     async for message in client.messages:
                         self._take(message)
-            # What it has acknowledged and not handed out when its connection ended.
+            # Messages that it acknowledged and did not hand out before its connection ended.
             while not client._queue.empty():
                 self._take(client._queue.get_nowait())
             if sent_to:
@@ -167,7 +167,7 @@ class Aiomqtt:
 
 
 def _note_server(client: aiomqtt.Client, note: Callable[[str], None]) -> None:
-    """Hear where a broker sends the client: aiomqtt keeps that to itself."""
+    """Record server references, which aiomqtt does not expose."""
     inner: Any = client._client
     before = inner.on_disconnect
 

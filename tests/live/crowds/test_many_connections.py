@@ -1,4 +1,4 @@
-"""Thousands of clients at one broker: what an idle one costs, and how fast they come."""
+"""Thousands of connections to one broker: memory of an idle one, and the rate of new ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.live.hostile.test_abuse import resident_bytes
 from tests.live.processes import Processes, up
 from tests.runtime.live import PATIENCE_S
 
-# To reach: 20 KB for each, of 10,000.
+# The goal is 20 KB for each of 10,000 connections.
 MAX_BYTES_EACH = 20_480
 _AT_ONCE = 200
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 class Idle(asyncio.Protocol):
-    """A client that connects, subscribes, and counts what it is sent."""
+    """A client that connects, subscribes, and counts the messages that it receives."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -52,7 +52,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.soak)])
-def test_idle_clients_are_cheap_and_get_what_they_want(network: Processes, count: int) -> None:
+def test_idle_clients_take_little_memory_and_receive_their_messages(
+    network: Processes, count: int
+) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count + 100:
         if hard != resource.RLIM_INFINITY and hard < count + 100:
@@ -95,7 +97,7 @@ def test_idle_clients_are_cheap_and_get_what_they_want(network: Processes, count
     assert each < MAX_BYTES_EACH
 
 
-def test_the_broker_takes_as_many_files_as_it_may(network: Processes) -> None:
+def test_the_broker_raises_its_limit_of_open_files(network: Processes) -> None:
     process = asyncio.run(network.status("B1"))["pid"]
     rows = Path(f"/proc/{process}/limits").read_text(encoding="utf-8").splitlines()
     (row,) = (row.split() for row in rows if row.startswith("Max open files"))

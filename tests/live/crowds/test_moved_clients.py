@@ -1,6 +1,6 @@
-"""Clients of three libraries are sent from broker to broker under load; one broker is killed.
+"""Clients of three libraries move between brokers under load while one broker is killed.
 
-With hundreds of clients: `test_crowds_that_move.py`.
+`test_crowds_that_move.py` does the same with hundreds of clients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def servers(network: Processes, first: int) -> list[str]:
 
 
 async def ask(network: Processes, asked: str, what: str, **said: str) -> str | None:
-    """Why not, or nothing; None where the broker does not answer."""
+    """Send an order; return the reason of refusal, an empty string, or None without answer."""
     address = network.network.broker(asked).address("admin")
     assert address is not None
     with suppress(OSError):
@@ -41,7 +41,7 @@ async def ask(network: Processes, asked: str, what: str, **said: str) -> str | N
 
 
 async def send_away(network: Processes, client: Mover, target: str) -> bool:
-    """Whether it has gone there; the broker knows that has it."""
+    """Redirect a client; whether it has arrived, as its new broker says."""
     answers = await asyncio.gather(
         *(ask(network, name, "move", client=client.name, broker=target) for name in NAMES)
     )
@@ -49,7 +49,7 @@ async def send_away(network: Processes, client: Mover, target: str) -> bool:
 
 
 async def send_all(network: Processes, clients: list[Mover], chance: Random) -> int:
-    """Each client to some broker, a few at a time; how many went."""
+    """Redirect each client to a random broker, a few at a time; return how many moved."""
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def send(client: Mover) -> bool:
@@ -68,9 +68,10 @@ async def publish(publisher: Client, sent: list[bytes], is_over: asyncio.Event) 
 
 
 def judge(clients: list[Mover], sent: list[bytes]) -> None:
-    """All comes in order, and once to those who subscribe at QoS 2."""
+    """Each client received everything in order, and once if it subscribes at QoS 2."""
     for client in clients:
-        # At QoS 1 paho, within aiomqtt too, does not say what it has when it is told to go.
+        # At QoS 1 paho (also within aiomqtt) drops messages without a callback when it is
+        # redirected.
         is_exact = isinstance(client, Paho | Own)
         taken = client.taken if is_exact else list(dict.fromkeys(client.taken))
         assert taken == sent, f"{client.name}: {Counter(taken).most_common(3)}"
@@ -105,13 +106,13 @@ async def transfers(network: Processes, count: int, rounds: int) -> None:
             await until(lambda: all(len(set(each.taken)) == wanted for each in clients))
         missing = {each.name: wanted - len(set(each.taken)) for each in clients}
         assert not any(missing.values()), missing
-        assert moved >= count, f"only {moved} went"
+        assert moved >= count, f"only {moved} clients moved"
     judge(clients, sent)
     assert sum(client.moved for client in clients) >= moved
 
 
 @pytest.mark.parametrize("count", [15, *at_length([30])])
-def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(
+def test_moved_clients_of_three_libraries_lose_nothing_while_a_broker_is_killed(
     tmp_path: Path, count: int
 ) -> None:
     with processes(tmp_path, brokers=3, limits=LIMITS) as network:
@@ -119,7 +120,7 @@ def test_clients_of_three_libraries_are_moved_while_a_broker_is_killed(
 
 
 @pytest.mark.parametrize("count", [15, pytest.param(150, marks=pytest.mark.soak)])
-def test_a_broker_is_drained_of_clients_of_three_libraries(tmp_path: Path, count: int) -> None:
+def test_clients_of_three_libraries_follow_a_drain(tmp_path: Path, count: int) -> None:
     async def drain(network: Processes) -> None:
         clients: list[Mover] = [
             LIBRARIES[number % 3](f"c{number}", servers(network, 0)) for number in range(count)

@@ -1,1 +1,1 @@
-"""An ordinary week of a network: plain clients all the time, and what an operator does."""
+"""An ordinary week of a network: clients that do not follow redirects, and an operator's work."""

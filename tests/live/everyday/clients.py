@@ -1,4 +1,4 @@
-"""Plain clients of a week: paho with one address each, which come back by themselves."""
+"""Plain clients of a week: paho with one address each; they reconnect by themselves."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import paho.mqtt.client as paho
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Processes, wait_until
 
-# Between two publications, and how many may be under way.
+# The pause between two publications, and the bound on those under way.
 PAUSE_S = 0.01
 MOST_UNDER_WAY = 50
 STATE = "state"
 
 
 class Publisher:
-    """Publishes numbers to `site/NAME` at a QoS, and each tenth, retained, to `state/NAME`."""
+    """Publishes numbers to `site/NAME` at a QoS; each tenth goes to `state/NAME`, retained."""
 
     def __init__(self, network: Processes, broker: str, name: str, qos: int) -> None:
         self.name, self.qos = name, qos
-        # The packet identifier of each number, and those that were acknowledged: a publication that
-        # is made while the client has no connection is sent when it is back.
+        # Packet identifier of each number, and the acknowledged ones. A publication made while the
+        # client is disconnected is sent after its return.
         self.sent: list[int] = []
         self._done: set[int] = set()
         self._client = network.client(broker, name)
@@ -50,7 +50,7 @@ class Publisher:
 
     @property
     def acknowledged(self) -> set[int]:
-        """The numbers that the network has taken."""
+        """The acknowledged numbers."""
         return {number for number, each in enumerate(self.sent) if each in self._done}
 
     def goes_on(self, count: int = 20) -> None:
@@ -59,7 +59,7 @@ class Publisher:
         wait_until(lambda: len(self.acknowledged) >= wanted)
 
     def stop(self) -> None:
-        """Publish no more; all that was published is acknowledged."""
+        """End publishing, and wait until everything is acknowledged."""
         self._is_over.set()
         self._thread.join(PATIENCE_S)
         wait_until(lambda: self._done.issuperset(self.sent))
@@ -70,7 +70,7 @@ class Publisher:
 
 
 class Reader:
-    """Subscribes in a session that is kept, and remembers what came, by publisher."""
+    """Subscribes in a lasting session, and records what it receives, by publisher."""
 
     def __init__(
         self, network: Processes, broker: str, name: str, topic_filter: str, qos: int = 2
@@ -89,7 +89,7 @@ class Reader:
         self._client.subscribe(self._topic_filter, self._qos)
 
     def pause(self) -> None:
-        """Be away; the session stays."""
+        """Disconnect; the session stays."""
         self._client.disconnect()
 
     def resume(self) -> None:
@@ -100,7 +100,7 @@ class Reader:
 
 
 def retained(network: Processes, broker: str, count: int) -> dict[str, bytes]:
-    """The states that a client gets that subscribes now."""
+    """The retained states that a new subscriber receives."""
     found: dict[str, bytes] = {}
     client = network.client(broker, f"look at {broker} {time.time_ns()}", 0)
     client.paho.on_message = lambda _, __, each: found.__setitem__(each.topic, each.payload)

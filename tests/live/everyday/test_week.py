@@ -1,10 +1,10 @@
 """Everything that an operator does in a week, each to its end, while plain clients publish.
 
-Six brokers, two publishers (QoS 1 and 2), a reader whose session is kept, one that is away all
-week, a reader with a content filter, a shared group of two at two brokers, and retained states.
-The judge knows only what was acknowledged and what came.
+Six brokers, two publishers (QoS 1 and 2), a reader with a lasting session, one that is disconnected
+all week, a reader with a content filter, a shared group of two members at two brokers, and retained
+states. The judge compares acknowledgements with deliveries.
 
-Joining and leaving are not part of the week here.
+`tests/live/membership` has joins and leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.runtime.processes import SHOAL, Processes, processes, wait_until
 
 BROKERS = tuple(f"B{number}" for number in range(1, 7))
 LINE = tuple(pairwise(BROKERS))
-# `tid` may lose what is on a link that fails, and says so; see docs/background/guarantees.md.
+# `tid` may lose publications on a link that fails; see docs/background/guarantees.md.
 SYSTEMS = ["tree", "grape", "octopia"]
 OTHERS = ["pop", "self_organising", "bluedove", "dynatops", "bayeux", "geops", "hybrid", "tco"]
 FULL_S = 0.5
@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 class Week:
-    """A network with its clients, and what is done to it."""
+    """A network with its clients, and the operations on it."""
 
     def __init__(self, network: Processes, authority: trustme.CA) -> None:
         self.network = network
@@ -65,11 +65,11 @@ class Week:
         self.goes_on()
 
     def goes_on(self) -> None:
-        """Everybody's publications are taken and come, whatever was done before."""
+        """Publications are still acknowledged and delivered, whatever was done before."""
         for publisher in self.publishers:
             publisher.goes_on()
 
-    # --- what an operator does ------------------------------------------------------------------
+    # --- operations -----------------------------------------------------------------------------
 
     def order(self, *words: str) -> None:
         command = [*SHOAL, words[0], str(self.network.path), *words[1:]]
@@ -89,9 +89,9 @@ class Week:
         self.order("undrain", broker)
 
     def fill_disk(self, broker: str) -> None:
-        """And there is room again, after publications have come for its readers.
+        """Fill a broker's disk; make room after publications have come for its readers.
 
-        Where no neighbour keeps them, their publishers wait meanwhile.
+        Where no neighbour keeps messages, their publishers wait meanwhile.
         """
         self.network.fill_disk(broker)
         time.sleep(FULL_S)
@@ -99,7 +99,7 @@ class Week:
         wait_until(lambda: self.network.is_ready(broker))
 
     def reload(self, broker: str) -> None:
-        """First a file that is broken, which changes nothing, then the right one with a rule."""
+        """Reload a broken file, which changes nothing, then a right one with a rule."""
         path = self.network.path
         right = dump_network(self.network.network)
         path.write_text(right + "\nthis is no TOML", encoding="utf-8")
@@ -118,12 +118,12 @@ class Week:
         return self.network.log(broker).count('"event": "reloaded"')
 
     def rotate_certificates(self) -> None:
-        """Of the links; connections that begin from now on show the new ones."""
+        """Replace the links' certificates; later connections show the new ones."""
         issue(self._authority, self.network.folder)
         self._reload(*BROKERS)
 
     def restart_all(self) -> None:
-        """An upgrade: one after the other."""
+        """Restart all brokers one after the other, as an upgrade does."""
         for broker in BROKERS:
             self.stop_and_start(broker)
             wait_until(lambda broker=broker: self.network.is_ready(broker))  # type: ignore[misc]
@@ -172,7 +172,7 @@ class Week:
 
 
 def _wait_for(owed: dict[str, set[int]], reader: Reader) -> None:
-    """Until all has come, or for a long time: the judge says what has not."""
+    """Wait for all deliveries, or a long time; the judge reports missing ones."""
     try:
         wait_until(lambda: all(numbers <= set(reader.came[name]) for name, numbers in owed.items()))
     except AssertionError:
@@ -205,7 +205,7 @@ def week(folder: Path, system: str) -> Iterator[Week]:
 
 
 @pytest.mark.parametrize("system", [*SYSTEMS, *at_length(OTHERS)])
-def test_an_ordinary_week(tmp_path: Path, system: str) -> None:
+def test_an_ordinary_week_loses_nothing(tmp_path: Path, system: str) -> None:
     with week(tmp_path, system) as days:
         days.begin()
         days.reload("B2")
@@ -221,10 +221,10 @@ def test_an_ordinary_week(tmp_path: Path, system: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("system", [*SYSTEMS, *OTHERS])
-def test_an_upgrade_of_all_brokers_one_after_the_other(tmp_path: Path, system: str) -> None:
+def test_a_rolling_upgrade_loses_nothing(tmp_path: Path, system: str) -> None:
     with week(tmp_path, system) as days:
         days.begin()
-        days.drain("B5")  # some 12 s, as sessions of plain clients stay a while
+        days.drain("B5")  # some 12 s, since sessions of plain clients stay for a while
         days.goes_on()
         for _ in range(3):
             days.restart_all()

@@ -1,4 +1,4 @@
-"""What strangers do to a live network: garbage, silence, haste and greed; its clients go unhurt."""
+"""Garbage, silence, connection storms and greed of strangers do not disturb clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.live.processes import Processes, up
 from tests.runtime.live import PATIENCE_S
 
 PUBLICATIONS = 600
-# Beginnings that make what follows look right for a while.
+# Valid beginnings, which keep the following garbage from being refused at once.
 BEGINNINGS = (
     b"",
     encode(Connect("x", version=MQTT_3_1_1), MQTT_3_1_1),
@@ -46,8 +46,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 @asynccontextmanager
-async def at_peace(network: Processes) -> AsyncIterator[None]:
-    """Whatever is done meanwhile, what a client publishes reaches another, all and in order."""
+async def undisturbed(network: Processes) -> AsyncIterator[None]:
+    """Publish meanwhile; another client must receive everything in order."""
     async with (
         Client(network.address("B2")) as writer,
         Client(network.address("B3")) as reader,
@@ -74,7 +74,7 @@ async def at_peace(network: Processes) -> AsyncIterator[None]:
 
 
 async def throw(address: str, data: bytes, *, wait: bool) -> None:
-    """Send this to a port; wait for the other end to close, or leave without a word."""
+    """Send these bytes to a port; wait until it closes the connection, or leave without closing."""
     host, _, port = address.rpartition(":")
     try:
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -85,14 +85,14 @@ async def throw(address: str, data: bytes, *, wait: bool) -> None:
                 await reader.read()
         writer.transport.abort()
     except OSError:
-        pass  # closed on us, as it should be
+        pass  # closed by the broker, as expected
 
 
-def test_garbage_on_every_port(network: Processes) -> None:
+def test_garbage_on_every_port_disturbs_no_client(network: Processes) -> None:
     random = Random(4)
 
     async def run() -> None:
-        async with at_peace(network):
+        async with undisturbed(network):
             for broker in network.network.brokers:
                 for address in broker.listeners().values():
                     for _ in range(12):
@@ -104,10 +104,10 @@ def test_garbage_on_every_port(network: Processes) -> None:
     asyncio.run(run())
 
 
-def test_connections_of_the_silent_and_the_half_open(network: Processes) -> None:
+def test_silent_and_half_open_connections_disturb_no_client(network: Processes) -> None:
     async def run() -> None:
         kept = []
-        async with at_peace(network):
+        async with undisturbed(network):
             for broker in network.network.brokers:
                 for address in broker.listeners().values():
                     host, _, port = address.rpartition(":")
@@ -121,7 +121,7 @@ def test_connections_of_the_silent_and_the_half_open(network: Processes) -> None
     asyncio.run(run())
 
 
-def test_a_storm_of_connections_while_others_publish(network: Processes) -> None:
+def test_a_connection_storm_disturbs_no_client(network: Processes) -> None:
     address = network.address("B2")
     host, _, port = address.rpartition(":")
 
@@ -136,7 +136,7 @@ def test_a_storm_of_connections_while_others_publish(network: Processes) -> None
             writer.transport.abort()
 
     async def run() -> None:
-        async with at_peace(network), asyncio.timeout(3 * PATIENCE_S):
+        async with undisturbed(network), asyncio.timeout(3 * PATIENCE_S):
             for hundred in range(10):
                 numbers = range(100 * hundred, 100 * hundred + 100)
                 await asyncio.gather(*map(come_and_go, numbers))
@@ -154,8 +154,10 @@ def resident_bytes(process: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("qos", [0, 1])
-def test_who_does_not_read_costs_bounded_memory(network: Processes, qos: int) -> None:
-    """160 MB for somebody who takes nothing; a session keeps 64 MB of it at most, a socket less."""
+def test_a_subscriber_that_does_not_read_costs_bounded_memory(network: Processes, qos: int) -> None:
+    """A subscriber that does not read is sent 160 MB; a session queues 64 MB at most, a socket
+    less.
+    """
     address = network.address("B3")
     host, _, port = address.rpartition(":")
     chunk = b"".join(
@@ -169,17 +171,17 @@ def test_who_does_not_read_costs_bounded_memory(network: Processes, qos: int) ->
         deaf.transport.pause_reading()
         deaf.write(encode(Connect("deaf", version=MQTT_3_1_1), MQTT_3_1_1))
         deaf.write(encode(Subscribe(1, (SubscriptionRequest("flood", qos),)), MQTT_3_1_1))
-        async with at_peace(network):
+        async with undisturbed(network):
             reader, flood = await asyncio.open_connection(host, int(port))
             flood.write(encode(Connect("flood", version=MQTT_3_1_1), MQTT_3_1_1))
-            # To the byte: an answer left over may come in front of the ping's, or behind it.
+            # Counted by bytes: an answer left over may come before or after the ping's.
             await reader.readexactly(len(encode(Connack(), MQTT_3_1_1)))
             for _ in range(100):
                 flood.write(chunk)
                 await flood.drain()
                 if qos:
                     await reader.readexactly(4 * 16)
-            flood.write(b"\xc0\0")  # a ping: all before it has been read
+            flood.write(b"\xc0\0")  # a ping: everything before it has been read
             async with asyncio.timeout(3 * PATIENCE_S):
                 assert await reader.readexactly(2) == b"\xd0\0"
             after = resident_bytes((await network.status("B3"))["pid"])

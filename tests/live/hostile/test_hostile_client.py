@@ -1,5 +1,6 @@
-"""One client sends the worst of every kind; another's ping is answered within 100 ms, and the
-broker needs no more memory than its limits say.
+"""One client sends the most expensive packets of each kind.
+
+Another client's ping is answered within 100 ms, and the broker's memory stays within its limits.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from tests.mqtt.hostile import STRING_BYTES, Hostile, floods, hostile_inputs
 from tests.runtime.live import PATIENCE_S
 
 MOST_S = 0.1
-# What a client may have under way: packets as objects take some ten times their bytes.
+# Bytes that a client may have under way; packets as objects take some ten times their bytes.
 MOST_MORE_MB = 120
-# What is left when it is gone, of all of them together: what is remembered of so many filters and
-# topics (5,000 filters are 30 MB, 16,384 are remembered), and allocators give back less than they
-# got.  It was 88 MB, when all of it came again 111, and 127 the third time.
+# The memory that may remain after all floods: caches of filters and topics (5,000 filters are 30
+# MB, 16,384 are remembered), and memory that allocators keep. Measured: 88 MB after the first
+# round, 111 after a second, 127 after a third.
 MOST_LEFT_MB = 150
-# As many reads of each flood.
+# Chunks read of each flood.
 FLOOD_READS = 16
-# What only the machine was slow at does not come again.
+# A pause of the machine does not repeat, so the best of some attempts counts.
 ATTEMPTS = 3
 PAUSE_S = 0.005
 
 
-def kept_waiting_s(*processes: int) -> float:
-    """How long these have waited for a processor that others had; 0 where no system tells."""
+def processor_wait_s(*processes: int) -> float:
+    """Time these processes waited for a processor; 0 where the system does not report it."""
     found = 0.0
     for process in processes:
         with contextlib.suppress(OSError):
@@ -50,9 +51,9 @@ def kept_waiting_s(*processes: int) -> float:
 
 
 class Pings:
-    """A client that asks whether the broker is there, again and again.
+    """A client that pings repeatedly and measures the answers.
 
-    What the broker's process and this one wait for processors does not count.
+    The time that the broker's process and this one wait for a processor is subtracted.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Pings:
         self._processes = (broker, os.getpid())
 
     def _now_s(self) -> float:
-        return time.perf_counter() - kept_waiting_s(*self._processes)
+        return time.perf_counter() - processor_wait_s(*self._processes)
 
     async def run(self) -> None:
         while True:
@@ -80,7 +81,7 @@ def resident_mb(process: int) -> float:
     return int(row.split()[1]) / 1_024
 
 
-def worst_of_all() -> Iterator[Hostile]:
+def most_expensive_floods() -> Iterator[Hostile]:
     yield from hostile_inputs()
     for name, data in floods():
         for is_connected in (False, True):
@@ -95,7 +96,7 @@ async def _connect(host: str, port: str) -> tuple[asyncio.StreamReader, asyncio.
 
 
 async def _send(host: str, port: str, hostile: Hostile, packets: Sequence[bytes]) -> None:
-    """Send its packets, and wait until the broker has answered or closed."""
+    """Send a flood's packets, and wait until the broker has answered or closed."""
     reader, writer = await _connect(host, port)
     try:
         if hostile.is_connected:
@@ -103,7 +104,8 @@ async def _send(host: str, port: str, hostile: Hostile, packets: Sequence[bytes]
             assert await reader.read(65_536)
         if hostile.name.startswith("flood"):
             writer.write(packets[0])
-            # It reads on, so that what it sends is taken; some of it nobody answers.
+            # The client reads on, so that the broker accepts its packets; some of them have no
+            # answer.
             with contextlib.suppress(TimeoutError):
                 while await asyncio.wait_for(reader.read(65_536), hostile.lasts_s):
                     pass
@@ -119,7 +121,7 @@ async def _send(host: str, port: str, hostile: Hostile, packets: Sequence[bytes]
 
 
 class Watched:
-    """A broker, and how long its other clients wait meanwhile."""
+    """A broker, and the longest wait of its other clients."""
 
     def __init__(self, network: Processes, broker: str) -> None:
         host, _, port = network.address(broker).rpartition(":")
@@ -143,17 +145,17 @@ class Watched:
 
 
 @pytest.mark.soak
-def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
+def test_no_flood_delays_another_clients_ping(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers", "3") as network:
         asyncio.run(network.whole())
         broker = Watched(network, "B2")
         process = broker.process
         slow, large = {}, {}
         before_mb = resident_mb(process)
-        for hostile in worst_of_all():
+        for hostile in most_expensive_floods():
             began_mb = most_mb = resident_mb(process)
             found_s = MOST_S
-            # Made before anybody pings: to make them takes longer than a ping may.
+            # Made before the pings begin, as making them takes longer than a ping may.
             packets = hostile.packets
             for _ in range(ATTEMPTS):
                 attack = partial(_send, *broker.place, hostile, packets)
@@ -172,7 +174,7 @@ def test_nobody_holds_up_anybody_else(tmp_path: Path) -> None:
     assert slow == {}
 
 
-# Sockets that try at once; the broker holds back the answers to those that fail.
+# Sockets that try at once; the broker delays the answers to failed ones.
 TRIES = 20
 REFUSED = {3, 4, 5, 0x86, 0x87, 0x89}
 LONG = "x" * STRING_BYTES
@@ -189,7 +191,7 @@ def wrong_credentials() -> Iterator[tuple[str, Connect]]:
 
 
 @pytest.mark.soak
-def test_who_is_refused_holds_up_nobody(tmp_path: Path) -> None:
+def test_refused_clients_delay_no_ping(tmp_path: Path) -> None:
     async def attempt(broker: Watched, connect: Connect) -> int:
         """The reason code of the answer."""
         reader, writer = await _connect(*broker.place)
@@ -210,7 +212,7 @@ def test_who_is_refused_holds_up_nobody(tmp_path: Path) -> None:
         slow = {}
         async with asyncio.timeout(PATIENCE_S):
             while not await attempt(broker, Connect("", username="eve", password=b"guess")):
-                await asyncio.sleep(0.1)  # it has not read about users yet
+                await asyncio.sleep(0.1)  # the broker has not read the users yet
         reader, writer = await _connect(*broker.place)
         hers = Connect("hers", username="ann", password=b"secret")
         kept = Properties(session_expiry_interval_s=600)

@@ -1,7 +1,4 @@
-"""A burst for a client that reads, only more slowly: it gets all; one that hangs loses.
-
-Before publishers waited, the first lost what its queue and the kernel had no room for.
-"""
+"""A burst for slow readers: one that reads receives everything, one that hangs loses messages."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from tests.runtime.live import PATIENCE_S
 
 SIZE = 200
 READ_BYTES = 65_536
-# What the kernel keeps for a reader; by itself it may come to megabytes.
+# The kernel's receive buffer of a reader; without a bound it may grow to megabytes.
 KERNEL_BYTES = 131_072
 BATCH = 1_000
 
@@ -34,7 +31,7 @@ PACKET_BYTES = len(packet(0))
 
 
 class Subscriber:
-    """Reads so many bytes a second, or nothing until it is told."""
+    """Reads so many bytes a second, or nothing until told to."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -67,7 +64,7 @@ class Subscriber:
         ]
 
     async def read(self, count: int, bytes_per_s: float) -> None:
-        """Until there are so many messages, or nothing comes any more."""
+        """Read until there are so many messages, or nothing more arrives."""
         with contextlib.suppress(TimeoutError):
             while len(self.data) < count * PACKET_BYTES:
                 started_s = time.monotonic()
@@ -78,7 +75,7 @@ class Subscriber:
                 await asyncio.sleep(max(0.0, len(data) / bytes_per_s - spent_s))
 
     async def publish(self, count: int) -> None:
-        """All at once; until the broker has taken the last of them."""
+        """Publish everything at once, and wait until the broker has acknowledged the last."""
         for first in range(0, count, BATCH):
             self.writer.write(b"".join(map(packet, range(first, min(first + BATCH, count)))))
             await self.writer.drain()
@@ -96,7 +93,7 @@ async def burst(network: Processes, count: int, bytes_per_s: float) -> None:
     await publisher.publish(count)
     await reading
     assert slow.numbers == list(range(count))
-    # What hangs holds nobody up, and is served what there was room for.
+    # A hanging reader delays no one, and receives as much as its queue held.
     dropped = (await network.status("B1"))["mqtt"]["dropped"]
     assert 0 < dropped < count
     await hanging.read(count - dropped, 1e12)
@@ -107,14 +104,14 @@ async def burst(network: Processes, count: int, bytes_per_s: float) -> None:
         each.writer.close()
 
 
-def test_who_reads_slowly_gets_all_and_who_hangs_does_not(tmp_path: Path) -> None:
+def test_a_slow_reader_receives_all_and_a_hanging_one_loses_some(tmp_path: Path) -> None:
     with up(tmp_path, "--brokers", "2") as network:
         asyncio.run(burst(network, 50_000, 4e6))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_a_long_burst(tmp_path: Path, brokers: int) -> None:
+def test_a_slow_reader_receives_all_of_a_long_burst(tmp_path: Path, brokers: int) -> None:
     with up(tmp_path, "--brokers", str(brokers)) as network:
-        # Over a tenth of what one broker takes of this publisher on a fast machine.
+        # Over a tenth of this publisher's rate at one broker on a fast machine.
         asyncio.run(burst(network, 300_000, 1.5e7))

@@ -1,7 +1,7 @@
-"""No turn of a broker's loop takes 100 ms, whatever one client asks for over many packets.
+"""No turn of a broker's loop takes 100 ms, whatever one client does over many packets.
 
-What single packets may cost is `test_hostile_client.py`'s.  Here a client first has all that the
-limits let it have, and then something comes of it: it goes, comes back, is published to.
+`test_hostile_client.py` covers single packets. Here a client first fills its limits. Then an event
+concerns all of it: the client leaves, returns, or is published to.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from tests.runtime.live import PATIENCE_S
 from tests.runtime.one_service import network
 
 MOST_S = 0.1
-# What only the machine was slow at does not come again: even a thread's own time grows where others
-# use the same caches.
+# A slow machine does not repeat itself: even a thread's own time grows where others use the same
+# caches.
 ATTEMPTS = 3
 KEPT = Properties(session_expiry_interval_s=1_000)
 _CONNACK, _PUBACK, _SUBACK, _UNSUBACK, _PINGRESP = 0x20, 0x40, 0x90, 0xB0, 0xD0
-# What is left to do when all is answered.
+# Time for work that is left when everything is answered.
 PAUSE_S = 2.0
 
 
 class Client:
-    """One that blocks, and reads only what it waits for."""
+    """A blocking client that reads only the packets it waits for."""
 
     def __init__(self, where: tuple[str, int], name: str, **options: Any) -> None:
         self._socket = socket.create_connection(where)
@@ -57,7 +57,7 @@ class Client:
         self._socket.sendall(b"".join(encode(each, MQTT_5) for each in packets))
 
     def expect(self, kind: int) -> None:
-        """Read until a packet of this kind has come."""
+        """Read until a packet of this kind arrives."""
         while True:
             packet = self._packet()
             if packet is None:
@@ -89,7 +89,7 @@ class Client:
             self.expect(_SUBACK)
 
     def subscribe_where(self, topic: str, filters: Iterable[str]) -> None:
-        """To what the filters want; no topic filter is written twice."""
+        """Subscribe with these content filters; no topic filter is used twice."""
         for number, each in enumerate(filters):
             said = Properties(user_properties=(("$where", each),))
             request = SubscriptionRequest(f"{topic}?$levels!={number + 1_000}")
@@ -97,7 +97,7 @@ class Client:
             self.expect(_SUBACK)
 
     def publish(self, *messages: Publish) -> None:
-        """And wait until the broker has taken them."""
+        """Publish, and wait until the broker has acknowledged everything."""
         for first in range(0, len(messages), 500):
             some = messages[first : first + 500]
             self.send(*some)
@@ -140,7 +140,7 @@ def wildcards_that_all_match(brokers: Served, count: int) -> None:
 
 
 def filters_that_all_match(brokers: Served, count: int) -> None:
-    """Of thresholds, ranges and tests, in turn."""
+    """Thresholds, ranges and tests, in turn."""
     subscriber, here = (Client(brokers.address("B1"), each) for each in "sp")
     kinds = ("x?a>{0}", "y?a>{0}&b>{0}", "z?a!={0}")
     there = Client(brokers.address("B2"), "q")
@@ -152,7 +152,9 @@ def filters_that_all_match(brokers: Served, count: int) -> None:
 
 
 def patterns_that_look_through_long_texts(brokers: Served, count: int) -> None:
-    """Of two letters, as is the text: windows of each are everywhere in it, but few of them are."""
+    """Patterns and a text of two letters: the patterns' windows are everywhere in the text, and few
+    patterns are.
+    """
     chance = random.Random(1)
     count = min(count, 8_000)
     subscriber = Client(brokers.address("B1"), "s")
@@ -163,7 +165,7 @@ def patterns_that_look_through_long_texts(brokers: Served, count: int) -> None:
     subscriber.subscribe_where("#", (f"`$topic` LIKE '%{each}%'" for each in few))
     texts = ["".join(chance.choices("ab", k=16_384)) for _ in range(20)]
     for broker in ("B1", "B2"):
-        # Only now: where others are at work it may have taken longer than a silent client is kept.
+        # Connects only here: on a busy machine the setup may outlast a silent client's time.
         publisher = Client(brokers.address(broker), f"p{broker}")
         publisher.publish(*(message("x", a=text) for text in texts))
         publisher.publish(*(message("x", a=text) for text in texts))
@@ -180,8 +182,8 @@ def groups(brokers: Served, count: int) -> None:
         client = Client(brokers.address("B1"), "c", clean_start=False, properties=KEPT)
 
 
-def groups_that_a_message_is_for(brokers: Served, count: int) -> None:
-    """Of members here, and at another broker."""
+def many_groups_of_one_topic(brokers: Served, count: int) -> None:
+    """Groups with members here and at another broker."""
     for number, broker in enumerate(("B1", "B2")):
         client = Client(brokers.address(broker), broker)
         client.subscribe((f"$share/g{number}/x{broker}" for number in range(count)), qos=1)
@@ -204,7 +206,7 @@ def members_of_a_group(brokers: Served, count: int) -> None:
 def sessions_that_expire(brokers: Served, count: int) -> None:
     will = WillFields("w", b"x", 1, True, Properties(will_delay_interval_s=1))
     expires = Properties(session_expiry_interval_s=1)
-    count = min(count, 300)  # of open files there are fewer
+    count = min(count, 300)  # bounded by open files
     clients = [
         Client(brokers.address("B1"), f"c{number}", will=will, properties=expires)
         for number in range(count)
@@ -223,7 +225,7 @@ def retained(brokers: Served, count: int) -> None:
     client.subscribe(f"#?x={number}" for number in range(200))
 
 
-def what_waits(brokers: Served, count: int) -> None:
+def a_long_queue(brokers: Served, count: int) -> None:
     client = Client(brokers.address("B1"), "c", properties=KEPT)
     client.subscribe(["a/#"], qos=1)
     client.lose()
@@ -244,7 +246,9 @@ def acknowledgements(brokers: Served, count: int) -> None:
 
 
 def all_in_one_packet(brokers: Served, count: int) -> None:
-    """As mqtt.js asks again for all it had, with something retained for each."""
+    """Subscribe to everything in one packet, as mqtt.js does after a reconnect, with a retained
+    message for each.
+    """
     here, there = (Client(brokers.address(broker), broker) for broker in ("B1", "B2"))
     there.publish(*(acknowledged(f"r/{n}", n, retain=True) for n in range(count // 4)))
     kinds = ("r/{}", "+/{}/#", "$share/g/{}")
@@ -262,11 +266,11 @@ CASES: tuple[Case, ...] = (
     filters_that_all_match,
     patterns_that_look_through_long_texts,
     groups,
-    groups_that_a_message_is_for,
+    many_groups_of_one_topic,
     members_of_a_group,
     sessions_that_expire,
     retained,
-    what_waits,
+    a_long_queue,
     acknowledgements,
 )
 

@@ -1,8 +1,7 @@
-"""Brokers in a thread of their own, and how long each turn of their loop takes.
+"""Brokers in a thread of their own, with a measurement of each turn of their loop.
 
-A turn is one call that a loop makes: nothing else is served meanwhile.  It is measured in time of
-the thread, so that what others use of the processors does not count; neither do their clients, who
-are elsewhere.
+A turn is one call of the loop; nothing else is served meanwhile. It is measured in the thread's
+processor time, so other processes do not count, nor do the clients in other threads.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ from tests.runtime.live import PATIENCE_S
 
 
 class Turns:
-    """The longest turn since it was last asked, and what it was."""
+    """The longest turn since the last question, and its callback."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
         self.what = ""
 
     def took(self, seconds: float, what: object) -> None:
-        """A turn is over."""
+        """Record a turn."""
         if seconds > self.longest_s:
             self.longest_s, self.what = seconds, repr(what)
 
     def take(self) -> tuple[float, str]:
-        """The longest, in seconds, and what was called."""
+        """The longest turn in seconds, and its callback; then begin anew."""
         found = self.longest_s, self.what
         self.longest_s, self.what = 0.0, ""
         return found
 
 
 class Served:
-    """Brokers that run meanwhile."""
+    """Running brokers, with the measurement of their turns."""
 
     def __init__(self, services: dict[BrokerId, BrokerService], turns: Turns) -> None:
         self.services = services
@@ -97,7 +96,7 @@ def served(network: NetworkFile) -> Iterator[Served]:
 
 @contextmanager
 def _clocked(thread: threading.Thread, turns: Turns) -> Iterator[None]:
-    """Whatever this thread's loop calls is measured."""
+    """Measure every callback of this thread's loop."""
     plain, may_wait, thresholds = asyncio.Handle._run, MatchIndex.may_wait, gc.get_threshold()
 
     def run(self: Any) -> None:
@@ -109,7 +108,7 @@ def _clocked(thread: threading.Thread, turns: Turns) -> Iterator[None]:
         turns.took(time.thread_time() - began_s, what)
 
     asyncio.Handle._run = run  # type: ignore[method-assign]
-    # As in a process of its own.
+    # As a process of its own does.
     MatchIndex.may_wait = False
     calm_collector()
     try:

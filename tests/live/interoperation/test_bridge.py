@@ -1,7 +1,7 @@
 """Bridges between a shoal network and another broker: mosquitto, or another shoal network.
 
-mosquitto comes with Debian's mosquitto; without it those tests are skipped.  Everything is killed
-but mosquitto, which keeps on its disk only what it was told of before it is stopped.
+Without Debian's mosquitto those tests are skipped. Every process is killed except mosquitto, which
+writes its state only when it is stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MESSAGES = 60
 
 
 class Shoal:
-    """A network of its own in place of mosquitto."""
+    """A shoal network in place of mosquitto."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -69,7 +69,7 @@ class Bridged:
 
     @property
     def metrics(self) -> dict[tuple[str, ...], float]:
-        """What it says to Prometheus: name and labels, and the value."""
+        """Prometheus metrics: name and labels to value."""
         with urllib.request.urlopen(f"http://{self._metrics}/metrics", timeout=PATIENCE_S) as found:
             text = found.read().decode()
         families = text_string_to_metric_families(text)
@@ -132,7 +132,7 @@ add = "site/"
 """
 
 
-# Mosquitto 2.0.11 forgets, as it starts again, a session that began with a clean start.
+# After a restart mosquitto 2.0.11 forgets a session that began with a clean start.
 KEPT = Keep(seconds=3_600)
 
 
@@ -145,7 +145,9 @@ async def collect(client: Client, topic: str, found: list[tuple[str, int]]) -> N
 
 
 @pytest.mark.parametrize(("bridged", "version"), OTHERS, indirect=["bridged"])
-def test_what_is_acknowledged_arrives_whoever_is_killed(bridged: Bridged, version: str) -> None:
+def test_acknowledged_messages_cross_whichever_process_is_killed(
+    bridged: Bridged, version: str
+) -> None:
     bridged.start(RULES, version)
     wanted_out = {("shoal/alarms/a", n) for n in range(MESSAGES) if n % 8 > 3}
     wanted_in = {("site/hall", n) for n in range(MESSAGES) if n % 2}
@@ -203,7 +205,7 @@ out = [{topic = "both/#"}]
 
 
 @pytest.mark.parametrize("bridged", ["shoal"], indirect=True)
-def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
+def test_a_carried_message_does_not_come_back(bridged: Bridged) -> None:
     bridged.start(BOTH_WAYS, "5")
 
     async def run() -> None:
@@ -252,7 +254,9 @@ def test_what_was_carried_does_not_come_back(bridged: Bridged) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_is_refused_in_words(changed: dict[str, Any], problem: str) -> None:
+def test_a_wrong_bridge_file_is_refused_with_the_reason(
+    changed: dict[str, Any], problem: str
+) -> None:
     data: dict[str, Any] = {
         "name": "b",
         "here": {"address": "x"},

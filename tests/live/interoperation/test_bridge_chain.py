@@ -1,7 +1,7 @@
-"""From one mosquitto through a network to another, and everything on the way is killed.
+"""From one mosquitto through a network to another, while everything on the way is killed.
 
-Our brokers and bridges are killed; a mosquitto is told to stop, as it has on its disk only what it
-was told of before.  What the first mosquitto has acknowledged, the second one's reader gets.
+Our brokers and bridges are killed; a mosquitto is stopped, as it writes its state only then. The
+reader at the second mosquitto receives everything that the first has acknowledged.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_nothing_acknowledged_is_lost_between_two_mosquittos(tmp_path: Path, see
 
 
 async def carry(first: Mosquitto, second: Mosquitto, faults: list[Callable[[], None]]) -> None:
-    """Publish at the first while that happens; all of it comes at the second."""
+    """Publish at the first mosquitto meanwhile; all of it arrives at the second."""
     found: list[int] = []
 
     async def read(reader: Client) -> None:

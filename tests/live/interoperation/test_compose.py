@@ -1,6 +1,6 @@
-"""The compose example, without Docker: its file, its commands and its health checks, as they stand.
+"""The compose example without Docker: its file, its commands and its health checks.
 
-What is different here: files and folders are elsewhere, and brokers listen on this machine alone.
+Two things differ: files and folders are elsewhere, and brokers listen on this machine only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 DOCKERFILE = (LIVE / "Dockerfile").read_text(encoding="utf-8")
 
 
-def test_the_file_names_what_is_there() -> None:
+def test_the_compose_file_names_existing_files_and_services() -> None:
     network = load_network(LIVE / "network.toml")
     assert set(SERVICES) == {broker.name for broker in network.brokers}
     published: list[str] = []
@@ -46,11 +46,12 @@ def test_the_file_names_what_is_there() -> None:
             else:
                 assert source in COMPOSE["volumes"]
                 assert target == network.storage.folder
-                assert f"-o shoal {target}" in DOCKERFILE  # who runs in the image may write there
+                assert f"-o shoal {target}" in DOCKERFILE  # the image's user may write there
         broker = network.broker(name)
-        # Others reach a service by its name.
+        # Other services reach a service by its name.
         assert read_address(broker.peers).host == name
-        # What shows clients is for the broker's own machine, and no port of another leads there.
+        # Ports that show clients are the broker's own machine's; no other broker's port leads
+        # there.
         admin = read_address(broker.admin)
         assert admin.host == "127.0.0.1"
         assert not [pair for pair in service["ports"] if pair.endswith(f":{admin.port}")]
@@ -67,7 +68,7 @@ def test_the_file_names_what_is_there() -> None:
 
 
 class Composed:
-    """The services, each a process here."""
+    """The services as processes."""
 
     def __init__(self, folder: Path) -> None:
         text = (LIVE / "network.toml").read_text(encoding="utf-8")
@@ -76,7 +77,7 @@ class Composed:
 
         def here(found: re.Match[str]) -> str:
             (port,) = free_ports("127.0.0.1", 1)
-            if found[1] == "127.0.0.1":  # what a health check asks
+            if found[1] == "127.0.0.1":  # the URL of a health check
                 self._ports[found[2]] = str(port)
             return f'"127.0.0.1:{port}"'
 
@@ -116,8 +117,8 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
         composed.stop()
 
 
-def test_every_command_runs_and_health_checks_say_what_is(composed: Composed) -> None:
-    assert composed.health("east") == 1  # nobody is there
+def test_every_command_runs_and_health_checks_are_right(composed: Composed) -> None:
+    assert composed.health("east") == 1  # nothing listens yet
     composed.start("east")
     log = composed._folder / "east.log"
     wait_until(lambda: b'"started"' in log.read_bytes())
@@ -132,8 +133,8 @@ def test_every_command_runs_and_health_checks_say_what_is(composed: Composed) ->
 
 
 @pytest.mark.soak
-def test_the_image_s_steps_make_a_broker(tmp_path: Path) -> None:
-    """The steps of the Dockerfile in an empty folder: no Spark, and it serves."""
+def test_the_images_steps_make_a_broker(tmp_path: Path) -> None:
+    """The steps of the Dockerfile in an empty folder: without Spark, and it serves."""
     try_image(tmp_path)
 
 

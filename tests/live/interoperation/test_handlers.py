@@ -1,6 +1,6 @@
-"""Libraries choose a handler by a message's topic: what a content filter lets through reaches it.
+"""Client libraries choose a handler by topic, and so handle messages of content filters.
 
-The examples of docs/how-to/mqtt-clients.md in Python run in `tests/docs`, that for mqtt.js here.
+`tests/docs` runs the Python examples of docs/how-to/mqtt-clients.md; the mqtt.js example runs here.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Paho:
         (paho.MQTTv311, "$share/g/$where/dep_delay>30/flights/+", None),
     ],
 )
-def test_paho_calls_the_handler_of_the_topic(
+def test_paho_calls_the_topics_handler_for_a_content_filter(
     broker: Processes, version: int, text: str, properties: Properties | None
 ) -> None:
     client = Paho(broker, version, "flights/+")
@@ -102,7 +102,7 @@ def test_paho_calls_the_handler_of_the_topic(
         client.stop()
 
 
-def test_two_filters_on_one_topic_are_told_apart_by_their_identifiers(broker: Processes) -> None:
+def test_subscription_identifiers_distinguish_two_filters_on_one_topic(broker: Processes) -> None:
     client = Paho(broker, paho.MQTTv5, "flights/+")
     try:
         client.subscribe("flights/+", where("dep_delay > 30", 1))
@@ -116,7 +116,7 @@ def test_two_filters_on_one_topic_are_told_apart_by_their_identifiers(broker: Pr
 
 
 @pytest.mark.parametrize("text", ["$where/dep_delay>30/flights/+", "flights/UA?dep_delay>30"])
-def test_aiomqtt_matches_the_topic(broker: Processes, text: str) -> None:
+def test_aiomqtt_matches_the_topic_of_a_content_filter(broker: Processes, text: str) -> None:
     async def run() -> None:
         host, port = place(broker)
         async with asyncio.timeout(PATIENCE_S), aiomqtt.Client(host, port) as client:
@@ -131,10 +131,10 @@ def test_aiomqtt_matches_the_topic(broker: Processes, text: str) -> None:
     asyncio.run(run())
 
 
-def test_a_query_in_a_group_is_what_a_subscription_and_its_handler_are_called_by(
+def test_shoals_client_calls_a_groups_handler_by_its_query(
     broker: Processes,
 ) -> None:
-    """Node-RED's `mqtt in` does the same, by a regular expression of its own."""
+    """Node-RED's `mqtt in` matches in the same way, with a regular expression of its own."""
     text = "$share/late?dep_delay>30/flights/+"
 
     async def run() -> None:
@@ -153,11 +153,11 @@ def test_a_query_in_a_group_is_what_a_subscription_and_its_handler_are_called_by
 
 
 @needs_mqtt_js
-def test_the_example_for_mqtt_js(broker: Processes, tmp_path: Path) -> None:
+def test_the_mqtt_js_example_runs(broker: Processes, tmp_path: Path) -> None:
     page = ROOT / "docs/how-to/mqtt-clients.md"
     (block,) = (each for each in blocks(page) if each.language == "js")
     text = re.sub(r"mqtt://[0-9.:]+", f"mqtt://{broker.address('B1')}", block.text)
-    program = Path(__file__).with_name(f"page-{tmp_path.name}.js")  # where node finds its modules
+    program = Path(__file__).with_name(f"page-{tmp_path.name}.js")  # for node's module search
     program.write_text(text)
     client = Paho(broker, paho.MQTTv5)
     try:

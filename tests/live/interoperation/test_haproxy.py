@@ -1,9 +1,8 @@
 """An upgrade behind one address: brokers are drained, stopped and started one after the other.
 
-Clients are what people have: paho and `mosquitto_sub`, which know one address, HAProxy's, and
-connect again when they are closed.  HAProxy runs the configuration of `examples/haproxy`, as it
-stands but for ports.  The test says how long each client was without a connection, or heard nothing
-(`pytest -s`).
+The clients are paho and `mosquitto_sub`; they know HAProxy's address only, and reconnect when
+closed. HAProxy runs the configuration of `examples/haproxy`, with other ports. The test prints how
+long each client was without a connection or messages (`pytest -s`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ MOSQUITTO_SUB = shutil.which("mosquitto_sub")
 VERSIONS = {"old": paho.MQTTv311, "new": paho.MQTTv5}
 
 
-def test_the_example_leads_to_the_brokers_of_its_network_file() -> None:
+def test_the_example_lists_the_brokers_of_its_network_file() -> None:
     network = load_network(EXAMPLE / "network.toml")
     for broker in network.brokers:
         admin = broker.address("admin")
@@ -48,7 +47,7 @@ def test_the_example_leads_to_the_brokers_of_its_network_file() -> None:
 
 
 class Gaps:
-    """The longest time between two things that happen all the time."""
+    """The longest pause between two events of a continuous series."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -65,7 +64,7 @@ class Gaps:
 
 
 class Plain:
-    """paho as it comes, with a session that stays; it knows one address."""
+    """paho with its defaults and a lasting session; it knows one address."""
 
     def __init__(self, port: int, name: str, version: Any) -> None:
         self.name = name
@@ -90,7 +89,7 @@ class Plain:
         assert self._subscribed.wait(PATIENCE_S)
 
     def publish_until(self, is_over: threading.Event) -> None:
-        """One at a time: paho may send what is new before what it has to send again."""
+        """Publish one at a time: paho may send new publications before its retransmissions."""
         number = 0
         while not is_over.wait(0.01):
             text = f"{self.name} {number}"
@@ -116,7 +115,7 @@ def _kept() -> paho.Properties:
 
 
 class Mosquitto:
-    """`mosquitto_sub` with a session that stays."""
+    """`mosquitto_sub` with a lasting session."""
 
     def __init__(self, port: int) -> None:
         self.name = "mosquitto_sub"
@@ -140,7 +139,7 @@ class Mosquitto:
 
 @contextmanager
 def balanced(network: Processes) -> Iterator[int]:
-    """HAProxy before these brokers; its port."""
+    """HAProxy in front of these brokers; its port."""
     (port,) = free_ports("127.0.0.1", 1)
     text = CONFIGURATION.replace("127.0.0.1:1883", f"127.0.0.1:{port}")
     kept = [line for line in text.splitlines() if not line.startswith("    server ")]
@@ -166,7 +165,7 @@ def _answers(port: int) -> bool:
 
 
 def in_order(heard: list[str], publisher: str) -> bool:
-    """Whether what a publisher said came in its order, each for the first time."""
+    """Whether a publisher's messages arrived in order, by first occurrences."""
     numbers = [int(text.split()[1]) for text in heard if text.split()[0] == publisher]
     first = list(dict.fromkeys(numbers))
     return first == sorted(first)
@@ -178,7 +177,7 @@ def is_ready(network: Processes, name: str) -> bool:
 
 @pytest.mark.skipif(HAPROXY is None, reason="haproxy is not installed")
 @pytest.mark.parametrize(("brokers", "upgraded"), [(2, 1), *at_length([(4, 4)])])
-def test_an_upgrade_loses_nothing_that_was_acknowledged(
+def test_an_upgrade_behind_haproxy_loses_nothing_acknowledged(
     tmp_path: Path, brokers: int, upgraded: int
 ) -> None:
     with processes(tmp_path, brokers) as network, ExitStack() as stack:

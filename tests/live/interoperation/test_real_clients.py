@@ -1,8 +1,8 @@
-"""Other people's MQTT clients, as programs, against a network of three brokers.
+"""Other projects' MQTT clients, as programs, against a network of three brokers.
 
-`mosquitto_pub` and `mosquitto_sub` come with Debian's mosquitto-clients, mqtt.js by `npm install
-mqtt` (found by node as any module is, NODE_PATH included).  How they, and others, come back from a
-broker that is killed is in `tests/live/neighbours/`.
+`mosquitto_pub` and `mosquitto_sub` come with Debian's mosquitto-clients, mqtt.js with `npm install
+mqtt` (node finds it as any module, NODE_PATH included). `tests/live/neighbours/` covers their
+reconnects after kills.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 def subscriptions(network: Processes) -> int:
-    """What B1 has heard of."""
+    """The number of subscriptions that B1 knows."""
     status = asyncio.run(network.status("B1"))
     return int(status["tables"]["subscriptions"])
 
 
 def through(network: Processes, subscriber: Sequence[str], *publishers: Sequence[str]) -> list[str]:
-    """What a subscriber prints; the publishers run when B1 has heard of its subscription."""
+    """The output of a subscriber; publishers start when B1 knows its subscription."""
     before = subscriptions(network)
     with subprocess.Popen(subscriber, stdout=subprocess.PIPE, text=True) as reading:
         assert reading.stdout is not None
@@ -79,7 +79,9 @@ EXPECTED = [str(number) for number in range(COUNT)]
 @needs_mosquitto
 @pytest.mark.parametrize("qos", ["0", "2"])
 @pytest.mark.parametrize("version", ["mqttv311", "mqttv5"])
-def test_mosquitto_pub_and_sub(network: Processes, version: str, qos: str) -> None:
+def test_mosquitto_sub_receives_from_mosquitto_pub(
+    network: Processes, version: str, qos: str
+) -> None:
     common = ("-V", version, "-q", qos)
     found = through(
         network,
@@ -117,7 +119,8 @@ def test_mosquitto_sub_of_3_1_1_filters_by_content(network: Processes, group: st
         for delay in ("10", "31", "30", "99")
     ]
     topic_filter = f"{group}$where/delay > 30/late/+"
-    # Members of groups are in nobody's tables: who has heard of the second has heard of the first.
+    # Brokers' tables do not contain the members of a group, so the second subscription shows that
+    # the first is known.
     options = ("-V", "mqttv311", "-t", topic_filter, "-t", "known", "-C", "2")
     assert through(network, mosquitto(network, "B3", "sub", *options), *publishers) == ["31", "99"]
 
@@ -126,7 +129,9 @@ def test_mosquitto_sub_of_3_1_1_filters_by_content(network: Processes, group: st
 @pytest.mark.parametrize(
     ("scheme", "version", "qos"), [("ws", "4", "1"), ("ws", "5", "2"), ("mqtt", "5", "2")]
 )
-def test_mqtt_js(network: Processes, scheme: str, version: str, qos: str) -> None:
+def test_mqtt_js_receives_and_publishes(
+    network: Processes, scheme: str, version: str, qos: str
+) -> None:
     program = ["node", str(MQTT_JS)]
     urls = []
     for broker in ("B3", "B2"):

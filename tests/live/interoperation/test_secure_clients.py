@@ -1,6 +1,6 @@
-"""Mosquitto's clients, of 3.1.1 and 5, over TLS, as users with rules, with filters on content.
+"""Mosquitto's clients (3.1.1 and 5) over TLS, as users with rules, with content filters.
 
-One network of three brokers for all of it; both kinds of subscriber hear both kinds of publisher.
+One network of three brokers; each kind of subscriber receives from each kind of publisher.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tour(Scene):
         return [*words, *options]
 
     def run(self, *words: str, **options: str) -> tuple[int, str]:
-        """What a client says until it ends, and its exit code."""
+        """A client's output until it ends, and its exit code."""
         done = subprocess.run(
             self.words(*words, **options),
             capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S,
@@ -63,12 +63,12 @@ class Tour(Scene):
         return done.returncode, done.stdout + done.stderr
 
     def subscriptions(self) -> int:
-        """What B1 has heard of."""
+        """The number of subscriptions that B1 knows."""
         statuses = json.loads(self.answer(3)[1])
         return int(statuses["B1"]["tables"]["subscriptions"])
 
     def publish(self, version: str, topic: str, delay: int) -> None:
-        """With attributes as the version has them: user properties, or a JSON payload."""
+        """Publish with attributes in the version's form: user properties, or a JSON payload."""
         if version == "mqttv5":
             given = ("-D", "publish", "user-property", "delay", str(delay), "-m", "late")
         else:
@@ -99,7 +99,7 @@ def tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tour]:
 
 @contextmanager
 def subscribing(tour: Tour) -> Iterator[list[subprocess.Popen[str]]]:
-    """At B3 by MQTT 5 and at B2 by 3.1.1: what is later than 30, twice; B1 has heard of both."""
+    """Subscribers at B3 (MQTT 5) and B2 (3.1.1) of values above 30; B1 knows both."""
     where = ("-D", "subscribe", "user-property", "$where", "delay > 30")
     ends = ("-C", "2", "-F", "%t", "-W", str(int(2 * PATIENCE_S)))
     before = tour.subscriptions()
@@ -121,7 +121,7 @@ def subscribing(tour: Tour) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @needs_mosquitto
-def test_filters_users_and_tls_in_one_tour(tour: Tour) -> None:
+def test_mosquittos_clients_use_filters_users_and_tls_together(tour: Tour) -> None:
     with subscribing(tour) as clients:
         for version, early, late in (("mqttv311", 10, 31), ("mqttv5", 30, 99)):
             tour.publish(version, f"flights/{version}/early", early)
@@ -130,20 +130,20 @@ def test_filters_users_and_tls_in_one_tour(tour: Tour) -> None:
     assert heard == [[f"flights/{version}/late" for version in VERSIONS]] * 2
     for version in VERSIONS:
         to_b1 = ("pub", "B1", version, "-t", "flights/x", "-m", "x")
-        # Who is not who it says, and whom a client does not trust.
+        # A wrong user, and an untrusted broker.
         code, said = tour.run(*to_b1, password="wrong")
         assert (code != 0, "bad user name or password" in said.lower()) == (True, True), said
         code, said = tour.run(*to_b1, authority="other.pem")
         assert (code != 0, "certificate verify failed" in said or "TLS" in said) == (True, True)
         assert tour.run(*to_b1, authority="")[0] != 0
-        # Who may not: MQTT 5 is told, 3.1.1 has no room for it; nobody gets it.
+        # A forbidden publication: MQTT 5 has a reason code, 3.1.1 none; no subscriber receives it.
         code, said = tour.run(*to_b1, user="eve")
         assert ("Not authorized" in said) == (version == "mqttv5"), said
         code, said = tour.run(
             "sub", "B2", version, "-t", "flights/#", "-C", "1", "-W", "20", user="eve"
         )
         assert (code != 0 or "denied" in said, "flights/x" in said) == (True, False), said
-    # A client may hear that it is refused before the line about it is in the log.
+    # A client may learn of its refusal before the log line is written.
     for event, broker in (
         ("connect refused", "B1"),
         ("publish refused", "B1"),

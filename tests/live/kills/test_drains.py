@@ -1,4 +1,4 @@
-"""Drains and moves at their limits, of processes: all brokers at once, undone, ended by a kill."""
+"""Drains and moves of processes: of all brokers at once, undone, or ended by a kill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READERS = 12
 
 
 class Crowd:
-    """Readers of one topic, which follow, and who publishes to it all the time."""
+    """Readers of one topic that follow redirects, and a publisher."""
 
     def __init__(self, network: Processes) -> None:
         self.heard: dict[str, list[int]] = {}
@@ -41,12 +41,12 @@ class Crowd:
                 await asyncio.sleep(0.01)
 
     @property
-    def has_heard_all(self) -> bool:
+    def has_received_all(self) -> bool:
         return all(heard and heard[-1] == self.sent - 1 for heard in self.heard.values())
 
 
 class Orders:
-    """What an operator says, and sees."""
+    """An operator's orders and questions."""
 
     def __init__(self, network: Processes) -> None:
         self._network = network
@@ -63,14 +63,14 @@ class Orders:
         return sum([(await self.status(broker))["mqtt"]["sessions"] for broker in brokers])
 
     async def have(self, sessions: int, *brokers: str) -> None:
-        """Wait until there are so many at these brokers, at most."""
+        """Wait until these brokers have exactly so many sessions."""
         async with asyncio.timeout(2 * PATIENCE_S):
             while await self.sessions(*brokers) > sessions:
                 await asyncio.sleep(0.05)
 
 
 @on_asyncio
-async def test_nothing_is_lost_whatever_operators_do_at_once(tmp_path: Path) -> None:
+async def test_concurrent_drains_and_moves_lose_nothing(tmp_path: Path) -> None:
     with processes(tmp_path, len(NAMES)) as network:
         crowd, orders = Crowd(network), Orders(network)
         tasks = [asyncio.create_task(crowd.read(f"c{number}")) for number in range(READERS)]
@@ -81,24 +81,24 @@ async def test_nothing_is_lost_whatever_operators_do_at_once(tmp_path: Path) -> 
         answers = await asyncio.gather(
             *(orders("B1", "move", client="c0", broker=b) for b in ("B2", "B3"))
         )
-        # The second comes too late where the first was quick.
+        # The second order is too late if the first was carried out quickly.
         late = {"c0 is on its way already", "c0 is not connected to B1"}
         assert "" in answers
         assert late & set(answers)
         assert await asyncio.gather(orders("B1", "drain"), orders("B1", "drain")) == ["", ""]
         await orders.have(0, "B1")
-        # All are drained: nobody has anywhere to go, and stays.
+        # All brokers are drained: there is no target, so clients stay.
         await asyncio.gather(orders("B2", "drain"), orders("B3", "drain"))
         await asyncio.sleep(2)
         await orders.have(READERS + 1, *NAMES)
         problems = {(await orders.status(name))["clients"]["problem"] for name in NAMES}
         assert any("takes no clients: the broker is being drained" in each for each in problems)
-        # One drain is undone: all go there.
+        # One drain is undone: all clients go there.
         assert await orders("B3", "undrain") == ""
         await orders.have(0, "B1", "B2")
         for name in ("B1", "B2"):
             assert await orders(name, "undrain") == ""
-        # It is killed while some are still there; started again, it takes clients in.
+        # Kill it before all have left; started again, it admits clients.
         await orders("B3", "drain")
         await orders.have(READERS - 2, "B3")
         network.kill("B3")
@@ -108,7 +108,7 @@ async def test_nothing_is_lost_whatever_operators_do_at_once(tmp_path: Path) -> 
         await until(lambda: crowd.sent > before + 100)
         crowd.is_over = True
         await writing
-        await until(lambda: crowd.has_heard_all)
+        await until(lambda: crowd.has_received_all)
         for heard in crowd.heard.values():
             assert heard == list(range(heard[0], crowd.sent))
         for task in tasks:

@@ -1,4 +1,4 @@
-"""kill -9 of BlueDove brokers, each dispatcher and matcher, one after the other, under load."""
+"""Kills of BlueDove brokers (dispatcher and matcher in one), one after the other, under load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BROKERS = ("B1", "B2", "B3")
 
 
 class Cluster:
-    """Three brokers under a supervisor; each dispatches, matches and remembers its sessions."""
+    """Three brokers under a supervisor; each dispatches, matches and keeps its sessions."""
 
     def __init__(self, folder: Path) -> None:
         ports = iter(free_ports("127.0.0.1", 9))
@@ -54,7 +54,7 @@ class Cluster:
 
 
 async def run(folder: Path, seed: int, count: int, kills: int) -> None:
-    """Publishers at B1 at QoS 1 and 2, a persistent subscriber at B2, kills of any broker."""
+    """Publishers at B1 at QoS 1 and 2, a lasting subscriber at B2, kills of any broker."""
     random, cluster = Random(seed), Cluster(folder)
     await cluster.supervisor.start()
     try:
@@ -82,6 +82,6 @@ async def run(folder: Path, seed: int, count: int, kills: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_brokers_are_killed_one_after_the_other(tmp_path: Path, seed: int) -> None:
-    """What was acknowledged arrives, in order, at QoS 2 once; and publishing goes on."""
+def test_killing_brokers_one_after_the_other_loses_nothing(tmp_path: Path, seed: int) -> None:
+    """Acknowledged publications arrive in order, at QoS 2 once, and publishers continue."""
     asyncio.run(run(tmp_path, seed, count=30_000, kills=10))

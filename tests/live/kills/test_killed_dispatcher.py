@@ -1,4 +1,4 @@
-"""kill -9 of a BlueDove dispatcher under load: what it acknowledged arrives, at QoS 2 once."""
+"""A BlueDove dispatcher is killed under load: acknowledged publications arrive, at QoS 2 once."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def place(network: Processes, broker: str) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("comes_back", [pytest.param(False, marks=pytest.mark.soak), True])
-def test_nothing_acknowledged_is_lost(network: Processes, comes_back: bool) -> None:
-    """Publishers at the one that dies, at QoS 1 and 2, a subscriber at the other."""
+def test_a_killed_dispatcher_loses_nothing_acknowledged(
+    network: Processes, comes_back: bool
+) -> None:
+    """Publishers at QoS 1 and 2 at the killed dispatcher, a subscriber at the other."""
 
     async def run() -> None:
         await network.whole()
@@ -45,7 +47,9 @@ def test_nothing_acknowledged_is_lost(network: Processes, comes_back: bool) -> N
                 while any(len(each.received) < COUNT // 10 for each in publishers.values()):
                     await asyncio.sleep(0.001)
             async with network.stopped("M1", "M2"):
-                await asyncio.sleep(0.3)  # what it has taken now is nowhere else
+                await asyncio.sleep(
+                    0.3
+                )  # no other broker has the publications that it acknowledges from here on
                 await network.kill("D1")
             async with asyncio.timeout(3 * PATIENCE_S):
                 await publishing

@@ -1,4 +1,4 @@
-"""kill -9 of a BlueDove matcher's process under load, on real sockets."""
+"""A BlueDove matcher's process is killed under load, on real sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 @pytest.mark.parametrize(("qos", "matcher"), [(2, "M2"), *at_length([(1, "M1")])])
-def test_a_matcher_that_is_killed_loses_and_doubles_nothing(
+def test_a_killed_matcher_loses_and_doubles_nothing(
     network: Processes, qos: int, matcher: str
 ) -> None:
     asyncio.run(_run(network, qos, matcher))
@@ -68,7 +68,7 @@ async def _run(network: Processes, qos: int, matcher: str) -> None:
 
 
 async def _read(subscription: Subscription, wanted: set[int]) -> list[int]:
-    """What comes until all has come, and whatever comes shortly after."""
+    """Messages until all have arrived, and any that follow shortly after."""
     found: list[int] = []
     missing = set(wanted)
     while True:

@@ -1,4 +1,4 @@
-"""kill -9 of brokers while sessions move between them, or their clients ask elsewhere."""
+"""Brokers are killed while sessions move between them, or while their clients connect elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SESSIONS = 40
 
 
 class Raw:
-    """A client that does only what it is told, on a blocking socket."""
+    """A blocking client without behaviour of its own."""
 
     def __init__(self, network: Processes, broker: str, name: str, expiry_s: int = 600) -> None:
         address = network.network.broker(broker).address("mqtt")
@@ -62,11 +62,13 @@ class Raw:
 
 
 @contextmanager
-def let_in(network: Processes, broker: str, name: str, expiry_s: int = 600) -> Iterator[Raw]:
-    """A client whose broker may refuse it for a while; `connack` is what it is told at last."""
+def connect_until_admitted(
+    network: Processes, broker: str, name: str, expiry_s: int = 600
+) -> Iterator[Raw]:
+    """A client that connects until its broker admits it; `connack` is the last answer."""
     deadline_s = time.monotonic() + 3 * PATIENCE_S
     while True:
-        assert time.monotonic() < deadline_s, "not let in"
+        assert time.monotonic() < deadline_s, "not admitted"
         try:
             client = Raw(network, broker, name, expiry_s)
             connack = client.take(Connack)
@@ -84,13 +86,13 @@ def let_in(network: Processes, broker: str, name: str, expiry_s: int = 600) -> I
 
 
 def subscribe(network: Processes, broker: str, name: str, topic: str = "a") -> None:
-    with let_in(network, broker, name) as client:
+    with connect_until_admitted(network, broker, name) as client:
         client.send(Subscribe(1, (SubscriptionRequest(topic, 1),)))
         assert not client.take(Suback).reason_codes[0] > 2
 
 
 def publish(network: Processes, broker: str, count: int) -> None:
-    with let_in(network, broker, "publisher", 0) as publisher:
+    with connect_until_admitted(network, broker, "publisher", 0) as publisher:
         for number in range(1, count + 1):
             publisher.send(Publish("a", b"%d" % number, 1, packet_id=number))
         for _ in range(count):
@@ -98,7 +100,7 @@ def publish(network: Processes, broker: str, count: int) -> None:
 
 
 def has_all(network: Processes, broker: str, name: str) -> None:
-    with let_in(network, broker, name) as client:
+    with connect_until_admitted(network, broker, name) as client:
         assert client.connack.session_present  # type: ignore[attr-defined]
         for number in range(1, MESSAGES + 1):
             packet = client.take(Publish)
@@ -107,7 +109,9 @@ def has_all(network: Processes, broker: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("down_s", [0.5, pytest.param(13, marks=pytest.mark.soak)])
-def test_asked_for_elsewhere_while_its_broker_is_down(tmp_path: Path, down_s: float) -> None:
+def test_a_client_elsewhere_gets_its_session_when_its_killed_broker_is_back(
+    tmp_path: Path, down_s: float
+) -> None:
     with processes(tmp_path, 2) as network:
         subscribe(network, "B2", "s")
         publish(network, "B2", MESSAGES)
@@ -118,12 +122,12 @@ def test_asked_for_elsewhere_while_its_broker_is_down(tmp_path: Path, down_s: fl
         time.sleep(down_s)
         network.start("B2")
         has_all(network, "B2", "s")
-        with let_in(network, "B1", "s") as client:
+        with connect_until_admitted(network, "B1", "s") as client:
             assert client.connack.session_present  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("killed", ["B1", "B2"])
-def test_killed_while_sessions_come(tmp_path: Path, killed: str) -> None:
+def test_a_broker_killed_while_sessions_arrive_loses_none(tmp_path: Path, killed: str) -> None:
     names = [f"s{number}" for number in range(SESSIONS)]
     with processes(tmp_path, 2) as network:
         for name in names:
@@ -140,13 +144,15 @@ def test_killed_while_sessions_come(tmp_path: Path, killed: str) -> None:
 
 
 @pytest.mark.parametrize("expiry_s", [0, pytest.param(600, marks=pytest.mark.soak)])
-def test_a_group_gets_all_while_a_member_is_killed(tmp_path: Path, expiry_s: int) -> None:
+def test_a_group_receives_all_while_a_members_broker_is_killed(
+    tmp_path: Path, expiry_s: int
+) -> None:
     count = 40
     with processes(tmp_path, 2) as network:
         subscribe(network, "B1", "stays", "$share/g/a")
         with (
-            let_in(network, "B1", "stays") as stays,
-            let_in(network, "B2", "goes", expiry_s) as goes,
+            connect_until_admitted(network, "B1", "stays") as stays,
+            connect_until_admitted(network, "B2", "goes", expiry_s) as goes,
         ):
             goes.send(Subscribe(1, (SubscriptionRequest("$share/g/a", 1),)))
             goes.take(Suback)

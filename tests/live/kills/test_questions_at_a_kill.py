@@ -1,6 +1,6 @@
-"""What an operator asks of five brokers of which one was killed, and one more was started again.
+"""An operator's questions to five brokers, after one was killed and one restarted.
 
-The brokers are a line, with storage; nobody starts B4 again until it has been asked about.
+The brokers are a line, with storage; B4 is restarted only after the questions.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from shoal.client.terms import Keep
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import Processes, processes, wait_until
 
-# Each command of an operator, its exit code, and what is in its answer, while B4 is dead.
+# An operator's commands while B4 is down: exit code, and parts of the answer.
 WHILE_B4_IS_DEAD = [
-    # Is all well? Which broker is down, since when, and what waits for it?
+    # Is all well? Which broker is down, since when, and how much is queued for it?
     ("status {file}", 1, r"(?m)^ *B4 +no answer"),
     ("status {file}", 1, r"(?m)^B4 does not answer at 127\.0\.0\.1:\d+: Connection refused$"),
     ("status {file}", 1, r"(?m)^B3: link to B4 \(away for \d+ (s|min), \d+ bytes wait\)"),
     ("status {file}", 1, r"(?m)^B3 waits for: link to B4"),
     ("status {file}", 1, r"(?ms)^B5: link to B4 \(away for \d+ (s|min)\)$.*^ *B5 +not ready"),
     ("status {file} --json", 1, r'"B4": null'),
-    # Where is a client; who is at the dead broker?
+    # Where is a client, and which clients are at the dead broker?
     ("clients {file} dashboard", 0, r"dashboard .* B5 "),
     ("clients {file} nightly", 1, r"not asked: B4 does not answer at 127\.0\.0\.1:\d+"),
     # Why does it not get that message?
@@ -45,7 +45,7 @@ WHILE_B4_IS_DEAD = [
     ("drain {file} B4", 2, r"(?s)^shoal: B4 does not answer at .*: start it, then drain it"),
     ("undrain {file} B4", 2, r"(?s)^shoal: B4 does not answer .* as it is started again"),
     ("leave {file} B4", 2, r"^shoal: B4 does not answer at 127\.0\.0\.1:\d+"),
-    # The others can be looked after.
+    # The other brokers can be maintained.
     ("drain {file} B2", 0, r"B2 is drained"),
     ("undrain {file} B2", 0, r"B2 takes clients in"),
     ("check {file}", 0, r"brokers 5, links 4"),
@@ -64,13 +64,13 @@ def answer(network: Processes, command: str) -> tuple[int, str]:
 
 
 def problem(network: Processes, command: str, code: int, words: str) -> str:
-    """What is wrong with an answer."""
+    """The fault of an answer; empty if there is none."""
     found, said = answer(network, command)
     return "" if found == code and re.search(words, said) else f"{command}: {found}\n{said}"
 
 
 def asked(network: Processes, broker: str, path: str) -> tuple[int, str]:
-    """What an admin port says."""
+    """The answer of an admin port."""
     url = f"http://{network.network.broker(broker).admin}{path}"
     try:
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as found:
@@ -86,7 +86,7 @@ async def publish(network: Processes, broker: str, *payloads: bytes) -> None:
 
 
 async def ask_all(network: Processes) -> None:
-    """Whoever asks is no part of the loop on which the clients live."""
+    """Questions are asked outside the clients' loop."""
     at = {each.name: each.mqtt for each in network.network.brokers}
     async with Client(at["B4"], "nightly", keep=Keep(seconds=3_600)) as nightly:
         await nightly.subscribe("late").granted()
@@ -97,7 +97,7 @@ async def ask_all(network: Processes) -> None:
         # Acknowledged although its subscribers are behind B4: it is on B3's disk.
         await publish(network, "B1", b"1", b"2")
         await asyncio.to_thread(ask_of_the_dead, network)
-        # Who is started again knows since when it has waited, at least.
+        # A restarted broker knows at least since when it has waited.
         network.kill("B3", how=signal.SIGTERM)
         network.start("B3")
         words = r"B4 \(away for \d+ (s|min) or longer, \d+ bytes wait\)"
@@ -108,7 +108,7 @@ async def ask_all(network: Processes) -> None:
             assert [(await late.get()).payload for _ in range(2)] == [b"1", b"2"]
     words = r"nightly .* B4 .*away for"
     assert not await asyncio.to_thread(problem, network, "clients {file} nightly", 0, words)
-    # Who comes back as another process comes up as any other link does.
+    # A broker that returns as another process comes up like any other link.
     restarted = network.log("B5").partition('"broker restarted"')[2]
     assert '"event": "link up", "neighbour": "B4"' in restarted
 
@@ -126,7 +126,7 @@ def ask_of_the_dead(network: Processes) -> None:
     assert re.search(r'shoal_link_spooled_bytes\{neighbour="B4"\} [1-9]', said)
 
 
-def test_what_an_operator_asks_when_a_broker_was_killed(
+def test_an_operators_questions_are_answered_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,1 +1,1 @@
-"""Ordinary days of every system: brokers join, leave and come back while plain clients publish."""
+"""Ordinary days of each system: brokers join, leave and return while plain clients publish."""

@@ -1,7 +1,7 @@
 """The vocabulary of a day: a network of one system, plain clients, operations with a bound.
 
-An operation succeeds, or `Day` says within its bound what each broker waits for.  A plain client
-has one address and never follows a server redirection.
+An operation succeeds, or `Day` reports within its bound why each broker waits. A plain client has
+one address and never follows a redirect.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.runtime.processes import SHOAL, Client, Processes, not_started
 from tests.systems import with_cycles
 
 SYSTEMS = tuple(MODULES)
-# Operations take 2 s to 10 s where they work; none may take longer without a word.
+# Operations take 2 s to 10 s; none may take longer without an error.
 BOUND_S = 30.0
 # Publishers: the pause between two publications, and how many may be unacknowledged.
 PAUSE_S = 0.05
 MOST_UNACKNOWLEDGED = 20
-# Subscriptions travel: a probe is published again and again.
+# A subscription takes time to spread, so a probe is published repeatedly.
 PROBE_S = 0.25
 POLL_S = 0.1
 # The middle of an operation: a process is killed by then at the latest.
@@ -54,14 +54,14 @@ def cases(named: list[tuple[str, str]], values: Iterable[str]) -> list[Any]:
 
 
 class Publisher:
-    """A plain client that publishes numbers to `day/BROKER` at QoS 1 from beginning to end."""
+    """A plain client that publishes numbers to `day/BROKER` at QoS 1 all day."""
 
     def __init__(self, network: Processes, broker: str) -> None:
         self.topic = f"day/{broker}"
         # Numbers by packet identifier, until they are acknowledged.
         self._unacknowledged: dict[int, int] = {}
         self.acknowledged: set[int] = set()
-        # The number that is published next.
+        # The next number.
         self.next = 0
         self._lock = threading.Lock()
         self._client = network.client(broker, f"publisher at {broker}", 0)
@@ -96,7 +96,7 @@ class Publisher:
 
 
 class Subscriber:
-    """A plain client with a session that stays; it remembers the numbers of each publisher."""
+    """A plain client with a lasting session; it records the numbers of each publisher."""
 
     def __init__(self, network: Processes, name: str) -> None:
         self.name = name
@@ -107,14 +107,14 @@ class Subscriber:
         self._client: Client | None = None
 
     def connect(self, broker: str) -> None:
-        """Connect to a broker, and to no other than that; the session may be elsewhere."""
+        """Connect to this broker only; the session may be elsewhere."""
         self._client = self._network.client(broker, self.name)
         self._client.paho.on_message = self._on_message
         self._client.connect()
         self.session_present.append(self._client.session_present[0])
 
     def subscribe(self, publishers: Iterable[Publisher]) -> None:
-        """Subscribe to what is published all day; from now on each publication is owed."""
+        """Subscribe to all publishers; from now on each publication is owed."""
         assert self._client is not None
         self._client.subscribe("day/#", 1)
         self._first = {each.topic: each.next for each in publishers}
@@ -127,7 +127,7 @@ class Subscriber:
         self._came.setdefault(message.topic, set()).add(int(message.payload))
 
     def lacks(self, publishers: Iterable[Publisher]) -> dict[str, set[int]]:
-        """The acknowledged publications that have not come, by topic."""
+        """The acknowledged publications that have not arrived, by topic."""
         return {
             each.topic: missing
             for each in publishers
@@ -139,7 +139,7 @@ class Subscriber:
 
 
 class Day:
-    """A network of one system, its publishers, and what an operator does."""
+    """A network of one system, its publishers, and an operator."""
 
     def __init__(self, network: Processes) -> None:
         self.network = network
@@ -156,8 +156,8 @@ class Day:
             self.publishers[broker] = Publisher(self.network, broker)
             self.publishers[broker].start()
 
-    def go_on(self, number: int = 20) -> None:
-        """Wait until each publisher has so many more acknowledged, where its broker runs."""
+    def publish_on(self, number: int = 20) -> None:
+        """Wait until each publisher with a running broker has so many more acknowledged."""
         wanted = {
             name: len(each.acknowledged) + number
             for name, each in self.publishers.items()
@@ -174,7 +174,7 @@ class Day:
 
     @contextmanager
     def subscriber(self, name: str, broker: str) -> Iterator[Subscriber]:
-        """A subscriber to all that is published from now on."""
+        """A subscriber to everything published from now on."""
         found = Subscriber(self.network, name)
         try:
             found.connect(broker)
@@ -189,9 +189,9 @@ class Day:
         self.network.join(name, over)
 
     def leave(self, name: str, then: Callable[[], None] | None = None) -> None:
-        """Have a broker leave; its process ends, and the command says so, within the bound.
+        """Order a broker's leave; its process ends and the command reports it, within the bound.
 
-        `then` is called as soon as its process has ended.
+        `then` is called as soon as the process has ended.
         """
         self.await_leave(name, begin_leave(self.network, name), then)
 
@@ -203,7 +203,7 @@ class Day:
         *,
         is_only: bool = True,
     ) -> str:
-        """Wait for the end of a process; what the command said, which succeeds if it `is_only`."""
+        """Wait for a process's end; return the command's output (`is_only`: success)."""
         process = self.network.running[name]
         try:
             assert process.wait(BOUND_S) == 0, self.network.log(name)
@@ -220,7 +220,7 @@ class Day:
         return said
 
     def grow_old(self) -> None:
-        """Restart a broker: what a system agrees on at the start is the past."""
+        """Restart a broker, so that the agreement of the network's start is in the past."""
         self.network.kill("B3", how=signal.SIGTERM)
         self.network.start("B3")
         self.are_linked()
@@ -239,7 +239,7 @@ class Day:
         return code != 0
 
     def until_log(self, name: str, text: str, operation: Callable[[], None]) -> None:
-        """Begin an operation, and wait until a broker logs something of it; not for long."""
+        """Begin an operation, and wait until a broker logs a line of it, with a bound."""
 
         def count_now() -> int:
             path = self.network.folder / f"{name}.log"
@@ -250,7 +250,7 @@ class Day:
         while count_now() == before and time.monotonic() < deadline_s:
             time.sleep(0.001)
 
-    # --- what must hold -------------------------------------------------------------------------
+    # --- conditions -----------------------------------------------------------------------------
 
     def are_linked(self) -> None:
         """Each broker is ready, and has a link that is up."""
@@ -268,10 +268,11 @@ class Day:
             and any(row["state"] == "up" for row in status["links"])
         )
 
-    def is_back_or_says_that_it_left(self, name: str) -> bool:
-        """Wait until a broker of the network file is linked, or says what to do; whether it says.
+    def is_back_or_reports_its_leave(self, name: str) -> bool:
+        """Wait until a broker of the network file is linked, or says that it has left; whether it
+        says so.
 
-        It has left, and its command is that of a broker that never did.
+        A broker that left may be started by the command of one that never did.
         """
 
         def says() -> bool:
@@ -280,8 +281,8 @@ class Day:
         self.wait(f"{name} is linked, or says why not", lambda: self.is_linked(name) or says())
         return says()
 
-    def all_hear_all(self) -> None:
-        """A fresh subscriber at each broker hears a fresh publisher at each broker."""
+    def all_receive_from_all(self) -> None:
+        """A new subscriber at each broker receives from a new publisher at each broker."""
         token = f"probe/{next(_tokens)}"
         heard: dict[str, set[str]] = {broker: set() for broker in self.brokers}
         with ExitStack() as stack:
@@ -317,7 +318,7 @@ class Day:
                 raise AssertionError(f"these do not hear those: {deaf}\n{error}") from None
 
     def has_all(self, subscriber: Subscriber) -> None:
-        """A subscriber gets all publications that are acknowledged until now."""
+        """A subscriber receives all publications that are acknowledged until now."""
         publishers = self.publishers.values()
         owed = subscriber.lacks(publishers)
 
@@ -334,7 +335,7 @@ class Day:
             raise AssertionError(f"{subscriber.name} lost {lost()}\n{error}") from None
 
     def retained(self, broker: str) -> dict[str, bytes]:
-        """The values below `state` that a fresh subscriber gets before a probe of its own."""
+        """The values below `state` that a new subscriber receives before a probe of its own."""
         token = f"state/probe/{next(_tokens)}"
         found: dict[str, bytes] = {}
         reader = self.network.client(broker, token, 0)
@@ -346,7 +347,7 @@ class Day:
         return {topic: value for topic, value in found.items() if topic != token}
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
-        """Wait until something is so; if it is not within the bound, say why each broker waits."""
+        """Wait until the condition holds; else say why each broker waits."""
         deadline_s = time.monotonic() + BOUND_S
         while not condition():
             if time.monotonic() > deadline_s:
@@ -375,7 +376,7 @@ class Day:
 
 
 def status_of(network: Processes, broker: str) -> dict[str, Any] | None:
-    """The status of a broker; None where nothing answers."""
+    """The status of a broker; None without an answer."""
 
     async def ask() -> dict[str, Any]:
         address = network.network.broker(broker).address("admin")

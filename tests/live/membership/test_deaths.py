@@ -1,4 +1,4 @@
-"""Brokers that die for good: the network is told to go on without them, and they may come back."""
+"""Brokers that die for good: an operator declares them dead, and they may return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.processes import SHOAL
 
 
 def shoal(today: Day, *words: str) -> str:
-    """What a command of `shoal` about the network says; an AssertionError if it fails."""
+    """The output of a `shoal` command about the network; AssertionError if it fails."""
     command = (*SHOAL, words[0], str(today.network.path), *words[1:])
     ended = subprocess.run(command, capture_output=True, text=True, timeout=2 * BOUND_S)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -20,32 +20,32 @@ def shoal(today: Day, *words: str) -> str:
 
 
 @pytest.mark.parametrize("system", systems("tree", "grape"))
-def test_the_network_goes_on_without_a_dead_broker_in_its_middle(
+def test_the_network_continues_without_a_dead_broker_in_its_middle(
     tmp_path: Path, system: str
 ) -> None:
     with day(tmp_path, system, 4, publishers=("B1", "B4")) as today:
-        today.go_on()
+        today.publish_on()
         today.network.kill("B2")
         assert shoal(today, "forget", "B2") == "B2 is forgotten; B1 has its place\n"
         today.are_linked()
-        today.all_hear_all()
-        today.go_on()
+        today.all_receive_from_all()
+        today.publish_on()
         today.network.start("B2")
         today.are_linked()
-        today.all_hear_all()
+        today.all_receive_from_all()
 
 
 @pytest.mark.parametrize("system", systems("tree"))
 def test_a_broker_leaves_though_a_neighbour_is_dead(tmp_path: Path, system: str) -> None:
     with day(tmp_path, system, 4, publishers=("B1", "B4")) as today:
-        today.go_on()
+        today.publish_on()
         today.network.kill("B3")
         assert "B2 has left" in shoal(today, "leave", "B2", "--without", "B3")
         today.network.running.pop("B2").wait(BOUND_S)
         today.are_linked()
-        today.all_hear_all()
+        today.all_receive_from_all()
 
 
-def test_a_broker_that_runs_is_not_forgotten(tmp_path: Path) -> None:
+def test_forgetting_a_running_broker_is_refused(tmp_path: Path) -> None:
     with day(tmp_path, "tree") as today, pytest.raises(AssertionError, match="have it leave"):
         shoal(today, "forget", "B2")

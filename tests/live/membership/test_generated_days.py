@@ -1,4 +1,4 @@
-"""Days that are generated: each command, by each kind of broker, in each way, in each network.
+"""Generated days: each command for each kind of broker, in each way, in each network.
 
 | dimension | values |
 | --- | --- |
@@ -8,8 +8,8 @@
 | network | fresh, old (a broker was restarted, another has joined and left) |
 | system | all |
 
-A founder joins when it has left and is run again: it is linked, or its status says that it has
-left.  At the end of each day every broker hears every broker.  All days: `make soak`.
+A founder that left and runs again joins: it is linked, or its status says that it has left. At the
+end of each day every broker receives from every broker. `make soak` plays all days.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.live.membership.days import SYSTEMS, Day, begin_leave, day
 COMMANDS, ROLES = ("join", "leave"), ("founder", "joined", "back")
 WAYS, NETWORKS = ("once", "twice", "killed"), ("fresh", "old")
 ALL = list(product(SYSTEMS, COMMANDS, ROLES, WAYS, NETWORKS))
-# One day of each system that has a protocol of its own for it; each value is there.
+# One day of each system with its own protocol for the command; each value occurs.
 FEW = [
     ("tree", "join", "back", "killed", "old"),
     ("grape", "leave", "joined", "twice", "fresh"),
@@ -40,7 +40,7 @@ NAMES = {"founder": "B2", "joined": "J1", "back": "J1"}
 
 
 def _begin(today: Day, command: str, role: str) -> str:
-    """All that has happened to the broker before the command; its name."""
+    """Give the broker its role before the command; its name."""
     name = NAMES[role]
     if role != "founder":
         today.network.add_joiner(name, "B2")
@@ -83,7 +83,7 @@ def _leave(today: Day, name: str, way: str) -> None:
 
 
 def _leave_twice(today: Day, name: str) -> None:
-    """Two operators order it; the broker may be gone before it hears the second order."""
+    """Two operators order it; the broker may be gone before the second order arrives."""
     first, second = (begin_leave(today.network, name) for _ in range(2))
     said = {
         first: today.await_leave(name, first, is_only=False),
@@ -101,7 +101,7 @@ DO: dict[str, Callable[[Day, str, str], None]] = {"join": _join, "leave": _leave
     ("system", "command", "role", "way", "network"),
     [*FEW, *at_length(each for each in ALL if each not in FEW)],
 )
-def test_a_generated_day(
+def test_a_generated_day_ends_with_all_brokers_linked(
     tmp_path: Path, system: str, command: str, role: str, way: str, network: str
 ) -> None:
     with day(tmp_path, system) as today:
@@ -113,8 +113,8 @@ def test_a_generated_day(
             today.are_linked()
         name = _begin(today, command, role)
         DO[command](today, name, way)
-        if (command, role) == ("join", "founder") and today.is_back_or_says_that_it_left(name):
+        if (command, role) == ("join", "founder") and today.is_back_or_reports_its_leave(name):
             return
         today.are_linked()
-        today.go_on()
-        today.all_hear_all()
+        today.publish_on()
+        today.all_receive_from_all()

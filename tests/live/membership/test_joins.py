@@ -1,4 +1,4 @@
-"""Brokers that join: they are linked and heard, or fail before another broker knows of them."""
+"""Brokers that join: they are linked and receive, or fail before another broker knows of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ JOINER = "J1"
 
 
 @pytest.mark.parametrize("system", systems("bluedove", "dynatops"))
-def test_a_broker_joins_while_plain_clients_publish(tmp_path: Path, system: str) -> None:
+def test_a_broker_joins_without_loss_while_plain_clients_publish(
+    tmp_path: Path, system: str
+) -> None:
     with day(tmp_path, system) as today:
         today.join(JOINER, "B2")
         today.are_linked()
         today.publish_at(JOINER)
-        today.go_on()
-        today.all_hear_all()
+        today.publish_on()
+        today.all_receive_from_all()
 
 
 @pytest.mark.parametrize("system", systems("dynatops", "tco"))
-def test_a_broker_joins_a_network_that_never_had_a_client(tmp_path: Path, system: str) -> None:
+def test_a_broker_joins_a_network_without_clients(tmp_path: Path, system: str) -> None:
     with day(tmp_path, system, publishers=()) as today:
         today.join(JOINER, "B2")
         today.are_linked()
-        today.all_hear_all()
+        today.all_receive_from_all()
 
 
 @pytest.mark.parametrize("system", systems("tree", "octopia"))
@@ -45,17 +47,17 @@ def test_a_joiner_whose_client_port_is_taken_leaves_no_trace(tmp_path: Path, sys
         today.are_linked()
         for broker in today.brokers:
             assert JOINER not in today.describe(broker), today.describe(broker)
-        today.all_hear_all()
+        today.all_receive_from_all()
         today.leave("B2")
         today.are_linked()
-        today.all_hear_all()
+        today.all_receive_from_all()
 
 
 @pytest.mark.parametrize("system", systems("tree"))
-def test_a_joiner_whose_one_given_broker_is_down_joins_over_another(
+def test_a_joiner_whose_given_broker_is_down_joins_through_another(
     tmp_path: Path, system: str
 ) -> None:
-    """The network file lists others, and they are there."""
+    """The network file lists other brokers, which run."""
     with day(tmp_path, system, publishers=["B1"]) as today:
         today.network.kill("B3")
         today.join(JOINER, "B3")
@@ -66,7 +68,7 @@ def test_a_joiner_whose_one_given_broker_is_down_joins_over_another(
 
 
 def _run_joiner(today: Day, over: str, address: str, listeners: dict[str, int]) -> Forked:
-    """A broker that may end before it listens."""
+    """Start a broker that may end before it listens."""
     words = ["serve", str(today.network.path), "--broker", JOINER]
     words += ["--join", f"{over}={read_address(address)}"]
     for key, port in listeners.items():

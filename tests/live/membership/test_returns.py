@@ -1,4 +1,4 @@
-"""Brokers that left and are run again by the same command: they join, or say why not."""
+"""Brokers that left and are started by the same command: they join, or report why not."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from tests.live.membership.days import BOUND_S, Day, cases, day
 
-# | first, last | brokers of the network file: of a link that it lists the first by name connects |
-# | rejoins     | a broker of the network file that is run again with `--join` |
-# | joined      | a broker that had joined before, too |
+# - first, last: brokers of the network file; the first of a link that it lists connects.
+# - rejoins: a broker of the network file that is run again with `--join`.
+# - joined: a broker that had joined before, too.
 ROLES = {"first": "B1", "last": "B3", "rejoins": "B3", "joined": "J1"}
 
 
@@ -20,15 +20,15 @@ def _begin(today: Day, role: str) -> str:
         today.join("J1", "B2")
         today.are_linked()
         today.publish_at("J1")
-        today.go_on()
+        today.publish_on()
     if role == "rejoins":
         today.network.rejoin("B3", "B2")
     return ROLES[role]
 
 
 def _is_back(today: Day, name: str, role: str) -> bool:
-    """Whether it is linked; a broker of the file may say instead that it has left."""
-    if role in ("first", "last") and today.is_back_or_says_that_it_left(name):
+    """Whether the broker is linked; a broker of the file may report instead that it has left."""
+    if role in ("first", "last") and today.is_back_or_reports_its_leave(name):
         return False
     today.are_linked()
     return True
@@ -46,10 +46,10 @@ def _is_back(today: Day, name: str, role: str) -> bool:
         ROLES,
     ),
 )
-def test_a_broker_comes_back_by_the_same_command_without_its_first_life(
+def test_a_broker_returns_by_the_same_command_without_its_old_state(
     tmp_path: Path, system: str, role: str
 ) -> None:
-    """It has the retained values of today, as each other broker has, and not those it left with."""
+    """Its retained values are today's, as at each other broker, and not those at its leave."""
     with day(tmp_path, system) as today:
         name = _begin(today, role)
         with today.network.client(name, "first", 0) as first:
@@ -65,19 +65,19 @@ def test_a_broker_comes_back_by_the_same_command_without_its_first_life(
             # A ready broker has these values at once.
             found = {"state/kept": b"1", "state/changed": b"2", "state/new": b"2"}
             assert today.retained(name) == found == today.retained("B2")
-            today.go_on()
-            today.all_hear_all()
+            today.publish_on()
+            today.all_receive_from_all()
 
 
 @pytest.mark.parametrize(
     ("system", "role"), cases([("self_organising", "joined"), ("dynatops", "last")], ROLES)
 )
-def test_a_supervisor_runs_a_broker_again_at_once_that_has_left(
+def test_a_supervisor_restarts_a_broker_right_after_its_leave(
     tmp_path: Path, system: str, role: str
 ) -> None:
     with day(tmp_path, system) as today:
         name = _begin(today, role)
         today.leave(name, then=lambda: today.run_again(name))
         if _is_back(today, name, role):
-            today.go_on()
-            today.all_hear_all()
+            today.publish_on()
+            today.all_receive_from_all()

@@ -1,1 +1,1 @@
-"""Other people's software beside a network of processes, with its defaults, as in ordinary days."""
+"""Other projects' software beside a network of processes, with default settings."""

@@ -1,8 +1,8 @@
-"""What Home Assistant and Zigbee2MQTT do to find each other: birth, will, retained configurations.
+"""Home Assistant and Zigbee2MQTT discover each other: birth message, will, retained configurations.
 
-Zigbee2MQTT publishes a configuration for each device below `homeassistant/`, retained, its own
-state with a will that says the opposite, and says all again when Home Assistant says that it is
-there.  Both come back by themselves.
+Zigbee2MQTT publishes a retained configuration for each device below `homeassistant/`, and its state
+with a will of the opposite. It publishes all again after Home Assistant's birth message. Both
+reconnect by themselves.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def configuration(device: int) -> tuple[str, bytes]:
 
 
 CONFIGURATIONS = dict(map(configuration, range(DEVICES)))
-# What is retained while both are there.
+# Retained messages while both are connected.
 RETAINED = {**CONFIGURATIONS, BRIDGE: ONLINE}
 
 
 class _Client:
-    """paho as both use it, or something like it: sessions that end with the connection."""
+    """paho as both use it, or nearly so: sessions end with the connection."""
 
     def __init__(self, place: Place, name: str, will: tuple[str, bytes, bool]) -> None:
         self._place = place
@@ -40,12 +40,12 @@ class _Client:
         topic, payload, retain = will
         self.client.will_set(topic, payload, qos=1, retain=retain)
         self.client.on_connect = lambda *_: self.connected()
-        self.client.on_message = lambda client, data, message: self.hear(message)
+        self.client.on_message = lambda client, data, message: self.record(message)
 
     def connected(self) -> None:
         raise NotImplementedError
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         raise NotImplementedError
 
     def start(self) -> None:
@@ -57,14 +57,14 @@ class _Client:
         self.client.loop_stop()
 
     def vanish(self) -> None:
-        """As when the machine is switched off: nobody says goodbye."""
+        """End as a switched-off machine does: without DISCONNECT."""
         self.client.loop_stop()
         found: Any = self.client.socket()
         found.close()
 
 
 class Zigbee2Mqtt(_Client):
-    """Announces its devices; `announced` says how often."""
+    """Announces its devices; `announced` counts the times."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place, "zigbee2mqtt", (BRIDGE, OFFLINE, True))
@@ -75,7 +75,7 @@ class Zigbee2Mqtt(_Client):
         self.client.publish(BRIDGE, ONLINE, qos=1, retain=True)
         self._announce()
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         if message.payload == b"online":
             self._announce()
 
@@ -86,7 +86,7 @@ class Zigbee2Mqtt(_Client):
 
 
 class HomeAssistant(_Client):
-    """Listens to all configurations; `found` has those that came, and how bridges are."""
+    """Subscribes to all configurations; `found` has those received, and the states of bridges."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place, "homeassistant", (STATUS, b"offline", False))
@@ -97,7 +97,7 @@ class HomeAssistant(_Client):
         self.client.subscribe([("homeassistant/#", 0), ("zigbee2mqtt/#", 0)])
         self.client.publish(STATUS, b"online", qos=0)
 
-    def hear(self, message: paho.MQTTMessage) -> None:
+    def record(self, message: paho.MQTTMessage) -> None:
         if message.topic != STATUS:
             self.found[message.topic] = message.payload
             if self.found == RETAINED:

@@ -1,4 +1,4 @@
-"""paho and aiomqtt, with their defaults but for a session that is kept."""
+"""paho and aiomqtt, with their defaults except for a lasting session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRY_S = 0.2
 
 
 class Paho(Neighbour):
-    """Comes back by itself, and publishes again what was not acknowledged."""
+    """Reconnects by itself, and retransmits unacknowledged publications."""
 
     name = "paho"
 
@@ -35,7 +35,7 @@ class Paho(Neighbour):
             CallbackAPIVersion.VERSION2, client_id=self.name, clean_session=False
         )
         self._client.on_connect = self._connected
-        self._client.on_message = lambda client, data, message: self.hear(
+        self._client.on_message = lambda client, data, message: self.record(
             message.topic, message.payload
         )
         self._client.on_publish = self._published
@@ -69,7 +69,7 @@ class Paho(Neighbour):
             number += 1
 
     def _is_acknowledged(self, mid: int) -> bool:
-        """Wait for it, until the client is gone."""
+        """Wait for the acknowledgement, or the client's end."""
         with self._changed:
             while mid not in self._acknowledged:
                 if self.is_gone.is_set():
@@ -89,7 +89,7 @@ class Paho(Neighbour):
 
 
 class Aiomqtt(Neighbour):
-    """Connects again in a loop, as its documentation says."""
+    """Reconnects in a loop, as its documentation says."""
 
     name = "aiomqtt"
 
@@ -115,7 +115,7 @@ class Aiomqtt(Neighbour):
     async def _listen(self, client: aiomqtt.Client) -> None:
         async for message in client.messages:
             assert isinstance(message.payload, bytes)
-            self.hear(str(message.topic), message.payload)
+            self.record(str(message.topic), message.payload)
 
     async def _publish_all(self, client: aiomqtt.Client) -> None:
         while not self.is_gone.is_set():
@@ -141,10 +141,10 @@ class EndError(Exception):
 
 
 class Bridged(Paho):
-    """paho, at a mosquitto that has a bridge to the network.
+    """paho at a mosquitto that has a bridge to the network.
 
-    States go out only: with `both`, mosquitto publishes all that it has retained whenever it comes
-    back, also what is older than what it finds.
+    States go outwards only: with `both`, mosquitto publishes all its retained messages after each
+    reconnect, even if older than the other side's.
     """
 
     name = "bridge"

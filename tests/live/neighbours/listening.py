@@ -1,4 +1,4 @@
-"""Clients at several brokers between which messages flow, and what comes to each of them."""
+"""Clients at several brokers between which messages flow, and their messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from shoal.client import Client
 from tests.runtime.live import PATIENCE_S
 
-# So long nothing more comes to whoever has heard all.
+# After this pause a client that has everything receives no more.
 SILENCE_S = 0.3
 
 
 class Listener:
-    """What has come to one client, but for the words with which it is found out if all is up."""
+    """The messages of one client, without the probes that test the connections."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, bytes, bool]] = []
@@ -31,7 +31,7 @@ class Listener:
 
 
 class End(NamedTuple):
-    """A client of one side, and what comes to it."""
+    """A client on one side, and its messages."""
 
     client: Client
     listener: Listener
@@ -39,7 +39,7 @@ class End(NamedTuple):
 
 @asynccontextmanager
 async def ends(topics: str, *addresses: str) -> AsyncIterator[list[End]]:
-    """A client at each address, between all of which messages flow."""
+    """A client at each address; messages flow between all of them."""
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         found: list[End] = []
         running: list[asyncio.Task[None]] = []
@@ -60,7 +60,7 @@ async def ends(topics: str, *addresses: str) -> AsyncIterator[list[End]]:
 
 
 async def settled(*listeners: Listener) -> None:
-    """Wait until nothing has come to anybody for a while."""
+    """Wait until no client has received anything for a while."""
     while True:
         before = [len(each.heard) for each in listeners]
         await asyncio.sleep(SILENCE_S)

@@ -1,4 +1,4 @@
-"""mosquitto as a process: a broker of its own, which may have a bridge to one of ours."""
+"""mosquitto as a process, optionally with a bridge to one of our brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.runtime.free_ports import free_ports
 from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import wait_until
 
-# Debian has it where only root looks for programs.
+# Debian installs it in a folder of root's PATH.
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
 needs_mosquitto = pytest.mark.skipif(
     MOSQUITTO is None, reason="mosquitto is not installed (Debian: mosquitto)"

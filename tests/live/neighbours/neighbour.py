@@ -1,8 +1,8 @@
-"""What every client of a day does, in whatever library: publish, keep a state, and listen to all.
+"""The behaviour of each client of a day: publish, keep a state, and subscribe to all.
 
-It publishes 0, 1, 2, … to `day/NAME/data` at QoS 1, each when the one before is acknowledged, and
-every so often a number to `day/NAME/state`, retained.  It listens to the data of all in a session
-that is kept.
+It publishes 0, 1, 2, … to `day/NAME/data` at QoS 1, each after the acknowledgement of the one
+before, and regularly a number to `day/NAME/state`, retained. It subscribes to all data in a lasting
+session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 DATA, STATE = "data", "state"
 EVERYBODY = f"day/+/{DATA}"
-# Every so many are states as well.
+# One number in so many is a state as well.
 STATE_EVERY = 5
 PAUSE_S = 0.02
 
@@ -24,7 +24,7 @@ def topic(name: str, kind: str = DATA) -> str:
 
 
 class Place(NamedTuple):
-    """Where a client connects, and where it may write."""
+    """The broker that a client connects to, and a folder that it may write to."""
 
     host: str
     port: int
@@ -39,28 +39,28 @@ class Neighbour:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        # What was acknowledged to it, and what has come to it by topic, in their orders.
+        # The numbers acknowledged to it, and those received by topic, in order.
         self.acknowledged: list[int] = []
         self.heard: dict[str, list[int]] = defaultdict(list)
-        # The state that was acknowledged last.
+        # The last state that was acknowledged.
         self.state = -1
         self.is_over = threading.Event()
         self.is_gone = threading.Event()
 
     def start(self) -> None:
-        """Begin to publish and to listen."""
+        """Begin to publish and to subscribe."""
         raise NotImplementedError
 
     def stop_publishing(self) -> None:
-        """End what it publishes with what is acknowledged; it goes on listening."""
+        """Wait for the last acknowledgement and publish no more; the subscription stays."""
         self.is_over.set()
 
     def end(self) -> None:
-        """Be gone."""
+        """End the client."""
         self.is_over.set()
         self.is_gone.set()
 
-    def hear(self, name: str, payload: bytes | str) -> None:
+    def record(self, name: str, payload: bytes | str) -> None:
         self.heard[name].append(int(payload))
 
     def acknowledge(self, number: int, kind: str) -> None:
@@ -71,5 +71,5 @@ class Neighbour:
 
 
 def kinds(number: int) -> tuple[str, ...]:
-    """What is published of a number."""
+    """The kinds of messages that a number is published as."""
     return (DATA,) if number % STATE_EVERY else (DATA, STATE)

@@ -38,12 +38,12 @@ def node_finds(module: str) -> str:
 class Program:
     """A process whose lines are read as they come; its errors are in a file."""
 
-    def __init__(self, words: list[str], log: Path, hear: Any) -> None:
+    def __init__(self, words: list[str], log: Path, record: Any) -> None:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
-        self._hear = hear
+        self._hear = record
         self._thread = threading.Thread(target=self._read, args=(self._process.stdout,))
         self._thread.start()
 
@@ -66,7 +66,7 @@ class Program:
 
 
 class MosquittoClients(Neighbour):
-    """mosquitto_sub comes back by itself; a mosquitto_pub that fails is started again."""
+    """mosquitto_sub reconnects by itself; a mosquitto_pub that fails is started again."""
 
     name = "mosquitto"
     missing = (
@@ -77,7 +77,7 @@ class MosquittoClients(Neighbour):
         self._where = ["-h", self.place.host, "-p", str(self.place.port), "-q", "1"]
         words = ["mosquitto_sub", *self._where, "-c", "-i", self.name, "-t", EVERYBODY]
         log = self.place.folder / "mosquitto_sub.log"
-        self._reader = Program([*words, "-F", "%t %p"], log, lambda line: self.hear(*line))
+        self._reader = Program([*words, "-F", "%t %p"], log, lambda line: self.record(*line))
         self._thread = threading.Thread(target=self._publish_all)
         self._thread.start()
 
@@ -104,7 +104,7 @@ class MosquittoClients(Neighbour):
 
 
 class MqttJs(Neighbour):
-    """As Zigbee2MQTT and Node-RED have it: comes back after a second, and subscribes again."""
+    """mqtt.js as in Zigbee2MQTT and Node-RED: reconnects after a second, and subscribes again."""
 
     name = "mqttjs"
     missing = "" if node_finds("mqtt") else "node finds no mqtt.js (npm install mqtt)"
@@ -118,7 +118,7 @@ class MqttJs(Neighbour):
     def _take(self, line: list[str]) -> None:
         match line:
             case ["heard", name, payload]:
-                self.hear(name, payload)
+                self.record(name, payload)
             case ["over"]:
                 self._ended.set()
             case [kind, number]:
@@ -135,9 +135,9 @@ class MqttJs(Neighbour):
 
 
 class NodeRed(Neighbour):
-    """A flow that writes into a file what another client has published, and publishes it again.
+    """A flow that writes another client's publications to a file and publishes them again.
 
-    What comes before it is told that it is connected again, its `mqtt out` drops; the file has it.
+    Its `mqtt out` drops messages until it knows of the reconnect; the file has them.
     """
 
     name = "nodered"
@@ -146,7 +146,7 @@ class NodeRed(Neighbour):
     missing = "" if _red else "node finds no Node-RED (npm install node-red)"
 
     def start(self) -> None:
-        # What it says, for whoever asks why something is not so.
+        # Its log, for the diagnosis of failures.
         self._lines: list[list[str]] = []
         folder = self.place.folder / "node-red"
         folder.mkdir()
@@ -163,7 +163,7 @@ class NodeRed(Neighbour):
         self._program = Program(words, folder / "log", self._lines.append)
 
     def _flow(self) -> list[dict[str, Any]]:
-        """As its editor writes it; the fields that are not here have its defaults."""
+        """A flow as the editor writes it; missing fields have the editor's defaults."""
         broker = {
             "id": "the-broker", "type": "mqtt-broker", "broker": self.place.host,
             "port": str(self.place.port), "clientid": self.name, "autoConnect": True,
@@ -186,7 +186,7 @@ class NodeRed(Neighbour):
 
     @property
     def written(self) -> list[int]:
-        """What has come to it."""
+        """The lines of its file."""
         if not self._file.exists():
             return []
         return [int(line) for line in self._file.read_text(encoding="utf-8").splitlines()]

@@ -1,6 +1,6 @@
-"""Two of our bridges between the same networks: nothing goes round; in a group nothing is doubled.
+"""Two of our bridges between the same networks: nothing circulates, and groups receive no copies.
 
-Each is connected to other brokers than its like.
+The two bridges connect to different brokers on each side.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def addresses(
 async def bridges(
     addresses: tuple[list[str], list[str]], topics: str, group: str
 ) -> AsyncIterator[list[BridgeTally]]:
-    """Two that carry these topics both ways."""
+    """Two bridges that carry these topics both ways."""
     tallies = [BridgeTally(), BridgeTally()]
     running = []
     for number, (here, there) in enumerate(zip(*addresses, strict=True)):
@@ -65,7 +65,7 @@ async def bridges(
 
 
 async def publish(found: list[End], topics: str) -> tuple[list[str], list[str]]:
-    """Publish at every end; what has come to each side."""
+    """Publish at every end; return the messages of each side."""
     await settled(*(end.listener for end in found))
     for number, end in enumerate(found):
         for n in range(EACH):
@@ -78,7 +78,7 @@ async def publish(found: list[End], topics: str) -> tuple[list[str], list[str]]:
 
 
 async def kept(address: str, topics: str) -> list[str]:
-    """What is retained at a broker."""
+    """The retained messages at a broker."""
     found = Listener()
     async with Client(address, f"{topics}-late") as late:
         listening = asyncio.create_task(found.listen(late, f"{topics}/kept"))
@@ -89,7 +89,9 @@ async def kept(address: str, topics: str) -> list[str]:
 
 @pytest.mark.parametrize("group", ["", "pair"])
 @on_asyncio
-async def test_nothing_goes_round(addresses: tuple[list[str], list[str]], group: str) -> None:
+async def test_two_bridges_circulate_nothing(
+    addresses: tuple[list[str], list[str]], group: str
+) -> None:
     topics = f"side{group}"
     ours, theirs = addresses
     async with bridges(addresses, topics, group), ends(topics, ours[1], theirs[0]) as found:
@@ -106,7 +108,7 @@ async def test_nothing_goes_round(addresses: tuple[list[str], list[str]], group:
 
 
 @on_asyncio
-async def test_members_of_a_group_share_what_there_is(
+async def test_a_groups_members_receive_each_message_once(
     addresses: tuple[list[str], list[str]],
 ) -> None:
     ours, theirs = addresses
@@ -131,7 +133,7 @@ async def test_members_of_a_group_share_what_there_is(
 
 
 @on_asyncio
-async def test_a_network_is_known_again_by_all_its_brokers(
+async def test_a_bridge_recognises_a_network_at_each_of_its_brokers(
     addresses: tuple[list[str], list[str]],
 ) -> None:
     found: list[set[str]] = []

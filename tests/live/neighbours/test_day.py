@@ -1,7 +1,7 @@
-"""An ordinary day of other people's software, compressed, while a broker is killed and comes back.
+"""A compressed day of other projects' software, with a broker that is killed and returns.
 
-All of them connect to one broker, publish and listen all the time, and come back as they do by
-default.  The judge knows only what was acknowledged to each, and what has come to each.
+All clients connect to one broker, publish and subscribe all the time, and reconnect by their
+defaults. The judge compares what was acknowledged to each with what each received.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tests.runtime.live import PATIENCE_S, on_asyncio
 from tests.runtime.processes import Processes, processes
 
 NEIGHBOURS: list[type[Neighbour]] = [Paho, Aiomqtt, MosquittoClients, MqttJs, Bridged, NodeRed]
-# Numbers that each publishes between two kills, at least.
+# Numbers that each client publishes between two kills, at least.
 BETWEEN = 10
 DOWN_S = 0.3
 
 
 def wait(is_so: Callable[[], bool]) -> None:
-    """Until it is, or for a long time: who judges says what is not."""
+    """Wait until the condition holds, or a long time; the judge reports failures."""
     end_s = time.monotonic() + PATIENCE_S
     while not is_so() and time.monotonic() < end_s:
         time.sleep(0.05)
 
 
 class Day:
-    """Those that are there, at broker B1, and what became of it."""
+    """The clients at broker B1, and the results of their day."""
 
     def __init__(self, folder: Path, network: Processes) -> None:
         self.network = network
@@ -45,7 +45,7 @@ class Day:
         self.neighbours = {kind.name: kind(place) for kind in NEIGHBOURS if not kind.missing}
         self.publishing = [each for each in self.neighbours.values() if each.name != NodeRed.name]
         self.zigbee = Zigbee2Mqtt(place)
-        # Who is to be ended.
+        # Clients to be ended.
         self._started: list[Neighbour | Zigbee2Mqtt | HomeAssistant] = []
         self.homes = [HomeAssistant(place) for _ in range(2)]
 
@@ -56,7 +56,7 @@ class Day:
         self._publish()
         assert self.homes[0].is_complete.wait(PATIENCE_S)
         self._replace_home()
-        wait(lambda: self.all_listen)
+        wait(lambda: self.all_subscribed)
         for _ in range(kills):
             time.sleep(chance.uniform(0, DOWN_S))
             self.network.kill("B1")
@@ -68,12 +68,12 @@ class Day:
         wait(lambda: not self.lost())
 
     def _publish(self) -> None:
-        """Wait until each has published a while, and what it did has come to all."""
+        """Wait until each client has published for a while, and all have received it."""
         wanted = {each: len(each.acknowledged) + BETWEEN for each in self.publishing}
         wait(lambda: all(len(each.acknowledged) >= wanted[each] for each in wanted))
 
     def _replace_home(self) -> None:
-        """Home Assistant's machine is switched off, and another has its place."""
+        """Home Assistant's machine is switched off, and another takes its place."""
         self.homes[0].vanish()
         announced = self.zigbee.announced
         self.homes[1].start()
@@ -82,7 +82,9 @@ class Day:
         wait(lambda: self.zigbee.announced > announced)
 
     def _pairs(self) -> Iterator[tuple[str, list[int], list[int]]]:
-        """Who listens to whom, what was acknowledged to the one and has come to the other."""
+        """Pairs of publisher and subscriber: what was acknowledged to one, and received by the
+        other.
+        """
         for listener in self.publishing:
             for each in self.publishing:
                 name = f"{each.name} to {listener.name}"
@@ -92,13 +94,13 @@ class Day:
             yield name, self.neighbours[red.relayed].acknowledged, red.written
 
     @property
-    def all_listen(self) -> bool:
+    def all_subscribed(self) -> bool:
         relayed = self.neighbours[Paho.name].heard[topic(NodeRed.name)]
         has_relayed = bool(relayed) or NodeRed.name not in self.neighbours
         return has_relayed and all(heard for _, _, heard in self._pairs())
 
     def lost(self) -> dict[str, set[int]]:
-        """What was acknowledged and has not come, since each began to listen; who lacks what."""
+        """Acknowledged publications that have not arrived since each subscribed, by subscriber."""
         found = {
             name: {n for n in acknowledged if n >= min(heard, default=0)} - set(heard)
             for name, acknowledged, heard in self._pairs()
@@ -106,7 +108,7 @@ class Day:
         return {name: numbers for name, numbers in found.items() if numbers}
 
     def disordered(self) -> dict[str, list[int]]:
-        """What came first behind something later; what comes again does not count."""
+        """First occurrences that arrived behind later numbers; repetitions do not count."""
         firsts = {name: list(dict.fromkeys(heard)) for name, _, heard in self._pairs()}
         return {name: numbers for name, numbers in firsts.items() if numbers != sorted(numbers)}
 
@@ -120,7 +122,7 @@ KILLS = [1, pytest.param(100, marks=pytest.mark.soak)]
 
 @pytest.fixture(scope="module", params=KILLS)
 def day(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
-    """The day is over, but all are still there."""
+    """The day is over; all clients are still connected."""
     with processes(tmp_path_factory.mktemp("day"), 2) as network:
         found = Day(tmp_path_factory.mktemp("neighbours"), network)
         try:
@@ -131,7 +133,7 @@ def day(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("kind", NEIGHBOURS, ids=lambda kind: kind.name)
-def test_nothing_acknowledged_is_lost_and_order_holds(day: Day, kind: type[Neighbour]) -> None:
+def test_a_day_loses_nothing_acknowledged_and_keeps_order(day: Day, kind: type[Neighbour]) -> None:
     if kind.missing:
         pytest.skip(kind.missing)
     lost, disordered = day.lost(), day.disordered()
@@ -140,7 +142,7 @@ def test_nothing_acknowledged_is_lost_and_order_holds(day: Day, kind: type[Neigh
 
 
 @on_asyncio
-async def test_what_is_retained_is_right_at_every_broker(day: Day) -> None:
+async def test_retained_messages_are_right_at_every_broker(day: Day) -> None:
     states = {topic(each.name, STATE): str(each.state).encode() for each in day.publishing}
     for broker in day.network.network.brokers:
         found: dict[str, bytes] = {}

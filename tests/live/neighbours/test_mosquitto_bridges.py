@@ -1,7 +1,6 @@
-"""Bridges of mosquitto to a network: each message once on either side, and what is kept is kept.
+"""Mosquitto bridges to a network: each message arrives once on either side.
 
-All ways in which mosquitto 2 can be told to connect, at once: each is a mosquitto of its own, with
-topics of its own.
+Every way in which mosquitto 2 can connect is a mosquitto with topics of its own; all run at once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ pytestmark = needs_mosquitto
 
 
 class Way(NamedTuple):
-    """How a bridge connects."""
+    """The settings of one bridge."""
 
     version: str
     try_private: bool = True
@@ -33,7 +32,7 @@ class Way(NamedTuple):
 
     @property
     def has_echo(self) -> bool:
-        """Nothing says that it is a bridge, and 3.1.1 sends all what they have published."""
+        """A 3.1.1 bridge that does not declare itself receives its own publications."""
         return self.version != "mqttv50" and not (self.try_private or self.notifications)
 
     def lines(self, name: str, to: str, topics: str) -> str:
@@ -65,7 +64,7 @@ def address(network: Processes, broker: str) -> str:
 
 
 @on_asyncio
-async def test_each_message_comes_once_to_either_side(network: Processes, tmp_path: Path) -> None:
+async def test_each_message_arrives_once_on_either_side(network: Processes, tmp_path: Path) -> None:
     to = address(network, "B1")
     others: list[Mosquitto] = []
     try:
@@ -102,7 +101,7 @@ async def check(way: Way, topics: str, theirs: str, ours: str) -> None:
         assert sorted(each[:2] for each in there.listener.heard) == expected, way
     for each in (theirs, ours):
         if way.has_echo and each == theirs:
-            continue  # what has come while it was connected was not said to be retained
+            continue  # messages that arrived while it was connected are not marked as retained
         found = Listener()
         async with Client(each, f"{topics}-late") as late:
             listening = asyncio.create_task(found.listen(late, f"{topics}/kept"))
@@ -113,7 +112,7 @@ async def check(way: Way, topics: str, theirs: str, ours: str) -> None:
 
 
 @on_asyncio
-async def test_two_side_by_side_do_not_multiply_messages(
+async def test_two_bridges_side_by_side_do_not_multiply_messages(
     network: Processes, tmp_path: Path
 ) -> None:
     first, second = (address(network, broker) for broker in ("B1", "B2"))

@@ -1,7 +1,7 @@
-"""Twenty brokers of a ring, and aircraft that cross cells: each tells its cell where it is.
+"""Twenty brokers of a ring, and aircraft that cross cells and publish their position to their cell.
 
-An aircraft subscribes to the cell in which it flies, so publishers and subscribers change all the
-time.  Brokers change places meanwhile, and one is killed; nothing acknowledged is lost.
+An aircraft subscribes to its cell, so publishers and subscribers change all the time. Meanwhile
+brokers swap places, and one is killed. Nothing acknowledged is lost.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ RING = {
 
 
 class Aircraft:
-    """A client that publishes to the cell where it is, and hears what others say there."""
+    """A client that publishes to its cell, and subscribes to it."""
 
     def __init__(self, client: Client, name: str, cell: int) -> None:
         self.name = name
         self.cell = cell
         self.client = client.connect()
-        # Of each cell: from which publication of all on until before which it was subscribed.
+        # By cell: the first publication since its subscription, and the first after its end.
         self.heard: list[tuple[int, int, int]] = []
         self._since = 0
         # Number, cell and packet identifier of each publication.
@@ -62,7 +62,7 @@ class Aircraft:
         self._sent.append((number, self.cell, said.mid))
 
     def cross(self, cell: int, number: int) -> None:
-        """Into another cell, before the publication of this number."""
+        """Cross into another cell, before the publication of this number."""
         if cell == self.cell:
             return
         self.client.subscribe(f"air/{cell}", 1)
@@ -75,7 +75,7 @@ class Aircraft:
 
 
 @pytest.mark.soak
-def test_nothing_acknowledged_is_lost_between_aircraft(tmp_path: Path) -> None:
+def test_aircraft_that_cross_cells_lose_nothing_acknowledged(tmp_path: Path) -> None:
     with processes(tmp_path, BROKERS, **RING) as network:
         wait_until(lambda: _members(network) == BROKERS)
         random, number = Random(7), 0
@@ -98,7 +98,7 @@ def test_nothing_acknowledged_is_lost_between_aircraft(tmp_path: Path) -> None:
                     each.tell(number)
                     number += 1
                 time.sleep(max(0.0, begun_s + STEP_S - time.monotonic()))
-            # What was said in a cell has arrived before anybody leaves it.
+            # Publications in a cell have arrived before an aircraft leaves it.
             wait_until(lambda: all(each.is_acknowledged for each in aircraft))
             for each in random.sample(aircraft, AIRCRAFT // 4):
                 each.cross(random.randrange(CELLS), number)
@@ -132,7 +132,9 @@ def _numbers(aircraft: Aircraft) -> set[int]:
 
 
 def _check_order(aircraft: Aircraft) -> None:
-    """But for who publishes at the killed broker: its client sends again as it likes."""
+    """Order holds except for publishers at the killed broker: their client retransmits in any
+    order.
+    """
     last: dict[bytes, int] = {}
     for each in dict.fromkeys(aircraft.client.payloads):
         publisher, number = each.split(b":")

@@ -1,8 +1,8 @@
-"""Clients of processes ask for overlapping filters and take them back; brokers cover and merge.
+"""Clients of processes subscribe to overlapping filters and unsubscribe; brokers cover and merge.
 
-In each round clients at random subscribe or unsubscribe while a publisher goes on.  What is
-published while nobody changes anything comes to exactly those who want it; of what is published
-meanwhile, everything that was wanted all the time, and nothing that was wanted at no time.
+In each round random clients subscribe or unsubscribe while a publisher continues. Publications
+between rounds reach exactly their subscribers. Of publications during a round, a client receives
+all that it wanted throughout, and none that it never wanted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Range(NamedTuple):
 
 
 class Reader:
-    """A client, what it asks for, and what it must and may have got."""
+    """A client with its filters, and the messages that it must and may receive."""
 
     def __init__(self, client: Client) -> None:
         self.client = client.connect()
@@ -51,7 +51,7 @@ class Reader:
         self.may: set[int] = set()
 
     def change(self, chance: Random) -> None:
-        """Take a range back, or ask for one more; the broker has answered."""
+        """Unsubscribe from a range, or subscribe to one more, and wait for the answer."""
         if self.ranges and chance.random() < 0.45:
             self._unsubscribe(chance.choice(sorted(self.ranges)))
             return
@@ -69,7 +69,7 @@ class Reader:
 
     @property
     def wants(self) -> set[int]:
-        """All x that it asks for."""
+        """All x that its filters match."""
         return {x for low, high in self.ranges for x in range(low, high)}
 
     @property
@@ -95,7 +95,7 @@ class Churn:
         self.said: list[int] = []
 
     def publish(self) -> list[tuple[int, int]]:
-        """Every x once, in some order; number and x of each."""
+        """Publish every x once, in random order; number and x of each."""
         sent = []
         handed = []
         for x in self.chance.sample(range(HIGHEST), HIGHEST):
@@ -108,7 +108,7 @@ class Churn:
         return sent
 
     def play(self) -> None:
-        """Changes while it is published, then what everybody must get."""
+        """Change filters during publications, then publish what all must receive."""
         before = [reader.wants for reader in self.readers]
         ever = [set(wanted) for wanted in before]
         always = [set(wanted) for wanted in before]
@@ -146,7 +146,7 @@ class Churn:
             client.disconnect()
 
     def judge(self) -> None:
-        """Nothing unasked, nothing twice, all in order."""
+        """Nothing unwanted, no duplicates, everything in order."""
         for reader in self.readers:
             assert {*reader.got} <= reader.may, reader.ranges
             assert reader.got == sorted({*reader.got}), reader.ranges
@@ -169,12 +169,14 @@ def play(folder: Path, system: str, seed: int, rounds: int, *, kills: bool = Fal
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_who_asks_for_what_others_cover_gets_all_of_it(tmp_path: Path, system: str) -> None:
+def test_a_covered_subscriber_receives_everything(tmp_path: Path, system: str) -> None:
     play(tmp_path, system, seed=1, rounds=3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", [2, 3])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_also_when_brokers_are_killed_in_between(tmp_path: Path, system: str, seed: int) -> None:
+def test_a_covered_subscriber_receives_everything_when_brokers_are_killed(
+    tmp_path: Path, system: str, seed: int
+) -> None:
     play(tmp_path, system, seed, rounds=8, kills=True)

@@ -1,4 +1,4 @@
-"""Processes that exchange their links all the time under QoS 1 and 2, and are killed meanwhile."""
+"""Processes exchange links all the time under QoS 1 and 2, and are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def restless(
 
 
 def certificates(folder: Path) -> dict[str, Any]:
-    """Those of the brokers, and the network's section about them."""
+    """The brokers' certificates, and the network's section about them."""
     authority = Authority(folder)
     for name in BROKERS:
         authority.issue(name)
@@ -42,7 +42,7 @@ def certificates(folder: Path) -> dict[str, Any]:
 
 
 def exchanged(network: Processes) -> int:
-    """How many exchanges the brokers that run have begun and carried out."""
+    """The exchanges that the running brokers have begun and committed."""
     return sum(network.status(name)["tables"]["exchanged"] for name in BROKERS)
 
 
@@ -66,7 +66,7 @@ def has_each_in_order(client: Client, count: int) -> bool:
     return first == [b"%d" % number for number in range(count)]
 
 
-def test_what_is_published_after_suback_comes_while_links_are_exchanged(
+def test_publications_after_suback_arrive_while_links_are_exchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
@@ -95,12 +95,12 @@ def test_what_is_published_after_suback_comes_while_links_are_exchanged(
 
 
 @pytest.mark.parametrize(("qos", "is_secure"), [(2, True), *at_length([(1, False), (2, False)])])
-def test_brokers_that_are_killed_while_links_are_exchanged(
+def test_kills_during_exchanges_lose_nothing_and_leave_one_tree(
     qos: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing acknowledged is lost, QoS 2 comes once, and there is one tree in the end.
+    """Nothing acknowledged is lost, QoS 2 arrives once, and the links end as one tree.
 
-    Also where links are encrypted, and each that is opened shows certificates.
+    Encrypted links, too: each new one shows certificates.
     """
     with (
         restless(tmp_path, monkeypatch, is_secure=is_secure) as network,
@@ -112,7 +112,9 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
             each.subscribe("all", qos)
         said = []
         for name in BROKERS:
-            wait_until(one.paho.is_connected)  # else paho calls what it queues failed
+            wait_until(
+                one.paho.is_connected
+            )  # otherwise paho reports queued publications as failed
             for _ in range(200):
                 said.append(one.paho.publish("all", b"%d" % len(said), qos=qos))
                 time.sleep(0.002)
@@ -132,10 +134,12 @@ def test_brokers_that_are_killed_while_links_are_exchanged(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_brokers_that_are_killed_at_random_while_links_are_exchanged(
+def test_random_kills_during_exchanges_lose_nothing(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One after the other, at any step of an exchange; QoS 2 comes once, in order."""
+    """Brokers are killed one after the other, at any step of an exchange; QoS 2 arrives once, in
+    order.
+    """
     random = Random(seed)
     with (
         restless(tmp_path, monkeypatch) as network,

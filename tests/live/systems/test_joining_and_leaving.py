@@ -1,4 +1,4 @@
-"""Brokers that join a running network of processes, and leave it, under its clients."""
+"""Brokers join a running network of processes, and leave it, under its clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = 400
 
 
 def links(network: Processes, name: str) -> dict[str, str]:
-    """A broker's neighbours, and how their links are."""
+    """A broker's neighbours, and the states of their links."""
     return {row["neighbour"]: row["state"] for row in network.status(name)["links"]}
 
 
@@ -25,7 +25,7 @@ def gets(client: Client, *payloads: bytes) -> None:
     wait_until(lambda: client.payloads[-len(payloads) :] == list(payloads))
 
 
-def test_a_broker_joins_and_the_overlay_outlives_restarts(tmp_path: Path) -> None:
+def test_a_joined_broker_is_linked_again_after_restarts(tmp_path: Path) -> None:
     with processes(tmp_path, 3) as network:
         with network.client("B1", "old") as old:
             old.subscribe("a/#", 1)
@@ -47,18 +47,18 @@ def test_a_broker_joins_and_the_overlay_outlives_restarts(tmp_path: Path) -> Non
         wait_until(lambda: all(network.status(name)["ready"] for name in names))
         assert links(network, "B9") == {"B3": "up"}
         assert all(brokers(network, name) == known for name in known)
-        # Its client finds its session where it was, and also elsewhere.
+        # Its client finds its session at its broker, and also at another.
         with network.client("B1", "new") as moved, network.client("B9", "old") as back:
             assert moved.session_present == back.session_present == [True]
             back.paho.publish("a/d", b"again", qos=1).wait_for_publish(PATIENCE_S)
             gets(moved, b"again")
 
 
-def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost, and QoS 2 comes once, for who is there and who is away."""
+def test_a_leaving_broker_hands_over_its_sessions_under_load(tmp_path: Path) -> None:
+    """Nothing acknowledged is lost, and QoS 2 arrives once, for disconnected clients, too."""
     with processes(tmp_path, 2) as network:
         network.join("B9", "B2")
-        network.join("B5", "B9")  # behind the one that leaves
+        network.join("B5", "B9")  # behind the leaving broker
         away = network.client("B9", "away").connect()
         away.subscribe("a", 2)
         away.disconnect()
@@ -84,7 +84,7 @@ def test_a_broker_leaves_under_load_with_its_sessions(tmp_path: Path) -> None:
             wait_until(lambda: len(behind.payloads) >= COUNT)
         assert links(network, "B2") == {"B1": "up", "B5": "up"}
         assert brokers(network, "B1") == {"B1", "B2", "B5"}
-        assert leave(network, "B9").wait(PATIENCE_S) == 2, "it is there no more"
+        assert leave(network, "B9").wait(PATIENCE_S) == 2, "the broker has not left"
         with network.client("B1", "away") as back, network.client("B2", "there") as again:
             assert back.session_present == again.session_present == [True]
             wait_until(lambda: len(back.payloads) >= COUNT)
@@ -100,14 +100,14 @@ def leave(network: Processes, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
 
 
-def test_a_broker_stays_until_the_one_is_back_for_which_it_has_something_on_disk(
+def test_a_broker_with_a_spool_leaves_after_the_disconnected_broker_returns(
     tmp_path: Path,
 ) -> None:
-    """Then it leaves, and all that was on disk has come."""
+    """It leaves after the disconnected broker's return, and everything on disk has arrived."""
     with processes(tmp_path, 3, link_limits={"park_us": 100_000}) as network:
         with network.client("B3", "reader") as reader:
             reader.subscribe("a", 2)
-        network.knows("B1", 1 + len(network.running))  # front ends have one each
+        network.knows("B1", 1 + len(network.running))  # each front end has one
         with network.client("B1", "p", 0) as publisher:
             network.kill("B2")
             said = [publisher.paho.publish("a", b"%d" % number, qos=2) for number in range(20)]

@@ -1,7 +1,7 @@
-"""Two brokers in network namespaces of their own; the link between them is cut, and healed.
+"""Two brokers in network namespaces of their own; the link between them is cut, and mended.
 
-Needs Linux, `ip` and the right to make namespaces; elsewhere it is skipped, and cuts are tested
-within one process by `tests/runtime/links/test_peer_links.py`.
+Skipped without Linux, `ip` and the right to make namespaces; then
+`tests/runtime/links/test_peer_links.py` tests cuts within one process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.live.processes import SHOAL
 from tests.runtime.live import PATIENCE_S
 
 PUBLICATIONS = 400
-# Addresses: .0/30 and .4/30 to the brokers, .8/30 between them; other runs of this test, which may
-# be under way on this machine, have other networks.
+# Addresses: .0/30 and .4/30 to the brokers, .8/30 between them. Other runs of this test, which may
+# be under way on this machine, use other networks.
 _NETWORK = f"10.213.{os.getpid() % 256}"
 
 
 def address(net: int, host: int) -> str:
-    """The first or second of a network, 1 to 3."""
+    """The first or second address of a network, 1 to 3."""
     return f"{_NETWORK}.{4 * (net - 1) + host}"
 
 
@@ -72,7 +72,7 @@ class Namespaces:
             ip("-n", name, "link", "set", "cable", "up")
 
     def cut(self) -> None:
-        """Nothing passes; neither end's connections are told."""
+        """Drop everything between the brokers, without notice to their connections."""
         ip("-n", self.names[0], "link", "set", "cable", "down")
 
     def heal(self) -> None:
@@ -124,7 +124,7 @@ def brokers(namespaces: Namespaces, folder: Path) -> Iterator[None]:
 
 
 async def listening(host: str) -> Client:
-    """A client for a broker that is there."""
+    """A subscriber at a running broker."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -166,7 +166,7 @@ async def run(namespaces: Namespaces, cut_s: float) -> list[int]:
 
 
 @pytest.mark.parametrize("cut_s", [3.0, pytest.param(10.0, marks=pytest.mark.soak)])
-def test_a_cable_that_is_cut_and_healed_loses_nothing(
+def test_a_cut_and_mended_cable_loses_nothing(
     namespaces: Namespaces, tmp_path: Path, cut_s: float
 ) -> None:
     with brokers(namespaces, tmp_path):

@@ -1,4 +1,4 @@
-"""Users of live brokers go to where others want the same; others are served from afar."""
+"""Live clients move to brokers where others want the same; other clients are served remotely."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DYNATOPS = {"cluster": 3, "update_us": 300_000, "load_weight": 0.5}
 
 
 async def at(network: Processes) -> dict[str, int]:
-    """How many clients each broker has."""
+    """The number of clients of each broker."""
     found = {}
     for broker in network.network.brokers:
         address = broker.address("admin")
@@ -73,11 +73,11 @@ async def live(network: Processes) -> None:
         for topic, (client, subscription) in followers.items():
             assert [(await subscription.get()).payload for _ in sent[topic]] == sent[topic]
             assert not subscription.messages
-            assert 1 <= client.redirections <= 2  # nobody goes to and fro
+            assert 1 <= client.redirections <= 2  # no client oscillates
         messages = aiter(stays.messages)
         assert [(await anext(messages)).payload for _ in sent["weather"]] == sent["weather"]
-        # Who wants the weather at B1 may have gone to B3, where `stays` is: that is as near, and
-        # depends on who was heard first.  Somebody may be on the way as we ask.
+        # A reader of the weather at B1 may have gone to B3, where `stays` is: both are equally
+        # near, and the order of messages decides. A client may be on its way during the question.
         async with asyncio.timeout(PATIENCE_S):
             while (found := await at(network))["B3"] == 0 or sum(found.values()) != 10:
                 await asyncio.sleep(0.1)
@@ -114,13 +114,15 @@ async def hashed(network: Processes) -> None:
                 await asyncio.sleep(0.1)
 
 
-def test_users_are_placed_by_hash(tmp_path: Path) -> None:
-    """Whatever they want: to the brokers of their names' hashes, and nothing is lost as they go."""
+def test_users_move_to_the_brokers_of_their_hashes(tmp_path: Path) -> None:
+    """Clients go to the brokers of their names' hashes, whatever they want, and lose nothing on the
+    way.
+    """
     ring = {"placement": "hash"}
     with processes(tmp_path, brokers=3, system="dynatops", links=[], dynatops=ring) as network:
         asyncio.run(hashed(network))
 
 
-def test_users_are_placed_while_they_are_published_to(tmp_path: Path) -> None:
+def test_users_move_to_similar_users_without_loss(tmp_path: Path) -> None:
     with processes(tmp_path, brokers=3, system="dynatops", links=[], dynatops=DYNATOPS) as network:
         asyncio.run(live(network))

@@ -23,7 +23,7 @@ def naive_boxes(low: np.ndarray, high: np.ndarray, point: np.ndarray) -> list[in
 def random_boxes(
     random: np.random.Generator, size: int, dimensions: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Boxes with whole bounds, so that many are equal; some are open, some hold nothing."""
+    """Boxes with integral bounds, so that many are equal; some are open, some empty."""
     low = random.integers(0, 40, (size, dimensions)).astype(float)
     high = low + random.integers(-1, 12, (size, dimensions))
     low[random.random(low.shape) < 0.1] = -np.inf
@@ -60,7 +60,7 @@ def check(part: BoxTree, low: np.ndarray, high: np.ndarray, points: np.ndarray) 
 @pytest.mark.parametrize("edges", [EDGES_MAXIMUM, 7])
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("size", [1, 31, 32, 33, 3000])
-def test_boxes_that_hold_points(
+def test_boxes_of_points_equal_a_test_of_every_box(
     dimensions: int, size: int, edges: int, cached_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(boxes, "EDGES_MAXIMUM", edges)  # fewer than bounds: codes leave some open
@@ -73,8 +73,8 @@ def test_boxes_that_hold_points(
 
 @pytest.mark.parametrize("dimensions", [1, 2, 4, 6])
 @pytest.mark.parametrize("size", [1, 33, 3000])
-def test_bounds_that_are_spread_out(dimensions: int, size: int) -> None:
-    """Their codes are even, and points on a bound or near it, or beyond all, are looked at."""
+def test_spread_bounds_have_even_codes(dimensions: int, size: int) -> None:
+    """Their codes are even; points on a bound, near it, and beyond all are checked."""
     random = np.random.default_rng([dimensions, size, 1])
     low = random.uniform(-1, 1, (size, dimensions))
     high = low + random.choice([-0.1, 0.0, 0.5, 1e-9], low.shape)
@@ -93,8 +93,8 @@ def test_bounds_that_are_spread_out(dimensions: int, size: int) -> None:
     check(part, low, high, np.vstack(points))
 
 
-def test_bounds_that_crowd_have_ranks() -> None:
-    """Even steps would put nearly all of them into one, and each would have to be looked at."""
+def test_crowded_bounds_have_ranks() -> None:
+    """Even steps would put nearly all of them into one, and each would be tested."""
     random = np.random.default_rng(8)
     low = np.append(random.uniform(0, 1, 2_000), 1e9)[:, None]
     part = BoxTree(["a0"], low, low + 0.1, np.arange(len(low)))
@@ -102,7 +102,7 @@ def test_bounds_that_crowd_have_ranks() -> None:
     check(part, low, low + 0.1, np.vstack((low[:40], random.uniform(0, 1.2, (40, 1)))))
 
 
-def test_a_point_that_is_rounded_down_and_up_is_between() -> None:
+def test_a_point_between_doubles_is_compared_exactly() -> None:
     """2^53 + 1 is no double: it is above a low bound below it, and below one above it."""
     low = np.array([2.0**53, 2.0**53 + 2, -1.0])[:, None]
     high = np.array([2.0**53, 2.0**54, 2.0**53 + 2])[:, None]
@@ -113,14 +113,14 @@ def test_a_point_that_is_rounded_down_and_up_is_between() -> None:
 
 
 @pytest.mark.parametrize("width", [0.0, 5e-324, 1e-300, 1e300])
-def test_bounds_very_near_or_very_far(width: float) -> None:
+def test_very_near_and_very_far_bounds_are_compared_exactly(width: float) -> None:
     low = np.array([[-width], [0.0], [width], [-np.inf], [np.inf], [-1.7e308]])
     high = np.array([[0.0], [width], [1.7e308], [np.inf], [np.inf], [-np.inf]])
     points = np.unique([0.0, width, -width, width / 2, 1.7e308, -1.7e308, np.inf, -np.inf])
     check(BoxTree(["a0"], low, high, np.arange(6)), low, high, points[:, None])
 
 
-def test_more_bounds_than_codes() -> None:
+def test_more_bounds_than_codes_are_compared_exactly() -> None:
     random = np.random.default_rng(3)
     low = random.normal(0, 1, (70_000, 2))
     high = low + random.exponential(0.3, low.shape)

@@ -1,3 +1,5 @@
+"""Columns of a batch: rounding, codes of strings, and wrong shapes."""
+
 from __future__ import annotations
 
 import math
@@ -42,7 +44,7 @@ def test_numbers_are_rounded_both_ways(given: object, down: list[float], up: lis
         pa.array([None, None, None], pa.float64()),
     ],
 )
-def test_what_is_no_number_is_nan(given: object) -> None:
+def test_other_values_are_nan(given: object) -> None:
     assert all(math.isnan(each) for side in numbers(given) for each in side)
 
 

@@ -1,3 +1,5 @@
+"""Kernels: equal answers with and without numba, and few imports."""
+
 from __future__ import annotations
 
 import os
@@ -12,7 +14,7 @@ SOURCES = Path(shoal.__file__).parent
 
 
 def test_kernels_without_numba_answer_the_same() -> None:
-    """The tests of this folder hold against naive twins what NumPy does, too."""
+    """The naive twins of this folder's tests check NumPy's answers, too."""
     here = Path(__file__).parent
     names = ("boxes", "kernels_answers", "kernels_boxes", "kernels_tables")
     tests = [here / f"test_{name}.py" for name in names]

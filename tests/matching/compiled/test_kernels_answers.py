@@ -1,4 +1,4 @@
-"""The kernels that put answers together, against lists."""
+"""The kernels that assemble answers, against lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def runs(random: np.random.Generator, points: int) -> tuple[np.ndarray, np.ndarr
     return random.integers(0, 20, counts.sum()).astype(np.uint32), begins, counts
 
 
-def test_ids_of_two_parts_stand_side_by_side() -> None:
+def test_ids_of_two_parts_are_joined() -> None:
     random = np.random.default_rng(1)
     parts = [runs(random, 30) for _ in range(2)]
     ids = random.permutation(20)
@@ -25,13 +25,15 @@ def test_ids_of_two_parts_stand_side_by_side() -> None:
     for part in parts:
         copy_ids(ids, random.permutation(30), *part, cursor, out)
     for point in range(30):
-        expected = [ids[members[b : b + c]].tolist() for members, b, c in zip_runs(parts, point)]
+        expected = [ids[members[b : b + c]].tolist() for members, b, c in joined_runs(parts, point)]
         flat = [each for run in expected for each in run]
         assert out[offsets[point] : offsets[point + 1]].tolist() == flat
     assert cursor.tolist() == offsets[1:].tolist()
 
 
-def zip_runs(parts: list[tuple[np.ndarray, ...]], point: int) -> list[tuple[np.ndarray, int, int]]:
+def joined_runs(
+    parts: list[tuple[np.ndarray, ...]], point: int
+) -> list[tuple[np.ndarray, int, int]]:
     return [(members, begins[point], counts[point]) for members, begins, counts in parts]
 
 
@@ -49,7 +51,7 @@ def test_removed_members_leave_their_runs() -> None:
     assert got == expected
 
 
-def test_each_number_is_named_once_per_point() -> None:
+def test_each_number_occurs_once_per_point() -> None:
     random = np.random.default_rng(3)
     members, begins, _ = runs(random, 50)
     offsets = np.append(begins, len(members))

@@ -1,4 +1,4 @@
-"""The boxes' kernels against bisections and tests of one box after the other."""
+"""The boxes' kernels against bisections and tests of single boxes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_codes_are_those_of_a_bisection(origin: float, scale: float) -> None:
     assert (codes[:, [0, 2]] == 7).all()
 
 
-def test_many_edges_in_one_step() -> None:
+def test_many_edges_in_one_step_have_right_codes() -> None:
     edges = np.linspace(0.0, 1.0, 1000)
     values = np.random.default_rng(5).random(300)
     codes = np.zeros((300, 1), np.uint16)

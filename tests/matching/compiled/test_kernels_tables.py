@@ -23,7 +23,7 @@ def test_every_key_is_found_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("key_maximum", [2**62, 1, 6])
-def test_conjunctions_of_values_and_ranges(
+def test_conjunctions_of_values_and_ranges_are_found(
     key_maximum: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "KEY_MAXIMUM", key_maximum)

@@ -1,4 +1,4 @@
-"""Filters of one index that ask the same attribute in different ways, at sizes that compile."""
+"""Filters of one index with different tests on the same attribute, at sizes that compile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def columns_of(publications: Publications) -> dict[str, list[Value | None]]:
     return {name: [each.get(name) for each in publications] for name in names}
 
 
-# Every way to ask an index which filters match each of some publications.
+# Every function of an index that matches some publications.
 ENTRIES: dict[str, Callable[[MatchIndex, Publications], list[list[Any]]]] = {
     "match": lambda index, each: [sorted(index.match(one), key=str) for one in each],
     "match_each": lambda index, each: [
@@ -63,7 +63,7 @@ CROWDS = {
 
 @pytest.mark.parametrize("texts", CROWDS.values(), ids=CROWDS)
 @pytest.mark.parametrize("size", [TESTS_MAXIMUM + 1, *at_length([SPATIAL_MINIMUM])])
-def test_a_range_for_one_is_a_value_for_another(texts: list[str], size: int) -> None:
+def test_a_range_and_a_value_of_one_attribute_are_found(texts: list[str], size: int) -> None:
     filters = {
         (number, i): parse(text.replace("{i} + 5", str(i + 5)).format(i=i))
         for number, text in enumerate(texts)
@@ -89,7 +89,7 @@ def test_a_range_for_one_is_a_value_for_another(texts: list[str], size: int) -> 
     assert [index.matches_any(each) for each in publications] == [bool(ids) for ids in expected]
 
 
-def test_a_publication_in_no_range_gets_nothing() -> None:
+def test_a_publication_in_no_range_matches_nothing() -> None:
     index = MatchIndex()
     for number in range(SPATIAL_MINIMUM):
         index.add(number, parse(f"price BETWEEN {number} AND {number + 5}"))
@@ -111,7 +111,7 @@ def mixed_table() -> pa.Table:
     )
 
 
-def test_a_table_with_values_and_ranges_of_one_attribute() -> None:
+def test_a_table_with_values_and_ranges_of_one_attribute_is_matched() -> None:
     index, filters = MatchIndex(), dict(SubscriptionFrame.of_columns(mixed_table()).filters())
     index.add_table(mixed_table())
     publications: Publications = [
@@ -126,7 +126,7 @@ def test_a_table_with_values_and_ranges_of_one_attribute() -> None:
         assert ask(index, publications) == expected, name
 
 
-def test_spark_workers_answer_the_same() -> None:
+def test_spark_workers_give_the_same_answers() -> None:
     subscriptions = SubscriptionFrame.of_columns(mixed_table())
     filters = dict(subscriptions.filters())
     for a in ([5.5, 90.0, None], ["x", "y", None]):

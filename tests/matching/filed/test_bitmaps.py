@@ -1,4 +1,4 @@
-"""Conjunctions of ranges among bitmaps: what the naive truth says, in the order of adding."""
+"""Conjunctions of ranges among bitmaps: naive matching's answers, in the order of insertion."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ publications = st.dictionaries(
     st.sampled_from([0, 2, bitmaps_module.TESTS_PER_RANGE]),
 )
 @settings(max_examples=examples(150))
-def test_the_naive_truth_in_the_order_of_adding(
+def test_bitmaps_equal_naive_matching_in_the_order_of_insertion(
     changes: list[tuple[int, Filter | None]],
     asked: list[dict[str, Value]],
     block: int,
@@ -87,7 +87,7 @@ def _bitmaps(index: FiledFilters) -> list[Bitmaps]:
     return [each for bucket in buckets for each in bucket.bitmaps.values()]
 
 
-def test_ids_come_in_the_order_of_adding_whatever_was_searched() -> None:
+def test_ids_are_in_the_order_of_insertion_after_any_search() -> None:
     random = Random(7)
     for block in (4, BLOCK):
         searched, quiet, order = FiledFilters(), FiledFilters(), dict[int, None]()
@@ -110,8 +110,8 @@ def test_ids_come_in_the_order_of_adding_whatever_was_searched() -> None:
 
 
 @pytest.mark.parametrize("left", [1.0, 0.6, 0.2, 0.02])
-def test_as_many_as_fill_blocks_against_arrays(left: float) -> None:
-    """At the sizes where blocks are full, and after most members are gone."""
+def test_full_blocks_equal_arrays(left: float) -> None:
+    """At the sizes of full blocks, and after most members are gone."""
     random, size = np.random.default_rng(3), 5 * BLOCK // 2
     low = random.integers(0, 900, (size, 3)).astype(float)
     high = low + random.integers(1, 400, (size, 3))
@@ -138,7 +138,7 @@ def test_as_many_as_fill_blocks_against_arrays(left: float) -> None:
     assert found > 400 * left
 
 
-def test_blocks_do_not_stay_behind_their_members() -> None:
+def test_blocks_end_with_their_members() -> None:
     with mock.patch.multiple(bitmaps_module, BLOCK=16, TESTS_PER_RANGE=1):
         bitmaps = Bitmaps()
         for number in range(320):
@@ -155,7 +155,7 @@ def test_blocks_do_not_stay_behind_their_members() -> None:
     assert (len(bitmaps), bitmaps._members.blocks) == (0, ())
 
 
-def test_who_is_tested_often_enters_a_block_and_who_is_not_does_not() -> None:
+def test_ranges_enter_a_block_after_enough_tests() -> None:
     bitmaps = Bitmaps()
     for number in range(100):
         bitmaps.add((number, 0), (PlaceInterval("a", NUMBERS, number, number + 2),))
@@ -169,7 +169,7 @@ def test_who_is_tested_often_enters_a_block_and_who_is_not_does_not() -> None:
     assert bitmaps.steps({"a": "50"}.get) == [0]
 
 
-def test_members_of_many_ranges_placeholder_smaller_blocks() -> None:
+def test_members_of_many_ranges_are_in_smaller_blocks() -> None:
     names = [f"a{number}" for number in range(64)]
     bitmaps = Bitmaps()
     for number in range(300):
@@ -182,7 +182,7 @@ def test_members_of_many_ranges_placeholder_smaller_blocks() -> None:
     assert bitmaps.search(dict.fromkeys(names, 150)) == list(range(151))
 
 
-def test_a_bound_that_many_share_is_between_steps() -> None:
+def test_a_shared_bound_is_a_step_boundary() -> None:
     bitmaps = Bitmaps()
     with mock.patch.object(bitmaps_module, "STEPS", 8):
         for number in range(100):
@@ -198,7 +198,7 @@ def test_a_bound_that_many_share_is_between_steps() -> None:
             assert bitmaps.search({"a": value}) == expected
 
 
-def test_ranges_that_hold_nothing_and_kinds_side_by_side() -> None:
+def test_empty_ranges_and_mixed_kinds_are_searched() -> None:
     index = MatchIndex()
     texts = ["a > 5 AND a < 3", "a > 1 AND a < 'x'", "a > 1 AND a < 9", "a > 'm' AND a < 'x'"]
     with mock.patch.multiple(bitmaps_module, TESTS_PER_RANGE=0):
@@ -210,7 +210,7 @@ def test_ranges_that_hold_nothing_and_kinds_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("many", [100, BLOCK + 100, *at_length([3 * BLOCK])])
-def test_many_ranges_answer_alike_one_at_a_time_and_in_batches(many: int) -> None:
+def test_many_ranges_match_alike_singly_and_in_batches(many: int) -> None:
     random, index = Random(1), MatchIndex()
     for number in range(many):
         low, high = sorted(random.sample(range(1_000), 2))

@@ -1,4 +1,4 @@
-"""How much a match may be: for any publication, and for one, before it is made."""
+"""Bounds on the size of an outcome: for any publication, and for one, before it is matched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.strategies import attributes, conjunctions, filters
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=60))
 @settings(max_examples=examples(200))
-def test_the_largest_of_many(changes: list[tuple[int, int]]) -> None:
+def test_the_largest_size_is_tracked_through_changes(changes: list[tuple[int, int]]) -> None:
     largest, truth = Largest(), dict[int, int]()
     for member, size in changes:
         before = max(truth.values(), default=0)
@@ -62,7 +62,7 @@ CHANGES = st.tuples(
     st.sampled_from([0, TESTS_PER_RANGE]),
 )
 @settings(max_examples=examples(150))
-def test_no_match_is_more_than_was_said(
+def test_no_outcome_exceeds_its_bound(
     changes: list[tuple[int, Filter | None]],
     publications: list[dict[str, Value]],
     few: int,
@@ -99,7 +99,7 @@ def test_no_match_is_more_than_was_said(
         ("price > {n} AND name != '{n}'", 50, 50, 0),
     ],
 )
-def test_what_a_publication_is_by_what_it_says(
+def test_a_publications_bound_follows_from_its_attributes(
     text: str, price: int, tests: int, found: int
 ) -> None:
     index = FiledFilters()
@@ -110,7 +110,7 @@ def test_what_a_publication_is_by_what_it_says(
     assert index.weigh(long) == (2 * tests, found)
 
 
-def test_ranges_are_tests_while_they_are_young_and_to_compile_them_counts() -> None:
+def test_young_ranges_count_as_tests_and_compiling_counts() -> None:
     index = FiledFilters()
     for n in range(100):
         index.add(n, parse(f"price > {n} AND price < {n + 10} AND volume > 0"))

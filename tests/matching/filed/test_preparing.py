@@ -1,4 +1,4 @@
-"""Long texts that are looked through bit by bit, before a publication is matched."""
+"""Long texts that are searched in slices, before a publication is matched."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def drawn(chance: random.Random) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize("most_answers", [0, 40, 262_144])
 @pytest.mark.parametrize("work_us", [0.1, 5, 1_000])
-def test_what_is_looked_through_bit_by_bit_is_what_a_match_finds(
-    work_us: float, most_answers: int
-) -> None:
+def test_a_sliced_search_finds_what_a_match_finds(work_us: float, most_answers: int) -> None:
     chance = random.Random(f"{work_us} {most_answers}")
     patterns, text = drawn(chance)
     index = MatchIndex()
@@ -45,7 +43,7 @@ def test_what_is_looked_through_bit_by_bit_is_what_a_match_finds(
     assert turns > 1 or work_us == 1_000 or not most_answers
 
 
-def test_of_a_topic_all_that_asks_for_content_is_prepared_and_nobody_is_chosen() -> None:
+def test_preparing_a_topic_covers_all_filters_and_chooses_no_member() -> None:
     index = TopicIndex()
     for name in ("s1", "s2"):
         index.add(name, f"$share/{name}/t", parse("a LIKE '%b_b%'"))
@@ -57,9 +55,10 @@ def test_of_a_topic_all_that_asks_for_content_is_prepared_and_nobody_is_chosen()
     assert index.match("t", attributes) == ["s3", "s1", "s2"]
 
 
-def test_thousands_that_look_through_one_text_take_many_short_turns() -> None:
-    """In processor time: all of them together took 100 to 200 ms, and none ends before it is known
-    what it looked for."""
+def test_thousands_of_searches_in_one_text_take_many_short_slices() -> None:
+    """In processor time: all of them together take 100 to 200 ms, and none ends before its answer
+    is known.
+    """
     chance = random.Random(1)
     index = MatchIndex()
     for number in range(8_000):

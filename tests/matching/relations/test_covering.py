@@ -1,3 +1,5 @@
+"""Covering sets: kept and covered filters, through churn."""
+
 from __future__ import annotations
 
 import random
@@ -21,7 +23,7 @@ def is_small(filter: Filter) -> bool:
 
 
 def check(table: CoveringSet[int], truth: dict[int, Filter]) -> None:
-    """What is kept is what the definition says, every pair asked."""
+    """The kept filters equal the definition's, from all pairs."""
     kept = table.kept
     assert len(table) == len(truth)
     assert all(truth[id] == filter for id, filter in kept.items())
@@ -44,7 +46,7 @@ def is_bare(table: CoveringSet[int]) -> bool:
 
 
 def check_churn(changes: list[tuple[int, Filter | None]]) -> None:
-    """Apply the changes; after each, hold its report and what is kept against the definition."""
+    """Apply the changes; compare each report and the kept filters with the definition."""
     table: CoveringSet[int] = CoveringSet()
     truth: dict[int, Filter] = {}
     for id, filter in changes:
@@ -86,7 +88,7 @@ ANY_FILTERS = st.one_of(
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.one_of(st.none(), ANY_FILTERS)), max_size=25))
 @settings(max_examples=examples(100))
-def test_the_set_is_what_the_definition_says_through_churn(
+def test_the_set_equals_the_definition_through_churn(
     changes: list[tuple[int, Filter | None]],
 ) -> None:
     check_churn(changes)
@@ -94,7 +96,7 @@ def test_the_set_is_what_the_definition_says_through_churn(
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), SHAPED)), max_size=20))
 @settings(max_examples=examples(60))
-def test_patterns_are_found_though_no_bounds_tell_of_them(
+def test_patterns_are_found_without_bounds(
     changes: list[tuple[int, Filter | None]],
 ) -> None:
     check_churn(changes)
@@ -114,7 +116,7 @@ def random_box(chance: random.Random) -> Filter:
     return Filter(And(tuple(parts)))
 
 
-def test_long_churn_with_tables_of_bounds() -> None:
+def test_long_churn_with_tables_of_bounds_equals_the_definition() -> None:
     chance = random.Random(17)
     table: CoveringSet[int] = CoveringSet()
     truth: dict[int, Filter] = {}
@@ -133,8 +135,8 @@ def test_long_churn_with_tables_of_bounds() -> None:
     assert is_bare(table)
 
 
-def test_bounds_keep_more_and_never_less() -> None:
-    """At most three hang under one, and work is short: what is not placed is placed later."""
+def test_bounds_may_keep_more_and_never_fewer() -> None:
+    """At most three are covered by one, and work is bounded: the rest is placed later."""
     chance = random.Random(23)
     table: CoveringSet[int] = CoveringSet(most=3)
     truth: dict[int, Filter] = {}
@@ -151,7 +153,7 @@ def test_bounds_keep_more_and_never_less() -> None:
         after = dict(table.kept)
         assert set(change.kept) == {id for id in after if before.get(id) != after[id]}
         assert set(change.dropped) == {id for id in before if before[id] != after.get(id)}
-        assert len(change.kept) <= 4 + 8  # one, what it covered, and what was placed later
+        assert len(change.kept) <= 4 + 8  # one, the filters it covered, and those placed later
         unplaced += bool(table._unplaced)
         for id, filter in truth.items():
             assert covers(truth[table.coverer(id)], filter)
@@ -191,12 +193,12 @@ def kept_of(*texts: str) -> list[str]:
         (["NOT (a = 1 OR b > 2)", "a > 1 AND b < 2"], ["NOT (a = 1 OR b > 2)"]),
     ],
 )
-def test_worked_cases_in_both_orders(texts: list[str], kept: list[str]) -> None:
+def test_worked_cases_hold_in_both_orders(texts: list[str], kept: list[str]) -> None:
     assert kept_of(*texts) == kept
     assert len(kept_of(*reversed(texts))) == len(kept)
 
 
-def test_a_coverer_that_goes_brings_back_what_it_alone_covered() -> None:
+def test_a_removed_covering_filter_restores_those_it_alone_covered() -> None:
     table: CoveringSet[str] = CoveringSet()
     for id, text in [
         ("wide", "a > 0"),
@@ -213,7 +215,7 @@ def test_a_coverer_that_goes_brings_back_what_it_alone_covered() -> None:
     assert table.coverer("b") == "c"
 
 
-def test_those_who_ask_for_the_same_share_one_place() -> None:
+def test_equal_filters_share_one_place() -> None:
     table: CoveringSet[int] = CoveringSet()
     assert table.add(1, parse("a > 0")) == ((1,), ())
     assert table.add(2, parse("a > 0")) == ((), ())
@@ -223,7 +225,7 @@ def test_those_who_ask_for_the_same_share_one_place() -> None:
     assert table.add(2, parse("a > 1")) == ((2,), (2,))
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_change_changes_nothing() -> None:
     table: CoveringSet[str] = CoveringSet()
     table.add("s", parse("a = 1"))
     large = And(tuple(parse(f"(a = {n} OR b = {n})").expression for n in range(7)))
@@ -234,7 +236,7 @@ def test_what_is_refused_changes_nothing() -> None:
     assert table.kept == {"s": parse("a = 1")}
 
 
-def test_the_plain_function() -> None:
+def test_the_plain_function_equals_the_set() -> None:
     filters = [parse(text) for text in ("a > 5", "b = 1", "a > 4", "b = 1", "a > 6")]
     assert covering_set(filters) == [parse("b = 1"), parse("a > 4")]
     assert covering_set([]) == []

@@ -1,4 +1,4 @@
-"""Unions of filters: exactly what their parts match, whatever comes and goes."""
+"""Unions of filters match exactly what their parts match, through churn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHERS = ("", "symbol = 'A'", "symbol = 'B'")
 
 
 def random_filter(chance: Random) -> Filter:
-    """Of few kinds, with ends among few values, so that many meet."""
+    """Of few kinds, with ends among few values, so that many adjoin."""
     low, width = chance.randint(0, 30), chance.randint(0, 6)
     tests = [chance.choice(OTHERS)]
     tests += chance.choice(
@@ -61,7 +61,7 @@ def check(unions: set[Filter], filters: list[Filter], chance: Random) -> None:
             assert matches(union, event) == any(matches(each, event) for each in parts)
 
 
-def test_unions_match_what_their_parts_do_through_churn() -> None:
+def test_unions_match_what_their_parts_match_through_churn() -> None:
     chance = Random(1)
     merging: Merging[int] = Merging()
     there: dict[int, Filter] = {}
@@ -103,12 +103,12 @@ def test_unions_match_what_their_parts_do_through_churn() -> None:
         (("x > 3 AND x < 5", "x > 4 AND x < 'a'"), []),
     ],
 )
-def test_worked_cases(texts: tuple[str, ...], expected: list[str]) -> None:
+def test_worked_cases_of_unions(texts: tuple[str, ...], expected: list[str]) -> None:
     for order in (texts, texts[::-1]):
         assert naive(list(map(parse, order))) == set(map(parse, expected))
 
 
-def test_so_many_are_merged_and_no_more() -> None:
+def test_the_number_of_merged_filters_is_bounded() -> None:
     merging: Merging[int] = Merging()
     for number in range(2 * MOST_MERGED):
         merging.add(number, parse(f"x >= {number} AND x <= {number + 1}"))

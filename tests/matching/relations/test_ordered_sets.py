@@ -1,3 +1,5 @@
+"""Ordered sets of values: membership, emptiness and intervals."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +18,7 @@ from shoal.matching.relations.ordered_sets import (
     ordered_set,
 )
 
-# Neighbours in their domain, so that intervals between them are counted on one hand.
+# Neighbours in their domain, so that few values lie between them.
 NEIGHBOURS = [float("-inf"), 2**53, 2**53 + 1, 2**53 + 2, 2.0**1023 * 1.9999999999999998]
 NUMBER_BOUNDS = st.sampled_from([*NEIGHBOURS, float("inf"), NAN, END])
 NUMBER_VALUES = st.sampled_from([*NEIGHBOURS, float("inf"), 0, 5.5, 2**53 - 1, 1e300])

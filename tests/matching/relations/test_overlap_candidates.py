@@ -1,4 +1,4 @@
-"""Whatever overlaps is a candidate, whoever came and went before; few are, where all fix one."""
+"""Every overlapping filter is a candidate through any churn; few are if all fix one attribute."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ ALIKE = st.sampled_from(
 
 
 @given(st.lists(st.tuples(ALIKE | conjunctions() | filters(), st.booleans())), ALIKE | filters())
-def test_nothing_that_overlaps_is_missed(told: list[tuple[Filter, bool]], asked: Filter) -> None:
+def test_every_overlapping_filter_is_a_candidate(
+    told: list[tuple[Filter, bool]], asked: Filter
+) -> None:
     for few in (0, overlap_candidates.FEW):
-        find_what_overlaps(few, told, asked)
+        find_overlapping(few, told, asked)
 
 
-def find_what_overlaps(few: int, told: list[tuple[Filter, bool]], asked: Filter) -> None:
+def find_overlapping(few: int, told: list[tuple[Filter, bool]], asked: Filter) -> None:
     candidates: OverlapCandidates[int] = OverlapCandidates()
     with mock.patch.object(overlap_candidates, "FEW", few):
         for number, (filter, _) in enumerate(told):
@@ -58,13 +60,13 @@ def find_what_overlaps(few: int, told: list[tuple[Filter, bool]], asked: Filter)
     assert {number for number in kept if overlaps(told[number][0], asked)} <= set(found)
 
 
-def test_a_fixed_attribute_leaves_few() -> None:
+def test_a_fixed_attribute_leaves_few_candidates() -> None:
     candidates: OverlapCandidates[str] = OverlapCandidates()
     for number in range(1_000):
         candidates.add(f"S{number}", parse(f"symbol = 'S{number}' AND price > 1"))
     asked = parse("symbol = 'S7' AND price < 3")
     assert list(candidates.of(asked)) == ["S7"]
-    # Also where not all fix it, or some leave it open.
+    # Also if not all fix it, or some leave it open.
     candidates.add("all", parse("price > 2"))
     candidates.add("dear", parse("price > 5"))
     assert list(candidates.of(asked)) == ["S7", "all"]
@@ -73,7 +75,7 @@ def test_a_fixed_attribute_leaves_few() -> None:
     assert list(candidates.of(asked)) == []
 
 
-def test_bounds_leave_those_that_they_meet() -> None:
+def test_bounds_leave_the_filters_that_meet_them() -> None:
     candidates: OverlapCandidates[int] = OverlapCandidates()
     texts = [f"low >= {number} AND high < {number + 2}" for number in range(1_000)]
     for number, text in enumerate(texts):
@@ -90,7 +92,7 @@ def test_bounds_leave_those_that_they_meet() -> None:
     assert list(candidates.of(parse("low = 70 AND high > 69"))) == [68, 69, 70, 2_000]
 
 
-def test_texts_that_begin_alike_are_told_apart() -> None:
+def test_texts_with_equal_beginnings_are_distinguished() -> None:
     candidates: OverlapCandidates[int] = OverlapCandidates()
     for number in range(100):
         candidates.add(

@@ -1,3 +1,5 @@
+"""Relations of filters: covering and overlap, against cases and enumeration."""
+
 from __future__ import annotations
 
 import math
@@ -100,33 +102,33 @@ MEETING = [
 
 
 @pytest.mark.parametrize(("wide", "narrow"), COVERED)
-def test_covers(wide: str, narrow: str) -> None:
+def test_covering_pairs_are_recognised(wide: str, narrow: str) -> None:
     assert covers(parse(wide), parse(narrow))
 
 
 @pytest.mark.parametrize(("one", "other"), NOT_COVERED)
-def test_does_not_cover(one: str, other: str) -> None:
+def test_non_covering_pairs_are_recognised(one: str, other: str) -> None:
     assert not covers(parse(one), parse(other))
 
 
 @pytest.mark.parametrize(("one", "other"), DISJOINT)
-def test_disjoint(one: str, other: str) -> None:
+def test_disjoint_pairs_are_recognised(one: str, other: str) -> None:
     assert not overlaps(parse(one), parse(other))
     assert not overlaps(parse(other), parse(one))
 
 
 @pytest.mark.parametrize(("one", "other"), MEETING)
-def test_overlapping(one: str, other: str) -> None:
+def test_overlapping_pairs_are_recognised(one: str, other: str) -> None:
     assert overlaps(parse(one), parse(other))
     assert overlaps(parse(other), parse(one))
 
 
-# --- against the naive truth --------------------------------------------------------------------
+# --- against naive answers ----------------------------------------------------------------------
 
 
 @given(filters(), filters(), st.lists(attributes(), min_size=1, max_size=10))
 @settings(max_examples=examples(100))
-def test_never_wrong_about_a_publication(
+def test_no_publication_contradicts_a_relation(
     f: Filter, g: Filter, publications: list[dict[str, Value]]
 ) -> None:
     try:
@@ -140,7 +142,7 @@ def test_never_wrong_about_a_publication(
 
 
 def neighbours(operand: Value) -> Iterator[Value]:
-    """Numbers around an operand: where any comparison with it changes its answer."""
+    """Numbers around an operand, where some comparison with it changes its answer."""
     assert isinstance(operand, int | float)
     yield operand
     for beyond in (number_successor(operand), number_predecessor(operand)):
@@ -150,8 +152,8 @@ def neighbours(operand: Value) -> Iterator[Value]:
             yield from (v for v in further if v is not None and not isinstance(v, Beyond))
 
 
-def telling_values(tests: list[Predicate]) -> list[Value | None]:
-    """Values that tell any two combinations of these number predicates apart."""
+def distinguishing_values(tests: list[Predicate]) -> list[Value | None]:
+    """Values that distinguish any two combinations of these number predicates."""
     found: list[Value | None] = [None, False, True, "", math.nan, math.inf, -math.inf, 0.5]
     for tested in tests:
         operands = tested.operand if isinstance(tested.operand, tuple) else (tested.operand,)
@@ -161,8 +163,8 @@ def telling_values(tests: list[Predicate]) -> list[Value | None]:
     return found
 
 
-# Enough for the patterns below: two of them, and two that forbid, fit in five characters.  `c` and
-# NUL stand for the characters that no pattern mentions, above and below.
+# Enough for the patterns below: two of them, and two that forbid, fit in five characters. `c` and
+# NUL stand for the characters of no pattern, above and below.
 SHORT_STRINGS: list[Value | None] = [
     None,
     5,
@@ -170,8 +172,10 @@ SHORT_STRINGS: list[Value | None] = [
 ]
 
 
-def by_trying(f: Filter, g: Filter, publications: Iterable[dict[str, Value]]) -> tuple[bool, bool]:
-    """Whether f covers g and whether they overlap, as far as these publications can tell."""
+def by_enumeration(
+    f: Filter, g: Filter, publications: Iterable[dict[str, Value]]
+) -> tuple[bool, bool]:
+    """Whether f covers g and whether they overlap, as far as these publications show."""
     covering, meeting = True, False
     for publication in publications:
         of_f, of_g = matches(f, publication), matches(g, publication)
@@ -223,16 +227,16 @@ def conjunction_of(tests: st.SearchStrategy[Predicate], size: int) -> st.SearchS
 
 @given(conjunction_of(number_tests("a"), 4), conjunction_of(number_tests("a"), 4))
 @settings(max_examples=examples(150))
-def test_exact_for_numbers(f: Filter, g: Filter) -> None:
-    values = telling_values([*f.normal_form[0], *g.normal_form[0]])
-    expected = by_trying(f, g, publications_of("a", values))
+def test_relations_are_exact_for_numbers(f: Filter, g: Filter) -> None:
+    values = distinguishing_values([*f.normal_form[0], *g.normal_form[0]])
+    expected = by_enumeration(f, g, publications_of("a", values))
     assert (covers(f, g), overlaps(f, g)) == expected
 
 
 @given(conjunction_of(string_tests("a"), 2), conjunction_of(string_tests("a"), 2))
 @settings(max_examples=examples(60))
-def test_exact_for_strings_and_patterns(f: Filter, g: Filter) -> None:
-    expected = by_trying(f, g, publications_of("a", SHORT_STRINGS))
+def test_relations_are_exact_for_strings_and_patterns(f: Filter, g: Filter) -> None:
+    expected = by_enumeration(f, g, publications_of("a", SHORT_STRINGS))
     assert (covers(f, g), overlaps(f, g)) == expected
 
 
@@ -241,13 +245,13 @@ TWO_ATTRIBUTES = st.one_of(number_tests("a"), number_tests("b"))
 
 @given(conjunction_of(TWO_ATTRIBUTES, 3), conjunction_of(TWO_ATTRIBUTES, 3))
 @settings(max_examples=examples(50))
-def test_exact_across_attributes(f: Filter, g: Filter) -> None:
+def test_relations_are_exact_across_attributes(f: Filter, g: Filter) -> None:
     both = [*f.normal_form[0], *g.normal_form[0]]
     by_name = [
-        publications_of(name, telling_values([p for p in both if p.attribute == name]))
+        publications_of(name, distinguishing_values([p for p in both if p.attribute == name]))
         for name in ("a", "b")
     ]
-    expected = by_trying(f, g, (left | right for left, right in product(*map(list, by_name))))
+    expected = by_enumeration(f, g, (left | right for left, right in product(*map(list, by_name))))
     assert (covers(f, g), overlaps(f, g)) == expected
 
 
@@ -257,15 +261,15 @@ def test_a_filter_covers_itself(f: Filter) -> None:
 
 
 @given(filters(), filters())
-def test_overlap_has_no_direction(f: Filter, g: Filter) -> None:
+def test_overlap_is_symmetric(f: Filter, g: Filter) -> None:
     try:
         assert overlaps(f, g) is overlaps(g, f)
     except FilterError:
         assume(False)
 
 
-def test_patterns_too_intricate_give_the_safe_answer() -> None:
-    # To tell these apart takes 2**20 states: which of the last twenty characters were an `a`.
+def test_too_complex_patterns_have_the_safe_answer() -> None:
+    # Distinguishing these takes 2**20 states: the last twenty characters that were an `a`.
     gap = "_" * 20
     f, g = parse(f"s LIKE '%a{gap}%' AND s > ''"), parse(f"s NOT LIKE '%a{gap}%' AND s > ''")
     assert overlaps(f, g)

@@ -1,3 +1,5 @@
+"""The automaton of string conditions: acceptance, and states without a future change."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,18 +26,18 @@ def accepts(constraint: Constraint, text: str) -> bool:
 
 
 @given(TEXTS, TEXTS)
-def test_order(bound: str, text: str) -> None:
+def test_comparisons_are_accepted(bound: str, text: str) -> None:
     assert accepts(AtLeast(bound), text) is (text >= bound)
     assert accepts(Below(bound), text) is (text < bound)
 
 
 @given(st.lists(TEXTS, max_size=4), TEXTS)
-def test_one_of(listed: list[str], text: str) -> None:
+def test_lists_are_accepted(listed: list[str], text: str) -> None:
     assert accepts(OneOf(listed), text) is (text in listed)
 
 
 @given(patterns(), TEXTS)
-def test_like(pattern: str, text: str) -> None:
+def test_patterns_are_accepted(pattern: str, text: str) -> None:
     assert accepts(Like(pattern), text) is like(text, pattern)
 
 
@@ -47,7 +49,7 @@ def test_every_pattern_has_a_match(pattern: str, percent: bool) -> None:
 
 
 @pytest.mark.parametrize("text", STRINGS)
-def test_only_itself(text: str) -> None:
+def test_an_equality_accepts_only_itself(text: str) -> None:
     alone = [(Like(escape_literal(text)), True)]
     assert exists(alone, breaking=[(OneOf([text]), True)]) is False
     assert exists(alone, breaking=[(OneOf([text]), False)]) is True

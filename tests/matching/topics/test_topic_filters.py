@@ -1,3 +1,5 @@
+"""Topic filters: validity, matching, and parts."""
+
 from __future__ import annotations
 
 import pytest
@@ -56,12 +58,12 @@ NOT_MATCHING = [
 
 
 @pytest.mark.parametrize(("topic_filter", "topic"), MATCHING)
-def test_matching(topic_filter: str, topic: str) -> None:
+def test_matching_topics_are_recognised(topic_filter: str, topic: str) -> None:
     assert topic_matches(topic_filter, topic)
 
 
 @pytest.mark.parametrize(("topic_filter", "topic"), NOT_MATCHING)
-def test_not_matching(topic_filter: str, topic: str) -> None:
+def test_non_matching_topics_are_recognised(topic_filter: str, topic: str) -> None:
     assert not topic_matches(topic_filter, topic)
 
 
@@ -87,7 +89,7 @@ def test_not_matching(topic_filter: str, topic: str) -> None:
         ("$share/g/a#", "level 1: # stands beside"),
     ],
 )
-def test_a_filter_that_is_not_allowed(text: str, complaint: str) -> None:
+def test_an_invalid_filter_is_an_error(text: str, complaint: str) -> None:
     with pytest.raises(TopicError) as caught:
         read_topic_filter(text)
     assert complaint in str(caught.value)
@@ -105,13 +107,13 @@ def test_a_filter_that_is_not_allowed(text: str, complaint: str) -> None:
         ("/" * MAX_TOPIC_LEVELS, "202 levels"),
     ],
 )
-def test_a_topic_that_is_not_allowed(text: str, complaint: str) -> None:
+def test_an_invalid_topic_is_an_error(text: str, complaint: str) -> None:
     with pytest.raises(TopicError) as caught:
         check_topic(text)
     assert complaint in str(caught.value)
 
 
-def test_the_parts_of_a_filter() -> None:
+def test_a_filter_is_split_into_its_parts() -> None:
     assert read_topic_filter("/a//") == TopicFilter(("", "a", "", ""))
     assert read_topic_filter("$share/g//+") == TopicFilter(("", "+"), "g")
     assert read_topic_filter("$shared/g/a") == TopicFilter(("$shared", "g", "a"))
@@ -120,5 +122,5 @@ def test_the_parts_of_a_filter() -> None:
 
 
 @pytest.mark.parametrize("topic", ["a", "/", "a/b c/ä", "$SYS/x", "a" * 65_535])
-def test_a_topic_that_is_allowed(topic: str) -> None:
+def test_a_valid_topic_is_accepted(topic: str) -> None:
     check_topic(topic)

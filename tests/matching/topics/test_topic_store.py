@@ -1,3 +1,5 @@
+"""The store of values by topic, against naive search through churn."""
+
 from __future__ import annotations
 
 import tracemalloc
@@ -19,7 +21,7 @@ from tests.matching.topics.test_topics import ANY_TOPIC_FILTERS, TOPICS
     st.lists(ANY_TOPIC_FILTERS, min_size=1, max_size=5),
 )
 @settings(max_examples=examples(100))
-def test_the_store_agrees_with_the_naive_truth_through_churn(
+def test_the_store_equals_a_naive_search_through_churn(
     changes: list[tuple[str, bool]], topic_filters: list[str]
 ) -> None:
     store: TopicStore[int] = TopicStore()
@@ -40,7 +42,7 @@ def test_the_store_agrees_with_the_naive_truth_through_churn(
     assert not store._reserved.children
 
 
-def test_what_is_refused() -> None:
+def test_invalid_topics_are_refused() -> None:
     store: TopicStore[int] = TopicStore({"a": 1})
     with pytest.raises(TopicError):
         store["a/+"] = 2
@@ -65,7 +67,7 @@ def test_dollar_topics_are_hidden_from_leading_wildcards_only() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), TOPICS), max_size=20))
-def test_it_counts_its_levels(changes: list[tuple[bool, str]]) -> None:
+def test_the_store_counts_its_levels(changes: list[tuple[bool, str]]) -> None:
     store: TopicStore[int] = TopicStore()
     for is_there, topic in changes:
         lacking, before = store.lacking(topic), store.levels
@@ -85,10 +87,10 @@ def test_it_counts_its_levels(changes: list[tuple[bool, str]]) -> None:
 
 @pytest.mark.parametrize("topic_filter", ["d/#", "d/+", "+/+", "#", "d/+/x"])
 @pytest.mark.parametrize("seed", [*range(4), *at_length(range(4, 40))])
-def test_what_comes_and_goes_between_two_steps_of_a_search(
+def test_changes_between_two_steps_of_a_search_lose_no_other_topic(
     monkeypatch: pytest.MonkeyPatch, topic_filter: str, seed: int
 ) -> None:
-    """What stays is found once, in its order; what goes perhaps, and what comes too."""
+    """Topics that stay are found once, in order; removed and added ones perhaps."""
     chance = Random(seed)
     monkeypatch.setattr(topic_store, "ROW", 3)
     topics = [f"d/{number}{below}" for number in range(40) for below in ("", "/x")]
@@ -116,8 +118,8 @@ def test_what_comes_and_goes_between_two_steps_of_a_search(
 
 
 @pytest.mark.parametrize("topic_filter", ["d/+/nothing", "+/+", "#"])
-def test_a_step_does_not_look_at_all_the_topics_of_one_level(topic_filter: str) -> None:
-    """All 500,000 of a level were put aside before the first was visited: 0.25 s."""
+def test_a_step_does_not_read_all_topics_of_one_level(topic_filter: str) -> None:
+    """Copying all 500,000 of a level before the first visit would take 0.25 s."""
     store = TopicStore(dict.fromkeys(f"d/{number}" for number in range(20_000)))
     tracemalloc.start()
     try:
@@ -128,7 +130,7 @@ def test_a_step_does_not_look_at_all_the_topics_of_one_level(topic_filter: str) 
     assert most < 20_000
 
 
-def test_many_children_that_all_went_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_children_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_store, "ROW", 3)
     topics = [f"d/{number}" for number in range(10)]
     store = TopicStore(dict.fromkeys(["d", *topics]))

@@ -1,3 +1,5 @@
+"""The index of topic subscriptions and groups, against naive matching through churn."""
+
 from __future__ import annotations
 
 import random
@@ -42,7 +44,7 @@ PUBLICATIONS: list[Publication] = [{}, {"x": 1}, {"x": 2, "y": True}, {"x": 3}, 
 
 
 class NaiveTopics:
-    """The truth: every subscription asked, every group a list whose chosen member goes last."""
+    """Every subscription is tested; a group is a list whose chosen member goes last."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[Hashable, tuple[str, Filter]] = {}
@@ -94,7 +96,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=40))
 @settings(max_examples=examples(120))
-def test_the_index_agrees_with_the_naive_truth_through_churn(steps: list[Any]) -> None:
+def test_the_topic_index_equals_naive_matching_through_churn(steps: list[Any]) -> None:
     index, truth = TopicIndex(), NaiveTopics()
     for kind, *arguments in steps:
         if kind == "add":
@@ -111,7 +113,7 @@ def test_the_index_agrees_with_the_naive_truth_through_churn(steps: list[Any]) -
     assert is_bare(index)
 
 
-def test_long_churn_leaves_no_ghosts() -> None:
+def test_long_churn_leaves_no_entries() -> None:
     chance = random.Random(11)
     index, truth = TopicIndex(), NaiveTopics()
     contents = [EVERYTHING, parse("x > 1"), parse("x <= 1 OR y")]
@@ -134,7 +136,7 @@ def test_long_churn_leaves_no_ghosts() -> None:
     assert is_bare(index)
 
 
-def test_a_group_takes_turns_in_the_order_of_joining() -> None:
+def test_members_of_a_group_take_turns_in_the_order_of_joining() -> None:
     index = TopicIndex()
     for member in ("m1", "m2", "m3"):
         index.add(member, "$share/g/t/#")
@@ -165,7 +167,7 @@ def test_a_group_is_fair_to_members_that_want_only_some() -> None:
     assert index.match("t", {}) == []
 
 
-def test_an_id_replaces_and_payloads_come_back() -> None:
+def test_an_id_replaces_its_subscription_and_keeps_payloads() -> None:
     index = TopicIndex()
     index.add("s", "a", payload=1)
     index.add("s", "b/+", parse("x"), payload=2)
@@ -176,7 +178,7 @@ def test_an_id_replaces_and_payloads_come_back() -> None:
     assert index["s"] == ("b/+", parse("x"), 2)
 
 
-def test_whether_attributes_are_needed() -> None:
+def test_the_index_knows_whether_attributes_are_needed() -> None:
     index = TopicIndex()
     index.add("plain", "a/#")
     index.add("content", "a/b", parse("x"))
@@ -185,7 +187,7 @@ def test_whether_attributes_are_needed() -> None:
     assert needed == [False, True, True, False]
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_subscription_changes_nothing() -> None:
     index = TopicIndex()
     index.add("s", "a")
     large = And(tuple(parse(f"(a = {n} OR b = {n})").expression for n in range(7)))
@@ -207,7 +209,7 @@ def test_a_topic_with_wildcards_finds_no_filter_by_its_text() -> None:
     assert index.match("a/+", {}) == ["s"]
 
 
-def test_topics_are_remembered_within_a_limit() -> None:
+def test_cached_topics_are_bounded() -> None:
     index = TopicIndex()
     index._cache = TopicMemory(most=3)
     index.add("s", "+")
@@ -218,7 +220,7 @@ def test_topics_are_remembered_within_a_limit() -> None:
     assert index.match("9", {}) == ["t", "s"]
 
 
-def test_long_topics_and_what_matches_them_are_remembered_within_a_limit() -> None:
+def test_cached_long_topics_and_their_matches_are_bounded() -> None:
     index = TopicIndex()
     index.add("s", "+")
     for number in range(1_300):
@@ -234,7 +236,7 @@ def test_long_topics_and_what_matches_them_are_remembered_within_a_limit() -> No
     assert dict(many) == {"a": 1}
 
 
-def test_many_levels_and_many_branches_are_no_trap() -> None:
+def test_many_levels_and_branches_take_bounded_work() -> None:
     index = TopicIndex()
     index.add("deep", "/".join(["+"] * 200))
     chance = random.Random(5)
@@ -244,7 +246,7 @@ def test_many_levels_and_many_branches_are_no_trap() -> None:
     assert sorted(index.match("/".join(["a"] * 100), {})) == list(range(300))
 
 
-def test_an_answer_that_depends_on_the_topic_only() -> None:
+def test_an_answer_by_topic_only_is_marked() -> None:
     index = TopicIndex()
     index.add("s1", "a/b")
     index.add("s2", "a/+")
@@ -266,7 +268,7 @@ def test_an_answer_that_depends_on_the_topic_only() -> None:
     st.lists(TOPICS, min_size=1, max_size=5),
 )
 @settings(max_examples=examples(150))
-def test_no_topic_leads_to_more_than_was_said(
+def test_no_topics_outcome_exceeds_its_bound(
     changes: list[tuple[int, tuple[str, Filter] | None]], topics: list[str]
 ) -> None:
     index = TopicIndex()
@@ -283,7 +285,7 @@ def test_no_topic_leads_to_more_than_was_said(
     assert index.most_candidates == 0
 
 
-def test_how_many_may_be_looked_at_for_one_topic() -> None:
+def test_the_nodes_read_for_one_topic_are_bounded() -> None:
     index = TopicIndex()
     for number in range(100):
         index.add(number, f"device/{number}")

@@ -1,4 +1,4 @@
-"""Topic filters with wildcards: how many places a walk looks at, and that a trie has one form."""
+"""Topic filters with wildcards: nodes read by a walk, and the unique form of a trie."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def any_wildcards(depth: int) -> list[Levels]:
 
 
 @pytest.mark.parametrize("filters", [two_wildcards(60), any_wildcards(100)], ids=["two", "half"])
-def test_a_walk_goes_over_few_places_for_each_filter(filters: list[Levels]) -> None:
-    """A place for each level: one client's filters of 150 levels were a walk of 0.3 s."""
+def test_a_walk_reads_few_nodes_per_filter(filters: list[Levels]) -> None:
+    """With a node for each level, one client's filters of 150 levels would be a walk of 0.3 s."""
     trie: Trie[Levels] = Trie()
     for levels in filters:
         trie.hang(levels, levels)
@@ -50,7 +50,7 @@ def test_a_walk_goes_over_few_places_for_each_filter(filters: list[Levels]) -> N
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_trie_is_the_same_however_it_came_about(seed: int) -> None:
+def test_a_trie_is_equal_after_any_history(seed: int) -> None:
     chance = random.Random(seed)
 
     def some() -> Levels:
@@ -83,7 +83,7 @@ def test_a_trie_is_the_same_however_it_came_about(seed: int) -> None:
     assert trie.is_empty
 
 
-# --- bit by bit ---------------------------------------------------------------------------------
+# --- in steps -----------------------------------------------------------------------------------
 
 DEPTH = 13
 TOPIC = "/".join(f"l{at}" for at in range(DEPTH))
@@ -100,8 +100,8 @@ def index_of(filters: list[str]) -> TopicIndex:
     return index
 
 
-def test_a_walk_over_many_places_may_be_taken_in_steps() -> None:
-    """In one go 130,000 filters, which two users may have, are a fifth of a second."""
+def test_a_long_walk_may_be_sliced() -> None:
+    """In one go 130,000 filters, which two users may have, take a fifth of a second."""
     index, overview = index_of(EVERY), Overview()
     steps = list(index.survey(TOPIC, overview))
     assert len(steps) > 2 * 2**DEPTH // STEP
@@ -111,7 +111,7 @@ def test_a_walk_over_many_places_may_be_taken_in_steps() -> None:
     assert index.match(TOPIC, {}) == overview.ids
 
 
-def test_a_walk_begins_anew_where_topic_filters_come_or_go_meanwhile() -> None:
+def test_a_walk_begins_anew_after_a_change() -> None:
     index, overview = index_of(EVERY), Overview()
     steps = index.survey(TOPIC, overview)
     for _ in range(3):
@@ -127,7 +127,7 @@ def test_a_walk_begins_anew_where_topic_filters_come_or_go_meanwhile() -> None:
     assert index.match(TOPIC, {}) == overview.ids == index_again(index).match(TOPIC, {})
 
 
-def test_a_walk_that_others_come_in_between_each_time_ends_all_the_same() -> None:
+def test_a_walk_with_constant_changes_ends() -> None:
     index, steps = index_of(EVERY), 0
     for _ in index.search(TOPIC):
         steps += 1

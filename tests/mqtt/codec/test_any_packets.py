@@ -1,4 +1,4 @@
-"""Whatever readable packets clients send, nothing is raised and nobody else is hurt."""
+"""Random readable packets of clients raise nothing and disturb no other client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ VERSIONS = (MQTT_3_1_1, MQTT_5)
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=examples(30))
 @given(data=st.data())
-def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> None:
+def test_any_packets_raise_nothing_and_disturb_no_client(
+    version: int, is_networked: bool, data: st.DataObject
+) -> None:
     broker_api: BrokerApi = Network("B1", "B2")["B1"] if is_networked else BrokerApi()
     right = broker_api.connect("right")
     right.subscribe("fine", qos=1)
@@ -48,7 +50,7 @@ def test_any_packets(version: int, is_networked: bool, data: st.DataObject) -> N
     assert right.take_payloads() == [b"x"]
 
 
-def test_more_reasons_than_a_string_can_hold() -> None:
+def test_too_many_reasons_are_cut_to_a_strings_length() -> None:
     client = BrokerApi(maximum_filter_bytes=65_536, maximum_topic_filters=900).connect("c")
     requests = tuple(SubscriptionRequest(f"{'x' * 50}{number}?x>") for number in range(900))
     client.send(Subscribe(1, requests))

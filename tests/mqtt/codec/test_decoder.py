@@ -1,7 +1,7 @@
-"""Reading packets: every way in which bytes can come, and every way in which they can be wrong.
+"""The decoder: every division of the bytes into reads, and every malformed packet.
 
-The malformed packets are in hexadecimal, spaces between fields; what is broken has the number of
-the normative statement of MQTT 5.0 where it has one.
+The malformed packets are in hexadecimal, with spaces between fields, and with the number of the
+MQTT 5.0 statement that each breaks, if there is one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MALFORMED, PROTOCOL = ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR
 
 @cache
 def from_clients(version: int) -> st.SearchStrategy[Packet]:
-    """What clients send, which is all that a decoder for them reads."""
+    """Packets of clients; a server's decoder reads no others."""
     return packets(version).filter(lambda packet: not isinstance(packet, FROM_SERVERS))
 
 
@@ -68,7 +68,7 @@ def decode(data: bytes, version: int | None) -> list[Packet]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(data=st.data())
-def test_what_was_written_is_read(version: int, data: st.DataObject) -> None:
+def test_written_packets_read_back_equal(version: int, data: st.DataObject) -> None:
     sent = data.draw(st.lists(packets(version), max_size=4))
     assert decode(b"".join(encode(packet, version) for packet in sent), version) == sent
 
@@ -99,7 +99,7 @@ def test_pieces_make_no_difference(version: int, data: st.DataObject) -> None:
 @settings(max_examples=examples(80))
 @given(data=st.data())
 def test_garbage_is_only_ever_a_failure(version: int | None, data: st.DataObject) -> None:
-    """Also garbage that begins like a packet, whole and byte by byte."""
+    """Also random bytes behind a valid beginning, whole and byte by byte."""
     rest = data.draw(st.binary(max_size=40))
     first = data.draw(st.integers(0, 255))
     stream = bytes((first, len(rest))) + rest if data.draw(st.booleans()) else rest
@@ -169,7 +169,7 @@ def test_a_short_acknowledgement_means_success() -> None:
     assert decode(stream, MQTT_5) == [Puback(7)] * 3
 
 
-# What is wrong in both versions: first byte and body, reason code, why.
+# Malformed in both versions: first byte and body, reason code, text.
 BOTH = [
     ("00", PROTOCOL, "packet type 0"),
     ("34", MALFORMED, "an empty PUBLISH"),
@@ -269,7 +269,9 @@ CASES = [
 @pytest.mark.parametrize(
     ("text", "code", "why", "version"), CASES, ids=[f"{case[3]}-{case[2]}" for case in CASES]
 )
-def test_what_is_not_allowed(text: str, code: ReasonCode | None, why: str, version: int) -> None:
+def test_malformed_packets_fail_with_their_reason(
+    text: str, code: ReasonCode | None, why: str, version: int
+) -> None:
     first, *body = bytes.fromhex(text)
     decoder = Decoder(version)
     found = decoder.feed(bytes((first, len(body), *body)))
@@ -286,7 +288,7 @@ def test_what_is_not_allowed(text: str, code: ReasonCode | None, why: str, versi
         ("30 8400 0001 61 00", (MQTT_5,), "[MQTT-1.5.5-1] a PUBLISH with a padded length"),
     ],
 )
-def test_remaining_lengths(text: str, versions: tuple[int, ...], why: str) -> None:
+def test_remaining_lengths_are_read_or_fail(text: str, versions: tuple[int, ...], why: str) -> None:
     for version in versions:
         decoder = Decoder(version)
         assert decoder.feed(bytes.fromhex(text)) == [], why
@@ -300,7 +302,7 @@ def test_a_remaining_length_may_be_padded_in_3_1_1() -> None:
 
 
 NAME = "0004 4d515454"
-# CONNECT: what stands between the fixed header and the end, and the code that answers it.
+# CONNECT: the bytes between the fixed header and the end, and the code that answers it.
 CONNECTS = [
     (f"{NAME} 05 03 0000 00 0000", MALFORMED, "[MQTT-3.1.2-3] the reserved flag"),
     (f"{NAME} 05 1e 0000 00 0000 00 0001 61 0000", MALFORMED, "[MQTT-3.1.2-12] will QoS 3"),
@@ -331,7 +333,7 @@ CONNECTS = [
 
 
 @pytest.mark.parametrize(("text", "code", "why"), CONNECTS, ids=[case[2] for case in CONNECTS])
-def test_connects_that_are_not_allowed(text: str, code: ReasonCode, why: str) -> None:
+def test_malformed_connects_fail_with_their_reason(text: str, code: ReasonCode, why: str) -> None:
     body = bytes.fromhex(text)
     decoder = Decoder()
     assert decoder.feed(bytes((0x10, len(body))) + body) == []
@@ -358,7 +360,7 @@ def test_a_password_may_stand_alone_in_5() -> None:
     assert decode(bytes((0x10, len(body))) + body, None) == [Connect(password=b"p")]
 
 
-def test_other_packets_before_connect() -> None:
+def test_packets_before_connect_fail() -> None:
     """[MQTT-3.1.0-1]"""
     for text in ("3004 0001 61 00", "c000", "2002 0000", "f000"):
         decoder = Decoder()
@@ -368,7 +370,7 @@ def test_other_packets_before_connect() -> None:
 
 
 @given(st.lists(publishes(MQTT_5) | st.just(Pingreq()), max_size=20), st.integers(1, 60), st.data())
-def test_what_is_read_at_once_ends_behind_so_many_bytes_short_payloads_not_counted(
+def test_one_read_is_bounded_in_bytes_beside_short_payloads(
     packets: list[Packet], most: int, draw: st.DataObject
 ) -> None:
     decoder = Decoder()
@@ -394,7 +396,7 @@ def test_what_is_read_at_once_ends_behind_so_many_bytes_short_payloads_not_count
     assert read == packets
 
 
-def test_nothing_is_unread_of_what_nobody_waits_for() -> None:
+def test_nothing_counts_as_unread_after_an_end_or_failure() -> None:
     decoder = Decoder()
     decoder.feed(encode(Connect("me"), MQTT_5))
     assert len(decoder.feed(b"\xc0\0" * 10, 20)) == 2
@@ -408,7 +410,7 @@ def test_nothing_is_unread_of_what_nobody_waits_for() -> None:
 
 
 @given(publishes(MQTT_5))
-def test_the_bytes_that_a_publication_came_in_are_written_again(packet: Publish) -> None:
+def test_a_publications_bytes_are_reused_for_writing(packet: Publish) -> None:
     data = encode(packet, MQTT_5)
     read = decode_publish(b"xyz" + data, 3, MQTT_5)
     assert (read, hash(read)) == (packet, hash(packet))
@@ -421,7 +423,7 @@ def test_the_bytes_that_a_publication_came_in_are_written_again(packet: Publish)
         assert before + read.packet_id.to_bytes(2, "big") * (read.qos > 0) + after == data
 
 
-def test_of_long_publications_the_bytes_are_not_kept_twice() -> None:
+def test_long_publications_bytes_are_not_kept_twice() -> None:
     properties = Properties(user_properties=(("a", "b"),))
     [short, long] = (
         decode_publish(encode(Publish("a", b"x" * size, properties=properties), MQTT_5), 0, MQTT_5)
@@ -432,7 +434,7 @@ def test_of_long_publications_the_bytes_are_not_kept_twice() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "30", "c000", "3004 000161 00 00", "3005 000161 00", "30ff"])
-def test_what_is_not_exactly_one_publication(text: str) -> None:
+def test_bytes_that_are_not_exactly_one_publication_fail(text: str) -> None:
     with pytest.raises(MqttError):
         decode_publish(bytes.fromhex(text), 0, MQTT_5)
 
@@ -444,10 +446,10 @@ def test_packets_are_equal_whatever_bytes_they_came_in() -> None:
 
 
 @pytest.mark.parametrize("packet", [Pingreq(), Pubrec(1)])
-def test_of_the_smallest_packets_no_more_are_read_at_once_than_a_turn_may_take(
+def test_one_read_takes_at_most_a_slice_of_small_packets(
     packet: Packet,
 ) -> None:
-    """16,384 PINGREQs are 32 KB: all others waited 100 ms for them on a busy machine."""
+    """16,384 PINGREQs are 32 KB, and would delay all other clients by 100 ms on a busy machine."""
     data = encode(packet, MQTT_5)
     data *= 32_768 // len(data)
     decoder = Decoder(MQTT_5)

@@ -1,3 +1,5 @@
+"""The encoder: its short forms, and packets that a version cannot express."""
+
 from __future__ import annotations
 
 import pytest
@@ -29,7 +31,7 @@ from tests.mqtt.random_packets import publishes
 
 
 @given(publishes(MQTT_5))
-def test_two_halves_are_a_publication(packet: Publish) -> None:
+def test_two_halves_and_an_identifier_are_a_publication(packet: Publish) -> None:
     before, after = encode_publish_halves(
         packet.topic, packet.payload, MQTT_5, packet.qos, packet.retain, False, packet.properties
     )
@@ -40,12 +42,12 @@ def test_two_halves_are_a_publication(packet: Publish) -> None:
 
 
 @given(st.integers(1, 65_535))
-def test_short_acknowledgements(packet_id: int) -> None:
+def test_short_acknowledgements_equal_encoded_ones(packet_id: int) -> None:
     assert encode_acknowledgement(0x40, packet_id) == encode(Puback(packet_id), MQTT_5)
     assert encode_acknowledgement(0x62, packet_id) == encode(Pubrel(packet_id), MQTT_3_1_1)
 
 
-def test_3_1_1_leaves_out_what_it_has_not() -> None:
+def test_3_1_1_omits_properties_and_reason_codes() -> None:
     properties = Properties(reason_string="why", user_properties=(("a", "b"),))
     for packet, text in [
         (Puback(5, ReasonCode.NOT_AUTHORIZED, properties), "40 02 00 05"),
@@ -65,14 +67,14 @@ def test_3_1_1_leaves_out_what_it_has_not() -> None:
         assert encode(packet, MQTT_3_1_1).hex(" ") == text
 
 
-def test_what_3_1_1_cannot_say() -> None:
+def test_packets_without_a_3_1_1_form_are_errors() -> None:
     with pytest.raises(ValueError, match="BAD_AUTHENTICATION_METHOD"):
         encode(Connack(ReasonCode.BAD_AUTHENTICATION_METHOD), MQTT_3_1_1)
     with pytest.raises(ValueError, match="AUTH"):
         encode(Auth(), MQTT_3_1_1)
 
 
-def test_strings_that_mqtt_cannot_carry() -> None:
+def test_invalid_strings_are_errors() -> None:
     for packet in (
         Publish("a" * 65_536),
         Publish("a\0"),

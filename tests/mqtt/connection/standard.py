@@ -1,4 +1,4 @@
-"""What tests of the standard's statements share: versions, reason codes, who talks to whom."""
+"""Shared parts of the conformance tests: versions, reason codes, pairs of clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Other brokers as clients: what mosquitto's bridges say, and what they are answered.
+"""Other brokers as clients: the packets of mosquitto's bridges, and the answers.
 
-mosquitto 2 sets the highest bit of the protocol level of 3.1 and 3.1.1 (`try_private`), says in
-`$SYS/broker/connection/CLIENT/state` whether it is up (`notifications`), and with version 5 asks
-for `no local` and `retain as published` itself.
+mosquitto 2 sets the highest bit of the protocol level of 3.1 and 3.1.1 (`try_private`), publishes
+its state to `$SYS/broker/connection/CLIENT/state` (`notifications`), and with version 5 requests
+`no local` and `retain as published` itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME, OLD_NAME = "0004 4d515454", "0006 4d5149736470"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_says_retained_whether_it_is_up(version: int) -> None:
+def test_a_bridges_state_is_retained(version: int) -> None:
     broker_api = BrokerApi()
     bridge = broker_api.connect("site", version, will=DOWN)
     answer = bridge.publish(STATE, b"1", qos=1, retain=True)
@@ -39,7 +39,7 @@ def test_it_says_retained_whether_it_is_up(version: int) -> None:
 
 
 @pytest.mark.parametrize("topic", ["$SYS/broker/uptime", "$SYS/broker/connection/a/b/state"])
-def test_other_topics_of_the_broker_are_nobody_elses(topic: str) -> None:
+def test_a_bridge_cannot_publish_other_system_topics(topic: str) -> None:
     broker_api = BrokerApi()
     client = broker_api.open()
     client.send(Connect("c", will=WillFields(topic, b"0")))
@@ -48,8 +48,8 @@ def test_other_topics_of_the_broker_are_nobody_elses(topic: str) -> None:
     assert answer.reason_code is CODES.NOT_AUTHORIZED
 
 
-def test_a_bridge_whose_rules_leave_its_state_out_is_let_in_and_leaves_none() -> None:
-    broker_api = BrokerApi(Users())  # who may publish below open/
+def test_a_bridge_that_may_not_publish_its_state_is_admitted_without_one() -> None:
+    broker_api = BrokerApi(Users())  # clients that may publish below open/
     bridge = broker_api.connect("site", will=DOWN)
     (answer,) = bridge.publish(STATE, b"1", qos=1, retain=True)
     assert answer.reason_code is CODES.NOT_AUTHORIZED
@@ -66,11 +66,11 @@ def test_a_bridge_whose_rules_leave_its_state_out_is_let_in_and_leaves_none() ->
     [
         f"10 10 {NAME} 84 02 0000 0004 73697465",
         f"10 12 {OLD_NAME} 83 02 0000 0004 73697465",
-        # Without the bit (`try_private false`) its will says the same.
+        # Without the bit (`try_private false`) its will has the same content.
         f"10 36 {NAME} 04 26 0000 0004 73697465 0021 {STATE.encode().hex()} 0001 30",
     ],
 )
-def test_of_3_1_1_it_gets_nothing_of_its_own_and_what_is_retained_as_such(hello: str) -> None:
+def test_a_3_1_1_bridge_has_no_local_and_retain_as_published(hello: str) -> None:
     broker_api = BrokerApi()
     bridge = broker_api.open(MQTT_3_1_1)
     bridge.send_bytes(hello)
@@ -84,7 +84,7 @@ def test_of_3_1_1_it_gets_nothing_of_its_own_and_what_is_retained_as_such(hello:
     assert found == [(b"kept", True), (b"passing", False)]
 
 
-def test_a_session_that_is_kept_stays_a_bridges() -> None:
+def test_a_lasting_session_remains_a_bridges() -> None:
     broker_api = BrokerApi()
     hello = Connect("site", clean_start=False, version=MQTT_3_1_1, is_bridge=True)
     for is_first in (True, False):
@@ -109,10 +109,10 @@ def test_a_bridge_may_be_a_member_of_a_group() -> None:
 
 
 @pytest.mark.parametrize("name_and_level", [f"{NAME} 85", f"{NAME} 83", f"{OLD_NAME} 84"])
-def test_a_level_with_the_bit_that_is_not_served_is_answered_as_of_3_1_1(
+def test_an_unsupported_level_with_the_bit_is_answered_as_3_1_1(
     name_and_level: str,
 ) -> None:
-    """So that mosquitto tries again without it."""
+    """So mosquitto tries again without it."""
     client = BrokerApi().open(MQTT_3_1_1)
     body = bytes.fromhex(f"{name_and_level} 02 0000 0001 61")
     client.send_bytes(bytes((0x10, len(body))) + body)
@@ -120,7 +120,7 @@ def test_a_level_with_the_bit_that_is_not_served_is_answered_as_of_3_1_1(
     assert client.written.hex() == "20020001"
 
 
-def test_in_a_network_its_state_is_known_everywhere() -> None:
+def test_a_bridges_state_is_known_at_every_broker() -> None:
     network = Network("B1", "B2")
     reader = network.sites["B2"].connect("r")
     reader.subscribe("$SYS/broker/connection/+/state", qos=1)

@@ -1,4 +1,4 @@
-"""The standard's statements about who may connect, and what else one may do.
+"""The standard's statements about admission and authorisation of clients.
 
 Numbers are those of MQTT Version 5.0, sections 3.1.4, 4.12 and 5.4.
 """
@@ -26,7 +26,7 @@ from tests.mqtt.connection.standard import CODES, VERSIONS, refused
 
 
 class Doorkeeper:
-    """Answers what it is told to; None until it is."""
+    """Gives the answer that the test has set; None until then."""
 
     def __init__(self, answer: ClientAdmission | None = None) -> None:
         self.answer = answer
@@ -37,7 +37,7 @@ class Doorkeeper:
         return self.answer
 
 
-def test_the_doorkeeper_gets_all_that_is_known() -> None:
+def test_admission_gets_all_of_the_connect() -> None:
     front_end = Doorkeeper(ClientAdmission())
     client = BrokerApi(front_end).open(certificate="CN=c", address="10.0.0.1")
     client.send(Connect("c", username="u", password=b"p"))
@@ -54,7 +54,7 @@ def test_the_doorkeeper_gets_all_that_is_known() -> None:
     [(CODES.BAD_USER_NAME_OR_PASSWORD, 4), (CODES.NOT_AUTHORIZED, 5), (CODES.BANNED, 5),
      (CODES.SERVER_BUSY, 3), (CODES.QUOTA_EXCEEDED, 3)],
 )  # fmt: skip
-def test_mqtt_3_1_4_2_who_may_not_is_told_so(code: ReasonCode, return_code: int) -> None:
+def test_mqtt_3_1_4_2_a_refused_client_gets_the_reason(code: ReasonCode, return_code: int) -> None:
     """[MQTT-3.2.2-7]: and the connection is closed."""
     broker_api = BrokerApi(Doorkeeper(ClientAdmission(code, reason="no")))
     client = broker_api.open()
@@ -66,7 +66,7 @@ def test_mqtt_3_1_4_2_who_may_not_is_told_so(code: ReasonCode, return_code: int)
     assert old.closed
 
 
-def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
+def test_mqtt_3_1_4_6_packets_before_the_answer_wait_for_it() -> None:
     front_end = Doorkeeper()
     broker_api = BrokerApi(front_end)
     client = broker_api.open()
@@ -80,7 +80,7 @@ def test_mqtt_3_1_4_6_what_comes_before_the_answer_waits_for_it() -> None:
     assert client.connection.wants_reading
 
 
-def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
+def test_mqtt_3_1_4_6_waiting_packets_are_dropped_after_a_refusal() -> None:
     front_end = Doorkeeper()
     broker_api = BrokerApi(front_end)
     front_end.answer = ClientAdmission()
@@ -95,7 +95,7 @@ def test_mqtt_3_1_4_6_and_is_dropped_after_a_refusal() -> None:
     assert listener.take() == []
 
 
-def test_a_client_that_does_not_wait_for_its_answer_is_not_kept_for_ever() -> None:
+def test_too_many_packets_before_the_answer_end_the_connection() -> None:
     client = BrokerApi(Doorkeeper()).open()
     client.send(Connect("c"))
     client.send(*[Pingreq()] * MAX_HELD)
@@ -113,7 +113,7 @@ def test_an_answer_for_a_client_that_has_gone_is_dropped() -> None:
     assert client.connection.client_id is None
 
 
-def test_no_answer_in_time() -> None:
+def test_admission_without_an_answer_times_out() -> None:
     broker_api = BrokerApi(Doorkeeper(), connect_timeout_s=5)
     client = broker_api.open()
     client.send(Connect("c"))
@@ -134,7 +134,7 @@ def test_mqtt_4_12_0_6_no_auth_without_a_method() -> None:
     assert client.closed
 
 
-def test_more_connections_than_there_may_be() -> None:
+def test_connections_beyond_the_limit_are_refused() -> None:
     broker_api = BrokerApi(maximum_connections=1)
     first = broker_api.connect("1")
     second = broker_api.open()
@@ -159,7 +159,7 @@ class RuleBrokerApi(BrokerApi):
         super().__init__(Doorkeeper(ClientAdmission(permissions=Rules())))
 
 
-def test_what_a_client_may_not_publish() -> None:
+def test_forbidden_publications_are_refused() -> None:
     """Refused in MQTT 5; to 3.1.1 it looks like success [MQTT-3.3.5-2 of 3.1.1]."""
     broker_api = RuleBrokerApi()
     for version in VERSIONS:
@@ -175,7 +175,7 @@ def test_what_a_client_may_not_publish() -> None:
     assert broker_api.clients.statistics.publications_refused == 6
 
 
-def test_what_a_client_may_not_subscribe_to() -> None:
+def test_forbidden_subscriptions_are_refused() -> None:
     broker_api = RuleBrokerApi()
     client = broker_api.connect("c")
     assert client.subscribe("#").reason_codes == (CODES.NOT_AUTHORIZED,)

@@ -1,7 +1,7 @@
-"""The standard's statements about what is in which packet, byte by byte: nothing of ours writes it.
+"""The standard's statements about the content of packets, with handwritten bytes.
 
-Numbers are those of MQTT Version 5.0.  Answers are compared as bytes, too, as a stranger's client
-would see them.
+Numbers are those of MQTT Version 5.0. Answers are compared as bytes, too, as a client of another
+project would see them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def packet(first: str, body: str) -> bytes:
 
 
 def said(client: Client, first: str, body: str) -> list[object]:
-    """What is answered to one packet."""
+    """The answer to one packet."""
     client.send_bytes(packet(first, body))
     return client.take()
 
 
 def connecting(body: str) -> object:
-    """What a CONNECT is answered; it may be nothing."""
+    """The answer to a CONNECT; it may be empty."""
     client = BrokerApi().open()
     answers = said(client, "10", body)
     assert all(isinstance(answer, Connack) for answer in answers)  # [MQTT-3.14.0-1]
@@ -67,14 +67,15 @@ def connecting(body: str) -> object:
         (f"{START} c2 {REST} 0001 61 0001 75 0001 70", CODES.SUCCESS),
         # [MQTT-3.1.3-1] in this order: identifier, will, user name, password
         (f"{START} c6 {REST} 0001 61 00 0001 62 0001 78 0001 75 0001 70", CODES.SUCCESS),
-        # Section 3.1.2.11: what may not be 0, what may be 0 or 1, what may not come twice.
+        # Section 3.1.2.11: values that may not be 0, values of 0 or 1 only, properties that may not
+        # be repeated.
         (f"{START} 02 0000 03 21 0000 0001 61", CODES.PROTOCOL_ERROR),
         (f"{START} 02 0000 05 27 00000000 0001 61", CODES.PROTOCOL_ERROR),
         (f"{START} 02 0000 02 19 02 0001 61", CODES.PROTOCOL_ERROR),
         (f"{START} 02 0000 02 17 02 0001 61", CODES.PROTOCOL_ERROR),
         (f"{START} 02 0000 06 21 0005 21 0005 0001 61", CODES.PROTOCOL_ERROR),
         (f"{START} 02 0000 04 16 0001 78 0001 61", CODES.PROTOCOL_ERROR),  # data without method
-        # A property of PUBLISH, one that there is not, and one that ends behind the rest.
+        # A property of PUBLISH, an unknown one, and one that ends beyond the properties.
         (f"{START} 02 0000 02 01 00 0001 61", CODES.MALFORMED_PACKET),
         (f"{START} 02 0000 02 7e 00 0001 61", CODES.MALFORMED_PACKET),
         (f"{START} 02 0000 02 21 0005 0001 61", CODES.MALFORMED_PACKET),
@@ -89,7 +90,7 @@ def connecting(body: str) -> object:
         (f"{START} 02 0000 04 15 0001 78 0001 61", CODES.BAD_AUTHENTICATION_METHOD),
     ],
 )
-def test_what_a_connect_has(body: str, code: object) -> None:
+def test_connects_are_answered_by_their_content(body: str, code: object) -> None:
     assert connecting(body) is code
 
 
@@ -109,10 +110,10 @@ def test_what_a_connect_has(body: str, code: object) -> None:
         ("30", "0001 61 0a 02 00000001 02 00000001", CODES.PROTOCOL_ERROR),
         ("30", "0001 61 02 0b 00", CODES.PROTOCOL_ERROR),  # subscription identifier 0
         ("30", "0001 61 05 11 00000001", CODES.MALFORMED_PACKET),  # a property of CONNECT
-        ("30", "0000 03 23 0001", CODES.PROTOCOL_ERROR),  # an alias that stands for nothing yet
+        ("30", "0000 03 23 0001", CODES.PROTOCOL_ERROR),  # an alias without a topic
     ],
 )
-def test_what_a_publish_may_not_have(first: str, body: str, code: object) -> None:
+def test_malformed_publishes_end_the_connection(first: str, body: str, code: object) -> None:
     client = BrokerApi().connect("c")
     [answer] = said(client, first, body)
     assert isinstance(answer, Disconnect)
@@ -178,7 +179,7 @@ def test_mqtt_3_3_4_1_and_2_2_1_5_each_qos_is_answered_as_it_must_be() -> None:
 
 
 @pytest.mark.parametrize("first", ["40", "50", "62", "70"])
-def test_acknowledgements_may_say_why_and_more(first: str) -> None:
+def test_acknowledgements_may_have_reason_strings_and_user_properties(first: str) -> None:
     """[MQTT-3.4.2-2 and 3, 3.5.2-2 and 3, 3.6.2-2 and 3, 3.7.2-2 and 3]: strings are UTF-8."""
     good, bad = BrokerApi().connect("c"), BrokerApi().connect("c")
     said(good, first, "0001 00 0b 1f 0001 61 26 0001 61 0001 62")
@@ -200,8 +201,8 @@ def test_mqtt_3_5_2_1_and_3_7_2_1_reason_codes_of_another_packet(first: str, cod
 # --- SUBSCRIBE, UNSUBSCRIBE -----------------------------------------------------------------------
 
 
-def test_mqtt_3_8_4_5_and_7_and_2_2_1_6_one_answer_as_if_one_after_the_other() -> None:
-    """The second time the same filter stands in it replaces the first."""
+def test_mqtt_3_8_4_5_and_7_and_2_2_1_6_one_answer_for_filters_in_order() -> None:
+    """The second filter of the same name in the packet replaces the first."""
     client = BrokerApi().connect("c")
     [suback] = said(client, "82", "0102 00 0001 61 02 0001 61 00 0001 62 01")
     assert isinstance(suback, Suback)
@@ -230,7 +231,7 @@ def test_mqtt_3_8_4_5_and_7_and_2_2_1_6_one_answer_as_if_one_after_the_other() -
         ("82", "0001 00 0001 61", CODES.MALFORMED_PACKET),  # no options
     ],
 )
-def test_what_requests_may_not_have(first: str, body: str, code: object) -> None:
+def test_malformed_requests_end_the_connection(first: str, body: str, code: object) -> None:
     client = BrokerApi().connect("c")
     [answer] = said(client, first, body)
     assert isinstance(answer, Disconnect)
@@ -241,8 +242,8 @@ def test_what_requests_may_not_have(first: str, body: str, code: object) -> None
 
 
 @pytest.mark.parametrize("body", ["", "18 00", "19 00", "19 04 15 0001 78"])
-def test_mqtt_4_12_1_1_and_2_nobody_authenticates_again(body: str) -> None:
-    """No method was agreed on with the CONNECT: an AUTH is a protocol error."""
+def test_mqtt_4_12_1_1_and_2_reauthentication_is_a_protocol_error(body: str) -> None:
+    """CONNECT named no method, so an AUTH is a protocol error."""
     client = BrokerApi().connect("c")
     [answer] = said(client, "f0", body)
     assert isinstance(answer, Disconnect)

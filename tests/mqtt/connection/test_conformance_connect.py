@@ -1,4 +1,4 @@
-"""The standard's statements about connecting, staying and leaving.
+"""The standard's statements about connecting, staying connected and disconnecting.
 
 Numbers are those of MQTT Version 5.0, sections 3.1, 3.2, 3.12, 3.14, 3.15, 4.12 and 4.13, or of
 MQTT Version 3.1.1 where a name says so.
@@ -30,7 +30,7 @@ NAME = "0004 4d515454"
 
 @pytest.mark.parametrize("data", ["c000", "3004 0001 61 00", "f000", "2003 000000", "ff00", "0000"])
 def test_mqtt_3_1_0_1_the_first_packet_is_connect(data: str) -> None:
-    """What else comes first is closed without a word: there is no version to say it in."""
+    """Any other first packet closes the connection without an answer, as the version is unknown."""
     client = BrokerApi().open()
     client.send_bytes(data)
     assert client.closed
@@ -38,7 +38,7 @@ def test_mqtt_3_1_0_1_the_first_packet_is_connect(data: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mqtt_3_1_0_2_the_second_is_not(version: int) -> None:
+def test_mqtt_3_1_0_2_a_second_connect_is_an_error(version: int) -> None:
     client = BrokerApi().connect("c", version)
     client.send(Connect(client_id="c", version=version))
     assert client.closed
@@ -58,7 +58,7 @@ def test_mqtt_3_1_2_1_another_protocol_gets_no_answer() -> None:
     [(NAME, "03", MQTT_3_1_1), ("0006 4d5149736470", "04", MQTT_3_1_1), (NAME, "06", MQTT_5)],
 )
 def test_mqtt_3_1_2_2_another_version_is_refused(name: str, level: str, version: int) -> None:
-    """As 3.1.1 does [MQTT-3.1.2-2 of 3.1.1] and, above 5, as 5 does."""
+    """As 3.1.1 requires [MQTT-3.1.2-2 of 3.1.1] and, above 5, as 5 does."""
     client = BrokerApi().open(version)
     body = bytes.fromhex(f"{name} {level} 02 0000 00 0000")
     client.send_bytes(bytes((0x10, len(body))) + body)
@@ -80,7 +80,7 @@ def test_mqtt_3_1_is_served_as_3_1_1() -> None:
         "10 0f 0006 4d5149736470 03 2a 0000 0001 63",  # QoS and retain of no will
     ],
 )
-def test_flags_that_mean_nothing_in_3_1_are_ignored(packet: str) -> None:
+def test_flags_without_a_meaning_in_3_1_are_ignored(packet: str) -> None:
     """As mosquitto does; 3.1.1 was the first to forbid them."""
     client = BrokerApi().open(MQTT_3_1_1)
     client.send_bytes(packet)
@@ -93,7 +93,7 @@ def test_a_client_identifier_with_control_characters_is_not_valid() -> None:
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
-def test_mqtt_3_1_4_1_what_is_malformed_is_refused_with_its_reason() -> None:
+def test_mqtt_3_1_4_1_a_malformed_connect_is_refused_with_its_reason() -> None:
     client = BrokerApi().open()
     client.send_bytes(f"10 0d {NAME} 05 03 0000 00 0000")
     connack = refused(client)
@@ -101,7 +101,7 @@ def test_mqtt_3_1_4_1_what_is_malformed_is_refused_with_its_reason() -> None:
     assert "reserved flag" in (connack.properties.reason_string or "")
 
 
-def test_3_1_1_gets_no_connack_for_what_is_malformed() -> None:
+def test_3_1_1_gets_no_connack_for_a_malformed_connect() -> None:
     client = BrokerApi().open(MQTT_3_1_1)
     client.send_bytes(f"10 0c {NAME} 04 03 0000 0000")
     assert client.closed
@@ -130,14 +130,14 @@ def test_mqtt_3_1_3_7_and_8_of_3_1_1_a_client_without_name_keeps_nothing() -> No
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
-def test_mqtt_3_1_3_5_names_of_any_kind() -> None:
+def test_mqtt_3_1_3_5_any_valid_name_is_accepted() -> None:
     broker_api = BrokerApi()
     for name in ("a" * 1_024, "é/+#$", " "):
         assert broker_api.connect(name).connection.client_id == name
 
 
 @pytest.mark.parametrize("version", [MQTT_5, MQTT_3_1_1])
-def test_mqtt_3_1_3_5_a_name_is_bounded_as_all_brokers_may_remember_it(version: int) -> None:
+def test_mqtt_3_1_3_5_a_names_length_is_bounded(version: int) -> None:
     client = BrokerApi(maximum_client_id_bytes=23).open(version)
     client.send(Connect("é" * 11 + "a", version=version))
     assert client.take()[0].reason_code is CODES.SUCCESS
@@ -146,16 +146,16 @@ def test_mqtt_3_1_3_5_a_name_is_bounded_as_all_brokers_may_remember_it(version: 
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
-def test_names_that_are_the_brokers_own() -> None:
+def test_reserved_names_are_refused() -> None:
     client = BrokerApi().open()
     client.send(Connect("$mqtt/B1"))
     assert refused(client).reason_code is CODES.CLIENT_IDENTIFIER_NOT_VALID
 
 
-# --- what is agreed -------------------------------------------------------------------------------
+# --- agreed values --------------------------------------------------------------------------------
 
 
-def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
+def test_3_2_2_3_connack_has_the_granted_values() -> None:
     broker_api = BrokerApi(maximum_session_expiry_s=50, server_keep_alive_s=30)
     asked = Properties(session_expiry_interval_s=100, request_response_information=1)
     granted = broker_api.connect("c", keep_alive_s=60, properties=asked).connack.properties
@@ -174,7 +174,7 @@ def test_3_2_2_3_the_broker_says_what_it_grants() -> None:
     )
 
 
-def test_mqtt_3_1_2_28_what_is_as_asked_is_not_said() -> None:
+def test_mqtt_3_1_2_28_connack_omits_values_granted_as_requested() -> None:
     broker_api = BrokerApi(maximum_session_expiry_s=50, server_keep_alive_s=30)
     properties = Properties(session_expiry_interval_s=50, request_response_information=0)
     granted = broker_api.connect("c", keep_alive_s=30, properties=properties).connack.properties
@@ -183,7 +183,7 @@ def test_mqtt_3_1_2_28_what_is_as_asked_is_not_said() -> None:
     assert granted.response_information is None
 
 
-def test_mqtt_3_1_2_29_reasons_in_words_only_for_those_who_want_them() -> None:
+def test_mqtt_3_1_2_29_reason_strings_only_on_request() -> None:
     broker_api = BrokerApi()
     for wanted in (0, 1):
         properties = Properties(request_problem_information=wanted)
@@ -258,7 +258,7 @@ def test_mqtt_3_1_2_21_the_brokers_keep_alive_holds(asked: int) -> None:
     assert client.closed
 
 
-def test_whoever_connects_and_says_nothing_is_let_go() -> None:
+def test_a_connection_without_connect_times_out() -> None:
     broker_api = BrokerApi(connect_timeout_s=5)
     silent, half = broker_api.open(), broker_api.open()
     half.send_bytes("10 ff")
@@ -306,7 +306,7 @@ def test_3_14_2_2_2_the_expiry_interval_may_change_at_the_end() -> None:
         broker_api.after(2)
 
 
-def test_a_broker_that_shuts_down_says_so() -> None:
+def test_a_broker_that_shuts_down_sends_disconnect() -> None:
     broker_api = BrokerApi()
     client, old = broker_api.connect("c"), broker_api.connect("o", MQTT_3_1_1)
     broker_api.carry_out(broker_api.clients.shut_down(broker_api.now_us))
@@ -316,7 +316,7 @@ def test_a_broker_that_shuts_down_says_so() -> None:
     assert old.closed
 
 
-def test_4_11_a_client_is_sent_to_another_broker() -> None:
+def test_4_11_a_client_is_redirected_to_another_broker() -> None:
     broker_api = BrokerApi()
     client, old = broker_api.connect("c"), broker_api.connect("o", MQTT_3_1_1)
     for each in (client, old):

@@ -44,8 +44,8 @@ def test_mqtt_3_3_4_7_and_9_no_more_in_flight_than_the_client_takes() -> None:
     [[], [Publish("b", b"")] * (2 * TURN), [Disconnect()]],
     ids=["nothing", "much", "end"],
 )
-def test_what_answers_make_room_for_is_sent_in_their_turn(behind: list[Packet]) -> None:
-    """Also where the rest of the read has to wait for another turn."""
+def test_messages_follow_acknowledgements_in_order(behind: list[Packet]) -> None:
+    """Also where the rest of the read has to wait for another time slice."""
     publisher, subscriber = subscribed_to_all(properties=Properties(receive_maximum=2))
     for number in range(5):
         publisher.publish("a", b"%d" % number, qos=1)
@@ -57,7 +57,7 @@ def test_what_answers_make_room_for_is_sent_in_their_turn(behind: list[Packet]) 
     assert subscriber.take_payloads()[:2] == [b"2", b"3"]
 
 
-def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
+def test_retransmissions_respect_a_smaller_receive_maximum() -> None:
     kept = {"session_expiry_interval_s": 9}
     publisher, subscriber = subscribed_to_all(properties=Properties(**kept))
     for number in range(3):
@@ -75,7 +75,7 @@ def test_what_is_sent_again_keeps_to_a_smaller_receive_maximum() -> None:
     assert again.take() == []
 
 
-def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
+def test_mqtt_3_3_4_8_exceeding_the_brokers_receive_maximum_ends_the_connection() -> None:
     broker_api = BrokerApi(receive_maximum=2)
     publisher = broker_api.connect("p")
     assert publisher.connack.properties.receive_maximum == 2
@@ -90,7 +90,7 @@ def test_mqtt_3_3_4_8_more_than_the_broker_takes() -> None:
 
 
 def test_3_1_1_has_no_receive_maximum() -> None:
-    """Every identifier may be open at once; then all are released, as if it were MQTT 5."""
+    """All identifiers may be in use at once, and are then released, as in MQTT 5."""
     broker_api = BrokerApi(receive_maximum=2)
     subscriber = broker_api.connect("s")
     subscriber.subscribe("a", qos=0)
@@ -106,7 +106,7 @@ def test_3_1_1_has_no_receive_maximum() -> None:
 
 
 def test_mqtt_3_1_2_24_and_25_nothing_larger_than_the_client_takes() -> None:
-    """As if it had been sent: what comes behind arrives, and nothing stays in flight."""
+    """It counts as sent: later messages arrive, and nothing stays in flight."""
     publisher, subscriber = subscribed_to_all(properties=Properties(maximum_packet_size=30))
     for size in (100, 10):
         for qos in (0, 1, 2):
@@ -124,21 +124,21 @@ def test_mqtt_3_2_2_15_packets_larger_than_the_broker_takes() -> None:
     assert publisher.closed
 
 
-def test_a_slow_client_gets_what_waited_and_no_more_than_is_kept() -> None:
+def test_a_slow_clients_queue_is_bounded() -> None:
     broker_api = BrokerApi(maximum_queued_messages=3)
     publisher, subscriber = broker_api.connect("p"), broker_api.connect("s")
     subscriber.subscribe("#", qos=1)
     subscriber.connection.pause()
     for number in range(5):
         publisher.publish("a", b"%d" % number, qos=number % 2)
-        broker_api.after(3)  # nobody waits for one who hangs
+        broker_api.after(3)  # no publisher waits for a hanging client
     assert subscriber.take() == []
     broker_api.carry_out(subscriber.connection.resume(broker_api.now_us))
     assert subscriber.take_payloads() == [b"0", b"1", b"2"]
     assert subscriber.connection.session.dropped == 2
 
 
-def test_what_waits_is_bounded_in_bytes() -> None:
+def test_a_queue_is_bounded_in_bytes() -> None:
     broker_api = BrokerApi(maximum_queued_bytes=250)
     publisher, subscriber = broker_api.connect("p"), broker_api.connect("s")
     subscriber.subscribe("#", qos=1)

@@ -37,7 +37,7 @@ def test_mqtt_3_3_1_1_and_2_3_1_a_subscriber_gets_its_own_header(version: int) -
     assert subscriber.take() == [Publish("a", b"x", 1, packet_id=1)]
 
 
-def test_mqtt_3_3_2_4_and_others_what_a_message_carries_arrives_unaltered() -> None:
+def test_mqtt_3_3_2_4_and_others_properties_arrive_unaltered() -> None:
     """[MQTT-3.3.2-4, 3.3.2-15 to 17 and 3.3.2-20]: also the order of user properties."""
     publisher, subscriber = subscribed_to_all()
     properties = Properties(
@@ -86,7 +86,7 @@ def aliased(alias: int, topic: str = "", payload: bytes = b"") -> Publish:
     return Publish(topic, payload, properties=Properties(topic_alias=alias))
 
 
-def test_mqtt_3_3_2_12_a_client_shortens_its_topics_and_may_change_its_mind() -> None:
+def test_mqtt_3_3_2_12_a_client_may_reassign_its_topic_aliases() -> None:
     publisher, subscriber = subscribed_to_all()
     assert publisher.connack.properties.topic_alias_maximum == 64
     publisher.send(aliased(1, "a"), aliased(2, "b"), aliased(1), aliased(1, "c"), aliased(1))
@@ -120,14 +120,14 @@ def test_mqtt_3_1_2_26_and_27_the_broker_shortens_topics_as_the_client_allows() 
     assert found == [("a", 1), ("b", 2), ("c", None), ("", 1), ("", 2), ("c", None)]
 
 
-def test_without_permission_the_broker_shortens_nothing() -> None:
+def test_without_a_topic_alias_maximum_the_broker_uses_no_alias() -> None:
     publisher, subscriber = subscribed_to_all()
     publisher.publish("a")
     publisher.publish("a")
     assert subscriber.take() == [Publish("a")] * 2
 
 
-# --- what is not allowed --------------------------------------------------------------------------
+# --- malformed and forbidden packets --------------------------------------------------------------
 
 
 def test_mqtt_3_3_4_6_a_client_sends_no_subscription_identifier() -> None:
@@ -157,7 +157,7 @@ def test_mqtt_3_3_4_6_a_client_sends_no_subscription_identifier() -> None:
 def test_mqtt_4_13_1_and_2_an_error_ends_one_connection(
     version: int, data: str, code: ReasonCode
 ) -> None:
-    """With a DISCONNECT that says why in MQTT 5, without a word in 3.1.1; nobody else is hurt."""
+    """MQTT 5 gets a DISCONNECT with the reason, 3.1.1 nothing; no other client is disturbed."""
     broker_api = BrokerApi()
     wrong, right = broker_api.connect("wrong", version), broker_api.connect("right", version)
     right.subscribe("a")
@@ -170,7 +170,7 @@ def test_mqtt_4_13_1_and_2_an_error_ends_one_connection(
     assert right.take_payloads() == [b"before", b"after"]
 
 
-def test_publications_before_garbage_in_one_piece_are_delivered() -> None:
+def test_publications_before_malformed_bytes_are_delivered() -> None:
     publisher, subscriber = subscribed_to_all()
     publisher.send_bytes("30 05 0001 61 00 78  36 00")
     assert subscriber.take_payloads() == [b"x"]
@@ -192,8 +192,8 @@ def test_mqtt_4_3_2_4_every_publish_is_acknowledged(version: int) -> None:
     assert subscriber.take_payloads() == [b"1", b"2"]
 
 
-def test_3_4_2_1_nobody_was_there() -> None:
-    """At QoS 2 a publication counts when it is released, so PUBREC does not say."""
+def test_3_4_2_1_no_matching_subscribers_at_qos_1_only() -> None:
+    """At QoS 2 a publication counts from its release, so PUBREC has no such code."""
     publisher = BrokerApi().connect("p")
     assert publisher.publish("a", qos=1)[0].reason_code is CODES.NO_MATCHING_SUBSCRIBERS
     assert publisher.publish("a", qos=2)[0].reason_code is CODES.SUCCESS
@@ -284,7 +284,7 @@ def test_mqtt_4_3_3_a_pubrec_for_nothing() -> None:
     [(1, Pubrec(1)), (1, Pubcomp(1)), (2, Puback(1)), (2, Pubcomp(1))],
     ids=["pubrec-at-1", "pubcomp-at-1", "puback-at-2", "pubcomp-before-pubrec"],
 )
-def test_acknowledgements_of_another_kind(qos: int, packet: object) -> None:
+def test_acknowledgements_of_the_wrong_kind_are_errors_or_ignored(qos: int, packet: object) -> None:
     publisher, subscriber = subscribed_to_all()
     publisher.publish("a", b"1", qos=qos)
     subscriber.take()
@@ -293,12 +293,14 @@ def test_acknowledgements_of_another_kind(qos: int, packet: object) -> None:
     assert subscriber.closed
 
 
-# --- sending again, and order: sections 4.4 and 4.6 -----------------------------------------------
+# --- retransmission and order: sections 4.4 and 4.6 -----------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mqtt_4_4_0_1_and_4_6_0_1_what_was_in_flight_is_sent_again_in_order(version: int) -> None:
-    """[MQTT-3.3.1-1]: with DUP; what was released is released again, new ones come behind."""
+def test_mqtt_4_4_0_1_and_4_6_0_1_in_flight_messages_are_retransmitted_in_order(
+    version: int,
+) -> None:
+    """[MQTT-3.3.1-1]: with DUP; released ones are released again, new ones follow."""
     fields = (
         {} if version == MQTT_3_1_1 else {"properties": Properties(session_expiry_interval_s=9)}
     )

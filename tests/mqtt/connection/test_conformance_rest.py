@@ -1,4 +1,4 @@
-"""Statements of the standard that no other test names: what is too large, expires, or was refused.
+"""Statements of the standard without a test elsewhere: sizes, expiry, and refused messages.
 
 Numbers are those of MQTT Version 5.0.
 """
@@ -30,12 +30,12 @@ from tests.mqtt.connection.test_conformance_admission import RuleBrokerApi
 LONGEST = 65_535
 
 
-# --- how large: sections 3.1.2.11.4 and 4.7.3 -----------------------------------------------------
+# --- sizes: sections 3.1.2.11.4 and 4.7.3 ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_mqtt_3_1_2_24_and_25_exactly_as_large_as_the_client_takes(qos: int) -> None:
-    """One byte more is dropped as if it had arrived: it takes no place in flight."""
+    """A message with one byte more is dropped as if it had arrived: it takes no place in flight."""
     size = len(encode(Publish("a", b"x" * 50, qos, packet_id=1 if qos else 0), MQTT_5))
     limits = Properties(maximum_packet_size=size, receive_maximum=1)
     publisher, subscriber = subscribed_to_all(properties=limits)
@@ -47,7 +47,7 @@ def test_mqtt_3_1_2_24_and_25_exactly_as_large_as_the_client_takes(qos: int) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mqtt_4_7_3_3_topics_of_65535_bytes(version: int) -> None:
-    """What travels with them may be as large as ever."""
+    """The properties beside it may be as large as ever."""
     broker_api = BrokerApi()
     publisher, subscriber = broker_api.connect("p", version), broker_api.connect("s", version)
     topic = "é" * (LONGEST // 2) + "x"
@@ -62,7 +62,7 @@ def test_mqtt_4_7_3_3_topics_of_65535_bytes(version: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_mqtt_4_3_3_7_what_was_sent_does_not_expire(qos: int) -> None:
+def test_mqtt_4_3_3_7_a_sent_message_does_not_expire(qos: int) -> None:
     """[MQTT-4.3.3-13]: the exchange goes to its end, also over connections."""
     publisher, subscriber = subscribed_to_all(clean_start=False, properties=kept(100))
     soon = Properties(message_expiry_interval_s=2)
@@ -96,7 +96,7 @@ def test_mqtt_4_3_3_13_a_publisher_is_answered_to_the_end() -> None:
 
 
 def test_mqtt_3_3_2_5_an_interval_of_0_is_over_at_once() -> None:
-    """Nobody who comes later gets it, and it is retained for nobody."""
+    """No later subscriber receives it, and it is not retained."""
     publisher, subscriber = subscribed_to_all(clean_start=False, properties=kept(100))
     subscriber.lose()
     now = Properties(message_expiry_interval_s=0)
@@ -108,11 +108,11 @@ def test_mqtt_3_3_2_5_an_interval_of_0_is_over_at_once() -> None:
     assert again.take() == []
 
 
-# --- refused by who receives: section 4.4 ---------------------------------------------------------
+# --- refused by the receiver: section 4.4 ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(("qos", "refusal"), [(1, Puback), (2, Pubrec)])
-def test_mqtt_4_4_0_2_what_a_client_refused_is_not_sent_again(qos: int, refusal: type) -> None:
+def test_mqtt_4_4_0_2_a_refused_message_is_not_retransmitted(qos: int, refusal: type) -> None:
     """[MQTT-4.9.0-2]: and its place is free for the next."""
     properties = Properties(session_expiry_interval_s=100, receive_maximum=1)
     publisher, subscriber = subscribed_to_all(clean_start=False, properties=properties)
@@ -146,8 +146,8 @@ def test_mqtt_4_3_3_9_an_identifier_that_was_refused_is_free_again() -> None:
 # --- flow control: section 4.9 --------------------------------------------------------------------
 
 
-def test_mqtt_4_9_0_3_and_3_3_4_10_who_takes_nothing_more_is_answered_still() -> None:
-    """[MQTT-4.9.0-1, 4.9.0-2]: the quota is what the client takes, and is used up."""
+def test_mqtt_4_9_0_3_and_3_3_4_10_a_client_with_a_full_window_is_still_answered() -> None:
+    """[MQTT-4.9.0-1, 4.9.0-2]: the quota is the client's receive maximum, and is used up."""
     publisher, subscriber = subscribed_to_all(properties=Properties(receive_maximum=1))
     for payload in (b"1", b"2"):
         publisher.publish("a", payload, qos=1)
@@ -159,14 +159,14 @@ def test_mqtt_4_9_0_3_and_3_3_4_10_who_takes_nothing_more_is_answered_still() ->
     subscriber.send(Puback(first.packet_id), Puback(first.packet_id))
     [second] = subscriber.take()
     publisher.publish("a", b"3", qos=1)
-    assert subscriber.take() == []  # a second word for the first makes no more room
+    assert subscriber.take() == []  # a second acknowledgement of the first makes no more room
     assert second.payload == b"2"
 
 
 # --- shared subscriptions: section 4.8.2 ----------------------------------------------------------
 
 
-def test_mqtt_4_8_2_4_at_qos_2_who_was_given_it_gets_it_when_it_is_back() -> None:
+def test_mqtt_4_8_2_4_at_qos_2_the_chosen_member_receives_it_on_return() -> None:
     broker_api = BrokerApi()
     group = [broker_api.connect(f"w{number}", properties=kept()) for number in range(2)]
     for each in group:
@@ -179,7 +179,7 @@ def test_mqtt_4_8_2_4_at_qos_2_who_was_given_it_gets_it_when_it_is_back() -> Non
     assert back.take() == [Publish("a", b"x", 2, duplicate=True, packet_id=packet.packet_id)]
 
 
-def test_mqtt_4_8_2_5_at_qos_2_it_is_for_nobody_else_when_the_session_ends() -> None:
+def test_mqtt_4_8_2_5_at_qos_2_an_ended_sessions_message_goes_to_no_other() -> None:
     broker_api = BrokerApi()
     group = [broker_api.connect(f"w{number}", properties=kept(5)) for number in range(2)]
     for each in group:
@@ -191,12 +191,12 @@ def test_mqtt_4_8_2_5_at_qos_2_it_is_for_nobody_else_when_the_session_ends() -> 
     assert group[1].take() == []
 
 
-# --- reasons in words -----------------------------------------------------------------------------
+# --- reason strings -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [20, 1_000])
-def test_mqtt_3_4_2_2_and_3_5_2_2_and_3_11_2_1_words_only_where_they_fit(size: int) -> None:
-    """[MQTT-3.9.2-1, 3.2.2-20]: what is left is the answer, and no packet is too large."""
+def test_mqtt_3_4_2_2_and_3_5_2_2_and_3_11_2_1_reason_strings_only_if_they_fit(size: int) -> None:
+    """[MQTT-3.9.2-1, 3.2.2-20]: the string is omitted, and no packet is too large."""
     broker_api = RuleBrokerApi()
     client = broker_api.connect("c", properties=Properties(maximum_packet_size=size))
     client.written = b""

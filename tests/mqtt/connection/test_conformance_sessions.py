@@ -1,4 +1,4 @@
-"""The standard's statements about sessions, take-over and wills.
+"""The standard's statements about sessions, takeover and wills.
 
 Numbers are those of MQTT Version 5.0, sections 3.1.2.4, 3.1.2.5, 3.1.2.11, 3.1.3 and 4.1.
 """
@@ -42,7 +42,7 @@ def test_mqtt_3_1_2_4_to_6_and_3_2_2_2_to_5_a_session_is_resumed_or_not() -> Non
 
 
 def test_mqtt_4_1_0_1_and_2_a_session_lasts_as_long_as_agreed() -> None:
-    """[MQTT-3.1.2-23]: state is kept while the expiry interval runs, and thrown away after it."""
+    """[MQTT-3.1.2-23]: state is kept while the expiry interval runs, and dropped after it."""
     broker_api = BrokerApi()
     client = broker_api.connect("c", properties=kept(60))
     client.subscribe("a", qos=1)
@@ -98,7 +98,7 @@ def test_a_client_may_change_its_version_between_connections() -> None:
     assert client.take()[0].properties == Properties(content_type="t")
 
 
-def test_mqtt_3_1_3_2_what_is_queued_keeps_to_qos_1_and_2() -> None:
+def test_mqtt_3_1_3_2_only_qos_1_and_2_are_queued() -> None:
     broker_api = BrokerApi()
     client = broker_api.connect("c", properties=kept())
     client.subscribe("a", qos=2)
@@ -113,7 +113,7 @@ def test_mqtt_3_1_3_2_what_is_queued_keeps_to_qos_1_and_2() -> None:
     assert again.take_payloads() == [b"1", b"2", b"away 1", b"away 2"]
 
 
-# --- take-over: [MQTT-3.1.4-3] --------------------------------------------------------------------
+# --- takeover: [MQTT-3.1.4-3] ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -132,7 +132,7 @@ def test_mqtt_3_1_4_3_the_old_connection_is_closed(version: int) -> None:
     assert broker_api.clients.statistics.connected == 1
 
 
-def test_take_over_of_a_session_with_what_is_in_flight() -> None:
+def test_a_takeover_keeps_in_flight_messages() -> None:
     broker_api = BrokerApi()
     old = broker_api.connect("c", properties=kept())
     old.subscribe("a", qos=1)
@@ -180,7 +180,9 @@ def test_mqtt_3_1_2_14_and_15_a_will_is_retained_only_if_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mqtt_3_1_2_8_also_when_the_broker_ends_it(version: int) -> None:
+def test_mqtt_3_1_2_8_a_will_is_published_when_the_broker_closes_the_connection(
+    version: int,
+) -> None:
     broker_api = BrokerApi()
     watcher = listener(broker_api)
     broker_api.connect("1", version, will=will("w", b"garbage")).send_bytes("00 00")
@@ -191,7 +193,7 @@ def test_mqtt_3_1_2_8_also_when_the_broker_ends_it(version: int) -> None:
     assert watcher.take_payloads() == [b"garbage", b"silence", b"taken"]
 
 
-def test_mqtt_3_1_2_10_a_normal_disconnect_takes_the_will_back() -> None:
+def test_mqtt_3_1_2_10_a_normal_disconnect_removes_the_will() -> None:
     broker_api = BrokerApi()
     watcher = listener(broker_api)
     broker_api.connect("c", will=will("w")).disconnect()
@@ -268,7 +270,7 @@ def test_a_will_has_the_properties_of_a_message() -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "a/+", "#", "a\x01"])
-def test_a_will_to_a_topic_that_cannot_be(topic: str) -> None:
+def test_a_will_to_an_invalid_topic_is_refused(topic: str) -> None:
     broker_api = BrokerApi()
     for version in VERSIONS:
         client = broker_api.open(version)
@@ -278,7 +280,7 @@ def test_a_will_to_a_topic_that_cannot_be(topic: str) -> None:
         assert codes == ([CODES.MALFORMED_PACKET] if version == MQTT_5 else [])
 
 
-def test_a_session_that_takes_over_sees_the_will_behind_its_connack() -> None:
+def test_a_session_that_takes_over_gets_the_will_after_its_connack() -> None:
     broker_api = BrokerApi()
     broker_api.connect("c", will=will("w"), properties=kept()).subscribe("w", qos=1)
     again = broker_api.connect("c", clean_start=False, properties=kept())

@@ -19,7 +19,7 @@ from tests.mqtt.connection.standard import CODES, VERSIONS, identified, kept, pa
 @pytest.mark.parametrize(
     "topic_filter", ["$share/", "$share/g", "$share/g/", "$share//a", "$share/g+/a"]
 )
-def test_mqtt_4_8_2_1_and_2_groups_that_cannot_be(topic_filter: str) -> None:
+def test_mqtt_4_8_2_1_and_2_invalid_groups_are_malformed(topic_filter: str) -> None:
     _, client = pair()
     client.send(Subscribe(1, (SubscriptionRequest(topic_filter),)))
     assert [answer.reason_code for answer in client.take()] == [CODES.PROTOCOL_ERROR]
@@ -74,7 +74,7 @@ def test_retained_messages_are_not_for_groups() -> None:
     assert client.take() == []
 
 
-def test_who_is_away_gets_nothing_while_another_member_is_there() -> None:
+def test_a_disconnected_member_gets_nothing_while_another_is_connected() -> None:
     broker_api = BrokerApi()
     first, second = workers(broker_api, 2, properties=kept())
     publisher = broker_api.connect("p")

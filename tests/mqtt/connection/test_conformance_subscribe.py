@@ -81,7 +81,7 @@ def test_mqtt_3_10_4_3_what_is_in_flight_is_finished() -> None:
     assert client.connection.session.inflight == 0
 
 
-def test_more_subscriptions_than_one_client_may_have() -> None:
+def test_subscriptions_beyond_the_limit_are_refused() -> None:
     broker_api = BrokerApi(maximum_subscriptions=1)
     client = broker_api.connect("c")
     assert client.subscribe("a").reason_codes == (CODES.SUCCESS,)
@@ -164,7 +164,7 @@ def test_mqtt_3_3_1_5_to_8_the_last_message_of_a_topic_is_kept(version: int) -> 
     assert found == [(b"new", 1, True), (b"three", 0, True)]
 
 
-def test_mqtt_3_3_1_7_an_empty_message_goes_to_those_who_listen() -> None:
+def test_mqtt_3_3_1_7_an_empty_message_reaches_subscribers() -> None:
     publisher, client = pair()
     client.subscribe("a")
     publisher.publish("a", b"", retain=True)
@@ -269,7 +269,9 @@ def test_a_session_that_returns_gets_no_retained_messages_by_itself() -> None:
         ("a b/é", "a b/é", True),
     ],
 )
-def test_4_7_the_examples(topic_filter: str, topic: str, matches: bool) -> None:
+def test_4_7_the_standards_examples_of_filters_match(
+    topic_filter: str, topic: str, matches: bool
+) -> None:
     """[MQTT-4.7.1-1 to 3, 4.7.2-1, 4.7.3-4]"""
     publisher, client = pair()
     assert client.subscribe(topic_filter).reason_codes == (CODES.SUCCESS,)
@@ -285,7 +287,9 @@ def test_4_7_the_examples(topic_filter: str, topic: str, matches: bool) -> None:
     ["", "sport/tennis#", "sport/#/ranking", "sport+", "a\x1fb", "a/#/b?x>1"],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_mqtt_4_7_1_and_4_7_3_filters_that_cannot_be(version: int, topic_filter: str) -> None:
+def test_mqtt_4_7_1_and_4_7_3_invalid_filters_end_the_connection(
+    version: int, topic_filter: str
+) -> None:
     """They make the packet malformed, which ends the connection (4.13.1)."""
     for packet in (
         Subscribe(1, (SubscriptionRequest("fine"), SubscriptionRequest(topic_filter))),
@@ -302,7 +306,7 @@ def test_mqtt_4_7_1_and_4_7_3_filters_that_cannot_be(version: int, topic_filter:
 # --- $SYS -----------------------------------------------------------------------------------------
 
 
-def test_the_broker_tells_about_itself() -> None:
+def test_the_broker_publishes_statistics() -> None:
     broker_api = BrokerApi(statistics_interval_s=10)
     client = broker_api.connect("c")
     client.subscribe("$SYS/broker/clients/connected")
@@ -320,7 +324,7 @@ def test_the_broker_tells_about_itself() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nobody_else_does(version: int) -> None:
+def test_clients_cannot_publish_system_topics(version: int) -> None:
     broker_api = BrokerApi()
     client = broker_api.connect("c", version)
     client.subscribe("$SYS/#")

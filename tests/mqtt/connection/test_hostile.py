@@ -1,4 +1,4 @@
-"""Whatever one client sends, the broker is soon done with it; `tests/live` does it with a clock."""
+"""Any input of one client takes bounded work; `tests/live/hostile` measures times."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tests.mqtt.network_broker_api import Network
 # Calls of functions, written in Python or not: on an idle machine some 5,000,000 a second.
 MOST_CALLS = 600_000
 MOST_CALLS_OF_A_PACKET = 400_000
-# Of a message between brokers, some of which are handled in one turn.
+# Bound for a message between brokers, of which one slice may handle several.
 MOST_CALLS_OF_A_MESSAGE = 250_000
-# What is done within one call is seen by the clock only: seconds of this process, with much room
-# for processors that others use too.
+# The work within one call is measured by the clock: seconds of this process, with a margin for the
+# machine's load.
 MOST_S = 1.0
 
 FILTERS_OF_ONE_PACKET = 200_000
@@ -43,7 +43,7 @@ KEPT = Properties(session_expiry_interval_s=1_000)
 
 
 def turns(broker_api: BrokerApi, client: Client, data: bytes) -> Iterator[int]:
-    """Have bytes of a client handled; the calls of functions of each turn."""
+    """Let bytes of a client be handled; the function calls of each time slice."""
     connection = client.connection
     with Calls() as calls:
         broker_api.carry_out(connection.receive(data, broker_api.now_us))
@@ -52,7 +52,7 @@ def turns(broker_api: BrokerApi, client: Client, data: bytes) -> Iterator[int]:
         with Calls() as calls:
             broker_api.carry_out(connection.take_held(broker_api.now_us))
         yield calls.count
-        # What is due comes in between.
+        # Due timers fire in between.
         while (due_us := broker_api.clients.deadline_us) is not None and due_us < broker_api.now_us:
             with Calls() as calls:
                 broker_api.carry_out(broker_api.clients.advance(broker_api.now_us))
@@ -60,7 +60,7 @@ def turns(broker_api: BrokerApi, client: Client, data: bytes) -> Iterator[int]:
 
 
 def is_answered(client: Client) -> bool:
-    """Answered since this was last asked, or closed."""
+    """Whether an answer has come since the last call, or the connection is closed."""
     if client.is_listening:
         return bool(client.take()) or client.closed
     written, client.written = client.written, b""
@@ -68,10 +68,10 @@ def is_answered(client: Client) -> bool:
 
 
 @pytest.mark.parametrize("hostile", INPUTS)
-def test_no_packet_takes_long(hostile: Hostile) -> None:
+def test_every_packet_takes_bounded_work(hostile: Hostile) -> None:
     broker_api = BrokerApi()
     client = broker_api.connect("c") if hostile.is_connected else broker_api.open()
-    # To read such an answer is work, too, which is not the broker's.
+    # Reading such an answer is work, too, but not the broker's.
     client.is_listening = not hostile.is_long
     for packet in hostile.packets:
         started_s = time.process_time()
@@ -79,7 +79,7 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
             assert calls < MOST_CALLS_OF_A_PACKET
             assert time.process_time() - started_s < MOST_S
             started_s = time.process_time()
-        # Answered, or closed: nothing is left out because it is large.
+        # Answered, or closed: nothing is ignored because it is large.
         assert is_answered(client)
 
 
@@ -93,17 +93,18 @@ def test_no_packet_takes_long(hostile: Hostile) -> None:
         if hostile.is_read
     ],
 )
-def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
-    """Nor does what it makes one broker say to the other, where links have turns too.
+def test_every_packet_takes_bounded_work_in_a_network(hostile: Hostile) -> None:
+    """Nor do the messages that one broker sends the other because of it; links have time slices,
+    too.
 
-    Each of 20 topic filters was once filed with the whole work on the `$where` of all.
+    For example, a `$where` filter counts once, not with each of 20 topic filters.
     """
     network = Network("B1", "B2")
     network.after(1)
     network.is_slow = True
     broker_api, neighbour = network["B1"], network["B2"]
     client = broker_api.connect("c") if hostile.is_connected else broker_api.open()
-    # To read such an answer is work, too, which is not the broker's.
+    # Reading such an answer is work, too, but not the broker's.
     client.is_listening = not hostile.is_long
     codec = Codec(COMMON)
     for packet in hostile.packets:
@@ -121,12 +122,12 @@ def test_no_packet_takes_long_in_a_network(hostile: Hostile) -> None:
 
 @pytest.mark.parametrize("is_networked", [False, True])
 @pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
-def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> None:
-    """Before there were turns, a read of small SUBSCRIBEs held a broker for more than a second."""
+def test_every_read_takes_bounded_work(flood: tuple[str, bytes], is_networked: bool) -> None:
+    """Small SUBSCRIBEs of one read share a time slice."""
     broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
-        network.is_slow = True  # what the other broker does is not this one's work
+        network.is_slow = True  # the other broker's work does not count
         broker_api = network["B1"]
     broker_api.after(1)
     client = broker_api.connect("c")
@@ -138,12 +139,12 @@ def test_no_read_takes_long(flood: tuple[str, bytes], is_networked: bool) -> Non
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
-def test_a_turn_takes_fewer_publications_where_they_go_through_a_network(
+def test_a_slice_takes_fewer_publications_in_a_network(
     is_networked: bool,
 ) -> None:
-    """2,000 for which other brokers want to know were 60 ms, and as long again in the same round.
+    """2,000 publications for other brokers take 60 ms, and as long again in the same round.
 
-    What is retained all others want to know.
+    Retained messages go to every other broker.
     """
     broker_api = BrokerApi()
     if is_networked:
@@ -161,8 +162,8 @@ def test_a_turn_takes_fewer_publications_where_they_go_through_a_network(
     assert broker_api.clients.statistics.publications_received == 4_000
 
 
-def test_what_is_held_is_not_gone_through_in_each_turn() -> None:
-    """All of it was, twice: a turn in which nothing is taken took as long as it was long."""
+def test_held_packets_are_not_searched_in_each_slice() -> None:
+    """A slice in which nothing is handled must not read all held packets."""
     network = Network("B1", "B2")
     network.after(1)
     network.is_slow = True
@@ -177,8 +178,8 @@ def test_what_is_held_is_not_gone_through_in_each_turn() -> None:
     assert broker_api.clients.statistics.publications_received == 40_000
 
 
-def test_small_packets_of_much_work_have_turns() -> None:
-    """A hundred bytes may be 384 tests; once they were as much work as any other SUBSCRIBE."""
+def test_small_expensive_packets_are_sliced() -> None:
+    """A hundred bytes may be 384 tests, so they count by tests."""
     where = dict(filters())["alternatives"]
     asked = Properties(user_properties=(("$where", where),))
     packets = [
@@ -191,7 +192,7 @@ def test_small_packets_of_much_work_have_turns() -> None:
     assert len(found) >= 20
 
 
-def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
+def test_a_client_with_many_subscriptions_ends_in_slices() -> None:
     network = Network("B1", "B2")
     network.after(1)
     broker_api = network["B1"]
@@ -203,7 +204,7 @@ def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
     with Calls() as calls:
         client.lose()
     assert calls.count < MOST_CALLS
-    other.publish("2999/a", b"x", qos=1)  # for nobody
+    other.publish("2999/a", b"x", qos=1)  # for no subscriber
     broker_api.connect("c").subscribe("2999/#")
     while broker_api.clients.subscriptions.count > 2:
         before = broker_api.clients.subscriptions.count
@@ -220,8 +221,8 @@ def test_a_client_that_had_many_subscriptions_goes_bit_by_bit() -> None:
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
-def test_a_client_that_was_in_many_groups_goes_bit_by_bit(is_networked: bool) -> None:
-    """Its groups choose among others at once."""
+def test_a_client_in_many_groups_ends_in_slices(is_networked: bool) -> None:
+    """Its groups choose another member at once."""
     broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
@@ -253,8 +254,8 @@ def test_a_client_that_was_in_many_groups_goes_bit_by_bit(is_networked: bool) ->
     assert again.take_payloads() == [b"x"] * 3
 
 
-def test_who_comes_to_a_large_group_has_nobody_else_looked_at() -> None:
-    """The first to come once had all others taken out of the index, the last to go back in."""
+def test_joining_a_large_group_reads_no_other_member() -> None:
+    """The first or last member of a large group must not reindex the others."""
     broker_api = BrokerApi()
     for number in range(500):
         member = broker_api.connect(f"m{number}", properties=KEPT)
@@ -265,8 +266,8 @@ def test_who_comes_to_a_large_group_has_nobody_else_looked_at() -> None:
     assert calls.count < 2_000
 
 
-def test_a_ping_behind_a_request_that_takes_several_turns_is_answered() -> None:
-    """It was handled again and again, a thousand times, and the connection was closed for it."""
+def test_a_ping_behind_a_sliced_request_is_answered() -> None:
+    """The ping must not be handled again and again until the connection is closed."""
     broker_api = BrokerApi()
     client = broker_api.connect("c")
     where = dict(filters())["alternatives"]
@@ -284,7 +285,7 @@ def test_a_ping_behind_a_request_that_takes_several_turns_is_answered() -> None:
 
 
 def test_sessions_that_expire_together_end_a_few_at_a_time() -> None:
-    """3,000 at once took 0.2 s, and their wills as long again."""
+    """3,000 at once would take 0.2 s, and their wills as long again."""
     broker_api = BrokerApi()
     kept = Properties(session_expiry_interval_s=5)
     for number in range(500):
@@ -306,8 +307,8 @@ def test_sessions_that_expire_together_end_a_few_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
-def test_a_client_in_many_groups_comes_and_goes_bit_by_bit(is_networked: bool) -> None:
-    """One in 60,000 held the broker for half a second whenever it connected."""
+def test_a_client_in_many_groups_connects_and_disconnects_in_slices(is_networked: bool) -> None:
+    """A member of 60,000 groups would occupy the broker for half a second at each connection."""
     broker_api = BrokerApi()
     if is_networked:
         network = Network("B1", "B2")
@@ -338,8 +339,8 @@ def test_a_client_in_many_groups_comes_and_goes_bit_by_bit(is_networked: bool) -
     assert client.take_payloads() == [b"for who is here"]
 
 
-def test_subscriptions_that_no_retained_message_matches_have_turns() -> None:
-    """200 in a read went through all topics each, at once: 0.4 s where there were 20,000."""
+def test_subscriptions_without_matching_retained_messages_are_sliced() -> None:
+    """200 in a read, each against 20,000 topics, would take 0.4 s."""
     broker_api = BrokerApi()
     publisher = broker_api.connect("p")
     for number in range(3_000):

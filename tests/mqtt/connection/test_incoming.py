@@ -1,4 +1,4 @@
-"""What publishers of a network are answered, and when: once what they published is settled."""
+"""Acknowledgements of publishers in a network come once their publications are settled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def network() -> Network:
 
 
 def settle(site: Site, *at: int) -> None:
-    """These of what is not settled are, in this order; without any, all."""
+    """Settle these unsettled publications, in this order; without any, all."""
     chosen = [site.unsettled[number] for number in at or range(len(site.unsettled))]
     for publication in chosen:
         site.unsettled.remove(publication)
@@ -49,7 +49,7 @@ def publisher(site: Site, **fields: Any) -> Client:
     return client
 
 
-def test_an_answer_is_owed_until_the_publication_is_settled(network: Network) -> None:
+def test_a_publication_is_answered_when_it_is_settled(network: Network) -> None:
     client = publisher(network["B1"])
     client.send(Publish("a", b"", 1, packet_id=1), Publish("a", b"", 2, packet_id=2))
     client.send(Publish("a", b""))
@@ -73,7 +73,7 @@ def test_answers_go_out_in_the_order_of_the_publications(network: Network) -> No
 
 
 class Strict:
-    """Lets nobody publish to `no/`."""
+    """Forbids publications to `no/`."""
 
     def admit(self, credentials: ClientCredentials) -> ClientAdmission:
         return ClientAdmission(ReasonCode.SUCCESS, permissions=self)  # type: ignore[arg-type]
@@ -100,14 +100,14 @@ def test_a_refusal_waits_for_its_turn(network: Network) -> None:
 
 
 def full(site: Site, **fields: Any) -> Client:
-    """A publisher that is owed as much as it may be."""
+    """A publisher with the most unsettled publications that it may have."""
     client = publisher(site, **fields)
     client.send(*(Publish("a", b"%d" % n, 1, packet_id=n) for n in range(1, 5)))
     return client
 
 
 def released(client: Client) -> list[Any]:
-    """What it hears when all is settled and what was held is taken."""
+    """Its packets once everything is settled and its held packets are handled."""
     site = client.broker_api
     assert isinstance(site, Site)
     settle(site)
@@ -117,7 +117,7 @@ def released(client: Client) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_who_is_owed_much_is_taken_nothing_more_from_but_heard(
+def test_a_publisher_with_many_unsettled_is_held_but_its_pings_answered(
     network: Network, version: int
 ) -> None:
     site = network["B1"]
@@ -140,7 +140,7 @@ def test_who_is_owed_much_is_taken_nothing_more_from_but_heard(
     assert Suback in map(type, heard)
 
 
-def test_who_waits_for_answers_is_not_silent(network: Network) -> None:
+def test_a_held_client_does_not_time_out(network: Network) -> None:
     client = full(network["B1"], keep_alive_s=10)
     client.send(Publish("a", b"", 1, packet_id=5))
     network["B1"].after(100)
@@ -150,7 +150,7 @@ def test_who_waits_for_answers_is_not_silent(network: Network) -> None:
     assert client.closed
 
 
-def test_what_is_held_has_a_bound(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_packets_are_bounded(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "MAX_HELD_BYTES", 1_000)
     client = full(network["B1"])
     client.send(Publish("a", bytes(500)))
@@ -161,7 +161,7 @@ def test_what_is_held_has_a_bound(network: Network, monkeypatch: pytest.MonkeyPa
     assert client.connection.wants_reading
 
 
-def test_when_others_hold_all_that_may_be_who_holds_nothing_is_heard(
+def test_a_client_without_held_packets_is_served_at_the_common_bound(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holding, "MAX_ALL_HELD_BYTES", 1_000)
@@ -175,13 +175,13 @@ def test_when_others_hold_all_that_may_be_who_holds_nothing_is_heard(
     assert client.connection.wants_reading
 
 
-def test_what_a_client_said_before_it_went_counts(network: Network) -> None:
+def test_packets_before_a_disconnect_count(network: Network) -> None:
     site = network["B1"]
     client = full(site, will=will("w"))
     client.send(Publish("a", b"", 1, packet_id=5), Disconnect())
     client.lose()
     assert not client.connection.is_closed
-    client.closed = False  # its end is, which nobody minds
+    client.closed = False  # its end is, which has no answer
     settle(site)
     site.carry_out(client.connection.take_held(site.now_us))
     assert client.connection.is_closed
@@ -191,7 +191,7 @@ def test_what_a_client_said_before_it_went_counts(network: Network) -> None:
     assert site.clients.held_bytes == 0
 
 
-def test_who_connects_while_nothing_may_be_taken_is_let_in(network: Network) -> None:
+def test_a_client_is_admitted_while_publications_are_held(network: Network) -> None:
     site = network["B1"]
     site.clients.is_held = True
     client = site.open()
@@ -203,7 +203,7 @@ def test_who_connects_while_nothing_may_be_taken_is_let_in(network: Network) -> 
     assert site.unsettled[-1].attributes["$topic"] == "a"
 
 
-def test_garbage_behind_what_is_held_ends_the_connection_when_its_turn_comes(
+def test_malformed_bytes_behind_held_packets_end_the_connection_in_turn(
     network: Network,
 ) -> None:
     client = full(network["B1"])
@@ -214,7 +214,7 @@ def test_garbage_behind_what_is_held_ends_the_connection_when_its_turn_comes(
     assert client.closed
 
 
-def test_what_is_sent_again_over_a_new_connection_is_answered_there(network: Network) -> None:
+def test_a_retransmission_over_a_new_connection_is_answered_there(network: Network) -> None:
     site = network["B1"]
     first = publisher(site, clean_start=False)
     first.connection.session.expiry_interval_s = 100  # type: ignore[union-attr]
@@ -234,7 +234,7 @@ def test_what_is_sent_again_over_a_new_connection_is_answered_there(network: Net
     assert second.take() == [Pubrec(7)]
 
 
-def test_nobody_is_told_when_its_client_is_gone(network: Network) -> None:
+def test_a_departed_clients_publication_is_not_answered(network: Network) -> None:
     client = publisher(network["B1"])
     client.send(Publish("a", b"", 1, packet_id=1))
     client.send(Disconnect())

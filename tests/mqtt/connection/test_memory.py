@@ -1,4 +1,4 @@
-"""What many connections that end no packet, or ask for what is remembered, cost in memory."""
+"""Memory of many connections that complete no packet, or use caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.mqtt.connection.unfinished import Unfinished
 from tests.mqtt.broker_api import BrokerApi, Client
 
 LONG = "x" * 60_000
-# Of which the end never comes.
+# Packets that are never completed.
 CONNECT = encode(Connect("c", username=LONG, password=LONG.encode()), MQTT_5)[:-1]
 PUBLISH = encode(Publish("a", LONG.encode() * 2), MQTT_5)[:-1]
 
@@ -27,7 +27,7 @@ def bounded(strangers: int = 300_000, clients: int = 300_000) -> BrokerApi:
     return broker_api
 
 
-def test_of_strangers_that_end_no_packet_the_oldest_goes() -> None:
+def test_of_unauthenticated_incomplete_connections_the_oldest_is_closed() -> None:
     broker_api = bounded()
     strangers = [broker_api.open() for _ in range(5)]
     for stranger in strangers:
@@ -35,14 +35,14 @@ def test_of_strangers_that_end_no_packet_the_oldest_goes() -> None:
     assert [each.closed or each.half_closed for each in strangers] == [True] * 3 + [False] * 2
     unfinished = broker_api.clients.unfinished_strangers
     assert unfinished.bytes == 2 * len(CONNECT)
-    broker_api.connect("short")  # costs nobody anything, and is let in
+    broker_api.connect("short")  # costs no memory, and is admitted
     strangers[3].send_bytes(b"x")
     assert unfinished.bytes == len(CONNECT)
     strangers[4].lose()
     assert unfinished.bytes == 0
 
 
-def test_strangers_cost_clients_nothing() -> None:
+def test_unauthenticated_connections_close_no_clients() -> None:
     broker_api = bounded(strangers=200_000)
     client = broker_api.connect("c")
     client.send_bytes(PUBLISH)
@@ -53,7 +53,7 @@ def test_strangers_cost_clients_nothing() -> None:
     assert broker_api.clients.unfinished.bytes == 0
 
 
-def test_of_clients_whoever_began_first_goes_and_who_ends_packets_never_does() -> None:
+def test_of_clients_the_oldest_incomplete_packet_is_closed() -> None:
     broker_api = bounded()
     busy, *idle = [broker_api.connect(f"c{number}") for number in range(6)]
     busy.send_bytes(PUBLISH)
@@ -72,7 +72,7 @@ def test_of_clients_whoever_began_first_goes_and_who_ends_packets_never_does() -
 
 
 def test_a_packet_in_tiny_pieces_takes_no_more_than_it_has_bytes() -> None:
-    """As each of them in a frame of its own, over WebSocket."""
+    """Each piece may be a frame of its own, over WebSocket."""
     client = BrokerApi().connect("c")
     pieces = [PUBLISH[at : at + 3] for at in range(0, len(PUBLISH), 3)]
     tracemalloc.start()
@@ -91,7 +91,7 @@ def topics(client: Client, length: int, count: int) -> None:
         client.send(Publish(topic, b"", properties=Properties(topic_alias=alias)))
 
 
-def test_topics_that_aliases_stand_for_have_a_bound_together() -> None:
+def test_topics_of_aliases_have_a_common_bound() -> None:
     broker_api = BrokerApi()
     short, long = broker_api.connect("short"), broker_api.connect("long")
     for _ in range(10):  # they may stand for others each time

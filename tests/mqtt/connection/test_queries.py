@@ -1,4 +1,4 @@
-"""Subscriptions that ask for content: what our own filters do with a client of MQTT."""
+"""Subscriptions with content filters, as MQTT clients see them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def where(*filters: str) -> Properties:
         ("#", where("`$topic` LIKE 'flights/%' AND carrier = 'UA' AND dep_delay > 30")),
     ],
 )
-def test_content_filters(topic_filter: str, properties: Properties) -> None:
+def test_content_filters_select_messages(topic_filter: str, properties: Properties) -> None:
     publisher, client = pair()
     assert client.subscribe(topic_filter, properties=properties).reason_codes == (CODES.SUCCESS,)
     for carrier, delay in (("UA", "45"), ("UA", "5"), ("DL", "45"), ("UA", "late")):
@@ -43,7 +43,7 @@ def test_content_filters(topic_filter: str, properties: Properties) -> None:
     assert client.take_payloads() == [b"45", b'{"carrier": "UA", "dep_delay": 31}']
 
 
-def test_content_filters_choose_among_retained_messages() -> None:
+def test_content_filters_select_retained_messages() -> None:
     publisher, client = pair()
     publisher.publish("a/1", b"late", retain=True, properties=flight(dep_delay="45"))
     publisher.publish("a/2", b"early", retain=True, properties=flight(dep_delay="-5"))
@@ -60,7 +60,7 @@ def test_content_filters_choose_among_retained_messages() -> None:
         ("a", where("a = 1\nAND\r\vb"), "$where: line 2, column 5: unexpected \\x0b; expected"),
     ],
 )
-def test_a_filter_that_does_not_parse_says_where(
+def test_a_filter_that_does_not_parse_names_the_place(
     topic_filter: str, properties: Properties, message: str
 ) -> None:
     _, client = pair()
@@ -71,7 +71,7 @@ def test_a_filter_that_does_not_parse_says_where(
     assert client.connection.session.subscriptions == {}
 
 
-def test_a_filter_with_too_large_a_normal_form() -> None:
+def test_a_filter_with_too_large_a_normal_form_is_refused() -> None:
     _, client = pair()
     either = " AND ".join(f"(a{number} = 1 OR b{number} = 1)" for number in range(4))
     other = either.replace("a", "c").replace("b", "d").replace("cND", "AND")
@@ -80,7 +80,7 @@ def test_a_filter_with_too_large_a_normal_form() -> None:
     assert "more than 64 conjunctions" in suback.properties.reason_string
 
 
-def test_a_query_belongs_to_the_name_of_its_subscription() -> None:
+def test_a_query_is_part_of_its_subscriptions_name() -> None:
     publisher, client = pair()
     client.subscribe("a?x=1")
     client.subscribe("a?x=2")

@@ -1,4 +1,4 @@
-"""Rates of clients and users: a client above its rate is slowed down, loses nothing and stays."""
+"""Rates of clients and users: a client above its rate is slowed down and loses nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.mqtt.broker_api import SECOND, BrokerApi, Client
 
 
 class Named:
-    """Lets everyone in, by the name that they give."""
+    """Admits every client with the user name that it gives."""
 
     def admit(self, credentials: ClientCredentials) -> ClientAdmission:
         return ClientAdmission(user=credentials.username or "")
@@ -25,7 +25,7 @@ class Named:
 
 
 def pass_time(broker_api: BrokerApi, seconds: float) -> None:
-    """As a driver does: what was held is taken as soon as it may be."""
+    """Let time pass, and handle held packets as soon as allowed, as a driver does."""
     for _ in range(round(seconds * 20)):
         broker_api.after(1 / 20)
         broker_api.take_held()
@@ -40,7 +40,7 @@ def received(broker_api: BrokerApi) -> int:
     return broker_api.clients.statistics.publications_received
 
 
-def test_a_client_above_its_rate_is_taken_from_at_its_rate() -> None:
+def test_a_client_above_its_rate_is_slowed_to_it() -> None:
     broker_api = BrokerApi(maximum_messages_per_s=100)
     reader, fast, slow = (broker_api.connect(name) for name in ("r", "fast", "slow"))
     reader.subscribe("#", qos=0)
@@ -59,7 +59,7 @@ def test_a_client_above_its_rate_is_taken_from_at_its_rate() -> None:
     assert whats == ["slowed down"]
 
 
-def test_it_is_told_once_a_minute() -> None:
+def test_an_exceeded_rate_is_logged_once_a_minute() -> None:
     broker_api = BrokerApi(maximum_messages_per_s=10)
     client = broker_api.connect("c")
     publish(client, 1_000)
@@ -82,7 +82,7 @@ def test_acknowledgements_come_at_the_rate_and_pings_at_once(version: int) -> No
     assert not client.closed
 
 
-def test_beyond_what_is_held_nothing_is_read() -> None:
+def test_beyond_the_bound_of_held_packets_nothing_is_read() -> None:
     broker_api = BrokerApi(maximum_bytes_per_s=1_000)
     client = broker_api.connect("c")
     publish(client, 400, size=1_000)
@@ -92,7 +92,7 @@ def test_beyond_what_is_held_nothing_is_read() -> None:
     assert received(broker_api) == 400
 
 
-def test_bytes_count_with_those_of_the_packet() -> None:
+def test_a_packets_bytes_count() -> None:
     broker_api = BrokerApi(maximum_bytes_per_s=10_000)
     client = broker_api.connect("c")
     publish(client, 100, size=1_000)
@@ -116,7 +116,7 @@ def test_clients_of_one_user_share_its_rate_and_others_have_theirs() -> None:
     assert 490 <= received(broker_api) <= 510
 
 
-def test_who_connects_again_has_the_same_debt() -> None:
+def test_a_reconnect_keeps_the_debt() -> None:
     broker_api = BrokerApi(maximum_messages_per_s=100)
     first = broker_api.connect("c")
     publish(first, 200)
@@ -128,20 +128,20 @@ def test_who_connects_again_has_the_same_debt() -> None:
 
 
 @pytest.mark.parametrize(("qos", "answer"), [(1, Puback), (2, Pubrec)])
-def test_what_waiting_cannot_pay_for_is_refused(qos: int, answer: type) -> None:
+def test_a_packet_above_the_bucket_is_refused(qos: int, answer: type) -> None:
     broker_api = BrokerApi(maximum_bytes_per_s=1_000)
     client = broker_api.connect("c")
     client.send(Publish("a", bytes(LONGEST_S * 1_000), qos, packet_id=1))
     (refusal,) = client.take()
     assert isinstance(refusal, answer)
     assert refusal.reason_code is ReasonCode.QUOTA_EXCEEDED
-    client.send(Publish("a", b"", 1, packet_id=2))  # it is not charged for what was refused
+    client.send(Publish("a", b"", 1, packet_id=2))  # refused packets cost no tokens
     assert [each.packet_id for each in client.take()] == [2]
     assert not client.closed
 
 
 @pytest.mark.parametrize(("version", "qos"), [(4, 0), (4, 1), (4, 2), (5, 0)])
-def test_who_cannot_be_told_pays_by_waiting(version: int, qos: int) -> None:
+def test_a_3_1_1_client_above_the_bucket_waits(version: int, qos: int) -> None:
     broker_api = BrokerApi(maximum_bytes_per_s=1_000)
     client = broker_api.connect("c", version=version)
     client.send(Publish("a", bytes(20_000), qos, packet_id=bool(qos)), Publish("a", b""))
@@ -153,7 +153,7 @@ def test_who_cannot_be_told_pays_by_waiting(version: int, qos: int) -> None:
     assert not client.closed
 
 
-def test_a_client_that_hangs_up_is_heard_to_the_end() -> None:
+def test_a_disconnected_clients_held_packets_are_handled() -> None:
     broker_api = BrokerApi(maximum_messages_per_s=10)
     client = broker_api.connect("c")
     publish(client, 30)
@@ -163,7 +163,7 @@ def test_a_client_that_hangs_up_is_heard_to_the_end() -> None:
     assert broker_api.clients.connection("c") is None
 
 
-def test_other_rates_hold_at_once() -> None:
+def test_changed_rates_hold_at_once() -> None:
     broker_api = BrokerApi(maximum_messages_per_s=1)
     client = broker_api.connect("c")
     publish(client, 50)

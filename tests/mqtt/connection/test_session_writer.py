@@ -1,4 +1,4 @@
-"""What is written to one client: aliases, sizes, and what is left out."""
+"""Packets to one client: aliases, sizes, and omitted messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_topic_that_was_too_large_to_send_is_not_known_by_its_alias() -> None:
     assert found == [("a/topic", 1), ("", 1)]
 
 
-def test_what_was_in_flight_may_be_too_large_for_the_next_connection() -> None:
+def test_an_in_flight_message_may_be_too_large_for_the_next_connection() -> None:
     broker_api = BrokerApi()
     publisher = broker_api.connect("p")
     kept: dict[str, Any] = {"session_expiry_interval_s": 50}
@@ -58,8 +58,8 @@ def test_what_was_in_flight_may_be_too_large_for_the_next_connection() -> None:
     assert again.connection.session.inflight == 0
 
 
-def test_a_code_that_a_connack_cannot_say() -> None:
-    other = BrokerApi(Later()).open()
+def test_a_code_without_a_3_1_1_connack_form() -> None:
+    other = BrokerApi(LaterAccess()).open()
     other.send(Connect("c"))
     reason = "the broker shuts down"
     other.connection.disconnect(ReasonCode.SERVER_SHUTTING_DOWN, reason, other.broker_api.now_us)
@@ -69,15 +69,15 @@ def test_a_code_that_a_connack_cannot_say() -> None:
     assert connack.properties.reason_string == reason
 
 
-class Later:
+class LaterAccess:
     def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         return None
 
 
-# --- what is remembered has an end ----------------------------------------------------------------
+# --- bounded caches -------------------------------------------------------------------------------
 
 
-class Counting:
+class CountingPermissions:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
@@ -89,9 +89,9 @@ class Counting:
         return True
 
 
-class AtOnce:
+class ImmediateAccess:
     def __init__(self) -> None:
-        self.permissions = Counting()
+        self.permissions = CountingPermissions()
 
     def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         return ClientAdmission(permissions=self.permissions)
@@ -99,14 +99,14 @@ class AtOnce:
 
 def test_permissions_are_asked_once_for_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "_REMEMBERED_PERMISSIONS", 2)
-    access = AtOnce()
+    access = ImmediateAccess()
     client = BrokerApi(access).connect("c")
     for topic in ("a", "a", "b", "a", "c", "a"):
         client.publish(topic)
     assert access.permissions.asked == ["a", "b", "c", "a"]
 
 
-def test_messages_that_never_came_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_never_came_back_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "MAX_RECENT", 10)
     front_end = FrontEnd("B1", 0)
     for number in range(100):
@@ -119,7 +119,7 @@ def test_messages_that_never_came_back_are_forgotten(monkeypatch: pytest.MonkeyP
     assert message.payload == b"0"
 
 
-def test_removals_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_removals_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retained, "MAX_REMOVALS", 3)
     store = RetainedStore(10)
     for number in range(5):

@@ -1,4 +1,4 @@
-"""Clients that take less than they asked for: memory stays bounded, and nothing is out of order."""
+"""Clients that read slowly: memory stays bounded, and nothing is out of order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ COUNT = 400
 SIZE = 10_000
 
 
-def full_house() -> tuple[BrokerApi, Client]:
-    """4 MB of retained messages, and a client."""
+def full_broker() -> tuple[BrokerApi, Client]:
+    """A broker with 4 MB of retained messages, and a client."""
     broker_api = BrokerApi()
     publisher = broker_api.connect("p")
     for number in range(COUNT):
@@ -24,7 +24,7 @@ def full_house() -> tuple[BrokerApi, Client]:
 
 
 def test_many_retained_messages_come_in_pieces() -> None:
-    broker_api, client = full_house()
+    broker_api, client = full_broker()
     client.subscribe("#", qos=0)
     first = len(client.written)
     assert first < MAX_GATHERED_BYTES + 2 * SIZE
@@ -37,15 +37,15 @@ def test_many_retained_messages_come_in_pieces() -> None:
     assert [packet.topic for packet in client.take()] == [f"a/{number}" for number in range(COUNT)]
 
 
-def test_at_qos_1_they_come_as_the_client_takes_them() -> None:
-    broker_api, _ = full_house()
+def test_at_qos_1_retained_messages_follow_acknowledgements() -> None:
+    broker_api, _ = full_broker()
     client = broker_api.connect("d", properties=Properties(receive_maximum=2))
     client.subscribe("#", qos=1)
     assert len(client.take_publications()) == COUNT
 
 
-def test_what_is_published_meanwhile_is_not_followed_by_what_it_replaced() -> None:
-    broker_api, client = full_house()
+def test_a_new_retained_message_is_not_followed_by_its_predecessor() -> None:
+    broker_api, client = full_broker()
     client.subscribe("#", qos=0)
     broker_api.connect("q").publish(f"a/{COUNT - 1}", b"new", retain=True)
     broker_api.connect("q").publish(f"a/{COUNT - 2}", b"", retain=True)
@@ -56,8 +56,8 @@ def test_what_is_published_meanwhile_is_not_followed_by_what_it_replaced() -> No
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_they_end_with_their_subscription(again: bool) -> None:
-    broker_api, client = full_house()
+def test_pending_retained_messages_end_with_their_subscription(again: bool) -> None:
+    broker_api, client = full_broker()
     client.subscribe("#", qos=0)
     client.unsubscribe("#")
     client.take()
@@ -67,8 +67,8 @@ def test_they_end_with_their_subscription(again: bool) -> None:
     assert len(client.take()) == COUNT * again
 
 
-def test_a_client_that_was_cut_off_gets_the_rest_when_it_is_back() -> None:
-    broker_api, _ = full_house()
+def test_a_returning_client_gets_the_remaining_retained_messages() -> None:
+    broker_api, _ = full_broker()
     kept = Properties(session_expiry_interval_s=100, receive_maximum=10)
     client = broker_api.connect("d", properties=kept)
     client.subscribe("#", qos=1)
@@ -86,14 +86,14 @@ def test_a_flood_of_live_messages_is_bounded_by_the_queue() -> None:
     client.connection.pause()
     for _ in range(200):
         publisher.publish("a", bytes(SIZE), qos=1)
-        broker_api.after(3)  # nobody waits for one who hangs
+        broker_api.after(3)  # no publisher waits for a hanging client
     assert client.connection.session.queued == 50
     assert client.connection.session.dropped == 150
     broker_api.carry_out(client.connection.resume(broker_api.now_us))
     assert len(client.take_publications()) == 50
 
 
-def test_messages_of_qos_0_do_not_overtake_those_that_wait() -> None:
+def test_qos_0_messages_do_not_overtake_queued_ones() -> None:
     broker_api = BrokerApi()
     publisher, client = broker_api.connect("p"), broker_api.connect("c", properties=ONE_AT_A_TIME)
     client.subscribe("#", qos=1)

@@ -1,4 +1,4 @@
-"""Topics of more levels than the broker takes: each is refused by itself, and says why."""
+"""Topics with more levels than the broker allows are refused one by one, with the reason."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_will_is_refused_at_once() -> None:
     assert old.closed
 
 
-def test_the_operator_may_take_fewer() -> None:
+def test_the_operator_may_allow_fewer_levels() -> None:
     client = BrokerApi(maximum_topic_levels=2).connect("c")
     assert client.subscribe("a/#").reason_codes == (CODES.SUCCESS,)
     assert client.subscribe("a/b/#").reason_codes == (CODES.TOPIC_FILTER_INVALID,)

@@ -1,4 +1,4 @@
-"""What a client asks for and another subscription of its broker covers: at once, for nothing."""
+"""A subscription covered by another of its broker's is granted at once, without messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_three() -> Network:
         ("$own/#", "$own/a"),
     ],
 )
-def test_it_costs_nothing(coverer: str, covered: str) -> None:
+def test_a_covered_subscription_costs_no_messages(coverer: str, covered: str) -> None:
     network = of_three()
     site = network["B1"]
     site.connect("wide").subscribe(coverer)
@@ -74,7 +74,7 @@ def test_it_costs_nothing(coverer: str, covered: str) -> None:
         ("$share/g/#", "a"),
     ],
 )
-def test_what_is_not_covered_is_asked_for(other: str, asked: str) -> None:
+def test_an_uncovered_subscription_is_sent(other: str, asked: str) -> None:
     network = of_three()
     site = network["B1"]
     site.connect("other").subscribe(other)
@@ -86,14 +86,14 @@ def test_what_is_not_covered_is_asked_for(other: str, asked: str) -> None:
     assert ids(client) == [1]
 
 
-def test_only_what_every_broker_has_heard_of_covers() -> None:
+def test_only_subscriptions_known_everywhere_cover() -> None:
     network = of_three()
     site = network["B1"]
     wide, client = site.connect("wide"), site.connect("c")
     network.is_settling = False
     ask(wide, 1, "#")
     ask(client, 1, "a")
-    network.after(2.1)  # and then nobody waits any longer
+    network.after(2.1)  # and then no client waits any longer
     assert ids(wide) == [1]
     ask(client, 2, "b")
     assert [each for each, _ in site.clients.front_end.asking] == ["#", "a", "b"]
@@ -110,7 +110,7 @@ def test_only_what_every_broker_has_heard_of_covers() -> None:
     assert ids(client) == [4]
 
 
-def test_a_broker_that_comes_or_a_link_is_heard_before_anything_covers_again() -> None:
+def test_after_a_join_or_link_up_nothing_covers_until_known() -> None:
     for is_link in (False, True):
         network = of_three()
         site, last = network["B1"], network["B3"]
@@ -146,7 +146,7 @@ def asking_and_said() -> tuple[SubscriptionCovering, list[str]]:
     return asking, said
 
 
-def test_the_coverer_stays_until_all_know_what_was_under_it() -> None:
+def test_a_covering_subscription_stays_until_its_replacements_are_known() -> None:
     network = of_three()
     site = network["B1"]
     wide, client = site.connect("wide"), site.connect("c")
@@ -171,7 +171,7 @@ def test_the_coverer_stays_until_all_know_what_was_under_it() -> None:
     assert client.take_payloads() == [b"1"]
 
 
-def test_who_is_wanted_again_stays_and_earlier_words_say_nothing_of_later_ones() -> None:
+def test_a_covering_subscription_wanted_again_stays_and_old_marks_are_ignored() -> None:
     asking, said = asking_and_said()
     asking.added("#", EVERYTHING)
     asking.known = 1
@@ -194,7 +194,7 @@ def test_who_is_wanted_again_stays_and_earlier_words_say_nothing_of_later_ones()
     assert requests(asking, said) == ["-#"]
 
 
-def test_what_nobody_wants_covers_nothing_new_and_another_may_cover_what_was_under_it() -> None:
+def test_an_unwanted_subscription_covers_nothing_new_and_may_be_replaced() -> None:
     asking, said = asking_and_said()
     asking.added("a/#", EVERYTHING)
     asking.added("+/b", parse("x > 1"))
@@ -212,7 +212,7 @@ def test_what_nobody_wants_covers_nothing_new_and_another_may_cover_what_was_und
     assert requests(asking, said) == ["-+/b"]
 
 
-def test_many_are_asked_for_bit_by_bit() -> None:
+def test_many_replacements_are_sent_in_slices() -> None:
     network = of_three()
     site = network["B1"]
     wide, client = site.connect("wide"), site.connect("c")
@@ -231,7 +231,7 @@ def test_many_are_asked_for_bit_by_bit() -> None:
     assert site.clients.front_end.asked - before == 3 * MOST_AT_ONCE
 
 
-def test_where_somebody_counts_each_is_asked_for() -> None:
+def test_every_subscription_is_sent_where_the_system_counts_them() -> None:
     asking, said = asking_and_said()
     asking.added("#", EVERYTHING)
     asking.known = 1
@@ -246,8 +246,8 @@ TOPICS = ("a", "a/b", "a/c", "b", "c/b", "a/b/c")
 
 
 @pytest.mark.parametrize("seed", [*range(10), *at_length(range(10, 60))])
-def test_whatever_comes_and_goes_what_is_granted_comes(seed: int) -> None:
-    """A mark is settled, and a subscription stored, when all that was said before has come."""
+def test_granted_subscriptions_receive_under_any_churn(seed: int) -> None:
+    """A mark is settled, and a subscription stored, when all messages before it have arrived."""
     chance = Random(seed)
     network = Network("B1", "B2", "B3", tree=[("B1", "B2"), ("B2", "B3")])
     network.after(15)
@@ -255,7 +255,7 @@ def test_whatever_comes_and_goes_what_is_granted_comes(seed: int) -> None:
     publishers = [network[name].connect(f"p{name}") for name in ("B1", "B2", "B3")]
     granted: dict[Client, set[str]] = {each: set() for each in clients}
     pending: dict[Client, dict[int, str]] = {each: {} for each in clients}
-    # By which of its filters a client is to get what was published.
+    # The filters of each client by which it must receive publications.
     expected: dict[Client, dict[bytes, set[str]]] = {each: {} for each in clients}
     taken: dict[Client, list[bytes]] = {each: [] for each in clients}
     network.is_slow, network.is_settling, network.is_storing = True, False, False
@@ -322,10 +322,10 @@ def test_whatever_comes_and_goes_what_is_granted_comes(seed: int) -> None:
 
 @pytest.mark.parametrize("most", [1, 3, MOST_AT_ONCE])
 @pytest.mark.parametrize("seed", [*range(2), *at_length(range(2, 10))])
-def test_in_whatever_order_there_is_no_moment_without(
+def test_clients_filters_are_covered_at_every_moment(
     seed: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a front end has asked for and not taken back covers all that its clients want."""
+    """The front end's subscriptions cover its clients' filters at every moment."""
     monkeypatch.setattr(covering, "MOST_AT_ONCE", most)
     chance = Random(seed)
     network = of_three()
@@ -368,8 +368,8 @@ def test_in_whatever_order_there_is_no_moment_without(
     assert not list(front_end.asking)
 
 
-def test_many_are_taken_back_bit_by_bit_and_none_is_looked_at_twice() -> None:
-    """50,000 were taken back in one turn, of 0.2 s; and all that were done were gone through."""
+def test_many_covered_subscriptions_are_withdrawn_in_slices() -> None:
+    """50,000 in one slice would take 0.2 s, with a search of all that were done."""
     asking, said = asking_and_said()
     count = 20 * MOST_AT_ONCE
     for number in range(count):
@@ -390,7 +390,7 @@ def test_many_are_taken_back_bit_by_bit_and_none_is_looked_at_twice() -> None:
             break
     assert calls[-2] < 1.2 * calls[0]
     asking.added("a/0/+", EVERYTHING)
-    asking.removed("a/0/+", EVERYTHING)  # and covers nothing now
+    asking.removed("a/0/+", EVERYTHING)  # and covers nothing from here on
     assert requests(asking, said) == ["-a/0/+"]
     asking.left(leaving)
     taken = requests(asking, said)

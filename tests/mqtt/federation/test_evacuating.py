@@ -1,4 +1,4 @@
-"""A broker that leaves hands the sessions that are still there to others, and nothing is lost."""
+"""A leaving broker hands its remaining sessions to others, without loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def network() -> Network:
 
 
 def evacuate(network: Network, name: str, *takers: str) -> None:
-    """As its driver does when a broker leaves."""
+    """Act as the driver of a leaving broker does."""
     site = network[name]
     clients = site.clients
     for session in list(clients.sessions):
@@ -32,18 +32,18 @@ def evacuate(network: Network, name: str, *takers: str) -> None:
 
 
 def left(network: Network, name: str) -> int:
-    """How many sessions are still there."""
+    """The number of remaining sessions."""
     return len(network[name].clients.sessions)
 
 
-def test_sessions_go_to_others_with_what_waits_in_them(network: Network) -> None:
+def test_sessions_are_handed_over_with_their_queues(network: Network) -> None:
     publisher = network["B2"].connect("p")
     clients = [network["B1"].connect(f"c{number}", **KEPT) for number in range(4)]
     for client in clients:
         client.subscribe("a", qos=2)
     clients[0].lose()
     publisher.publish("a", b"1", qos=2)
-    assert clients[1].take_payloads() == [b"1"]  # and it acknowledges that
+    assert clients[1].take_payloads() == [b"1"]  # and acknowledges it
     assert [packet.payload for packet in clients[2].take()] == [b"1"]
     evacuate(network, "B1", "B2", "B3")
     assert all(client.closed for client in clients)
@@ -62,7 +62,7 @@ def test_sessions_go_to_others_with_what_waits_in_them(network: Network) -> None
         assert back.take_payloads() == (rest if number == 1 else [b"1", *rest])
 
 
-def test_time_goes_on_for_what_was_handed_over(network: Network) -> None:
+def test_expiry_continues_after_a_handover(network: Network) -> None:
     watcher = network["B2"].connect("watcher")
     watcher.subscribe("w")
     short = {"clean_start": False, "properties": Properties(session_expiry_interval_s=100)}
@@ -80,7 +80,7 @@ def test_time_goes_on_for_what_was_handed_over(network: Network) -> None:
     assert "c" not in network["B3"].clients.sessions
 
 
-def test_who_comes_back_while_it_is_handed_over_gets_it(network: Network) -> None:
+def test_a_client_that_returns_during_a_handover_gets_its_session(network: Network) -> None:
     publisher = network["B2"].connect("p")
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     network.is_slow = True
@@ -104,10 +104,10 @@ def test_a_broker_that_does_not_answer_is_not_the_only_one_asked(network: Networ
 
 
 @pytest.mark.parametrize("count", [9, 10])
-def test_many_sessions_are_asked_for_in_turns(
+def test_many_sessions_are_handed_over_in_slices(
     network: Network, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """200,000 were 0.7 s in one turn; each is asked for once, and again if it stays."""
+    """200,000 in one slice would take 0.7 s; each is offered once, and again if it stays."""
     monkeypatch.setattr("shoal.mqtt.federation.evacuating.MOST_AT_ONCE", 3)
     for number in range(count):
         network["B1"].connect(f"c{number}", **KEPT).lose()

@@ -1,4 +1,4 @@
-"""What MQTT sides of brokers say to each other reaches the part that it concerns, or nobody."""
+"""Controls between MQTT sides reach the part concerned; malformed ones are dropped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.mqtt.federation.controls import Ended, encode_control
 from tests.mqtt.network_broker_api import Network
 
 
-def test_garbage_between_brokers_is_dropped() -> None:
+def test_malformed_controls_between_brokers_are_dropped() -> None:
     network = Network("B1", "B2", "B3")
     front_end = network["B1"].clients.front_end
     bad_text = bytearray(encode_control(Ended("client", "B1")))
@@ -19,7 +19,7 @@ def test_garbage_between_brokers_is_dropped() -> None:
     assert network["B3"].connect("c").connack.reason_code is ReasonCode.SUCCESS
 
 
-def test_a_broker_by_itself_grants_at_once_and_has_nobody_to_join() -> None:
+def test_a_single_broker_grants_at_once_and_joins_no_one() -> None:
     clients, granted = BrokerClients("B1", now_us=0), list[int]()
     clients.when_known(granted.append, 5)
     clients.linked("B2", False, 6)

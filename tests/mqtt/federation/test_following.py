@@ -1,4 +1,4 @@
-"""What a front end answers when its broker's system asks about clients."""
+"""A front end's answers to its broker's system about clients."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def test_each_broker_is_asked_once_for_all_clients() -> None:
     assert front_end.ponged("B2", 100) == [times(2, B2=100, B1=0)]
     assert front_end.ponged("B3", 300) == [times(1, B1=0, B2=100, B3=300)]
     assert front_end.ponged("B3", 400) == []
-    # Nobody can be sent to B9.
+    # No client can be sent to B9.
     assert front_end.notified(question(3, "B3", "B9"), FRESH_US) == [times(3, B3=300)]
     assert pinged(front_end.notified(question(4, "B2", "B3"), FRESH_US + 300)) == ["B2", "B3"]
 
 
-def test_who_does_not_answer_is_asked_again_for_the_next() -> None:
+def test_a_broker_without_answer_is_asked_again_at_the_next_question() -> None:
     front_end = following()
     assert pinged(front_end.notified(question(1, "B2"), 0)) == ["B2"]
     assert pinged(front_end.notified(question(2, "B2"), ANSWER_US - 1)) == []
     assert pinged(front_end.notified(question(3, "B2"), ANSWER_US)) == ["B2"]
-    # The first waits no more.
+    # The first does not wait longer.
     assert front_end.ponged("B2", ANSWER_US + 7) == [times(2, B2=7), times(3, B2=7)]
 
 
@@ -61,7 +61,7 @@ def test_the_front_end_itself_cannot_move() -> None:
     assert front_end.notified(PingRequest(MessageId("B1", FRONT_END, 1), ("B2",)), 0) == declined
 
 
-def test_nothing_else_is_answered() -> None:
+def test_other_questions_are_not_answered() -> None:
     front_end = following()
     session = MessageId("B9", "p", 0)
     assert front_end.notified(WhoHad(session), 0) == []

@@ -1,4 +1,4 @@
-"""SUBACK in a network: when every broker has heard of the subscription."""
+"""SUBACK in a network comes when every broker knows the subscription."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.mqtt.network_broker_api import Network
 
 
 def settle(network: Network) -> None:
-    """All that is not settled is."""
+    """Settle everything."""
     for site in network.sites.values():
         while site.unsettled:
             publications, site.unsettled = site.unsettled, []
@@ -79,8 +79,8 @@ def test_a_subscription_is_granted_when_it_is_stored_as_well() -> None:
     assert ids(client) == [4]
 
 
-def test_what_is_asked_for_twice_at_once_is_stored_twice() -> None:
-    """The first is done with when it is taken back, and says nothing of the second."""
+def test_a_subscription_repeated_after_an_unsubscribe_is_stored_separately() -> None:
+    """The first ends with its unsubscribe, and does not stand for the second."""
     network = Network("B1", "B2")
     network.is_storing = False
     client, site = network["B1"].connect("c"), network["B1"]
@@ -95,7 +95,7 @@ def test_what_is_asked_for_twice_at_once_is_stored_twice() -> None:
     assert ids(client) == [1, 3]
 
 
-def test_who_is_sent_away_meanwhile_hears_no_more() -> None:
+def test_a_client_redirected_meanwhile_gets_no_suback() -> None:
     network = Network("B1", "B2")
     properties = Properties(session_expiry_interval_s=100)
     client = network["B1"].connect("c", properties=properties)
@@ -106,7 +106,7 @@ def test_who_is_sent_away_meanwhile_hears_no_more() -> None:
     assert ids(client) == []
 
 
-def test_those_that_come_meanwhile_share_a_mark() -> None:
+def test_subscriptions_that_come_meanwhile_share_a_mark() -> None:
     network = Network("B1", "B2")
     network.is_settling = False
     client = network["B1"].connect("c")
@@ -120,7 +120,7 @@ def test_those_that_come_meanwhile_share_a_mark() -> None:
     assert network["B1"].clients.front_end._sequence == before + 2
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_a_grant_waits_a_bounded_time() -> None:
     network = Network("B1", "B2")
     network.is_settling = False
     client = network["B1"].connect("c")
@@ -137,7 +137,7 @@ def test_nobody_waits_for_ever() -> None:
     assert ids(client) == [3]
 
 
-def test_what_is_refused_is_refused_at_once_and_who_has_left_is_not_told() -> None:
+def test_refusals_are_immediate_and_departed_clients_not_answered() -> None:
     network = Network("B1", "B2")
     network.is_settling = False
     client = network["B1"].connect("c", properties=Properties(session_expiry_interval_s=9))
@@ -153,17 +153,17 @@ def test_what_is_refused_is_refused_at_once_and_who_has_left_is_not_told() -> No
     assert back.take_payloads() == [b"1"]
 
 
-def test_a_broker_by_itself_grants_at_once() -> None:
+def test_a_single_broker_grants_at_once() -> None:
     network = Network("B1")
     client = network["B1"].connect("c")
     assert client.subscribe("a").packet_id == 1
 
 
-def test_what_the_front_end_has_asked_for_already_costs_nothing() -> None:
+def test_a_filter_the_front_end_already_has_costs_no_messages() -> None:
     network = Network("B1", "B2", "B3")
     site = network["B1"]
     first, second = site.connect("c"), site.connect("d")
-    network.after(1)  # all have heard of both
+    network.after(1)  # every broker knows both
     network.is_settling = False
     ask(first, 1, "a")
     ask(second, 1, "a")  # and shares the mark that is under way
@@ -186,8 +186,8 @@ def advertises(network: Network, broker: str, name: str) -> Client:
     return network[broker].connect(name, properties=promise)
 
 
-def test_what_a_client_publishes_waits_until_what_it_advertises_is_known_everywhere() -> None:
-    """It was acknowledged, and missed who was behind a slow link."""
+def test_publications_wait_until_the_advertisement_is_known_everywhere() -> None:
+    """Otherwise it would be acknowledged, and miss subscribers behind a slow link."""
     network = Network("B1", "B2", "B3")
     reader = network["B3"].connect("r")
     reader.subscribe("a", 1)
@@ -202,7 +202,7 @@ def test_what_a_client_publishes_waits_until_what_it_advertises_is_known_everywh
     assert [each.payload for each in reader.take()] == [b'{"n": 1}']
 
 
-def test_nobody_waits_long_for_brokers_that_are_away() -> None:
+def test_disconnected_brokers_are_waited_for_briefly() -> None:
     network = Network("B1", "B2")
     network.is_settling = False
     client = advertises(network, "B1", "c")
@@ -212,15 +212,15 @@ def test_nobody_waits_long_for_brokers_that_are_away() -> None:
     assert not client.connection.must_wait
 
 
-def test_of_a_broker_that_is_alone_nobody_waits() -> None:
+def test_clients_of_a_single_broker_do_not_wait() -> None:
     client = BrokerApi().connect(
         "c", properties=Properties(user_properties=(("$advertise", "n > 0"),))
     )
     assert not client.connection.must_wait
 
 
-def test_what_is_retained_for_many_who_are_granted_at_once_is_sent_in_turns() -> None:
-    """Each of 10 clients got 1,000 messages in one turn, of 0.13 s."""
+def test_retained_messages_of_simultaneous_grants_are_sent_in_slices() -> None:
+    """1,000 messages for each of 10 clients in one slice would take 0.13 s."""
     network = Network("B1", "B2")
     publisher, site = network["B1"].connect("p"), network["B1"]
     for number in range(1_500):
@@ -241,8 +241,8 @@ def test_what_is_retained_for_many_who_are_granted_at_once_is_sent_in_turns() ->
         assert sorted(topics) == sorted(f"a/{number}" for number in range(1_500))
 
 
-def test_what_is_looked_for_in_vain_for_many_who_are_granted_at_once_has_turns() -> None:
-    """40 went through a fiftieth of 100,000 topics each in one turn."""
+def test_vain_searches_of_simultaneous_grants_are_sliced() -> None:
+    """40 clients, each with a fiftieth of 100,000 topics, must not share one slice."""
     network = Network("B1", "B2")
     site = network["B1"]
     for number in range(4_000):
@@ -266,7 +266,7 @@ def test_what_is_looked_for_in_vain_for_many_who_are_granted_at_once_has_turns()
     assert rounds > 20
 
 
-def test_many_who_wait_are_answered_in_turns_and_who_comes_meanwhile_behind_them(
+def test_waiting_clients_are_answered_in_slices_before_later_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(granting, "MOST_AT_ONCE", 10)

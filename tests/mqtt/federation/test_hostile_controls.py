@@ -1,7 +1,7 @@
-"""What a broker of the network may say that is well formed, and cannot be so.
+"""Well-formed controls of a broker with impossible content.
 
-Numbers at their ends, clients and transfers that nobody knows, words that contradict each other:
-whatever it is, nothing is raised, no word is long work, and clients are served as before.
+Extreme numbers, unknown clients and transfers, contradictions: nothing is raised, no message takes
+long, and clients are served as before.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.mqtt.network_broker_api import Network
 
 KEPT = Properties(session_expiry_interval_s=1_000)
 HUGE, LOW = 2**62, -(2**62)
-# One of c's that others may have heard of, and one of nobody.
+# One client of c that others may know, and an unknown one.
 TRANSFERS = (("c", HUGE), ("c", 0), ("c", LOW), ("nobody", 5))
 
 
 def words() -> list[Control]:
-    """Each kind, several ways."""
+    """Several examples of each kind."""
     found: list[Control] = []
     for transfer in TRANSFERS:
         client_id, at_us = transfer
@@ -88,7 +88,7 @@ def words() -> list[Control]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_another_broker_says_clients_are_served(seed: int) -> None:
+def test_clients_are_served_whatever_another_broker_sends(seed: int) -> None:
     network = Network("B1", "B2", "B3")
     network.after(20)
     site = network["B1"]
@@ -110,7 +110,7 @@ def test_whatever_another_broker_says_clients_are_served(seed: int) -> None:
         site.carry_out(site.clients.take_effects())
         if chance.random() < 0.2:
             network.after(chance.choice([0.001, 1, 30]))
-    # Those who were waited for, and are not there, are given up.
+    # Waiting clients whose brokers do not answer are given up.
     federation.on_control(encode_control(said.Full("B2", False)), site.now_us)
     for broker in ("B1", "B9", ""):
         federation.on_control(encode_control(said.Full(broker, False)), site.now_us)
@@ -122,8 +122,8 @@ def test_whatever_another_broker_says_clients_are_served(seed: int) -> None:
     assert subscriber.take_payloads() == [b"x"]
 
 
-def test_a_question_does_not_go_round_for_ever() -> None:
-    """Each of two brokers believed that the session is at the other: a message as fast as links."""
+def test_a_question_does_not_circulate_for_ever() -> None:
+    """Two brokers that believe the session at the other must not forward the question for ever."""
     network = Network("B1", "B2", "B3")
     network.after(20)
     for name, other in (("B1", "B2"), ("B2", "B1")):
@@ -145,8 +145,8 @@ def test_a_question_does_not_go_round_for_ever() -> None:
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-def test_what_is_about_clients_without_end_is_not_heard(extra: int) -> None:
-    """200,000 in one word, 6 MB, held a broker for 0.6 s."""
+def test_a_control_about_too_many_clients_is_dropped(extra: int) -> None:
+    """200,000 clients in one message of 6 MB would occupy a broker for 0.6 s."""
     count = said.MOST_AT_ONCE + extra
     for control in (
         said.Several((said.Ended("c", "B2"),) * count),
@@ -155,7 +155,7 @@ def test_what_is_about_clients_without_end_is_not_heard(extra: int) -> None:
         assert said.decode_control(encode_control(control)) == (None if extra else control)
 
 
-def test_every_kind_is_said() -> None:
+def test_every_kind_of_control_has_an_example() -> None:
     kinds = {each.__struct_config__.tag for each in words()}
     assert kinds == {kind.__struct_config__.tag for kind in said.Control.__args__}
     assert all(isinstance(each, msgspec.Struct) for each in words())

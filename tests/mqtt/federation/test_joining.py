@@ -1,4 +1,4 @@
-"""A broker that joins late, or was away, knows what the others know."""
+"""A broker that joins late, or was disconnected, learns what the others know."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def network() -> Network:
 
 
 def restart(network: Network, name: str) -> None:
-    """The MQTT side of a broker begins anew, without memory."""
+    """Restart the MQTT side of a broker, without memory."""
     site = network[name]
     site.clients = BrokerClients(name, site.now_us, limits=site.clients.limits, networked=True)
     site.carry_out(site.clients.take_effects())
@@ -40,7 +40,7 @@ def digest(network: Network, name: str) -> int:
 
 
 def controls_said(network: Network) -> list[str]:
-    """The names of the controls that brokers say from now on."""
+    """The names of the controls that brokers send from now on."""
     said: list[str] = []
     for site in network.sites.values():
         front_end = site.clients.front_end
@@ -68,7 +68,7 @@ def test_retained_messages_are_learnt(network: Network) -> None:
     assert [packet.qos for packet in client.take_publications()] == [1]
 
 
-def test_a_broker_that_is_no_member_says_hello_until_another_answers() -> None:
+def test_a_new_broker_repeats_its_hello_until_answered() -> None:
     network = Network("B1", "B2")
     network.cut("B1", "B2")
     for site in network.sites.values():
@@ -84,7 +84,7 @@ def test_a_broker_that_is_no_member_says_hello_until_another_answers() -> None:
     assert "FederationHello" not in said
 
 
-def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
+def test_only_one_broker_answers_if_all_agree(network: Network) -> None:
     network["B1"].connect("p").publish("a", b"x", retain=True)
     restart(network, "B3")
     told: list[str] = []
@@ -103,7 +103,7 @@ def test_only_one_broker_tells_where_all_agree(network: Network) -> None:
     assert len(told) == 1
 
 
-def test_what_was_removed_meanwhile_does_not_come_back(network: Network) -> None:
+def test_a_retained_message_removed_meanwhile_does_not_come_back(network: Network) -> None:
     publisher = network["B1"].connect("p")
     publisher.publish("a", b"x", retain=True)
     network.cut("B1", "B2")
@@ -115,7 +115,7 @@ def test_what_was_removed_meanwhile_does_not_come_back(network: Network) -> None
     assert [retained(network, name) for name in NAMES] == [{"b": b"y"}] * 3
 
 
-def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
+def test_two_reconnected_parts_exchange_everything_once() -> None:
     network = Network("B1", "B2", "B3", "B4")
     kept = Properties(session_expiry_interval_s=1_000)
     network["B1"].connect("p").publish("a", b"x", retain=True)
@@ -127,7 +127,7 @@ def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
             publisher.publish(f"{name}/{number}", b"x", retain=True)
     away = network["B4"].connect("c", properties=kept)
     away.subscribe("b", qos=1)
-    network.after(5)  # those that the cut keeps from asking where their clients were wait
+    network.after(5)  # those that cannot ask their former brokers because of the cut wait
     for site in network.sites.values():
         site.take_held()
     said = controls_said(network)
@@ -135,17 +135,17 @@ def test_two_parts_that_come_together_tell_each_other_all_once() -> None:
     network.after(20)
     assert len({digest(network, name) for name in network.sites}) == 1
     assert len(retained(network, "B1")) == 81
-    # All goes over the link once each way; through the tree, what each part had alone.
+    # All goes over the link once in each direction; through the tree, the differences of each part.
     assert said.count("Tell") == 2
     assert said.count("RetainedState") <= 2 * (81 + 40)
-    # Of p and c, which all know; of the others their registrars are told, but for themselves.
+    # Of p and c, which all know; of the others their registrars are told, except themselves.
     assert said.count("Entered") == 2 * 2
     assert said.count("Register") <= 2 * 4 * 2
     back = network["B1"].connect("c", clean_start=False, properties=kept)
     assert back.connack.session_present
 
 
-def test_two_parts_that_come_together_over_another_link_end_with_the_same() -> None:
+def test_two_parts_connected_over_another_link_agree() -> None:
     network = Network("B1", "B2", "B3")
     network.after(20)
     network.cut("B2", "B3")
@@ -156,14 +156,14 @@ def test_two_parts_that_come_together_over_another_link_end_with_the_same() -> N
     assert [retained(network, name) for name in NAMES] == [dict.fromkeys(NAMES, b"x")] * 3
 
 
-def test_a_link_that_was_not_given_up_makes_nobody_join_again(network: Network) -> None:
+def test_a_short_link_failure_causes_no_new_join(network: Network) -> None:
     said = controls_said(network)
     network.heal("B1", "B2")
     network.after(20)
     assert said == []
 
 
-def test_what_expires_goes_on_expiring(network: Network) -> None:
+def test_expiry_continues_after_a_join(network: Network) -> None:
     properties = Properties(message_expiry_interval_s=60)
     network["B1"].connect("p").publish("a", b"x", retain=True, properties=properties)
     network.after(30)
@@ -176,7 +176,7 @@ def test_what_expires_goes_on_expiring(network: Network) -> None:
     assert retained(network, "B3") == {}
 
 
-def test_it_learns_where_clients_are(network: Network) -> None:
+def test_a_joined_broker_learns_clients_places(network: Network) -> None:
     kept = Properties(session_expiry_interval_s=1_000)
     old = network["B1"].connect("c", properties=kept)
     old.subscribe("a", qos=1)
@@ -204,7 +204,7 @@ def test_an_asked_broker_that_died_is_not_waited_for(network: Network) -> None:
 
 
 def said_in_turns(network: Network, name: str, kind: str) -> list[int]:
-    """How many controls of this kind a broker says in each turn from now on."""
+    """The number of controls of this kind that a broker sends in each slice from now on."""
     site, counts = network[name], [0]
     front_end = site.clients.front_end
     assert front_end is not None
@@ -228,7 +228,7 @@ def said_in_turns(network: Network, name: str, kind: str) -> list[int]:
 
 
 def begins_to_be_told(network: Network, kind: str) -> list[int]:
-    """B2 starts again, and B1 has begun to tell it; as `said_in_turns`."""
+    """B2 restarts, and B1 has begun to send to it; returns as `said_in_turns`."""
     counts = said_in_turns(network, "B1", kind)
     restart(network, "B2")
     while not any(counts):
@@ -246,12 +246,12 @@ def with_retained(count: int) -> Network:
     return network
 
 
-def test_much_that_is_retained_is_told_in_turns() -> None:
-    """200,000 messages were one turn of seconds."""
+def test_many_retained_messages_are_sent_in_slices() -> None:
+    """200,000 messages in one slice would take seconds."""
     network = with_retained(3_000)
     publisher = network["B1"].connect("p")
     counts = begins_to_be_told(network, "RetainedState")
-    # What comes meanwhile, or goes, is known in the end as well.
+    # Changes meanwhile are known in the end as well.
     publisher.publish("a/0", b"y", retain=True)
     publisher.publish("a/2999", b"", retain=True)
     publisher.publish("b", b"z", retain=True)
@@ -263,7 +263,7 @@ def test_much_that_is_retained_is_told_in_turns() -> None:
     assert digest(network, "B1") == digest(network, "B2")
 
 
-def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
+def test_a_repeated_request_restarts_the_answer() -> None:
     network = with_retained(1_500)
     counts = begins_to_be_told(network, "RetainedState")
     restart(network, "B2")
@@ -272,12 +272,12 @@ def test_who_asks_again_meanwhile_is_told_from_the_beginning() -> None:
     assert sum(counts) == MOST_AT_ONCE + 1_500
 
 
-def test_many_sessions_are_told_in_turns() -> None:
-    """20,000 were one turn of 28 ms: 200,000, which a broker may have, some 0.3 s."""
+def test_many_sessions_are_announced_in_slices() -> None:
+    """20,000 in one slice would take 28 ms; a broker may have 200,000."""
     network = Network("B1", "B2")
     network.after(20)
     kept = Properties(session_expiry_interval_s=1_000)
-    count = 10_000  # more than 30 controls have room for
+    count = 10_000  # more than fit in 30 controls
     for number in range(count):
         network["B1"].connect(f"c{number}", properties=kept).lose()
     network.after(1)
@@ -297,7 +297,7 @@ def test_many_sessions_are_told_in_turns() -> None:
     assert federation.session_transfer.homes.get("c9999") is None
 
 
-def test_many_groups_are_told_in_turns() -> None:
+def test_many_groups_are_announced_in_slices() -> None:
     network = Network("B1", "B2")
     network.after(20)
     client = network["B1"].connect("c")

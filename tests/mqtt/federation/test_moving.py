@@ -1,4 +1,4 @@
-"""Clients that are sent to other brokers, by the operator or as their broker is drained."""
+"""Clients redirected to other brokers, by an operator or by a drain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def moving(network: Network, name: str) -> Moving:
 
 
 def connected(*names: str, **limits: Any) -> Network:
-    """A network whose brokers' names say where clients can be sent."""
+    """A network whose brokers' names are addresses for redirects."""
     network = Network(*names, **limits)
     for name in names:
         moving(network, name).servers = {each: {"mqtt": each} for each in names if each != name}
@@ -43,7 +43,7 @@ def network() -> Network:
 
 
 def move(network: Network, client: str, source: str, target: str) -> list[str]:
-    """What is said of it in the end: why not, or nothing; it is told to go by then."""
+    """The result of a move: the reason of a refusal, or empty; the client is redirected by then."""
     said: list[str] = []
     site = network[source]
     moving(network, source).move(client, target, site.now_us, said.append, "asked to")
@@ -53,7 +53,7 @@ def move(network: Network, client: str, source: str, target: str) -> list[str]:
 
 
 def goes(network: Network, client: Client, **fields: Any) -> Client:
-    """The client does what it was told, and the broker it left hears that."""
+    """The client follows the redirect, and its former broker learns of it."""
     goodbye = client.take()[-1]
     assert isinstance(goodbye, Disconnect)
     assert goodbye.reason_code is ReasonCode.USE_ANOTHER_SERVER
@@ -70,7 +70,7 @@ def goes(network: Network, client: Client, **fields: Any) -> Client:
 
 
 @pytest.mark.parametrize("expiry_s", [1_000, 0], ids=["kept", "ends with its connection"])
-def test_all_that_is_for_a_client_goes_with_it(network: Network, expiry_s: int) -> None:
+def test_a_moved_clients_messages_follow_it(network: Network, expiry_s: int) -> None:
     watcher = network["B2"].connect("watcher")
     watcher.subscribe("w")
     client = network["B1"].connect("c", will=will("w"), **follower(expiry_s))
@@ -86,7 +86,7 @@ def test_all_that_is_for_a_client_goes_with_it(network: Network, expiry_s: int) 
     publisher.publish("a", b'{"x":0}', qos=1)
     publisher.publish("s", b"of the group", qos=1)
     publisher.publish("zero", b"at most once")
-    client.send(Pubrec(first.packet_id))  # what it has got counts here
+    client.send(Pubrec(first.packet_id))  # messages received before count here
     new = goes(network, client, will=will("w"), **follower(expiry_s))
     packets = new.take()
     assert sum(isinstance(each, Pubrel) for each in packets) == 1
@@ -98,7 +98,7 @@ def test_all_that_is_for_a_client_goes_with_it(network: Network, expiry_s: int) 
     assert watcher.take_payloads() == [b"gone"]
 
 
-def test_it_has_its_answers_before_it_is_sent(network: Network) -> None:
+def test_a_client_is_answered_before_its_redirect(network: Network) -> None:
     heard = network["B2"].connect("s")
     heard.subscribe("a")
     client = network["B1"].connect("c", **follower())
@@ -114,7 +114,7 @@ def test_it_has_its_answers_before_it_is_sent(network: Network) -> None:
     network.after(0.1)
     puback, goodbye = client.take()
     assert (puback.packet_id, goodbye.reason_code) == (1, ReasonCode.USE_ANOTHER_SERVER)
-    assert heard.take_payloads() == [b"now"]  # said but once; the rest it says again
+    assert heard.take_payloads() == [b"now"]  # sent once; the rest is sent again
     client.lose()
     new = network["B3"].connect("c", **follower())
     network.after(0.1)
@@ -124,7 +124,7 @@ def test_it_has_its_answers_before_it_is_sent(network: Network) -> None:
 
 
 def comes(network: Network, client: Client) -> Client:
-    """It was told to go to B3, and has connected there; its session is on its way."""
+    """It was redirected to B3, and has connected there; its session is on its way."""
     assert move(network, "c", "B1", "B3") == []
     client.lose()
     network.is_slow = True
@@ -133,7 +133,7 @@ def comes(network: Network, client: Client) -> Client:
     return coming
 
 
-def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> None:
+def test_an_arriving_client_is_redirected_after_its_arrival(network: Network) -> None:
     client = network["B1"].connect("c", **follower())
     client.subscribe("a", qos=1)
     coming = comes(network, client)
@@ -148,7 +148,7 @@ def test_who_is_just_coming_is_sent_on_once_it_is_there(network: Network) -> Non
     assert new.take_payloads() == [b"1"]
 
 
-def test_who_was_coming_and_is_not_let_in_is_not_sent_on(network: Network) -> None:
+def test_a_refused_arriving_client_is_not_redirected(network: Network) -> None:
     coming = comes(network, network["B1"].connect("c", **follower()))
     said = move(network, "c", "B3", "B2")
     coming.lose()
@@ -156,7 +156,7 @@ def test_who_was_coming_and_is_not_let_in_is_not_sent_on(network: Network) -> No
     assert said == ["c is not connected to B3"]
 
 
-def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
+def test_unsettled_publications_keep_a_client_here(network: Network) -> None:
     client = network["B1"].connect("c", **follower())
     network.is_settling = False
     client.send(Publish("a", b"1", 1, packet_id=1))
@@ -179,14 +179,16 @@ def test_what_is_not_settled_for_long_keeps_it_here(network: Network) -> None:
         ),
     ],
 )
-def test_who_cannot_be_moved(network: Network, client: str, target: str, problem: str) -> None:
+def test_moves_of_unmovable_clients_are_refused(
+    network: Network, client: str, target: str, problem: str
+) -> None:
     network["B1"].connect("c", **follower())
     network["B1"].connect("stays", version=4)
     (said,) = move(network, client, "B1", target)
     assert said.startswith(problem)
 
 
-def test_never_to_a_broker_that_is_full_drained_or_silent() -> None:
+def test_no_move_to_a_full_drained_or_silent_broker() -> None:
     network = connected(*NAMES, maximum_connections=2)
     for number in range(2):
         network["B1"].connect(f"c{number}", **follower())
@@ -194,7 +196,7 @@ def test_never_to_a_broker_that_is_full_drained_or_silent() -> None:
     said = move(network, "c0", "B1", "B3")
     assert said == ["B3 takes no clients: too many connections"]
     assert move(network, "c0", "B1", "B2") == []
-    assert move(network, "c1", "B1", "B2") == []  # and those that are to come count
+    assert move(network, "c1", "B1", "B2") == []  # and expected ones count
     moving(network, "B2").drain(tuple, network["B2"].now_us)
     network["B1"].connect("c2", **follower())
     assert move(network, "c2", "B1", "B2") == ["B2 takes no clients: the broker is being drained"]
@@ -204,7 +206,7 @@ def test_never_to_a_broker_that_is_full_drained_or_silent() -> None:
     assert said == ["B3 takes no clients: it does not answer"]
 
 
-def test_who_has_moved_often_stays_for_a_while() -> None:
+def test_a_client_that_moved_often_stays_for_a_while() -> None:
     network = connected(*NAMES, maximum_moves_per_hour=2)
     client = network["B1"].connect("c", **follower())
     for source, target in (("B1", "B2"), ("B2", "B3")):
@@ -216,7 +218,7 @@ def test_who_has_moved_often_stays_for_a_while() -> None:
     assert move(network, "c", "B3", "B1") == []
 
 
-def test_who_does_not_come_is_gone_after_a_while(network: Network) -> None:
+def test_an_expected_client_that_does_not_come_expires(network: Network) -> None:
     watcher = network["B2"].connect("watcher")
     watcher.subscribe("w")
     network["B1"].connect("c", will=will("w"), **follower(0))
@@ -229,7 +231,7 @@ def test_who_does_not_come_is_gone_after_a_while(network: Network) -> None:
     assert "c" not in network["B1"].clients.sessions
 
 
-def test_a_drained_broker_sends_all_away_and_takes_nobody_in(network: Network) -> None:
+def test_a_drained_broker_redirects_all_and_admits_none(network: Network) -> None:
     watcher = network["B2"].connect("watcher")
     watcher.subscribe("w")
     followers = [network["B1"].connect(f"c{number}", **follower()) for number in range(4)]
@@ -263,7 +265,7 @@ def test_a_drained_broker_sends_all_away_and_takes_nobody_in(network: Network) -
     network["B1"].connect("late")
 
 
-def test_a_broker_with_many_clients_is_drained_bit_by_bit(network: Network) -> None:
+def test_a_broker_with_many_clients_is_drained_in_slices(network: Network) -> None:
     for number in range(AT_ONCE + 20):
         network["B1"].connect(f"c{number}", **follower())
     moving(network, "B1").drain(lambda: ("B3",), network["B1"].now_us)
@@ -272,10 +274,10 @@ def test_a_broker_with_many_clients_is_drained_bit_by_bit(network: Network) -> N
     assert len(sent) == AT_ONCE
 
 
-def test_few_clients_among_many_sessions_are_found_in_turns(
+def test_few_clients_among_many_sessions_are_found_in_slices(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All 200,000 sessions were looked at every 20 ms, for 29 ms each time."""
+    """A search of 200,000 sessions every 20 ms would take 29 ms each time."""
     monkeypatch.setattr("shoal.mqtt.federation.moving.MOST_SEEN", 5)
     for number in range(30):
         client = network["B1"].connect(f"c{number}", **follower())
@@ -301,7 +303,7 @@ def test_few_clients_among_many_sessions_are_found_in_turns(
     assert late.take()[0].reason_code is ReasonCode.USE_ANOTHER_SERVER
 
 
-def test_a_drained_broker_says_why_clients_are_still_there() -> None:
+def test_a_drained_broker_reports_why_clients_remain() -> None:
     network = connected("B1", "B2", maximum_connections=1)
     other = network["B2"].connect("other")
     client = network["B1"].connect("c", **follower())

@@ -1,4 +1,4 @@
-"""Sessions that move between brokers of which one is killed: they are somewhere, and whole."""
+"""Sessions that move between brokers of which one is killed: none is lost or incomplete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.mqtt.federation.session_transfer.moves import SessionMove
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import Outgoing, Session
-from tests.mqtt.federation.coming import come, network
+from tests.mqtt.federation.two_brokers import come, network
 from tests.seeds.sessions.random_sessions import Publisher, Subscriber
 from tests.seeds.sessions.session_network import KEPT, Network
 
@@ -22,7 +22,7 @@ WANTED = [(b"p %d" % number, 2) for number in range(1, COUNT + 1)]
 
 
 def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
-    """Subscribers with sessions at that broker, in which all of WANTED waits."""
+    """Subscribers with sessions at that broker, in which all of WANTED is queued."""
     found = [Subscriber(network, name) for name in names]
     for each in found:
         each.go_to(home)
@@ -37,7 +37,7 @@ def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
     publisher.look()
     for _ in range(COUNT):
         publisher.publish(2)
-    network.settle(1 + 0.1 * COUNT * len(names))  # a turn for each, if they are many
+    network.settle(1 + 0.1 * COUNT * len(names))  # a slice for each, if they are many
     publisher.look()
     assert publisher.acknowledged == WANTED
     publisher.leave()
@@ -45,7 +45,7 @@ def away(network: Network, home: str, names: list[str]) -> list[Subscriber]:
 
 
 def has_all(network: Network, broker: str, subscriber: Subscriber) -> bool:
-    """Its client comes there, finds its session, and gets what waited, once."""
+    """Its client connects there, finds its session, and receives the queued messages once."""
     subscriber.go_to(broker)
     come(network, subscriber, seconds=2)
     come(network, subscriber, seconds=4)
@@ -54,7 +54,7 @@ def has_all(network: Network, broker: str, subscriber: Subscriber) -> bool:
 
 @pytest.mark.parametrize("patience_s", [0.3, 12])
 @pytest.mark.parametrize("back_at", ["B0", "B1"])
-def test_who_asks_elsewhere_while_its_home_is_down_keeps_its_session(
+def test_a_client_elsewhere_keeps_its_session_while_its_broker_is_down(
     network: Network, patience_s: float, back_at: str
 ) -> None:
     (subscriber,) = away(network, "B1", ["s"])
@@ -72,7 +72,7 @@ def test_who_asks_elsewhere_while_its_home_is_down_keeps_its_session(
     assert has_all(network, back_at, subscriber)
 
 
-def test_who_asks_for_long_for_what_a_dead_broker_has_begins_anew(network: Network) -> None:
+def test_a_client_of_a_long_dead_broker_begins_anew(network: Network) -> None:
     away(network, "B1", ["s"])
     network.kill("B1")
     answers = []
@@ -108,7 +108,7 @@ def test_a_broker_that_is_back_in_between_is_not_silent(network: Network) -> Non
     assert [each.reason_code for each in answers] == [ReasonCode.SERVER_UNAVAILABLE] * 3
 
 
-def test_a_client_of_3_1_1_is_refused_in_its_own_words(network: Network) -> None:
+def test_a_3_1_1_client_is_refused_with_its_versions_code(network: Network) -> None:
     site = network.sites["B1"]
     client = site.open(4)
     client.send(Connect("old", version=4, clean_start=False))
@@ -122,7 +122,7 @@ def test_a_client_of_3_1_1_is_refused_in_its_own_words(network: Network) -> None
     assert again.closed
 
 
-def test_a_clean_start_does_not_wait_for_a_home_that_is_down(network: Network) -> None:
+def test_a_clean_start_does_not_wait_for_a_broker_that_is_down(network: Network) -> None:
     away(network, "B1", ["s"])
     network.kill("B1")
     client = network.sites["B0"].open()
@@ -138,7 +138,7 @@ def test_a_clean_start_does_not_wait_for_a_home_that_is_down(network: Network) -
 
 @pytest.mark.parametrize("killed", ["B0", "B1"])
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 10, 15, 40])
-def test_who_is_killed_while_sessions_move_takes_none_of_them(
+def test_a_broker_killed_while_sessions_move_loses_none(
     network: Network, killed: str, steps: int
 ) -> None:
     subscribers = away(network, "B1", [f"s{number}" for number in range(10)])
@@ -164,7 +164,7 @@ def test_who_is_killed_while_sessions_move_takes_none_of_them(
         assert not network.sites[name].clients.federation.session_transfer.fetching.waiting
 
 
-def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network) -> None:
+def test_a_session_whose_request_ended_stays_and_continues(network: Network) -> None:
     (subscriber,) = away(network, "B1", ["s"])
     client = network.sites["B0"].open()
     client.send(Connect("s", clean_start=False, properties=KEPT))
@@ -177,7 +177,7 @@ def test_a_session_that_nobody_wants_any_more_stays_and_goes_on(network: Network
     assert has_all(network, "B1", subscriber)
 
 
-def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
+def test_expiry_of_a_staying_session_continues(network: Network) -> None:
     away(network, "B1", ["s"])
     client = network.sites["B0"].open()
     client.send(Connect("s", clean_start=False, properties=KEPT))
@@ -191,7 +191,7 @@ def test_a_session_goes_on_expiring_where_it_stays(network: Network) -> None:
 
 
 def group(network: Network, expiry: Properties = KEPT) -> tuple[Subscriber, Subscriber]:
-    """One member at each broker; who is at B1 keeps its session as long as that says."""
+    """One member at each broker; the one at B1 keeps its session for so long."""
     stays, goes = (Subscriber(network, name, "$share/g/a") for name in ("stays", "goes"))
     goes.terms = expiry
     for each, broker in ((stays, "B0"), (goes, "B1")):
@@ -206,7 +206,7 @@ def group(network: Network, expiry: Properties = KEPT) -> tuple[Subscriber, Subs
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("down_s", [3, 80])
 @pytest.mark.parametrize("expiry", [KEPT, Properties(session_expiry_interval_s=0)])
-def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
+def test_a_groups_messages_arrive_once_while_a_member_is_down(
     network: Network, qos: int, down_s: int, expiry: Properties
 ) -> None:
     stays, goes = group(network, expiry)
@@ -227,8 +227,8 @@ def test_what_a_group_is_sent_while_a_member_is_down_comes_once(
     assert sorted(stays.taken + goes.taken) == sorted(publisher.acknowledged)
 
 
-def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
-    """Where publications go several ways, no link orders what a session gets from both brokers."""
+def test_a_retransmission_after_the_transfer_is_not_taken_twice() -> None:
+    """With several ways of publications no link orders the messages of both brokers."""
     session = Session("c", DEFAULT_LIMITS)
     move = SessionMove(session, ("c", 7), lambda *_: None)
     session.diversion = move
@@ -244,8 +244,8 @@ def test_what_comes_again_behind_the_last_word_is_not_taken_twice() -> None:
     assert [each.message.payload for each in session.on_its_way()] == [b"1", b"2"]
 
 
-def test_what_comes_after_a_kill_does_not_overtake_what_was_kept() -> None:
-    """A broker that was killed while a session went on from it sends all of it, in order."""
+def test_messages_after_a_kill_do_not_overtake_kept_ones() -> None:
+    """A broker killed during the export of a session sends all of it, in order."""
     session, sent = Session("c", DEFAULT_LIMITS), list[bytes]()
     move = SessionMove(session, None, lambda outgoing, *_: sent.append(outgoing.message.payload))
     session.diversion = move

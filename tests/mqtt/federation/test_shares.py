@@ -1,4 +1,4 @@
-"""Which messages for groups are looked at, and how it is found out whose turn it is."""
+"""Open messages for groups: when they are checked, and which member is next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPEN = 100
 
 
 def without_an_answer(qos: int) -> Network:
-    """A group has a member at B2 only, and nothing more comes there."""
+    """A group with a member at B2 only, which answers nothing."""
     network = Network("B1", "B2")
     network["B2"].connect("w").subscribe(GROUP, qos=qos)
     network.after(20)
@@ -38,8 +38,8 @@ def sharing_of(network: Network) -> Sharing:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_is_not_late_is_not_looked_at(qos: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that was open was looked at each second: 0.1 s for 300,000."""
+def test_messages_not_yet_late_are_not_read(qos: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of all open messages each second would take 0.1 s for 300,000."""
     network = without_an_answer(qos)
     sharing = sharing_of(network)
     looked: list[int] = []
@@ -54,10 +54,10 @@ def test_what_is_not_late_is_not_looked_at(qos: int, monkeypatch: pytest.MonkeyP
     assert len(sharing._open) == OPEN
     assert not looked
     network.after(5)
-    assert len(looked) == (OPEN if qos == 1 else 0)  # nobody else is there
+    assert len(looked) == (OPEN if qos == 1 else 0)  # there is no other member
 
 
-def test_what_is_late_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_messages_are_checked_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     network = without_an_answer(1)
     monkeypatch.setattr("shoal.mqtt.federation.time_slices.MOST_AT_ONCE", 1)
     site, sharing = network["B1"], sharing_of(network)
@@ -78,7 +78,7 @@ def test_what_is_late_is_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(sharing._open) == OPEN
 
 
-def test_who_comes_later_gets_what_nobody_answers_for() -> None:
+def test_a_later_member_gets_unanswered_messages() -> None:
     network = without_an_answer(1)
     network.after(8)
     other = network["B1"].connect("other")
@@ -89,7 +89,7 @@ def test_who_comes_later_gets_what_nobody_answers_for() -> None:
 
 
 def members(random: Random) -> tuple[FederationMembership, dict[str, tuple[int, int]]]:
-    """Random numbers of a group's members, at some brokers; lost and told again at random."""
+    """Random numbers of a group's members at some brokers; lost and announced again at random."""
     network = Network("B1")
     federation = network["B1"].clients.federation
     assert federation is not None
@@ -114,7 +114,7 @@ def members(random: Random) -> tuple[FederationMembership, dict[str, tuple[int, 
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_turns_go_round_by_how_many_members_each_broker_has(seed: int) -> None:
+def test_members_take_turns_by_their_number_at_each_broker(seed: int) -> None:
     random = Random(seed)
     found, counts = members(random)
     tried = {(broker, random.random() < 0.5) for broker in counts if random.random() < 0.3}
@@ -130,16 +130,16 @@ def test_turns_go_round_by_how_many_members_each_broker_has(seed: int) -> None:
             assert found.choose(GROUP, number, tried, is_any=is_any) == expected
 
 
-def test_the_brokers_of_a_group_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each message they were: 0.2 ms at 1,000 brokers."""
+def test_a_groups_brokers_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorting for each message would take 0.2 ms at 1,000 brokers."""
     sorted_: list[int] = []
 
-    class Counting(module._Turns):
+    class CountingBrokers(module._Turns):
         def __init__(self, counts: Any) -> None:
             sorted_.append(len(counts))
             super().__init__(counts)
 
-    monkeypatch.setattr(module, "_Turns", Counting)
+    monkeypatch.setattr(module, "_Turns", CountingBrokers)
     network = without_an_answer(1)
     assert sorted_ == [1]
     network["B1"].connect("other").send(Subscribe(1, (SubscriptionRequest(GROUP, qos=1),)))
@@ -149,7 +149,7 @@ def test_the_brokers_of_a_group_are_put_in_order_once(monkeypatch: pytest.Monkey
     assert sorted_ == [1, 2]
 
 
-def test_of_a_group_that_is_not_there_nothing_is_kept() -> None:
+def test_nothing_is_kept_of_an_ended_group() -> None:
     found, _ = members(Random(1))
     assert found.choose("$share/none/a", 1, is_any=True) is None
     assert "$share/none/a" not in found._turns

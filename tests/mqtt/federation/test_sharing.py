@@ -1,4 +1,4 @@
-"""Shared subscriptions whose members are at several brokers: of each group one gets a message."""
+"""Shared subscriptions with members at several brokers: one member of each group gets a message."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_4_8_2_each_message_goes_to_one_member_wherever_it_is(network: Network) 
     assert watcher.take_payloads() == sent
 
 
-def test_other_groups_and_other_topics_are_apart(network: Network) -> None:
+def test_groups_and_topics_are_independent(network: Network) -> None:
     first, second = (worker(network, broker, f"w{broker}") for broker in ("B1", "B3"))
     other = network["B2"].connect("other")
     other.subscribe("$share/audit/jobs/+", qos=1)
@@ -98,7 +98,7 @@ def test_members_that_come_and_go_lose_and_double_nothing(network: Network) -> N
         assert got == Counter(sent), f"seed {seed}"
 
 
-def test_members_that_are_connected_go_before_those_who_are_away(network: Network) -> None:
+def test_connected_members_precede_disconnected_ones(network: Network) -> None:
     away = worker(network, "B1", "away", **KEPT)
     away.lose()
     here = worker(network, "B3", "here")
@@ -112,7 +112,7 @@ def test_members_that_are_connected_go_before_those_who_are_away(network: Networ
     assert back.take_payloads() == sent
 
 
-def test_who_asks_for_other_content_shares_with_its_like(network: Network) -> None:
+def test_members_with_different_filters_are_different_groups(network: Network) -> None:
     members = {}
     for broker in ("B1", "B3"):
         for low in (5, 8):
@@ -128,7 +128,7 @@ def test_who_asks_for_other_content_shares_with_its_like(network: Network) -> No
         assert sorted(got) == [x for x in range(40) if x % 10 > low]
 
 
-def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
+def test_a_restarted_broker_without_members_answers_so(
     network: Network,
 ) -> None:
     here, lost = worker(network, "B1", "here"), worker(network, "B3", "lost")
@@ -148,7 +148,7 @@ def test_a_broker_that_begins_anew_and_has_nobody_says_so_when_it_is_asked(
 
 
 def one_that_is_dead(network: Network) -> tuple[Client, Any]:
-    """A group of two, and what the broker of one of them does when it lives again."""
+    """A group of two whose one broker restarts, and that broker's answers."""
     here = worker(network, "B2", "here")
     dead = worker(network, "B3", "dead")
     network.after(3)
@@ -165,10 +165,10 @@ def one_that_is_dead(network: Network) -> tuple[Client, Any]:
 
 
 @pytest.mark.parametrize("is_settling", [False, True])
-def test_what_may_come_twice_does_not_wait_for_a_broker_that_says_nothing(
+def test_a_qos_1_message_does_not_wait_for_a_silent_broker(
     network: Network, is_settling: bool
 ) -> None:
-    """Whether it is stored for it on the way, or is still in a link."""
+    """Whether it is on a disk on the way, or still in a link."""
     here, _ = one_that_is_dead(network)
     network.is_settling = is_settling
     publisher = network["B1"].connect("p")
@@ -186,8 +186,8 @@ def test_what_may_come_twice_does_not_wait_for_a_broker_that_says_nothing(
 
 
 @pytest.mark.parametrize("settled_s", [0, 55])
-def test_what_must_not_come_twice_waits_once(network: Network, settled_s: int) -> None:
-    """Once it waited until the broker was given up, and as long again."""
+def test_a_qos_2_message_waits_for_a_silent_broker_once(network: Network, settled_s: int) -> None:
+    """It must not wait until the broker is given up, and as long again."""
     here, _ = one_that_is_dead(network)
     network.is_settling = not settled_s
     publisher = network["B1"].connect("p")
@@ -206,7 +206,7 @@ def test_what_must_not_come_twice_waits_once(network: Network, settled_s: int) -
     assert len(publisher.take()) == 20
 
 
-def test_who_lives_again_takes_once_what_must_not_come_twice(network: Network) -> None:
+def test_a_restarted_member_receives_a_qos_2_message_once(network: Network) -> None:
     here, live_again = one_that_is_dead(network)
     publisher = network["B1"].connect("p")
     for number in range(20):
@@ -219,7 +219,7 @@ def test_who_lives_again_takes_once_what_must_not_come_twice(network: Network) -
     assert len(here.take_payloads()) + len(dead.take_payloads()) == 20
 
 
-def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
+def test_empty_groups_are_dropped(network: Network) -> None:
     workers = [worker(network, broker, f"w{broker}") for broker in ("B1", "B3")]
     for each in workers:
         each.disconnect()
@@ -230,8 +230,8 @@ def test_groups_that_nobody_is_in_are_forgotten(network: Network) -> None:
         assert not list(network[broker].clients.front_end.asking)
 
 
-def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -> None:
-    """It was asked twice while it was down; after its first answer another member has it."""
+def test_a_broker_without_connected_members_repeats_its_answer(network: Network) -> None:
+    """It was asked twice while down; after its first answer another member has the message."""
     away = worker(network, "B3", "away", **KEPT)
     away.lose()
     site = network["B3"]
@@ -254,15 +254,15 @@ def test_who_has_said_that_nobody_is_connected_says_so_again(network: Network) -
 
 
 def begin_again(network: Network, broker: str, batches: list[bytes]) -> None:
-    """A broker of the network is made of what it has written."""
+    """Restart a broker of the network from its journal."""
     site = network[broker]
     site.clients = BrokerClients(broker, site.now_us, limits=site.clients.limits, networked=True)
     assert restore(site.clients, remembered(batches), site.now_us) == []
     site.carry_out(site.clients.take_effects())
 
 
-class Asked:
-    """A broker with a member whose client is away, or here; and what another asks it for."""
+class AskedBroker:
+    """A broker with a connected or disconnected member, and another broker's questions to it."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -280,16 +280,16 @@ class Asked:
         question = shared_of(
             group, "B1", message, self.site.now_us, is_any=is_any, open_from=open_from
         )
-        self.hear(question)
+        self.receive(question)
 
-    def hear(self, control: Any) -> None:
+    def receive(self, control: Any) -> None:
         sharing = self.site.clients.federation.sharing
         assert sharing is not None
         sharing.on_control(control, self.site.now_us)
         self.site.carry_out(self.site.clients.take_effects())
 
     def is_killed(self, *, restated: bool = False) -> None:
-        """And lives again, of what it has written; its client comes back."""
+        """Restart it from its journal; its client reconnects."""
         journal = self.site.clients.journal
         assert journal is not None
         if restated:
@@ -308,9 +308,9 @@ class Asked:
 
 
 @pytest.mark.parametrize("restated", [False, True])
-def test_what_a_member_has_it_has_after_a_kill(network: Network, restated: bool) -> None:
-    """The broker that handed it on may not have heard so, though the answer is on a disk."""
-    asked = Asked(network)
+def test_a_members_message_survives_a_kill(network: Network, restated: bool) -> None:
+    """The broker that forwarded it may not have its answer, although the answer is on a disk."""
+    asked = AskedBroker(network)
     asked.ask()
     assert asked.member.take_payloads() == [b"1"]
     for _ in range(2):
@@ -320,12 +320,12 @@ def test_what_a_member_has_it_has_after_a_kill(network: Network, restated: bool)
 
 
 @pytest.mark.parametrize("restated", [False, True])
-def test_a_member_of_several_groups_gets_what_is_for_the_others_after_a_kill(
+def test_a_member_of_several_groups_gets_each_groups_copy_after_a_kill(
     network: Network, restated: bool
 ) -> None:
-    """That one copy waited for the member was taken for all of them: the others were lost."""
+    """The copy for one group must not stand for the copies of the member's other groups."""
     others = "$share/others/jobs/+"
-    asked = Asked(network)
+    asked = AskedBroker(network)
     asked.member.subscribe(others, qos=2)
     asked.member.take()
     asked.member.lose()
@@ -340,9 +340,9 @@ def test_a_member_of_several_groups_gets_what_is_for_the_others_after_a_kill(
     assert asked.member.take_payloads() == []
 
 
-def test_what_nobody_had_nobody_has_after_a_kill(network: Network) -> None:
-    """Somebody else has it by then; that it was asked for more than once is still on its way."""
-    asked = Asked(network)
+def test_a_message_refused_before_a_kill_is_refused_after_it(network: Network) -> None:
+    """Another member has it by then; repeated questions are still on their way."""
+    asked = AskedBroker(network)
     asked.member.lose()
     asked.ask(is_any=False)
     asked.is_killed()
@@ -352,14 +352,14 @@ def test_what_nobody_had_nobody_has_after_a_kill(network: Network) -> None:
     assert asked.member.take_payloads() == [b"2"]
 
 
-def test_what_is_not_asked_for_any_more_is_forgotten(network: Network) -> None:
-    asked = Asked(network)
+def test_answers_to_ended_questions_are_dropped(network: Network) -> None:
+    asked = AskedBroker(network)
     for number in range(1, 6):
         asked.ask(number)
     assert len(asked.member.take_payloads()) == asked.answers == 5
     asked.ask(6, open_from=4)
     assert asked.answers == 3
-    asked.hear(Closed("B1", 7))
+    asked.receive(Closed("B1", 7))
     assert asked.answers == 0
     asked.ask(5)  # it was on its way
     assert asked.member.take_payloads() == [b"6"]
@@ -370,7 +370,7 @@ def test_what_is_not_asked_for_any_more_is_forgotten(network: Network) -> None:
     assert asked.member.take_payloads() == [b"7"]
 
 
-def test_who_asks_says_when_nothing_is_open(network: Network) -> None:
+def test_an_asking_broker_reports_when_nothing_is_open(network: Network) -> None:
     workers = [worker(network, broker, f"w{broker}") for broker in BROKERS]
     publisher = network["B1"].connect("p")
     for number in range(30):

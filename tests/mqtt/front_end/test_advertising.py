@@ -1,4 +1,4 @@
-"""What a client publishes under a promise waits until the network knows of that."""
+"""Publications of a client that advertises wait until the network knows the advertisement."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ OF_X = Properties(user_properties=(("x", "5"),))
 
 
 def writer(network: Network) -> Client:
-    """One that has promised, and published something; the network has heard of neither."""
+    """A client that has advertised and published; the network knows neither."""
     network.is_storing = network.is_settling = False
     client = network["B1"].connect("writer", properties=PROMISE)
     client.send(Publish("a", b"5", 1, packet_id=1, properties=OF_X))
     return client
 
 
-def go_on(client: Client) -> list[object]:
-    """What the client gets when what it had to wait for may have come."""
+def packets_after_wait(client: Client) -> list[object]:
+    """The client's packets once the conditions of its wait may hold."""
     client.send(Pingreq())
     return [type(each) for each in client.take()]
 
 
-def test_it_waits_until_the_machine_and_a_mark_are_through() -> None:
+def test_publications_wait_for_the_machine_and_a_mark() -> None:
     network = Network("B1", "B2", "B3")
     here = network["B3"].connect("here")
     here.subscribe("#")
     client, site = writer(network), network["B1"]
     first, second = site.unheard
-    assert go_on(client) == [Pingresp]
-    site.hear("writer", first)
+    assert packets_after_wait(client) == [Pingresp]
+    site.advertised("writer", first)
     settle(network)
-    assert go_on(client) == [Pingresp]
+    assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == []
-    site.hear("writer", second)
-    assert go_on(client) == [Pingresp]
+    site.advertised("writer", second)
+    assert packets_after_wait(client) == [Pingresp]
     assert here.take_payloads() == [b"5"]
     settle(network)
-    assert go_on(client) == [Puback, Pingresp]
+    assert packets_after_wait(client) == [Puback, Pingresp]
 
 
-def test_what_an_earlier_connection_promised_says_nothing_of_this_one() -> None:
+def test_an_earlier_connections_advertisement_does_not_count() -> None:
     network = Network("B1", "B2", "B3")
     here = network["B3"].connect("here")
     here.subscribe("#")
@@ -54,16 +54,16 @@ def test_what_an_earlier_connection_promised_says_nothing_of_this_one() -> None:
     client, site = writer(network), network["B1"]
     settle(network)
     for each in before:
-        site.hear("writer", each)
-    go_on(client)
+        site.advertised("writer", each)
+    packets_after_wait(client)
     assert here.take_payloads() == []
     for each in site.unheard:
-        site.hear("writer", each)
-    go_on(client)
+        site.advertised("writer", each)
+    packets_after_wait(client)
     assert here.take_payloads()[-1:] == [b"5"]
 
 
-def test_who_promises_nothing_does_not_wait() -> None:
+def test_a_client_without_advertisement_does_not_wait() -> None:
     network = Network("B1", "B2", "B3")
     here = network["B3"].connect("here")
     here.subscribe("#")

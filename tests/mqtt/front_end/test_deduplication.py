@@ -1,4 +1,4 @@
-"""Second copies of publications, where order is kept and where it is not."""
+"""Duplicates of publications, with and without order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.mqtt.front_end.deduplication import OrderedDeduplication, UnorderedDe
 from tests.broker.transcript import publish
 
 
-def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
+def test_a_copy_overtaken_by_its_repetition_is_a_duplicate() -> None:
     repeats = OrderedDeduplication({})
     (fourth,), (fifth,), (sixth,), (seventh,) = (publish(n).publications for n in (4, 5, 6, 7))
     assert repeats.take(fourth)
@@ -19,7 +19,7 @@ def test_what_its_own_repeat_has_overtaken_is_a_repeat() -> None:
     assert [repeats.take(each) for each in (fifth, sixth, seventh)] == [False, False, True]
 
 
-def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_publishers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STREAMS", 2)
     repeats = OrderedDeduplication({})
     for name in ("P", "Q", "P", "R"):
@@ -28,7 +28,7 @@ def test_only_so_many_publishers_are_remembered(monkeypatch: pytest.MonkeyPatch)
     assert list(repeats._last) == ["P", "R"]
 
 
-def test_in_streams_of_a_topic_only_those_to_the_same_are_repeats() -> None:
+def test_duplicates_are_detected_within_a_topics_stream() -> None:
     repeats = OrderedDeduplication({"P\0=a": 5}, "topic")
     found = {}
     for number, attributes in (
@@ -43,7 +43,7 @@ def test_in_streams_of_a_topic_only_those_to_the_same_are_repeats() -> None:
     assert found == {(4, "a"): False, (4, "b"): True, (3,): True, (6, "a"): True}
 
 
-def test_without_order_each_is_looked_up_by_itself() -> None:
+def test_without_order_each_publication_is_looked_up() -> None:
     repeats = UnorderedDeduplication()
     fourth, fifth, sixth = (
         msgspec.structs.replace(publish(n).publications[0], assured=True) for n in (4, 5, 6)
@@ -54,8 +54,8 @@ def test_without_order_each_is_looked_up_by_itself() -> None:
     assert [repeats.take(each) for each in (fourth, fifth)] == [False, True]
 
 
-def test_what_went_round_while_brokers_died_comes_late_and_once() -> None:
-    """The fifth and the seventh are the last that were heard in former lives."""
+def test_a_detoured_publication_is_accepted_late_and_once() -> None:
+    """The fifth and the seventh are the last of the former incarnations."""
     repeats = UnorderedDeduplication({"P": 5, "Q": 7})
     found = []
     for number, publisher in ((6, "P"), (8, "P"), (7, "P"), (7, "P"), (5, "P"), (7, "Q"), (4, "R")):
@@ -64,7 +64,7 @@ def test_what_went_round_while_brokers_died_comes_late_and_once() -> None:
     assert found == [True, True, True, False, False, False, True]
 
 
-def test_what_is_not_remembered_one_by_one_is_a_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publication_before_the_window_is_a_duplicate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PUBLICATIONS", 2)
     repeats = UnorderedDeduplication({})
     for number, is_new in ((3, True), (5, True), (6, True), (4, True), (3, False), (5, False)):
@@ -73,10 +73,10 @@ def test_what_is_not_remembered_one_by_one_is_a_repeat(monkeypatch: pytest.Monke
         assert repeats.take(assured) is is_new, number
 
 
-def test_what_nobody_waits_for_comes_once_and_pushes_nothing_else_out(
+def test_an_unassured_publication_comes_once_and_evicts_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may have gone round a circle, while brokers did not agree on who was away."""
+    """It may have circulated while brokers disagreed on links."""
     monkeypatch.setattr(module, "MAX_UNASSURED", 2)
     repeats = UnorderedDeduplication({"P": 9})
     (fifth,), (sixth,), (seventh,) = (publish(n, publisher="P").publications for n in (5, 6, 7))
@@ -85,7 +85,7 @@ def test_what_nobody_waits_for_comes_once_and_pushes_nothing_else_out(
     assert repeats._taken == {}
 
 
-def test_only_so_many_publications_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_publications_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PUBLICATIONS", 2)
     repeats = UnorderedDeduplication()
     rows = [msgspec.structs.replace(publish(n).publications[0], assured=True) for n in range(3)]

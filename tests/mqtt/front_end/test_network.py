@@ -1,4 +1,4 @@
-"""MQTT clients of several brokers, whose machines run a tree: as if it were one broker."""
+"""MQTT clients of several brokers in a tree, as if it were one broker."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def connected(network: Network, *names: str) -> list[Client]:
     ],
     ids=["payload", "levels", "field", "fields", "property", "properties"],
 )
-def test_a_packet_travels_in_no_more_bytes_than_is_promised(packet: Publish) -> None:
+def test_a_packets_size_between_brokers_is_bounded(packet: Publish) -> None:
     network = Network("B1", "B2", maximum_packet_size=10_000_000, maximum_client_id_bytes=65_535)
     network["B2"].connect("s").subscribe("#")
     network.is_slow = True
@@ -74,7 +74,7 @@ def test_a_packet_travels_in_no_more_bytes_than_is_promised(packet: Publish) -> 
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_subscribed_at_one_published_at_another(network: Network, qos: int) -> None:
+def test_a_publication_reaches_a_subscriber_at_another_broker(network: Network, qos: int) -> None:
     here, there = connected(network, "B1", "B3")
     here.subscribe("flights/+/delays", qos=2)
     properties = Properties(content_type="text/plain", user_properties=(("carrier", "UA"),))
@@ -89,7 +89,7 @@ def test_subscribed_at_one_published_at_another(network: Network, qos: int) -> N
 def test_the_time_on_a_disk_counts_for_a_messages_expiry(
     network: Network, away_s: int, left_s: list[int]
 ) -> None:
-    """What took less than a minute may only seem to: clocks differ."""
+    """Less than a minute may only be due to different clocks."""
     here, there = connected(network, "B1", "B2")
     here.subscribe("a")
     network.is_slow = True
@@ -128,7 +128,7 @@ def test_content_is_filtered_where_it_is_published(network: Network) -> None:
     assert here.take_payloads() == [b"45"]
 
 
-def test_retained_at_one_subscribed_at_another_later(network: Network) -> None:
+def test_a_retained_message_reaches_a_later_subscriber_elsewhere(network: Network) -> None:
     here, there = connected(network, "B1", "B3")
     there.publish("a", b"old", qos=1, retain=True)
     there.publish("a", b"new", qos=1, retain=True)
@@ -152,7 +152,7 @@ def test_a_retained_message_replaces_one_of_a_broker_whose_clock_is_ahead(networ
         assert message.payload == b"new"
 
 
-def test_a_will_at_a_third(network: Network) -> None:
+def test_a_will_reaches_a_subscriber_elsewhere(network: Network) -> None:
     watcher = network["B1"].connect("watcher")
     watcher.subscribe("wills/#", qos=1)
     network["B3"].connect("c", will=will("wills/c", qos=1)).lose()
@@ -169,7 +169,7 @@ def test_the_statistics_of_a_broker_are_its_own() -> None:
     assert client.take_payloads() == [b"1", b"1"]
 
 
-def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
+def test_unwanted_publications_are_not_sent(network: Network) -> None:
     here, there = connected(network, "B1", "B3")
     other = network["B1"].connect("other")
     for client in (here, other):
@@ -186,8 +186,8 @@ def test_what_nobody_asks_for_any_more_is_not_sent(network: Network) -> None:
     ]
 
 
-def test_a_broker_that_starts_again_asks_for_the_same_under_the_same_name() -> None:
-    """Whatever comes first; what others still have of its earlier life means the same."""
+def test_a_restarted_broker_repeats_its_subscriptions_identifiers() -> None:
+    """Other brokers' rows of its former incarnation mean the same, whatever comes first."""
     wanted = [
         (topics, content)
         for topics in ("#", "+/#", "a")
@@ -235,7 +235,7 @@ def test_a_client_that_advertises_publishes_under_its_own_name(network: Network)
     assert [id for id in rows if id.startswith("promising")] == []
 
 
-def test_the_will_of_a_client_that_advertised(network: Network) -> None:
+def test_an_advertising_clients_will_is_published(network: Network) -> None:
     here = network["B1"].connect("here")
     here.subscribe("#")
     properties = Properties(user_properties=(("$advertise", "carrier = 'UA'"),))
@@ -243,7 +243,7 @@ def test_the_will_of_a_client_that_advertised(network: Network) -> None:
     assert here.take_payloads() == [b"gone"]
 
 
-def test_an_advertisement_that_does_not_parse(network: Network) -> None:
+def test_an_advertisement_that_does_not_parse_is_refused(network: Network) -> None:
     client = network["B1"].open()
     properties = Properties(user_properties=(("$advertise", "carrier ="),))
     client.send(Connect("c", properties=properties))
@@ -253,7 +253,7 @@ def test_an_advertisement_that_does_not_parse(network: Network) -> None:
     assert client.closed
 
 
-# --- how topics become filters --------------------------------------------------------------------
+# --- filters of topics ----------------------------------------------------------------------------
 
 LEVELS = st.sampled_from(["a", "b", "", "$x"])
 TOPICS = st.lists(LEVELS, min_size=1, max_size=11).map("/".join).filter(bool)
@@ -268,7 +268,7 @@ FILTERS = st.builds(
 def test_a_network_filter_matches_all_that_the_topic_filter_does(
     topic_filter: str, topic: str, retain: bool
 ) -> None:
-    """And nothing else, but deep topics and those that begin with $."""
+    """And no others, except deep topics and those that begin with $."""
     filter = network_filter(topic_filter, EVERYTHING)
     attributes = attributes_of(PublishedMessage(topic, b"", "p", 0, retain=retain))
     found = matches(filter, attributes)
@@ -278,7 +278,7 @@ def test_a_network_filter_matches_all_that_the_topic_filter_does(
         assert not found
 
 
-def test_content_is_asked_for_too() -> None:
+def test_a_content_filter_is_part_of_the_network_filter() -> None:
     filter = network_filter("a", parse("x > 1 OR y < 2"))
     properties = Properties(user_properties=(("x", "2"),))
     assert matches(filter, attributes_of(PublishedMessage("a", b"", "p", 0, properties=properties)))
@@ -288,7 +288,7 @@ def test_content_is_asked_for_too() -> None:
     assert len(filter.normal_form) <= MAX_CONJUNCTIONS
 
 
-def test_a_message_with_more_attributes_than_there_may_be() -> None:
+def test_attributes_beyond_the_limit_are_dropped() -> None:
     names = tuple((f"n{number}", "1") for number in range(400))
     message = PublishedMessage(
         "/".join("a" * 20), b"", "p", 0, properties=Properties(user_properties=names)
@@ -299,7 +299,7 @@ def test_a_message_with_more_attributes_than_there_may_be() -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_what_travels_is_read_back(qos: int) -> None:
+def test_a_message_between_brokers_reads_back_equal(qos: int) -> None:
     site = Network("B1")["B1"]
     properties = Properties(message_expiry_interval_s=5, content_type="t")
     message = PublishedMessage("a/b", b"x", "publisher é", 7, qos, True, properties)
@@ -315,7 +315,7 @@ def test_what_travels_is_read_back(qos: int) -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 2])
-def test_publishers_with_long_names(qos: int) -> None:
+def test_publishers_with_long_names_are_served(qos: int) -> None:
     message = PublishedMessage("a", b"x", "é" * 300, 7, qos)
     found = read_body(write_body(message), 7)
     assert found is not None
@@ -325,7 +325,7 @@ def test_publishers_with_long_names(qos: int) -> None:
 @pytest.mark.parametrize(
     "body", ["", "00", "0001", "0001 ff", "0001 61", "0001 61 c000", "0001 61 36"]
 )
-def test_a_body_that_is_none_of_mqtts_is_no_message(body: str) -> None:
+def test_a_body_of_another_format_is_no_message(body: str) -> None:
     publication = Publication(
         publisher="p", sequence=0, published_us=0, attributes={}, body=bytes.fromhex(body)
     )
@@ -344,7 +344,7 @@ def test_publications_of_one_read_are_one_request() -> None:
     assert all(isinstance(each.request, PublishRequest) for each in front_end.take())
 
 
-def test_what_does_not_come_back_is_remembered_within_bounds(network: Network) -> None:
+def test_publications_that_do_not_come_back_are_bounded(network: Network) -> None:
     (publisher,) = connected(network, "B1")
     for _ in range(40):
         publisher.publish("a", bytes(1_000_000))

@@ -1,4 +1,4 @@
-"""A front end's publishers as transcripts: who is asked what, wherever they publish."""
+"""A front end's publishers as transcripts: requests to brokers, wherever they publish."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def moved() -> FrontEndPublishers:
     return publishers
 
 
-def said(effects: list[FrontEndEffect]) -> list[tuple[str, str]]:
+def requests_of(effects: list[FrontEndEffect]) -> list[tuple[str, str]]:
     return [
         (each.broker, type(each.request).__name__)
         for each in effects
@@ -66,13 +66,13 @@ def ask(
     return publishers.request("P", request, now_us)
 
 
-def test_a_client_that_advertises_is_a_publisher_until_it_takes_that_back() -> None:
+def test_a_client_is_a_publisher_while_it_advertises() -> None:
     publishers = FrontEndPublishers("B1")
-    assert said(ask(publishers, Advertise(A))) == [("B1", "Advertise")]
-    assert said(ask(publishers, Advertise(advertisement("b")))) == [("B1", "Advertise")]
+    assert requests_of(ask(publishers, Advertise(A))) == [("B1", "Advertise")]
+    assert requests_of(ask(publishers, Advertise(advertisement("b")))) == [("B1", "Advertise")]
     assert published(ask(publishers, publish(1))) == [("B1", 1)]
-    assert said(ask(publishers, Unadvertise("a"))) == [("B1", "Unadvertise")]
-    assert said(ask(publishers, Unadvertise("b"))) == [("B1", "Goodbye")]
+    assert requests_of(ask(publishers, Unadvertise("a"))) == [("B1", "Unadvertise")]
+    assert requests_of(ask(publishers, Unadvertise("b"))) == [("B1", "Goodbye")]
     assert "P" not in publishers
     assert publishers.notified("B1", "P", Relocate(PATH), 6_000) == []
 
@@ -80,7 +80,7 @@ def test_a_client_that_advertises_is_a_publisher_until_it_takes_that_back() -> N
 def test_it_publishes_where_it_was_moved_and_leaves_there() -> None:
     publishers = attached()
     to_target = publishers.notified("B1", "P", Relocate(PATH), 2_000)
-    assert said(to_target) == [("B1", "Paused"), ("B3", "MigrationAdvertisement")]
+    assert requests_of(to_target) == [("B1", "Paused"), ("B3", "MigrationAdvertisement")]
     assert publishers.uses("B1")
     assert publishers.uses("B3")
     assert ask(publishers, publish(1)) == []
@@ -90,14 +90,14 @@ def test_it_publishes_where_it_was_moved_and_leaves_there() -> None:
     (row,) = [each.record for each in effects if isinstance(each, Record)]
     assert isinstance(row, MigrationRecord)
     assert not publishers.uses("B1")
-    assert said(ask(publishers, Unadvertise("a"))) == [("B3", "Goodbye")]
+    assert requests_of(ask(publishers, Unadvertise("a"))) == [("B3", "Goodbye")]
 
 
 def test_pings_go_to_each_broker_and_the_times_where_it_publishes() -> None:
     publishers = moved()
     session = MessageId("B3", "P", 7)
     effects = publishers.notified("B3", "P", PingRequest(session, ("B1", "B2")), 4_000)
-    assert said(effects) == [("B1", "Ping"), ("B2", "Ping")]
+    assert requests_of(effects) == [("B1", "Ping"), ("B2", "Ping")]
     publishers.notified("B1", "P", Pong(session), 4_010)
     effects = publishers.notified("B2", "P", Pong(session), 4_700)
     (asked,) = effects
@@ -106,18 +106,18 @@ def test_pings_go_to_each_broker_and_the_times_where_it_publishes() -> None:
     assert asked.request.round_trip_us == {"B1": 10, "B2": 700}  # type: ignore[attr-defined]
 
 
-def test_whoever_is_on_the_way_to_a_lost_broker_turns_round() -> None:
+def test_a_publisher_on_its_way_to_a_lost_broker_turns_back() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     ask(publishers, publish(1))
-    assert said(publishers.lost("B2", 2_500)) == []
+    assert requests_of(publishers.lost("B2", 2_500)) == []
     back = publishers.lost("B3", 3_000)
-    assert said(back) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(back) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
     resumed = publishers.notified("B1", "P", Resume(START_US + 2, False), 4_000)
     assert published(resumed) == [("B1", 1)]
 
 
-def test_a_move_that_takes_too_long_turns_round_when_the_driver_is_told_to_look() -> None:
+def test_a_move_that_takes_too_long_turns_back() -> None:
     publishers = attached()
     assert publishers.deadline_us is None
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
@@ -125,7 +125,7 @@ def test_a_move_that_takes_too_long_turns_round_when_the_driver_is_told_to_look(
     assert deadline_us == 2_000 + MOVE_TIMEOUT_US
     assert publishers.advance(deadline_us - 1) == []
     effects = publishers.advance(deadline_us)
-    assert said(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
 
 
 def test_a_client_that_leaves_while_its_publisher_moves_leaves_nothing_behind() -> None:
@@ -134,40 +134,40 @@ def test_a_client_that_leaves_while_its_publisher_moves_leaves_nothing_behind() 
     ask(publishers, publish(1))
     assert ask(publishers, Unadvertise("a")) == []
     effects = publishers.notified("B3", "P", Resume(START_US + 1, True), 3_000)
-    assert said(effects) == [("B3", "Publish"), ("B3", "Goodbye")]
+    assert requests_of(effects) == [("B3", "Publish"), ("B3", "Goodbye")]
     assert "P" not in publishers
 
 
-def test_a_client_that_comes_back_before_its_publisher_has_moved_goes_on() -> None:
+def test_a_client_that_returns_before_its_publisher_moved_continues() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     ask(publishers, Unadvertise("a"))
     ask(publishers, Advertise(A))
     effects = publishers.notified("B3", "P", Resume(START_US + 1, True), 3_000)
-    assert said(effects) == [("B3", "Advertise")]
+    assert requests_of(effects) == [("B3", "Advertise")]
     assert "P" in publishers
 
 
-def test_who_published_at_a_broker_that_has_forgotten_comes_home() -> None:
+def test_a_publisher_at_a_restarted_broker_comes_home() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("Q", publish(9)))
     effects = publishers.forgotten("B3", missing, 6_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
     assert published(effects) == [("B1", 5)]
 
 
-def test_who_was_on_the_way_to_a_broker_that_has_forgotten_turns_round() -> None:
+def test_a_publisher_on_its_way_to_a_restarted_broker_turns_back() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     effects = publishers.forgotten("B3", (), 3_000)
-    assert said(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
+    assert requests_of(effects) == [("B3", "Paused"), ("B1", "MigrationAdvertisement")]
 
 
-def test_a_stranded_publisher_comes_home_with_what_was_not_handled() -> None:
+def test_a_stranded_publisher_comes_home_with_its_unhandled_requests() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("P", publish(6)))
     effects = publishers.stranded("B3", missing, 6_000)
-    assert said(effects)[0] == ("B1", "Advertise")
+    assert requests_of(effects)[0] == ("B1", "Advertise")
     assert published(effects) == [("B1", 5), ("B1", 6)]
     (advertised,) = [
         each.request
@@ -179,26 +179,26 @@ def test_a_stranded_publisher_comes_home_with_what_was_not_handled() -> None:
     assert publishers.stranded("B2", (), 7_000) == []
 
 
-def test_one_on_the_way_from_home_to_a_stranded_broker_goes_on_at_home() -> None:
+def test_a_publisher_on_its_way_to_a_stranded_broker_continues_at_home() -> None:
     publishers = attached()
     publishers.notified("B1", "P", Relocate(PATH), 2_000)
     ask(publishers, publish(1))
     publishers.lost("B3", 3_000)
     effects = publishers.stranded("B3", (), 9_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
 
 
-def test_one_on_the_way_between_others_comes_home_when_one_of_them_strands() -> None:
+def test_a_publisher_between_other_brokers_comes_home_when_one_strands() -> None:
     publishers = moved()
     publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
     ask(publishers, publish(8))
     publishers.lost("B4", 4_500)
     effects = publishers.stranded("B4", (), 5_000)
-    assert said(effects) == [("B1", "Advertise"), ("B1", "Publish")]
+    assert requests_of(effects) == [("B1", "Advertise"), ("B1", "Publish")]
     assert publishers.notified("B3", "P", Resume(START_US + 3, False), 6_000) == []
 
 
-def test_what_was_not_handled_comes_before_what_was_held_back() -> None:
+def test_unhandled_requests_precede_held_ones() -> None:
     publishers = moved()
     publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
     ask(publishers, publish(8))
@@ -206,7 +206,7 @@ def test_what_was_not_handled_comes_before_what_was_held_back() -> None:
     assert published(publishers.stranded("B3", missing, 5_000)) == [("B1", 7), ("B1", 8)]
 
 
-def test_one_that_has_gone_on_elsewhere_asks_there_what_a_stranded_broker_did_not_handle() -> None:
+def test_a_publisher_elsewhere_repeats_a_stranded_brokers_unhandled_requests() -> None:
     publishers = moved()
     publishers.notified("B3", "P", Relocate(("B3", "B4")), 4_000)
     publishers.lost("B3", 4_500)
@@ -215,7 +215,7 @@ def test_one_that_has_gone_on_elsewhere_asks_there_what_a_stranded_broker_did_no
     assert published(publishers.stranded("B3", missing, 5_000)) == [("B4", 7)]
 
 
-def test_a_client_waits_while_too_much_is_held_back_or_the_way_is_full() -> None:
+def test_a_client_waits_while_too_much_is_held_or_the_channel_is_full() -> None:
     publishers = moved()
     assert not publishers.must_wait("P")
     publishers.filled("B3", True)
@@ -232,7 +232,7 @@ def test_a_client_waits_while_too_much_is_held_back_or_the_way_is_full() -> None
     assert not publishers.must_wait("P")
 
 
-def test_only_what_is_asked_again_can_be_a_repeat() -> None:
+def test_only_repeated_requests_can_be_duplicates() -> None:
     publishers = moved()
     missing = (ClientRequest("P", publish(5)), ClientRequest("P", publish(6)))
     again = [
@@ -249,7 +249,7 @@ def test_only_what_is_asked_again_can_be_a_repeat() -> None:
 
 
 class Requests(list[ClientRequest]):
-    """Counts how often they are looked through."""
+    """Counts iterations."""
 
     looked = 0
 
@@ -259,8 +259,8 @@ class Requests(list[ClientRequest]):
 
 
 @pytest.mark.parametrize("happens", [FrontEndPublishers.stranded, FrontEndPublishers.forgotten])
-def test_the_requests_of_a_broker_are_looked_through_once(happens: Happens) -> None:
-    """They were for each publisher: 0.25 s where there were 10,000, and 1,000 requests."""
+def test_a_brokers_requests_are_searched_once(happens: Happens) -> None:
+    """A search for each of 10,000 publishers in 1,000 requests would take 0.25 s."""
     publishers = moved()
     for number in range(10):
         publishers.request(f"c{number}", Advertise(A), START_US)
@@ -277,7 +277,7 @@ def test_the_requests_of_a_broker_are_looked_through_once(happens: Happens) -> N
     assert by_client == [[3], [13]]
 
 
-def test_only_those_at_a_broker_hear_that_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_lost_brokers_publishers_are_notified(monkeypatch: pytest.MonkeyPatch) -> None:
     publishers = moved()
     for number in range(10):
         publishers.request(f"c{number}", Advertise(A), START_US)
@@ -290,7 +290,7 @@ def test_only_those_at_a_broker_hear_that_it_is_lost(monkeypatch: pytest.MonkeyP
     assert heard == ["P"]
 
 
-def test_whatever_happens_it_is_known_who_is_where() -> None:
+def test_publishers_places_are_right_after_random_events() -> None:
     random = Random(1)
     publishers = FrontEndPublishers("B1")
     brokers = ("B1", "B2", "B3", "B4")

@@ -1,4 +1,4 @@
-"""Whatever clients do, and whenever the broker is killed: it is again what it was."""
+"""A broker restored from its journal equals the killed one, after any batch."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ TOPICS = ("t", "t/1", "t/2", "u")
 FILTERS = ("t", "t/#", "+", "t/+", "$share/g/t/#", "u?n>3")
 
 
-class Life:
-    """Clients that do this and that, and answer what they get when they feel like it."""
+class RandomClients:
+    """Clients with random actions, and random delays of their answers."""
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
@@ -129,8 +129,8 @@ class Life:
         self.broker_api.write()
 
 
-def states(life: Life) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """How many batches there were, when, and what should then be there again, step by step."""
+def states(life: RandomClients) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The number of batches and the time, with the state to be restored, step by step."""
     broker_api = life.broker_api
     for _ in range(STEPS):
         life.step()
@@ -142,21 +142,21 @@ def states(life: Life) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_after_any_batch_the_broker_is_what_it_was(seed: int) -> None:
-    life = Life(seed)
+def test_the_broker_is_restored_after_any_batch(seed: int) -> None:
+    life = RandomClients(seed)
     for count, now_us, state in states(life):
         again = RememberingBrokerApi(
             life.broker_api.batches[:count], now_us, maximum_queued_messages=8
         )
         assert all_that_lasts(again.clients, now_us) == state
-        # And it goes on from there: what it has written itself says the same.
+        # And it continues from there: its own journal restores the same.
         third = RememberingBrokerApi(again.batches, now_us, maximum_queued_messages=8)
         assert all_that_lasts(third.clients, now_us) == state
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_before_all_was_said_again_is_not_needed(seed: int) -> None:
-    life = Life(seed)
+def test_records_before_a_snapshot_are_not_needed(seed: int) -> None:
+    life = RandomClients(seed)
     broker_api = life.broker_api
     restating: Iterator[int] | None = None
     begun = needed = 0
@@ -190,7 +190,7 @@ def test_a_message_for_many_is_written_once() -> None:
     assert sum(map(len, broker_api.batches[before:])) < 3_000
 
 
-def test_what_does_not_last_costs_nothing() -> None:
+def test_short_sessions_write_nothing() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("s0").subscribe("a", qos=2)
     broker_api.connect("s1", properties=Properties(session_expiry_interval_s=60)).subscribe(
@@ -204,7 +204,7 @@ def test_what_does_not_last_costs_nothing() -> None:
     assert len(broker_api.batches) == before
 
 
-def test_what_is_known_of_nobody_is_left_out() -> None:
+def test_records_of_unknown_sessions_are_ignored() -> None:
     broker_api = RememberingBrokerApi([])
     kept = Properties(session_expiry_interval_s=60)
     client = broker_api.connect("c", properties=kept)
@@ -218,7 +218,7 @@ def test_what_is_known_of_nobody_is_left_out() -> None:
 
 
 def lacking() -> tuple[RememberingBrokerApi, SessionJournal]:
-    """With a session that lacks ten of a stream, all written."""
+    """A session that lacks ten publications of a stream, with its journal."""
     broker_api = RememberingBrokerApi([])
     broker_api.connect("a", properties=Properties(session_expiry_interval_s=600)).subscribe("t", 1)
     broker_api.clients.sessions["a"].had = DeduplicationWindow({}, {"p": ((0, 10),)})
@@ -233,7 +233,7 @@ def make_up(broker_api: RememberingBrokerApi, number: int) -> None:
     broker_api.clients._fan_out.make_up(message, "p", number, broker_api.now_us)
 
 
-def test_what_a_session_lacks_is_written_once_for_all_that_comes_at_once() -> None:
+def test_a_sessions_gaps_are_written_once_per_batch() -> None:
     broker_api, journal = lacking()
     for number in range(1, 6):
         make_up(broker_api, number)
@@ -242,7 +242,7 @@ def test_what_a_session_lacks_is_written_once_for_all_that_comes_at_once() -> No
     assert journal.take() == b""
 
 
-def test_what_a_session_lacked_is_not_written_when_it_has_ended() -> None:
+def test_an_ended_sessions_gaps_are_not_written() -> None:
     broker_api, journal = lacking()
     make_up(broker_api, 1)
     journal.ended(broker_api.clients.sessions["a"])
@@ -251,8 +251,8 @@ def test_what_a_session_lacked_is_not_written_when_it_has_ended() -> None:
     assert SessionPut not in kinds
 
 
-def test_what_was_heard_of_front_ends_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams are heard of, forgotten, and read from a disk."""
+def test_the_last_numbers_of_front_ends_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are added, dropped, and read from a disk."""
     monkeypatch.setattr(journal_module, "MAX_STREAMS", 2 * MOST_STREAMS)
     chance, journal, seen = Random(0), SessionJournal(), set()
     for number in range(20 * MOST_STREAMS):

@@ -1,4 +1,4 @@
-"""Which clients of a broker got what of traced publications."""
+"""The audience of traced publications: the clients that received them."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def note(site: Site, topic: str, number: int, session: MessageId = T, **content:
     audience(site).note(routed, message, site.now_us)
 
 
-def who_had(site: Site, session: MessageId = T) -> DeliveriesReported | None:
+def deliveries_of(site: Site, session: MessageId = T) -> DeliveriesReported | None:
     return audience(site).who_had(session, site.now_us)
 
 
-def test_who_had_what(site: Site) -> None:
+def test_deliveries_are_reported_by_client(site: Site) -> None:
     for name, topic_filter in (("one", "a/+"), ("two", "a/1"), ("three", "b"), ("five", "a/#?x>1")):
         site.connect(name, properties=FOLLOWS).subscribe(topic_filter, qos=1)
     site.connect("stays").subscribe("a/2", qos=1)
@@ -64,54 +64,56 @@ def test_who_had_what(site: Site) -> None:
     for number, (topic, x) in enumerate((("a/1", 1), ("a/2", 2), ("a/1", 3), ("a/3", 0), ("c", 9))):
         note(site, topic, number, x=x)
     note(site, "a/1", MOST_BITS)  # garbage
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert had.had == {"one": 0b1111, "two": 0b101, "five": 0b110}
-    # Who stays had one, and who is away another; it cannot be sent anywhere now.
+    # `stays` received one, and `away` another; it cannot be redirected while disconnected.
     assert (had.others, had.times, dict(had.untold), had.gone) == (0b1010, 1, {}, ())
-    assert who_had(site) is None
-    assert who_had(site, MessageId("B9", "other", 0)) is None
+    assert deliveries_of(site) is None
+    assert deliveries_of(site, MessageId("B9", "other", 0)) is None
 
 
-def test_one_of_several_sessions_counts_for_all(site: Site) -> None:
+def test_a_sampled_session_counts_for_all(site: Site) -> None:
     site.connect("one", properties=FOLLOWS).subscribe("a")
     sessions = [MessageId("B9", "p", 100 * number) for number in range(5)]
     for session in sessions[:4]:
         note(site, "a", 0, session)
-    assert [who_had(site, session) is not None for session in sessions[:4]] == [True] + [False] * 3
+    assert [deliveries_of(site, session) is not None for session in sessions[:4]] == [True] + [
+        False
+    ] * 3
     site.after(1)
     note(site, "a", 0, sessions[4])
     note(site, "a", 1, sessions[4])
-    had = who_had(site, sessions[4])
+    had = deliveries_of(site, sessions[4])
     assert had is not None
     assert (had.had, had.times) == ({"one": 0b11}, 4)
 
 
-def test_what_nobody_was_told_of_is_said_until_its_publisher_is_silent(site: Site) -> None:
+def test_untraced_deliveries_are_reported_until_the_publisher_is_silent(site: Site) -> None:
     site.connect("one", properties=FOLLOWS).subscribe("a")
     other = MessageId("B9", "q", 0)
     for number in range(3):
         note(site, "a", number, other)
     note(site, "a", 0)
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert dict(had.untold) == {"one": 3}
     site.after(61)
     again = MessageId("B9", "p", 100)
     note(site, "a", 0, again)
-    had = who_had(site, again)
+    had = deliveries_of(site, again)
     assert had is not None
     assert dict(had.untold) == {}
 
 
-def test_who_began_anew_or_wants_something_else_is_named(site: Site) -> None:
+def test_changed_clients_are_named(site: Site) -> None:
     clients = {name: site.connect(name, properties=FOLLOWS) for name in ("one", "two", "three")}
     for client in clients.values():
         client.subscribe("a")
     for number in (0, 100):
         session = MessageId("B9", "p", number)
         note(site, "a", 0, session)
-        had = who_had(site, session)
+        had = deliveries_of(site, session)
         assert had is not None
         assert had.had.keys() == clients.keys()
         assert sorted(had.gone) == ([] if not number else ["one", "two"])
@@ -121,12 +123,12 @@ def test_who_began_anew_or_wants_something_else_is_named(site: Site) -> None:
         clients["one"] = site.connect("one", properties=FOLLOWS, clean_start=True)
         clients["one"].subscribe("a")
         clients["two"].subscribe("b")
-        # It comes back to what it had, and nothing about it has changed.
+        # It returns to what it received, and nothing about it has changed.
         clients["three"] = site.connect("three", properties=FOLLOWS, clean_start=False)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_looked_up_in_parts_or_together(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_in_parts_equal_one_lookup(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for most in (1, 7, 10_000):
         monkeypatch.setattr(module, "MOST_NOTED", most)
@@ -136,47 +138,49 @@ def test_looked_up_in_parts_or_together(seed: int, monkeypatch: pytest.MonkeyPat
             client.subscribe(chance.choice(("a", "b", "+", "a?x>2", "#?x<3")))
         for number in range(50):
             note(site, chance.choice("abc"), number, x=chance.randrange(5))
-        found.append(who_had(site))
+        found.append(deliveries_of(site))
     assert found[0] is not None
     assert found[0].had
     assert found[0] == found[1] == found[2]
 
 
-def test_no_more_is_looked_up_than_allowed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_are_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_LOOKED_UP", 3)
     for name in ("one", "two"):
         site.connect(name, properties=FOLLOWS).subscribe("+")
     for number, topic in enumerate("abc"):
         note(site, topic, number)
-    had = who_had(site)
+    had = deliveries_of(site)
     assert had is not None
     assert had.had == {"one": 0b11, "two": 0b11}
     site.after(2)
     again = MessageId("B9", "p", 100)
     note(site, "c", 5, again)
-    had = who_had(site, again)
+    had = deliveries_of(site, again)
     assert had is not None
     assert had.had == {"one": 1 << 5, "two": 1 << 5}
 
 
-def test_what_goes_to_the_same_many_is_counted_for_each_publisher(
+def test_a_shared_topics_lookups_count_for_each_publisher(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One topic of 512 publishers with 2,000 followers was one look, of a second."""
+    """One topic with 512 publishers and 2,000 subscribers must not be counted in one go of a
+    second.
+    """
     monkeypatch.setattr(module, "MOST_LOOKED_UP", 10)
     for name in range(4):
         site.connect(f"c{name}", properties=FOLLOWS).subscribe("a")
     sessions = [MessageId("B9", f"p{number}", 0) for number in range(9)]
     for session in sessions:
         note(site, "a", 0, session)
-    found = [had for session in sessions if (had := who_had(site, session)) is not None]
+    found = [had for session in sessions if (had := deliveries_of(site, session)) is not None]
     assert [len(had.had) for had in found] == [4] * 3 + [0] * 6
 
 
-def test_of_all_who_had_something_no_more_than_allowed_are_remembered(
+def test_the_number_of_remembered_receivers_is_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who was told nothing yet is looked for among them: of 1,000 publishers 2 million."""
+    """Counting untraced clients of 1,000 publishers would read 2 million entries."""
     monkeypatch.setattr(module, "MOST_HAD", 10)
     chance = Random(1)
     for name in range(4):
@@ -185,7 +189,7 @@ def test_of_all_who_had_something_no_more_than_allowed_are_remembered(
         session = MessageId("B9", f"p{chance.randrange(6)}", number * 10)
         note(site, "a", 0, session)
         if chance.random() < 0.3:
-            who_had(site, session)
+            deliveries_of(site, session)
         if chance.random() < 0.3:
             site.after(1)
         traced = [

@@ -1,4 +1,4 @@
-"""What a session that has come had where it was."""
+"""The deduplication window of a session that has arrived from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STREAMS = ("p", "p\0a", "q", "r")
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_many_fill_what_it_lacks_as_one_by_one(seed: int) -> None:
+def test_filling_gaps_together_equals_one_by_one(seed: int) -> None:
     random = Random(seed)
     gaps: dict[str, Gaps] = {}
     for stream in random.sample(STREAMS, 3):

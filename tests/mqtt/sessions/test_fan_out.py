@@ -1,4 +1,4 @@
-"""What is published together arrives as if it had been published one by one."""
+"""Publications handled together arrive as if published one by one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def random_client(broker_api: BrokerApi, name: str, chance: Random, window: int 
 
 
 def random_subscribe(chance: Random, version: int, *, with_groups: bool = True) -> Subscribe:
-    # In a network what is for a group does not go through the machine with all else.
+    # In a network a message for a group does not go through the machine with the others.
     filters = [each for each in FILTERS if with_groups or not each.startswith("$share")]
     topic_filter = chance.choice(filters)
     properties = NO_PROPERTIES
@@ -99,9 +99,9 @@ def random_packets(chance: Random, first_id: int, *, with_subscribes: bool) -> l
 def play(
     broker_api: BrokerApi, seed: int, *, together: bool, window: int | None = 1
 ) -> list[bytes]:
-    """What each client is written, in all; nobody acknowledges, so that windows stay full.
+    """All packets to each client; no client acknowledges, so that windows stay full.
 
-    What was published is with all before somebody else publishes, or a client reads or goes.
+    All clients have a publication before another client publishes, reads or disconnects.
     """
     chance = Random(seed)
     clients = [random_client(broker_api, f"c{number}", chance, window) for number in range(6)]
@@ -112,7 +112,7 @@ def play(
         if writer is not last:
             broker_api.after(1)
         last = writer
-        # In a network a subscription may be granted before what was published earlier comes back.
+        # In a network a subscription may be granted before earlier publications come back.
         with_subscribes = broker_api.clients.front_end is None
         packets = random_packets(chance, turn * 20 + 1, with_subscribes=with_subscribes)
         if chance.random() < 0.2:
@@ -134,20 +134,20 @@ def play(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_together_or_one_by_one(seed: int) -> None:
-    """Random subscriptions, options and limits, clients that are slow or away."""
+def test_a_batch_equals_publications_one_by_one(seed: int) -> None:
+    """Random subscriptions, options and limits, slow and disconnected clients."""
     one_by_one = play(BrokerApi(), seed, together=False)
     assert any(len(written) > 100 for written in one_by_one)
     assert play(BrokerApi(), seed, together=True) == one_by_one
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_in_a_network(seed: int) -> None:
+def test_a_batch_equals_publications_one_by_one_in_a_network(seed: int) -> None:
     one_by_one = play(Network("B1", "B2")["B1"], seed, together=False)
     assert play(Network("B1", "B2")["B1"], seed, together=True) == one_by_one
 
 
-def test_more_than_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_above_the_bound_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = play(BrokerApi(), 1, together=True)
     monkeypatch.setattr(fan_out, "MAX_GATHERED_BYTES", 3 * fan_out.ENTRY_BYTES)
     assert play(BrokerApi(), 1, together=True) == whole
@@ -155,7 +155,7 @@ def test_more_than_is_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(BrokerApi(), 1, together=True) == whole
 
 
-def test_what_was_published_before_an_error_is_delivered() -> None:
+def test_publications_before_an_error_are_delivered() -> None:
     broker_api = BrokerApi()
     writer = broker_api.connect("w")
     writer.subscribe("a")
@@ -170,16 +170,16 @@ def test_what_was_published_before_an_error_is_delivered() -> None:
     ]  # fmt: skip
 
 
-def test_by_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where filters are many and tested one by one, a run of messages is matched as a batch."""
+def test_a_batch_uses_compiled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many filters without an index: a run of messages is matched as a batch."""
     monkeypatch.setattr(index, "TESTS_MAXIMUM", -1)
     for seed in range(3):
         one_by_one = play(BrokerApi(), seed, together=False)
         assert play(BrokerApi(), seed, together=True) == one_by_one
 
 
-def test_more_than_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for its turn comes in its order, if behind what answers a client."""
+def test_writes_above_the_bound_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting packets come in order, though behind answers."""
     for seed in range(5):
         monkeypatch.undo()
         whole = play(BrokerApi(), seed, together=False, window=None)
@@ -188,7 +188,7 @@ def test_more_than_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             assert play(BrokerApi(), seed, together=together, window=None)[:6] == whole[:6]
 
 
-def test_what_is_gathered_for_one_client_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_for_one_client_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_writer, "MAX_GATHERED_BYTES", 150)
     way_out = BrokerApi().connect("r").connection.session_writer
     assert way_out.send_many([b"x" * 100, b"y"], [0, 1])

@@ -1,4 +1,4 @@
-"""What subscriptions and sessions may take in memory: of a client, a user, and all."""
+"""Memory of subscriptions and sessions: bounds of a client, a user, and all."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def renew(broker_api: BrokerApi, **limits: int) -> None:
     )
 
 
-def test_a_client_has_so_much_for_its_subscriptions() -> None:
+def test_a_clients_subscriptions_are_bounded() -> None:
     broker_api = BrokerApi(maximum_subscription_bytes=3 * EACH)
     client, other = broker_api.connect("c"), broker_api.connect("o")
     codes = [asks(client, name) for name in "abcd"]
     assert codes == [0, 0, 0, ReasonCode.QUOTA_EXCEEDED]
     assert asks(other, "a") == 0
-    # In place of one that is there, nothing more is taken.
+    # A replacement takes no more.
     assert asks(client, "a") == 0
     client.unsubscribe("a")
     assert asks(client, "d") == 0
@@ -58,7 +58,7 @@ def test_a_client_has_so_much_for_its_subscriptions() -> None:
     assert broker_api.clients.subscriptions.bytes == 0
 
 
-def test_the_clients_of_a_user_have_so_much_together() -> None:
+def test_a_users_subscriptions_are_bounded_together() -> None:
     broker_api = BrokerApi(Named(), maximum_user_subscription_bytes=3 * EACH)
     first, second = (broker_api.connect(name, username="ann") for name in "ab")
     other = broker_api.connect("o", username="bob")
@@ -70,18 +70,18 @@ def test_the_clients_of_a_user_have_so_much_together() -> None:
     assert asks(second, "d") == ReasonCode.QUOTA_EXCEEDED
 
 
-def test_all_clients_have_so_much_together() -> None:
+def test_all_clients_subscriptions_are_bounded_together() -> None:
     broker_api = BrokerApi(maximum_all_subscription_bytes=2 * EACH)
     clients = [broker_api.connect(name) for name in "abc"]
     assert [asks(each, "a") for each in clients] == [0, 0, ReasonCode.QUOTA_EXCEEDED]
     renew(broker_api, maximum_all_subscription_bytes=3 * EACH)
     assert [asks(each, "b") for each in clients] == [0] + 2 * [ReasonCode.QUOTA_EXCEEDED]
-    # Lowered, it takes nothing away.
+    # A lower limit removes nothing.
     renew(broker_api, maximum_all_subscription_bytes=1)
     assert broker_api.clients.subscriptions.count == 3
 
 
-def test_who_has_a_session_is_let_in_however_many_there_are() -> None:
+def test_a_client_with_a_session_is_admitted_beyond_the_limit() -> None:
     broker_api = BrokerApi(maximum_sessions=2)
     for name in "ab":
         broker_api.connect(name, properties=KEPT).lose()
@@ -98,7 +98,7 @@ def test_who_has_a_session_is_let_in_however_many_there_are() -> None:
     broker_api.connect("c")
 
 
-def test_a_user_has_so_many_sessions() -> None:
+def test_a_users_sessions_are_bounded() -> None:
     broker_api = BrokerApi(Named(), maximum_user_sessions=2)
     for name in "ab":
         broker_api.connect(name, username="ann", properties=KEPT).lose()
@@ -110,7 +110,7 @@ def test_a_user_has_so_many_sessions() -> None:
     broker_api.connect("c", username="ann")
 
 
-def test_a_session_comes_with_all_it_has_whatever_the_limits() -> None:
+def test_a_transferred_session_keeps_everything_beyond_limits() -> None:
     network = Network("B1", "B2")
     network.after(1)
     here, there = network["B1"], network["B2"]
@@ -136,7 +136,7 @@ def test_a_session_comes_with_all_it_has_whatever_the_limits() -> None:
 @pytest.mark.parametrize("asked", ["a?x=1", "a"])
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("count", [1, 3])
-def test_what_filters_see_is_not_kept_with_what_waits(
+def test_attributes_are_not_kept_with_queued_messages(
     monkeypatch: pytest.MonkeyPatch, networked: bool, asked: str, qos: int, count: int
 ) -> None:
     network = Network("B1", "B2")
@@ -161,7 +161,7 @@ def test_what_filters_see_is_not_kept_with_what_waits(
 
 
 @pytest.mark.parametrize("networked", [True, False])
-def test_nor_with_what_is_retained(networked: bool) -> None:
+def test_attributes_are_not_kept_with_retained_messages(networked: bool) -> None:
     network = Network("B1", "B2")
     broker_api = network["B1"] if networked else BrokerApi()
     client = broker_api.connect("c")
@@ -174,7 +174,7 @@ def test_nor_with_what_is_retained(networked: bool) -> None:
 
 
 @pytest.mark.parametrize("json", ["auto", "never"])
-def test_groups_see_what_other_subscriptions_see(json: Json) -> None:
+def test_groups_see_the_same_attributes_as_subscriptions(json: Json) -> None:
     network = Network("B1", "B2")
     for site in network.sites.values():
         assert site.clients.front_end is not None

@@ -1,3 +1,5 @@
+"""The store of retained messages: order, bounds, removals and expiry."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -26,7 +28,7 @@ def contents(store: RetainedStore) -> dict[str, bytes]:
 
 
 @given(st.lists(SENT, max_size=12, unique_by=lambda m: (m.topic, m.publisher, m.published_us)))
-def test_the_same_messages_in_any_order_leave_the_same(messages: list[PublishedMessage]) -> None:
+def test_messages_in_any_order_leave_the_same_store(messages: list[PublishedMessage]) -> None:
     forward, backward = RetainedStore(10), RetainedStore(10)
     for message in messages:
         forward.keep(message)
@@ -70,7 +72,7 @@ def test_a_store_never_has_more_bytes_than_it_may(messages: list[PublishedMessag
         assert sum(each.size for each in kept) + LEVEL_BYTES * len(levels) <= maximum
 
 
-def test_what_has_no_room_leaves_nothing_older_behind() -> None:
+def test_a_message_without_room_removes_its_predecessor() -> None:
     store = RetainedStore(10, maximum_bytes=LEVEL_BYTES + 10)
     assert store.keep(PublishedMessage("a", b"12345", "p", 1))
     assert not store.keep(PublishedMessage("b", b"12345", "p", 2))
@@ -101,19 +103,19 @@ def test_a_message_published_now_is_later_than_what_it_replaces() -> None:
     assert contents(store) == {"a": b"now"}
 
 
-def test_the_history_leaves_out_what_is_the_brokers_own() -> None:
+def test_the_history_omits_system_topics() -> None:
     store = RetainedStore(10)
     for topic, payload in (("$SYS/x", b"1"), ("a", b"1"), ("b", b"")):
         store.keep(PublishedMessage(topic, payload, "p", 1))
     assert [message.topic for message in store.history()] == ["a", "b"]
 
 
-def test_a_topic_that_cannot_be() -> None:
+def test_an_invalid_topic_is_not_stored() -> None:
     with pytest.raises(TopicError):
         RetainedStore(10).keep(PublishedMessage("a/+", b"x", "p", 1))
 
 
-def test_each_level_of_its_own_counts() -> None:
+def test_each_new_level_counts_in_bytes() -> None:
     deep = "/a" * 200
     store = RetainedStore(10, maximum_bytes=LEVEL_BYTES * 202 + 2_000)
     assert store.keep(PublishedMessage(f"0{deep}", b"x", "p", 1))
@@ -131,8 +133,8 @@ def expiring(topic: str, at_us: int, after_s: int = 60) -> PublishedMessage:
     return PublishedMessage(topic, b"x", "p", at_us, properties=properties)
 
 
-def test_what_has_expired_makes_room() -> None:
-    """Nobody subscribes to it; before, a full store stayed full of what nobody would get."""
+def test_expired_messages_make_room() -> None:
+    """It is expired and without subscribers, so it must not fill the store."""
     store = RetainedStore(100)
     for number in range(100):
         assert store.keep(expiring(f"jobs/{number}", number), number)

@@ -1,4 +1,4 @@
-"""What is for many is handed out in turns, as if it had been at once."""
+"""A fan-out in time slices equals one at once."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tests.mqtt import network_broker_api
 from tests.mqtt.broker_api import KEPT, BrokerApi, Client
 from tests.mqtt.network_broker_api import Network, Site
 from tests.mqtt.remembering import RememberingBrokerApi
+from tests.mqtt.sessions.slices import finish, go_on, payloads, small, turn
 from tests.mqtt.sessions.test_fan_out import play
-from tests.mqtt.sessions.turns import finish, go_on, payloads, small, turn
 
 MANY = MOST_AT_ONCE + 1_000
 FEW = 5
@@ -44,7 +44,7 @@ def crowd(
     return clients
 
 
-# --- one turn is bounded ------------------------------------------------------------------------
+# --- one slice is bounded -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def crowd(
         *at_length([(1, "a"), (1, "$share/g/a"), (0, "a?x>0")]),
     ],
 )
-def test_a_turn_hands_it_to_no_more_than_it_allows(qos: int, topic: str) -> None:
-    """Whoever pings meanwhile is answered in the next turn."""
+def test_a_slice_delivers_to_a_bounded_number_of_clients(qos: int, topic: str) -> None:
+    """A client that pings meanwhile is answered in the next slice."""
     broker_api = BrokerApi()
     # A group has one member each.
     topics = [topic.replace("/g/", f"/g{number}/") for number in range(MANY)]
@@ -83,8 +83,8 @@ def test_a_turn_hands_it_to_no_more_than_it_allows(qos: int, topic: str) -> None
     assert [type(each) for each in writer.take()] == [Puback] * qos
 
 
-def test_many_together() -> None:
-    """Of one read: each client gets them in their order."""
+def test_many_publications_of_one_read_keep_their_order() -> None:
+    """Publications of one read: each client gets them in order."""
     broker_api = BrokerApi()
     clients = crowd(broker_api, MANY)
     writer = broker_api.connect("w")
@@ -100,11 +100,11 @@ def test_many_together() -> None:
     assert payloads(writer) == [b"4"]
 
 
-# --- as if it had been at once ------------------------------------------------------------------
+# --- equal to a fan-out at once -----------------------------------------------------------------
 
 
-class InTurns(BrokerApi):
-    """Hands out in turns, between which clients go on; no time passes."""
+class SlicedApi(BrokerApi):
+    """Hands out in slices, between which clients act; no time passes."""
 
     chance = Random(0)
     turns = 0
@@ -123,7 +123,9 @@ class InTurns(BrokerApi):
 
 
 def bit_by_bit(broker_api: BrokerApi, seed: int) -> None:
-    """Whom a message is for takes turns to find out, too; in some, any topic filter is many."""
+    """The search for receivers takes slices, too; in some runs even one topic filter counts as
+    many.
+    """
     subscriptions = broker_api.clients.subscriptions
     if seed % 3:
         subscriptions.quick = 0
@@ -132,9 +134,9 @@ def bit_by_bit(broker_api: BrokerApi, seed: int) -> None:
 
 
 def same(broker_api: BrokerApi, at_once: list[bytes]) -> bool:
-    """Whether readers were written the same.  Who publishes hears so when all have it: of what it
-    wants itself the order counts, and of its answers.  Whether anybody wants it they do not say
-    where that was not known yet.
+    """Whether readers were sent the same. A publisher is answered when all have its message, so
+    only the order of its own messages and of its answers counts. The code for "no matching
+    subscribers" is not compared, as it may not be known yet.
     """
     is_known = broker_api.clients.subscriptions.quick > 0
 
@@ -153,15 +155,15 @@ def same(broker_api: BrokerApi, at_once: list[bytes]) -> bool:
     return written[:6] == at_once[:6] and all(of(one) == of(other) for one, other in writers)
 
 
-class SiteInTurns(InTurns, Site):
+class SlicedSite(SlicedApi, Site):
     """The same in a network."""
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_in_turns_or_at_once(seed: int) -> None:
-    """Random subscriptions and options, clients that are slow or away, groups."""
+def test_a_sliced_fan_out_equals_one_at_once(seed: int) -> None:
+    """Random subscriptions and options, slow and disconnected clients, groups."""
     at_once = play(BrokerApi(), seed, together=False)
-    broker_api = InTurns()
+    broker_api = SlicedApi()
     broker_api.chance, broker_api.clients.spreading.most = Random(seed), 1
     bit_by_bit(broker_api, seed)
     play(broker_api, seed, together=bool(seed % 2))
@@ -171,12 +173,14 @@ def test_in_turns_or_at_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_in_turns_or_at_once_in_a_network(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the machine delivers behind it waits."""
+def test_a_sliced_fan_out_equals_one_at_once_in_a_network(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later deliveries of the machine wait."""
     at_once = play(Network("B1", "B2")["B1"], seed, together=False)
-    monkeypatch.setattr(network_broker_api, "Site", SiteInTurns)
+    monkeypatch.setattr(network_broker_api, "Site", SlicedSite)
     site = Network("B1", "B2")["B1"]
-    assert isinstance(site, SiteInTurns)
+    assert isinstance(site, SlicedSite)
     site.chance, site.clients.spreading.most = Random(seed), 1
     bit_by_bit(site, seed)
     play(site, seed, together=bool(seed % 2))
@@ -185,10 +189,10 @@ def test_in_turns_or_at_once_in_a_network(seed: int, monkeypatch: pytest.MonkeyP
     assert same(site, at_once)
 
 
-# --- who comes and goes meanwhile ---------------------------------------------------------------
+# --- changes meanwhile --------------------------------------------------------------------------
 
 
-def test_who_unsubscribes_subscribes_or_publishes_meanwhile_does_it_behind() -> None:
+def test_requests_meanwhile_take_effect_after_the_fan_out() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW, qos=1)
     writer, late = broker_api.connect("w"), broker_api.connect("late")
@@ -200,7 +204,7 @@ def test_who_unsubscribes_subscribes_or_publishes_meanwhile_does_it_behind() -> 
     assert payloads(late) in ([b"2"], [])
 
 
-def test_whose_session_ends_meanwhile_gets_nothing_and_keeps_nothing() -> None:
+def test_a_session_that_ends_meanwhile_gets_nothing() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW, qos=1)
     writer = broker_api.connect("w")
@@ -218,7 +222,7 @@ def test_whose_session_ends_meanwhile_gets_nothing_and_keeps_nothing() -> None:
     assert broker_api.clients.backlog.bytes == 0
 
 
-def test_who_loses_its_connection_meanwhile_finds_it() -> None:
+def test_a_client_disconnected_meanwhile_finds_the_message_queued() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW, qos=1, **KEPT)
     broker_api.connect("w").send(Publish("a", b"1", 1, packet_id=1))
@@ -229,7 +233,7 @@ def test_who_loses_its_connection_meanwhile_finds_it() -> None:
     assert payloads(broker_api.connect("c3", **KEPT)) == [b"1"]
 
 
-def test_a_group_whose_member_goes_meanwhile_has_others() -> None:
+def test_another_member_replaces_one_that_goes_meanwhile() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW, qos=1)
     members = [broker_api.connect(f"m{number}") for number in range(2)]
@@ -242,7 +246,7 @@ def test_a_group_whose_member_goes_meanwhile_has_others() -> None:
     assert [payloads(each) for each in clients] == [[b"1"]] * FEW
 
 
-def test_a_will_comes_behind() -> None:
+def test_a_will_follows_the_fan_out() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW, qos=1)
     writer = broker_api.connect("w", will=WillFields("a", b"2", 1))
@@ -253,7 +257,7 @@ def test_a_will_comes_behind() -> None:
     assert [payloads(each) for each in clients] == [[b"1", b"2"]] * FEW
 
 
-def test_a_broker_that_shuts_down_hands_it_out_first() -> None:
+def test_a_broker_that_shuts_down_completes_the_fan_out() -> None:
     broker_api = small(BrokerApi(), 1)
     clients = crowd(broker_api, FEW)
     broker_api.connect("w").send(Publish("a", b"1"))
@@ -261,7 +265,7 @@ def test_a_broker_that_shuts_down_hands_it_out_first() -> None:
     assert [payloads(each) for each in clients] == [[b"1"]] * FEW
 
 
-def test_the_answer_comes_when_all_have_it() -> None:
+def test_the_acknowledgement_comes_after_the_last_delivery() -> None:
     broker_api = small(BrokerApi(), 2)
     clients = crowd(broker_api, FEW, qos=2)
     writer = broker_api.connect("w")
@@ -272,13 +276,13 @@ def test_the_answer_comes_when_all_have_it() -> None:
     assert [payloads(each) for each in clients] == [[b"1"]] * FEW
 
 
-# --- a broker that is killed --------------------------------------------------------------------
+# --- a killed broker ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("turns", range(FEW + 2))
 @pytest.mark.parametrize("acknowledged", [False, True])
-def test_who_had_it_before_a_kill_does_not_get_it_again(turns: int, acknowledged: bool) -> None:
-    """And who had not gets it, whether or not the publisher sends it again."""
+def test_a_fan_out_resumed_after_a_kill_delivers_once(turns: int, acknowledged: bool) -> None:
+    """The others receive it, whether or not the publisher retransmits it."""
     broker_api = RememberingBrokerApi([])
     small(broker_api, 1)
     clients = crowd(broker_api, FEW, qos=2, **KEPT)
@@ -318,7 +322,7 @@ def test_who_had_it_before_a_kill_does_not_get_it_again(turns: int, acknowledged
     assert got == {**{f"c{number}": [b"1"] for number in range(FEW)}, "m": [b"1", b"1"]}
 
 
-def test_it_is_written_once_and_forgotten_when_it_is_through() -> None:
+def test_a_fan_out_is_recorded_once_and_dropped_at_its_end() -> None:
     broker_api = RememberingBrokerApi([])
     small(broker_api, 1)
     crowd(broker_api, FEW, qos=1, properties=Properties(session_expiry_interval_s=100))

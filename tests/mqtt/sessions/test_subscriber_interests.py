@@ -1,4 +1,4 @@
-"""What a front end says of who wants what."""
+"""A front end's reports of its clients' subscriptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.mqtt.sessions import subscriber_interests as module
 from tests.mqtt.network_broker_api import Network, Site
 from tests.mqtt.sessions.test_audience import FOLLOWS
 
-Told = Callable[[], dict[str, Wish]]
+RecordedBroker = Callable[[], dict[str, Wish]]
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def federation(site: Site) -> Federation:
     return site.clients.federation
 
 
-def ask(site: Site) -> tuple[Told, list[Message]]:
-    """The system asks; what it is told since it was last looked at, by client, and all of it."""
+def ask(site: Site) -> tuple[RecordedBroker, list[Message]]:
+    """Ask as the system does; the reports since the last question, by client, and all of them."""
     said: list[Any] = []
     assert site.clients.front_end is not None
     site.clients.front_end.say = said.append  # type: ignore[method-assign]
@@ -48,7 +48,7 @@ def asked_for(site: Site, *topics: str) -> tuple[str | None, ...]:
     return tuple(site.clients.front_end.asked_for(each, EVERYTHING) for each in topics)
 
 
-def test_it_is_told_of_all_and_then_of_what_changes(site: Site) -> None:
+def test_all_interests_are_reported_and_then_changes(site: Site) -> None:
     one = site.connect("one", properties=FOLLOWS)
     one.subscribe("a", qos=1)
     other = site.connect("other")
@@ -71,7 +71,7 @@ def test_it_is_told_of_all_and_then_of_what_changes(site: Site) -> None:
     assert told()["other"].subscriptions == ()
 
 
-def test_a_client_of_a_group_wants_what_the_group_does(site: Site) -> None:
+def test_a_members_interest_is_its_groups(site: Site) -> None:
     site.connect("one").subscribe("$share/g/a", qos=1)
     site.connect("two").subscribe("a")
     told, _ = ask(site)
@@ -79,7 +79,7 @@ def test_a_client_of_a_group_wants_what_the_group_does(site: Site) -> None:
     assert wishes["one"].subscriptions == wishes["two"].subscriptions == asked_for(site, "a")
 
 
-def test_many_are_told_of_bit_by_bit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_interests_are_reported_in_slices(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "EACH_US", 1_500_000)
     monkeypatch.setattr(module, "MOST_TOLD", 6)
     monkeypatch.setattr(module, "MOST_OF_ONE", 2)
@@ -92,7 +92,7 @@ def test_many_are_told_of_bit_by_bit(site: Site, monkeypatch: pytest.MonkeyPatch
     assert {name: len(wish.subscriptions) for name, wish in told().items()} == {"c2": 2, "c3": 2}
 
 
-def test_who_stays_is_said_if_anybody_asked(site: Site) -> None:
+def test_a_staying_client_is_reported_once_after_a_question(site: Site) -> None:
     federation(site).wishes.stayed("one")
     _, said = ask(site)
     federation(site).wishes.stayed("one")

@@ -18,7 +18,7 @@ KEPT = Properties(session_expiry_interval_s=1_000)
 
 
 class Named:
-    """Everyone is who they say."""
+    """Admits every client with the user name that it gives."""
 
     def admit(self, credentials: ClientCredentials) -> ClientAdmission | None:
         return ClientAdmission(user=credentials.username or "")
@@ -28,7 +28,7 @@ class Named:
 
 
 def broker_api_of(users: int, everybody: int = 100) -> BrokerApi:
-    """A house with room for so many messages, and of one user for so many."""
+    """A broker with room for so many messages, and of one user for so many."""
     return BrokerApi(
         Named(), maximum_all_queued_bytes=everybody * EACH, maximum_user_queued_bytes=users * EACH
     )
@@ -48,7 +48,7 @@ def publish(client: Client, topic: str, qos: int = 1) -> ReasonCode:
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_a_user_with_many_sessions_fills_only_its_own_share(is_there: bool) -> None:
-    """Whether it is away, or there and acknowledges nothing."""
+    """Whether its clients are disconnected, or connected without acknowledging."""
     broker_api = broker_api_of(20)
     for number in range(20):
         greedy = enter(broker_api, f"greedy-{number}", "bob", f"a/{number}")
@@ -76,7 +76,7 @@ def test_a_message_in_many_sessions_of_a_user_counts_once() -> None:
     assert broker_api.clients.sessions.dropped == 0
 
 
-def test_what_is_taken_makes_room_again() -> None:
+def test_taken_messages_make_room() -> None:
     broker_api = broker_api_of(5)
     enter(broker_api, "one", "bob", "a").lose()
     enter(broker_api, "two", "bob", "b").lose()
@@ -95,7 +95,7 @@ def test_what_is_taken_makes_room_again() -> None:
     assert broker_api.clients.sessions.dropped == 15
 
 
-def test_who_has_no_name_shares_with_nobody() -> None:
+def test_clients_without_a_user_name_share_no_bound() -> None:
     broker_api = broker_api_of(5)
     for number in range(4):
         enter(broker_api, f"any-{number}", "", f"a/{number}").lose()
@@ -105,7 +105,7 @@ def test_who_has_no_name_shares_with_nobody() -> None:
     assert broker_api.clients.sessions.dropped == 0
 
 
-def test_a_file_that_is_read_again_changes_the_share() -> None:
+def test_a_reload_changes_the_share() -> None:
     broker_api = broker_api_of(5)
     enter(broker_api, "one", "bob", "a").lose()
     publisher = broker_api.connect("p", username="alice")
@@ -119,8 +119,8 @@ def test_a_file_that_is_read_again_changes_the_share() -> None:
     assert broker_api.clients.sessions.dropped == 2
 
 
-def test_what_was_dropped_is_counted_as_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was a sum over all sessions: 17 ms where there were 200,000."""
+def test_dropped_messages_are_counted_incrementally(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum over 200,000 sessions would take 17 ms."""
     broker_api = broker_api_of(5)
     enter(broker_api, "one", "bob", "a").lose()
     enter(broker_api, "two", "carol", "a").lose()

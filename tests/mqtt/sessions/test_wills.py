@@ -1,4 +1,4 @@
-"""Wills take a bounded part of memory: before, 100,000 connections could have one of 1 MB each."""
+"""Wills take a bounded part of memory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def code(
     return connack.reason_code
 
 
-def test_who_brings_more_than_all_wills_may_take_is_refused() -> None:
+def test_a_will_beyond_the_common_bound_is_refused() -> None:
     broker_api = BrokerApi(maximum_all_queued_bytes=200_000)
     clients = [broker_api.connect(f"c{number}", will=LARGE) for number in range(3)]
     assert code(broker_api, "c3", LARGE) is ReasonCode.QUOTA_EXCEEDED
     assert code(broker_api, "small", None) is ReasonCode.SUCCESS
-    # Who comes again brings nothing more, and who goes leaves room.
+    # A reconnect takes no more, and a disconnect makes room.
     assert code(broker_api, "c1", LARGE) is ReasonCode.SUCCESS
     clients[0].disconnect()
     assert code(broker_api, "c3", LARGE) is ReasonCode.SUCCESS
@@ -34,14 +34,14 @@ def test_who_brings_more_than_all_wills_may_take_is_refused() -> None:
     assert code(broker_api, "c4", LARGE) is ReasonCode.SUCCESS
 
 
-def test_so_is_who_brings_more_than_one_user_s_may_take() -> None:
+def test_a_will_beyond_the_users_bound_is_refused() -> None:
     broker_api = BrokerApi(Named(), maximum_user_queued_bytes=100_000)
     assert code(broker_api, "a", LARGE, "bob") is ReasonCode.SUCCESS
     assert code(broker_api, "b", LARGE, "bob") is ReasonCode.QUOTA_EXCEEDED
     assert code(broker_api, "c", LARGE, "alice") is ReasonCode.SUCCESS
 
 
-def test_user_properties_count_and_what_waits_counts_until_it_is_published() -> None:
+def test_user_properties_and_delayed_wills_count() -> None:
     broker_api = BrokerApi(maximum_all_queued_bytes=50_000)
     pairs = (("name", "value"),) * 200
     late = Properties(will_delay_interval_s=10, user_properties=pairs)

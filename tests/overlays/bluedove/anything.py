@@ -1,4 +1,4 @@
-"""Strategies for all that is said in a cluster, sense or nonsense."""
+"""Strategies for every message of a cluster, valid or not."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def some(of: Strategy) -> Strategy:
 def cluster_messages(
     brokers: Strategy, names: Strategy, subscriptions: Strategy, ids: Strategy, routed: Strategy
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
-    """A strategy for each message, made of the given parts."""
+    """A strategy for each message type, made of the given parts."""
     members = st.builds(
         Member,
         broker=brokers,

@@ -1,4 +1,4 @@
-"""A stage for a cluster: nodes whose messages arrive when the test says, and timers it fires."""
+"""A stage for a cluster: the test decides when messages arrive, and fires timers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.bluedove.protocol import Bluedove
 
 SECOND_US = 1_000_000
-# Messages that a node says to itself within one input.
+# Bound on the messages that a node sends to itself within one input.
 MOST_TO_ITSELF = 1_000
 TWO = (Dimension(attribute="x"), Dimension(attribute="y"))
 
@@ -53,7 +53,7 @@ def parameters(
 
 
 class ToItself(deque[Message]):
-    """What a node says to itself, which one input must not go on with for ever."""
+    """Messages of a node to itself; fails if one input causes too many."""
 
     count = 0
 
@@ -64,7 +64,9 @@ class ToItself(deque[Message]):
 
 
 class Cluster:
-    """Nodes with links on demand; `settle` lets everything under way arrive, in sent order."""
+    """Nodes that link on demand; `settle` lets everything under way arrive, in the order of
+    sending.
+    """
 
     def __init__(self, set_by: BlueDoveParameters, later: str = "") -> None:
         self.parameters = set_by
@@ -78,9 +80,9 @@ class Cluster:
         self.notified: list[tuple[str, str, Message]] = []
         self.records: list[msgspec.Struct] = []
         self.sent: list[tuple[str, str, Message]] = []
-        # What brokers are not done with; those whose client waits are told when they are.
+        # Inputs that brokers have not settled; clients that await them are notified when they have.
         self.unsettled: dict[tuple[str, TimerKey], AckTracker | None] = {}
-        # Messages of these types wait until they are let through.
+        # Messages of these types wait for `release`.
         self.held: dict[type[Message], list[tuple[str, str, Message]]] = {}
         first = dict.fromkeys((*set_by.dispatchers, *set_by.matchers))
         for name in (*first, *later.split()):
@@ -96,7 +98,7 @@ class Cluster:
 
         self.nodes[name] = Broker(name, (), made, seed=7)
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
         self.handle(name, Started())
@@ -146,7 +148,7 @@ class Cluster:
                 self.records.append(record)
 
     def settle(self) -> None:
-        """Let everything arrive that is under way, and matching be done."""
+        """Let everything under way arrive, and finish all matching."""
         while self.under_way or self._work():
             if self.under_way:
                 self._arrive(*self.under_way.popleft())
@@ -154,7 +156,7 @@ class Cluster:
                 self._fire(self._work()[0])
 
     def step(self, random: Random) -> None:
-        """One thing happens: a link's next message arrives, or a core is done."""
+        """One event: the next message of a link arrives, or a core finishes."""
         links = list(dict.fromkeys(row[:2] for row in self.under_way))
         choices: list[Any] = [*links, *self._work()]
         if not choices:
@@ -196,7 +198,7 @@ class Cluster:
         self.now_us = until_us
 
     def crash(self, name: str) -> None:
-        """The node is gone, with all that is under way to it; who was linked to it notices."""
+        """Remove a node, with everything under way to it; its neighbours notice."""
         del self.nodes[name]
         self.timers = {place: at for place, at in self.timers.items() if place[0] != name}
         self.under_way = deque(row for row in self.under_way if name not in row[:2])
@@ -216,10 +218,10 @@ class Cluster:
         )
         self.ask(name, "P", Publish((publication,)))
 
-    # --- what is to be seen -------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------
 
     def delivered(self) -> list[tuple[int, str, tuple[str, ...]]]:
-        """(sequence, client, subscriptions), sorted; each delivery once as it was made."""
+        """(sequence, client, subscriptions), sorted; one row for each delivery."""
         return sorted(
             (effect.routed.publication.sequence, effect.client, effect.subscriptions)
             for _, effect in self.deliveries
@@ -232,7 +234,7 @@ class Cluster:
         return [row.reason for row in self.records if isinstance(row, RefusalRecord)]
 
     def matchers_with(self, subscription: str) -> dict[str, list[int]]:
-        """matcher → the dimensions in whose sets a subscription is."""
+        """matcher → the dimensions in whose sets it has the subscription."""
         found = {}
         for name in self.nodes:
             matcher = self.strategies[name].matcher

@@ -1,4 +1,4 @@
-"""Clusters at rest for tests, and who asks them for something."""
+"""Clusters at rest, and requests to them."""
 
 from __future__ import annotations
 

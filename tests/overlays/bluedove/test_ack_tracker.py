@@ -1,5 +1,8 @@
-"""What a dispatcher says is settled: publications are with all their subscribers, subscriptions
-where no publication misses them, whatever dies on the way."""
+"""A dispatcher settles publications and subscriptions only when their effect is certain.
+
+Publications are then with all their subscribers' edge brokers, subscriptions with every matcher
+concerned, whichever broker dies on the way.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ def publications(first: int, *xs: int, assured: bool = True) -> Publish:
     )
 
 
-class Waiting:
-    """A cluster with clients that wait to hear that what they asked for is done."""
+class AwaitingCluster:
+    """A cluster with clients that await the settlement of their requests."""
 
     def __init__(self, **options: Any) -> None:
         self.cluster = Cluster(parameters(**options))
@@ -50,8 +53,8 @@ class Waiting:
         self.cluster.handle(name, Requested(client, request), ack_tracker)
 
 
-def test_publications_are_settled_when_all_homes_have_them() -> None:
-    waiting = Waiting()
+def test_publications_are_settled_when_all_edge_brokers_have_them() -> None:
+    waiting = AwaitingCluster()
     cluster = waiting.cluster
     cluster.ask("D2", "C", Subscribe(subscription("s", "x < 500", "C")))
     cluster.settle()
@@ -70,8 +73,8 @@ def test_publications_are_settled_when_all_homes_have_them() -> None:
 
 
 @pytest.mark.parametrize("order", list(DeliveryOrder))
-def test_what_is_sent_to_another_matcher_is_settled_there(order: DeliveryOrder) -> None:
-    waiting = Waiting(order=order)
+def test_a_publication_sent_to_another_matcher_is_settled_there(order: DeliveryOrder) -> None:
+    waiting = AwaitingCluster(order=order)
     cluster = waiting.cluster
     answer = MatchAnswer if order is DeliveryOrder.FREE else MatchResults
     cluster.held[answer] = []
@@ -84,9 +87,9 @@ def test_what_is_sent_to_another_matcher_is_settled_there(order: DeliveryOrder) 
     assert waiting.done == ["it"]
 
 
-def test_a_full_dispatcher_takes_what_somebody_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_dispatcher_accepts_awaited_publications(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.overlays.bluedove.dispatching.dispatcher.MAX_KEPT", 1)
-    waiting = Waiting()
+    waiting = AwaitingCluster()
     cluster = waiting.cluster
     cluster.ask("D2", "C", Subscribe(subscription("s", "x >= 0", "C")))
     cluster.settle()
@@ -99,7 +102,7 @@ def test_a_full_dispatcher_takes_what_somebody_waits_for(monkeypatch: pytest.Mon
 
 
 def test_subscriptions_are_settled_when_they_are_stored() -> None:
-    waiting = Waiting()
+    waiting = AwaitingCluster()
     cluster = waiting.cluster
     cluster.held[Stored] = []
     for name in ("a", "b", "c"):
@@ -108,7 +111,7 @@ def test_subscriptions_are_settled_when_they_are_stored() -> None:
     assert waiting.done == []
     waiting.ask("D1", "C", Unsubscribe("b"), "forgotten")
     waiting.ask("D1", "C", Subscribe(subscription("c", "x < 400", "C")), "c again")
-    # Nobody has to wait for what is not wanted any more.
+    # An unsubscribe is settled at once.
     assert waiting.done == ["b", "forgotten", "c"]
     cluster.settle()
     cluster.release(Stored)
@@ -117,8 +120,8 @@ def test_subscriptions_are_settled_when_they_are_stored() -> None:
     assert not cluster.unsettled
 
 
-class Checked(Waiting):
-    """Random publications and subscriptions; what is settled must hold that very moment."""
+class CheckedCluster(AwaitingCluster):
+    """Random publications and subscriptions; each settlement is checked at its moment."""
 
     def __init__(self, seed: int, order: DeliveryOrder = DeliveryOrder.PUBLISHER) -> None:
         super().__init__(order=order)
@@ -161,7 +164,7 @@ class Checked(Waiting):
         assert not missing, missing
 
     def live(self) -> None:
-        """Something happens, often enough; one or two die."""
+        """Random events; one or two brokers die."""
         victims = self.random.sample(("M1", "M2", "M3", "M4", "D2"), 2)
         when = {self.random.randrange(100, 500): victim for victim in victims}
         for step in range(600):
@@ -181,18 +184,18 @@ class Checked(Waiting):
 
 @pytest.mark.parametrize("order", list(DeliveryOrder))
 @pytest.mark.parametrize("seed", range(examples(12)))
-def test_what_is_settled_is_delivered_and_all_is_settled_in_the_end(
+def test_settled_publications_are_delivered_and_all_are_settled_in_the_end(
     seed: int, order: DeliveryOrder
 ) -> None:
-    checked = Checked(seed, order)
+    checked = CheckedCluster(seed, order)
     checked.live()
     assert checked.required > 50
     assert len(checked.stored) > 3
     assert not checked.cluster.unsettled
 
 
-def test_the_check_bites(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dispatcher that does not wait for homes is noticed."""
+def test_the_check_reports_a_hasty_dispatcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check reports a dispatcher that does not wait for edge brokers."""
 
     def hasty(self: DispatchOutbox, message: MatchAnswer, out: list[Any]) -> None:
         for id in message.message_ids:
@@ -200,6 +203,6 @@ def test_the_check_bites(monkeypatch: pytest.MonkeyPatch) -> None:
                 self._done(self._pending[id], out)
 
     monkeypatch.setattr(DispatchOutbox, "on_answer", hasty)
-    checked = Checked(0, DeliveryOrder.FREE)
+    checked = CheckedCluster(0, DeliveryOrder.FREE)
     with pytest.raises(AssertionError, match="'s"):
         checked.live()

@@ -1,4 +1,4 @@
-"""A cluster that starts again: nothing is matched before what matches it is known."""
+"""A cluster that restarts: publications wait until matchers know the subscriptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = "B1 B2 B3"
 
 
 def made() -> Cluster:
-    """Three brokers, each of which dispatches and matches; a subscriber at B3."""
+    """Three brokers, each both dispatcher and matcher; a subscriber at B3."""
     cluster = Cluster(parameters(BOTH, BOTH, dimensions=TWO[:1]))
     cluster.run(2)
     ask(cluster)
@@ -42,7 +42,7 @@ def publish(cluster: Cluster, name: str, done: list[int], first: int, *xs: int) 
     cluster.handle(name, Requested("P", publications(first, *xs)), ack_tracker)
 
 
-def came(cluster: Cluster) -> list[int]:
+def arrived(cluster: Cluster) -> list[int]:
     return [effect.routed.publication.sequence for _, effect in cluster.deliveries]
 
 
@@ -53,22 +53,22 @@ def all_die(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("away_s", [1, 30, 50])
-def test_who_starts_first_waits_for_those_that_were_there_before(away_s: int) -> None:
+def test_a_starting_matcher_waits_for_former_dispatchers(away_s: int) -> None:
     cluster, done = made(), list[int]()
     all_die(cluster)
     start(cluster, "B1")
     publish(cluster, "B1", done, 1, 5)
     cluster.run(away_s)
-    assert (came(cluster), done) == ([], [])
+    assert (arrived(cluster), done) == ([], [])
     start(cluster, "B2")
     cluster.run(1)
     start(cluster, "B3")
     ask(cluster)
     cluster.run(40)
-    assert (came(cluster), done) == ([1], [1])
+    assert (arrived(cluster), done) == ([1], [1])
 
 
-def test_who_never_comes_back_is_given_up() -> None:
+def test_a_dispatcher_that_never_returns_is_given_up() -> None:
     cluster, done = made(), list[int]()
     all_die(cluster)
     start(cluster, "B1")
@@ -77,27 +77,27 @@ def test_who_never_comes_back_is_given_up() -> None:
     cluster.run(58)
     assert done == []
     cluster.run(30)
-    assert (came(cluster), done) == ([], [1])
+    assert (arrived(cluster), done) == ([], [1])
 
 
-def test_what_is_owed_to_one_that_was_there_before_waits_as_long() -> None:
-    """It is refused at once; a broker that only goes away would be missed after 60 s."""
+def test_publications_for_a_former_dispatcher_wait_until_it_counts_as_dead() -> None:
+    """A new link to it fails at once; the timeout is still that of a disconnected broker, 60 s."""
     cluster, done = made(), list[int]()
     cluster.crash("B3")
     cluster.crash("B2")
     cluster.now_us += SECOND_US
     start(cluster, "B2")
-    publish(cluster, "B2", done, 1, 5)  # B1 matches it, and knows of the subscription at B3
+    publish(cluster, "B2", done, 1, 5)  # B1 matches it, and knows the subscription at B3
     cluster.run(30)
     assert done == []
     start(cluster, "B3")
     ask(cluster)
     cluster.run(10)
-    assert (came(cluster), done) == ([1], [1])
+    assert (arrived(cluster), done) == ([1], [1])
 
 
-def test_a_home_that_starts_again_does_not_have_itself_forgotten() -> None:
-    """What matchers have of its earlier life stands for it until they have more."""
+def test_a_restarted_edge_broker_does_not_drop_its_former_subscriptions() -> None:
+    """Matchers keep its former incarnation's subscriptions until they have newer ones."""
     cluster, done = made(), list[int]()
     cluster.crash("B3")
     cluster.now_us += SECOND_US
@@ -108,11 +108,11 @@ def test_a_home_that_starts_again_does_not_have_itself_forgotten() -> None:
     for number in (1, 2):
         publish(cluster, "B1", done, number, 5)
         cluster.settle()
-    assert (came(cluster), done) == ([1, 2], [1, 2])
+    assert (arrived(cluster), done) == ([1, 2], [1, 2])
     assert cluster.sent_of(Remove) == []
 
 
-# --- in line ----------------------------------------------------------------------------------
+# --- in a queue -------------------------------------------------------------------------------
 
 
 def separate() -> Cluster:
@@ -123,8 +123,8 @@ def separate() -> Cluster:
     return cluster
 
 
-def test_what_stood_in_line_for_long_is_matched_again() -> None:
-    """Who has subscribed since gets it, as a session does that moved meanwhile."""
+def test_a_publication_queued_for_long_is_matched_again() -> None:
+    """A client that subscribed meanwhile receives it, as does a session that moved meanwhile."""
     cluster, done = separate(), list[int]()
     cluster.held[MatchResults] = []
     publish(cluster, "D1", done, 1, 100)
@@ -143,10 +143,10 @@ def test_what_stood_in_line_for_long_is_matched_again() -> None:
         (2, "new"),
         (2, "old"),
     ]
-    assert came(cluster)[0] == 1
+    assert arrived(cluster)[0] == 1
 
 
-def test_what_waited_only_for_its_own_matcher_is_not_matched_again() -> None:
+def test_a_publication_that_waited_for_its_matcher_only_is_not_matched_again() -> None:
     cluster, done = separate(), list[int]()
     cluster.held[MatchResults] = []
     publish(cluster, "D1", done, 1, 100)
@@ -158,8 +158,8 @@ def test_what_waited_only_for_its_own_matcher_is_not_matched_again() -> None:
     assert len(cluster.sent_of(MatchRequest)) == 1
 
 
-def test_the_answer_to_an_earlier_attempt_counts_no_more() -> None:
-    """Who gave it was taken for dead, and has not heard of the latest subscriptions."""
+def test_an_answer_to_an_earlier_attempt_is_ignored() -> None:
+    """The answering matcher was declared dead, and does not know the latest subscriptions."""
     cluster = Cluster(parameters())
     cluster.run(2)
     done = list[int]()

@@ -1,4 +1,4 @@
-"""Policies: what each of them looks at, and that equals are drawn."""
+"""Forwarding policies: the figures that each compares, and random choice among equals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def chosen(policy: Policy, loads: dict[str, Load | None], now_us: int = 0) -> Co
     return Counter(choose(policy, candidates, now_us, random).matcher for _ in range(60))
 
 
-def test_each_policy_looks_at_its_own() -> None:
+def test_each_policy_compares_its_own_figure() -> None:
     loads: dict[str, Load | None] = {
         "small": load(queue=50, arrival=10, matching=100, size=1),
         "short": load(queue=5, arrival=200, matching=100, size=9),
@@ -33,17 +33,17 @@ def test_each_policy_looks_at_its_own() -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-def test_equals_are_drawn(policy: Policy) -> None:
+def test_equal_matchers_are_chosen_at_random(policy: Policy) -> None:
     counts = chosen(policy, {"A": load(), "B": load()})
     assert min(counts["A"], counts["B"]) > 10
 
 
 @pytest.mark.parametrize("policy", [each for each in Policy if each is not Policy.RANDOM])
-def test_the_unknown_is_tried(policy: Policy) -> None:
+def test_a_matcher_of_unknown_load_is_tried(policy: Policy) -> None:
     assert chosen(policy, {"A": load(), "B": None}) == {"B": 60}
 
 
-def test_a_queue_does_not_fall_below_nothing() -> None:
+def test_a_queue_estimate_does_not_become_negative() -> None:
     fast, idle = load(queue=3, arrival=0, matching=10), load(queue=0, arrival=0, matching=11)
     assert chosen(Policy.ADAPTIVE, {"fast": fast, "idle": idle}, 60_000_000) == {"idle": 60}
 
@@ -57,6 +57,6 @@ def test_loads_change_by_more_than_their_share() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"matching": 0.0}, {"queue": -1}, {"matching": float("nan")}])
-def test_what_is_no_load_is_refused(wrong: dict[str, float]) -> None:
+def test_an_invalid_load_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="is no load"):
         load(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Whatever neighbours and clients say, a broker of a cluster goes on."""
+"""Random messages of neighbours and clients never make a cluster's broker raise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ HAPPENINGS = st.lists(
 
 
 class Driver:
-    """Brings inputs and fires the timers that were set, in order."""
+    """Gives inputs to a broker, and fires its timers in order."""
 
     def __init__(self, machine: Broker) -> None:
         self._machine = machine

@@ -1,4 +1,4 @@
-"""Gossip: news spread in about log N rounds, and cost what the paper's formula says, or less."""
+"""Gossip: news spread in about log N rounds, at the paper's formula's cost or less."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_news_reach_everyone_in_about_log_n_rounds(count: int, changed: int) -> 
     assert rounds <= 2 + fan_out(count)
 
 
-def test_an_exchange_brings_only_what_the_other_lacks() -> None:
+def test_an_exchange_brings_only_missing_entries() -> None:
     left, right = tables(3)["M0"], tables(3)["M1"]
     newer = msgspec.structs.replace(right.members["M1"], version=2, changed=2)
     older = msgspec.structs.replace(left.members["M0"], version=3, changed=3)
@@ -83,7 +83,7 @@ ENTRIES = st.lists(
 
 
 @given(ENTRIES, ENTRIES)
-def test_a_comparison_says_of_each_entry_what_is_to_be_said(
+def test_a_comparison_names_the_entries_to_send_and_to_request(
     here: list[Member], there: list[Member]
 ) -> None:
     mine, theirs = MemberTable(1), MemberTable(1)
@@ -113,7 +113,7 @@ def test_partners_are_alive_and_sometimes_lost() -> None:
     assert ["M4" in partners for partners in rounds] == [False] * 9 + [True]
 
 
-def test_the_silent_are_those_of_whom_no_news_came() -> None:
+def test_members_without_news_are_silent() -> None:
     table = tables(3)["M0"]
     newer = msgspec.structs.replace(table.members["M1"], version=2)
     table.merge([newer], 8)

@@ -1,4 +1,4 @@
-"""A joiner of a cluster: what it learns as it starts, and for whom it waits."""
+"""A broker that joins a cluster: its first state, and the brokers that it waits for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def joiner(*expected: str) -> Broker:
     return Broker("J1", (), factory, expected=expected, is_founder=False)
 
 
-def test_a_joiner_remembers_the_dispatchers_that_it_has_heard_of() -> None:
+def test_a_joined_broker_keeps_the_dispatchers_that_it_knows() -> None:
     machine = joiner("B2")
     machine.handle(Started(), 1)
     machine.handle(LinkChanged("B2", LinkState.UP), 2)
@@ -35,8 +35,8 @@ def test_a_joiner_remembers_the_dispatchers_that_it_has_heard_of() -> None:
     assert OpenLink("B1") in effects
 
 
-def test_a_joiner_that_starts_again_waits_for_no_broker_that_stays_away() -> None:
-    """A link that lasts does not fail as long as its other end is down."""
+def test_a_restarted_joined_broker_waits_for_no_broker_that_stays_down() -> None:
+    """A lasting link does not fail while its other end is down."""
     machine = joiner("B2")
     effects = machine.handle(Started(facts={"dispatchers": ["B1", "J1"]}), 1)
     assert {each.neighbour for each in effects if isinstance(each, OpenLink)} == {"B1", "B2"}

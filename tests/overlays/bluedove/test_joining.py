@@ -1,4 +1,4 @@
-"""Matchers join and leave, and nothing is missed meanwhile."""
+"""Matchers join and leave a cluster, and no delivery is missed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.overlays.bluedove.cluster import Cluster, parameters
 from tests.overlays.bluedove.settled import made, stored, subscribe
 
 
-def test_a_joiner_takes_the_upper_half_on_every_dimension() -> None:
+def test_a_joining_matcher_takes_the_upper_half_on_every_dimension() -> None:
     cluster = made("M5")
     subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
     cluster.run(2)
@@ -39,7 +39,7 @@ def test_a_joiner_takes_the_upper_half_on_every_dimension() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_nothing_is_missed_while_segments_move(seed: int) -> None:
+def test_no_delivery_is_missed_while_segments_move(seed: int) -> None:
     """Joins and a leave, with subscriptions and publications between any two messages."""
     random = Random(seed)
     cluster = made("M5 M6", publications_per_job=1)
@@ -68,7 +68,7 @@ def test_nothing_is_missed_while_segments_move(seed: int) -> None:
     assert states == ["left", "serving", "serving"]
 
 
-def test_a_move_that_breaks_off_leaves_the_giver_as_it_was() -> None:
+def test_an_aborted_handover_leaves_the_source_as_it_was() -> None:
     cluster = made("M5")
     subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
     cluster.held[SubscriptionRows] = []
@@ -86,7 +86,7 @@ def test_a_move_that_breaks_off_leaves_the_giver_as_it_was() -> None:
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_what_was_given_and_never_received_is_rebuilt_by_the_giver() -> None:
+def test_a_segment_that_never_arrived_is_rebuilt_by_its_source() -> None:
     cluster = made("M5")
     subscribe(cluster, "s", "x > 190 AND x < 240 AND y > 900")
     cluster.held[Yours] = []
@@ -100,7 +100,7 @@ def test_what_was_given_and_never_received_is_rebuilt_by_the_giver() -> None:
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_a_leaving_broker_hands_everything_to_those_beside_it() -> None:
+def test_a_leaving_broker_hands_its_segments_to_its_neighbours() -> None:
     cluster = made()
     subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
     cluster.ask("M3", "operator", LeaveCluster())

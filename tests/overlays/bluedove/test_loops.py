@@ -1,4 +1,4 @@
-"""No input keeps a broker busy for ever with what it says to itself."""
+"""No input keeps a broker busy for ever with messages to itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOTH = "B1 B2 B3"
 
 
 def made(**options) -> Cluster:  # type: ignore[no-untyped-def]
-    """Three brokers, each of which dispatches and matches."""
+    """Three brokers, each both dispatcher and matcher."""
     cluster = Cluster(parameters(BOTH, BOTH, **options))
     cluster.run(2)
     return cluster
@@ -39,8 +39,8 @@ def restart(cluster: Cluster, name: str) -> None:
     cluster.start(name)
 
 
-def test_a_broker_that_starts_again_does_not_take_its_earlier_life_for_its_own() -> None:
-    """Others tell it what it served; until it serves something, it is no candidate."""
+def test_a_restarted_broker_does_not_take_over_its_former_incarnations_segments() -> None:
+    """Other brokers tell it its former segments; it is no candidate until it serves again."""
     cluster = made(dimensions=TWO[:1])
     cluster.ask("B2", "C", Subscribe(subscription("s", "x >= 0", "C")))
     cluster.run(1)
@@ -49,7 +49,7 @@ def test_a_broker_that_starts_again_does_not_take_its_earlier_life_for_its_own()
     cluster.settle()  # it has pulled a table by now
     own = cluster.strategies["B1"].node.table.members["B1"]
     assert own.segments == (NOTHING,)
-    cluster.publish("B1", 1, x=5)  # where it was
+    cluster.publish("B1", 1, x=5)  # its former place
     cluster.run(1)
     assert cluster.delivered() == []
     assert [target for _, target in cluster.sent_of(MatchRequest)] == []
@@ -58,17 +58,19 @@ def test_a_broker_that_starts_again_does_not_take_its_earlier_life_for_its_own()
     assert [row[0] for row in cluster.delivered()] == [1]
 
 
-def test_its_earlier_life_is_ended_wherever_others_hear_of_it() -> None:
+def test_a_restart_ends_the_former_incarnation_at_every_broker() -> None:
     cluster = made()
     cluster.held[MemberHello] = []
     restart(cluster, "B1")
     cluster.settle()
-    cluster.publish("B2", 1, x=5, y=5)  # B2 does not know yet, and is told by what is handed back
+    cluster.publish(
+        "B2", 1, x=5, y=5
+    )  # B2 does not know yet, and learns from the returned publication
     cluster.settle()
     assert cluster.strategies["B2"].node.table.members["B1"].segments == (NOTHING, NOTHING)
 
 
-def test_a_matcher_whose_clock_went_back_is_believed_in_the_end() -> None:
+def test_a_matcher_whose_clock_was_set_back_serves_again() -> None:
     cluster = made()
     known = cluster.strategies["B2"].node.table
     later = Member(
@@ -85,8 +87,8 @@ def test_a_matcher_whose_clock_went_back_is_believed_in_the_end() -> None:
     assert known.members["B1"].segments == tuple(mine.segments)
 
 
-def test_what_is_handed_back_waits_for_a_timer_when_there_is_nobody_else() -> None:
-    """Whatever made the matcher and the table disagree."""
+def test_a_returned_publication_without_another_matcher_waits_for_a_timer() -> None:
+    """However the matcher and the table came to disagree."""
     cluster = made(dimensions=TWO[:1])
     matcher = cluster.strategies["B1"].matcher
     assert matcher is not None
@@ -98,7 +100,7 @@ def test_what_is_handed_back_waits_for_a_timer_when_there_is_nobody_else() -> No
     assert len(dispatcher.outbox) == 1
 
 
-def test_another_broker_that_hands_back_is_not_asked_again_at_once() -> None:
+def test_a_matcher_that_returned_a_publication_is_not_tried_at_once() -> None:
     cluster = made(dimensions=TWO[:1])
     matcher = cluster.strategies["B1"].matcher
     assert matcher is not None
@@ -110,7 +112,7 @@ def test_another_broker_that_hands_back_is_not_asked_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["B1", "B3"])
-def test_one_of_a_replicated_cluster_leaves_while_it_matches(name: str) -> None:
+def test_a_matcher_of_a_replicated_cluster_leaves_while_it_matches(name: str) -> None:
     dimension = Dimension(attribute="x")
     brokers = tuple(BOTH.split())
     cluster = Cluster(full_replication(dimension, dispatchers=brokers, matchers=brokers, cores=1))
@@ -126,8 +128,8 @@ def test_one_of_a_replicated_cluster_leaves_while_it_matches(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(20)))
-def test_brokers_die_and_come_back_in_the_midst_of_everything(seed: int) -> None:
-    """Random steps and restarts; in the end all that lives agrees and nothing is stuck."""
+def test_random_restarts_end_in_agreement(seed: int) -> None:
+    """Random steps and restarts; in the end all living brokers agree and nothing is stuck."""
     random = Random(seed)
     cluster = made(dimensions=TWO[: random.randint(1, 2)], cores=random.randint(1, 2))
     names = BOTH.split()
@@ -158,7 +160,7 @@ def test_brokers_die_and_come_back_in_the_midst_of_everything(seed: int) -> None
     assert not cluster.strategies["B1"].node.table.holes(0)
 
 
-def test_news_of_an_earlier_life_behind_the_welcome_changes_nothing() -> None:
+def test_news_of_a_former_incarnation_after_the_welcome_change_nothing() -> None:
     cluster = made()
     old = cluster.strategies["B2"].node.table.members["B1"]
     cluster.held[JoinAnswer] = []

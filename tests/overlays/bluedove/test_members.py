@@ -1,4 +1,4 @@
-"""The member table: newest entries win, and who serves what is found as by looking at everyone."""
+"""The member table: newest entries win, and owners equal those of a search of all members."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def member(name: str, *segments: Segment, generation: int = 1, version: int = 1)
 
 
 @given(MEMBERS, PLACES, PLACES)
-def test_owners_are_those_whose_segment_has_the_place(
+def test_owners_are_the_members_whose_segment_has_the_place(
     members: list[Member], low: float, high: float
 ) -> None:
     made = table(*members)
@@ -74,7 +74,7 @@ def test_a_table_is_as_if_every_entry_were_compared(
     members: list[Member], others: list[Member], order: list[int]
 ) -> None:
     made, newest = table(*members), {}
-    # Some of those that come are the very entries that are here, as where tables are exchanged.
+    # Some incoming entries are the very objects in the table, as where tables are exchanged.
     coming = [*members, *others]
     made.merge([coming[n] for n in order if n < len(coming)], 1)
     for row in [*members, *(coming[n] for n in order if n < len(coming))]:
@@ -85,7 +85,7 @@ def test_a_table_is_as_if_every_entry_were_compared(
 
 
 @given(MEMBERS, MEMBERS)
-def test_signs_of_life_renew_what_is_otherwise_the_same(
+def test_heartbeats_renew_otherwise_equal_entries(
     members: list[Member], others: list[Member]
 ) -> None:
     made = table(*members)
@@ -123,7 +123,7 @@ def test_entries_of_another_configuration_are_left_out() -> None:
     assert made.members == {}
 
 
-def test_the_expected_do_not_serve_yet() -> None:
+def test_expected_members_do_not_serve_yet() -> None:
     made = table(member("A", WHOLE, generation=0))
     assert made.owners(0, 1.0) == ()
     assert made.holes(0) == [WHOLE]

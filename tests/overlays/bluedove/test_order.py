@@ -1,4 +1,4 @@
-"""A publisher's order: kept whatever matchers do, and at homes that go and come back."""
+"""A publisher's order holds whatever matchers do, and at edge brokers that return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONE = TWO[:1]
 
 
 def made(**options) -> Cluster:  # type: ignore[no-untyped-def]
-    """A subscriber at D2 that wants everything."""
+    """A subscriber of everything at D2."""
     cluster = Cluster(parameters(**options))
     cluster.run(2)
     cluster.ask("D2", "C", Subscribe(subscription("s", "x >= 0", "C")))
@@ -44,7 +44,7 @@ def cut(cluster: Cluster, one: str, other: str) -> None:
     cluster.handle(other, LinkChanged(one, LinkState.FAILED))
 
 
-def test_what_is_matched_first_waits_for_what_was_published_first() -> None:
+def test_a_publication_matched_early_waits_for_earlier_ones() -> None:
     cluster, done = made(dimensions=ONE), list[int]()
     cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
@@ -59,7 +59,7 @@ def test_what_is_matched_first_waits_for_what_was_published_first() -> None:
     assert (came(cluster), done) == ([1, 2, 3], [1, 2, 3])
 
 
-def test_another_publisher_waits_for_nobody() -> None:
+def test_other_publishers_do_not_wait() -> None:
     cluster, done = made(dimensions=ONE), list[int]()
     cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
@@ -70,7 +70,7 @@ def test_another_publisher_waits_for_nobody() -> None:
     assert came(cluster) == [2]
 
 
-def test_free_is_free() -> None:
+def test_order_free_does_not_wait() -> None:
     cluster, done = made(dimensions=ONE, order=DeliveryOrder.FREE), list[int]()
     assert not cluster.nodes["D1"].keeps_order
     cluster.held[MatchRequest] = []
@@ -83,7 +83,7 @@ def test_free_is_free() -> None:
     assert came(cluster) == [2, 1]
 
 
-def test_order_holds_when_the_matcher_of_the_first_dies() -> None:
+def test_order_holds_when_the_first_publications_matcher_dies() -> None:
     cluster, done = made(), list[int]()
     cluster.held[MatchResults] = []
     publish(cluster, done, 1, 100)
@@ -95,7 +95,7 @@ def test_order_holds_when_the_matcher_of_the_first_dies() -> None:
     assert (came(cluster), done) == ([1, 2], [1, 2])
 
 
-def test_a_home_that_comes_back_gets_what_it_had_not_confirmed_in_its_order() -> None:
+def test_a_returning_edge_broker_gets_unconfirmed_publications_in_order() -> None:
     cluster, done = made(), list[int]()
     cluster.held |= {Matched: [], Receipt: []}
     publish(cluster, done, 1, 100)
@@ -103,7 +103,7 @@ def test_a_home_that_comes_back_gets_what_it_had_not_confirmed_in_its_order() ->
     cluster.release(Matched)
     publish(cluster, done, 2, 500)
     cluster.settle()
-    cluster.held.clear()  # 1 came, and its receipt is lost; 2 is lost
+    cluster.held.clear()  # 1 arrived, and its receipt is lost; 2 is lost
     cut(cluster, "D1", "D2")
     assert done == []
     publish(cluster, done, 3, 300)
@@ -111,7 +111,7 @@ def test_a_home_that_comes_back_gets_what_it_had_not_confirmed_in_its_order() ->
     assert (came(cluster), done) == ([1, 2, 3], [1, 2, 3])
 
 
-def test_a_home_that_starts_again_gets_what_its_clients_still_want() -> None:
+def test_a_restarted_edge_broker_gets_publications_that_its_clients_still_want() -> None:
     cluster, done = made(), list[int]()
     cluster.crash("D2")
     publish(cluster, done, 1, 100, 500)
@@ -125,7 +125,7 @@ def test_a_home_that_starts_again_gets_what_its_clients_still_want() -> None:
     assert all(effect.routed.publication.again for _, effect in cluster.deliveries)
 
 
-def test_a_link_to_a_home_comes_back_though_nothing_waits_for_it() -> None:
+def test_a_link_to_an_edge_broker_comes_back_though_nothing_is_queued() -> None:
     cluster, done = made(), list[int]()
     cut(cluster, "D1", "D2")
     cluster.run(30)
@@ -134,7 +134,7 @@ def test_a_link_to_a_home_comes_back_though_nothing_waits_for_it() -> None:
     assert (came(cluster), done) == ([1], [1])
 
 
-def test_a_home_that_stays_away_is_given_up() -> None:
+def test_an_edge_broker_that_stays_down_is_given_up() -> None:
     cluster, done = made(), list[int]()
     cluster.crash("D2")
     publish(cluster, done, 1, 100)
@@ -150,8 +150,8 @@ def test_a_home_that_stays_away_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(15)))
-def test_order_holds_whatever_happens(seed: int) -> None:
-    """Random steps; matchers die, links to the home break; each comes once, in order."""
+def test_order_holds_under_random_deaths_and_breaks(seed: int) -> None:
+    """Random steps; matchers die, links to the edge broker break; each arrives once, in order."""
     random, done = Random(seed), list[int]()
     cluster = made(dimensions=TWO[: random.randint(1, 2)], cores=2)
     number = 0
@@ -174,8 +174,8 @@ def test_order_holds_whatever_happens(seed: int) -> None:
     assert not cluster.unsettled
 
 
-def test_who_comes_again_has_other_numbers_than_before() -> None:
-    """A number of each publisher was kept for ever, 115 bytes."""
+def test_a_returning_publisher_gets_new_numbers() -> None:
+    """So no number of a past publisher is kept, which took 115 bytes each."""
     cluster = made()
     dispatcher = cluster.strategies["D1"].dispatcher
     for first in range(0, 200, 4):

@@ -1,4 +1,4 @@
-"""Decisions from snapshots: segments, copies, halves, donors, heirs, how many matchers."""
+"""Decisions from snapshots: segments, copies, halves, donors, heirs, number of matchers."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def table(names: str = "KLMN", dimensions: tuple[Dimension, ...] = ALL) -> Membe
 
 
 @given(expressions(predicates()).map(Filter), attributes())
-def test_each_candidate_of_a_publication_has_all_that_match_it(
+def test_each_candidate_of_a_publication_has_all_matching_subscriptions(
     filter: Filter, values: dict[str, object]
 ) -> None:
-    """What makes one hop enough (III-A1): on every dimension, whoever serves the place."""
+    """So one hop is enough (III-A1): on every dimension, whichever matcher serves the place."""
     members = table()
     planned = copies(members, ranges_of(ALL, filter))
     if matches(filter, values):  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_each_candidate_of_a_publication_has_all_that_match_it(
             assert number in planned.searched[owner]
 
 
-def test_segments_are_given_out_in_order_and_cover_each_dimension() -> None:
+def test_segments_are_assigned_in_order_and_cover_each_dimension() -> None:
     segments = initial_segments(ALL, tuple("KLMN"))
     assert segments["K"][2] == Segment(LOWEST, 3.0)
     assert segments["N"][2] == Segment(9.0, math.inf)
@@ -93,7 +93,7 @@ def test_the_donor_has_the_most_work_on_its_dimension() -> None:
     assert donors(MemberTable(1), {}, (0,), "K") == {}
 
 
-def test_heirs_and_successors_lie_beside() -> None:
+def test_heirs_and_successors_are_adjacent() -> None:
     members = table()
     assert heirs(members, 0, "L") == ["K", "M"]
     assert heirs(members, 0, "K") == ["L"]
@@ -103,7 +103,7 @@ def test_heirs_and_successors_lie_beside() -> None:
     assert [is_successor(members, 0, first, name) for name in "LMN"] == [True, False, False]
 
 
-def test_the_controller_waits_and_does_not_swing() -> None:
+def test_the_controller_waits_and_does_not_oscillate() -> None:
     controller = Controller(Elasticity(saturated=0.8, idle=0.4, patience_us=3, settle_us=20))
 
     def run(utilisation: float, times: range) -> list[ScaleOrder]:
@@ -120,13 +120,13 @@ def test_the_controller_waits_and_does_not_swing() -> None:
     assert controller.decide({}, 100) is None
 
 
-def test_as_few_as_asked_for_stay() -> None:
+def test_the_minimum_of_matchers_stays() -> None:
     controller = Controller(Elasticity(patience_us=0, settle_us=0, least=2))
     assert controller.decide({"K": 0.0, "L": 0.0}, 1) is None
     assert controller.decide({"K": 0.0, "L": 0.0, "M": 0.0}, 2) is ScaleOrder.REMOVE
 
 
-def test_bad_elasticity_says_what_is_wrong() -> None:
+def test_a_wrong_elasticity_is_an_error() -> None:
     with pytest.raises(ValueError, match="are not 0 < idle < saturated"):
         Elasticity(saturated=0.8, idle=0.9)
     with pytest.raises(ValueError, match="negative"):
@@ -135,6 +135,6 @@ def test_bad_elasticity_says_what_is_wrong() -> None:
         Elasticity(least=0)
 
 
-def test_what_nothing_matches_goes_nowhere() -> None:
+def test_a_contradictory_subscription_is_stored_nowhere() -> None:
     planned = copies(table(), ranges_of(ALL, parse("a < 1 AND a > 2")))
     assert (planned.searched, planned.replicas) == ({}, {})

@@ -1,4 +1,4 @@
-"""Clusters at a standstill: what is stored where, who answers, and what survives what."""
+"""The protocol in clusters at rest: storage of subscriptions, answers, and recovery from faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.overlays.bluedove.cluster import Cluster, parameters
 from tests.overlays.bluedove.settled import X, made, stored, subscribe
 
 
-def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_home() -> None:
+def test_a_publication_takes_one_hop_to_a_matcher_and_one_to_the_edge_broker() -> None:
     cluster = made(order=DeliveryOrder.FREE)
     subscribe(cluster, "s", "x >= 300 AND x < 600 AND y < 100", at="D2")
     assert cluster.matchers_with("s") == {"M1": [1], "M2": [0], "M3": [0]}
@@ -62,7 +62,7 @@ def test_a_subscription_without_a_test_of_a_dimension_is_on_all_its_segments() -
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_copies_that_fall_on_one_matcher_are_replicated_to_its_clockwise_neighbour() -> None:
+def test_copies_of_one_matcher_are_replicated_to_its_clockwise_neighbour() -> None:
     cluster = made()
     subscribe(cluster, "s", "x = 900 AND y = 900")
     assert cluster.matchers_with("s") == {"M4": [0, 1]}
@@ -89,7 +89,7 @@ def test_replacing_and_unsubscribing_reach_every_copy() -> None:
     assert cluster.matchers_with("s") == {}
 
 
-def test_what_a_home_does_not_know_is_not_delivered_and_is_forgotten() -> None:
+def test_a_match_that_its_edge_broker_does_not_know_is_not_delivered_and_is_dropped() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y < 200")
     cluster.strategies["D1"].dispatcher.home._placements.clear()
@@ -99,7 +99,7 @@ def test_what_a_home_does_not_know_is_not_delivered_and_is_forgotten() -> None:
     assert cluster.matchers_with("s") == {}
 
 
-def test_a_subscription_is_called_stored_when_every_owner_has_it() -> None:
+def test_a_subscription_is_stored_when_every_owner_has_it() -> None:
     cluster = made()
     cluster.held[Stored] = []
     subscribe(cluster, "s", "x < 600 AND y = 900")
@@ -113,7 +113,7 @@ def test_a_subscription_is_called_stored_when_every_owner_has_it() -> None:
     assert stored(cluster) == ["s"]
 
 
-def test_a_home_asks_again_when_a_matcher_does_not_answer() -> None:
+def test_an_edge_broker_repeats_a_request_that_a_matcher_does_not_answer() -> None:
     cluster = made()
     cluster.held[Store] = []
     subscribe(cluster, "s", "x < 200 AND y < 200")
@@ -149,8 +149,8 @@ def test_another_candidate_is_used_when_the_matcher_stays_silent() -> None:
     assert len(set(cluster.sent_of(MatchRequest))) == 2
 
 
-def test_what_a_matcher_was_sent_goes_elsewhere_when_it_is_back_before_anybody_missed_it() -> None:
-    """It may go on telling of itself, so that it is not silent; but it has forgotten."""
+def test_publications_of_a_matcher_that_restarted_unnoticed_go_to_another() -> None:
+    """It may continue gossip, so that it is not silent; but its state is lost."""
     cluster = made()
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
     cluster.held[MatchRequest] = []
@@ -163,10 +163,10 @@ def test_what_a_matcher_was_sent_goes_elsewhere_when_it_is_back_before_anybody_m
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() -> None:
+def test_a_slow_matcher_matches_a_retransmission_once() -> None:
     cluster = made(order=DeliveryOrder.FREE)
     subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
-    cluster.run(3)  # the loads are known, and change no more
+    cluster.run(3)  # the loads are known, and do not change
     cluster.held |= {MatchRequest: []}
     cluster.publish("D1", 1, x=100, y=900)
     ((source, matcher, message),) = cluster.held.pop(MatchRequest)
@@ -180,8 +180,8 @@ def test_a_slow_matcher_matches_once_what_an_impatient_dispatcher_sends_again() 
     assert (matcher, "D1") in cluster.sent_of(LoadReport)
 
 
-def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> None:
-    """The matcher answers and dies; what it sent to the home is lost, or came: nobody knows."""
+def test_a_publication_is_kept_until_edge_brokers_have_it_and_delivered_once() -> None:
+    """The matcher answers and dies; its message to the edge broker may be lost or not."""
     for home_has_it in (False, True):
         cluster = made(order=DeliveryOrder.FREE)
         subscribe(cluster, "s", "x < 200 AND y > 800", at="D2")
@@ -200,7 +200,7 @@ def test_a_publication_is_kept_until_its_homes_have_it_and_delivered_once() -> N
         assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
 
 
-def test_what_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publications_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.overlays.bluedove.dispatching.dispatcher.MAX_KEPT", 2)
     cluster = made()
     cluster.held[MatchRequest] = []
@@ -210,7 +210,7 @@ def test_what_cannot_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(cluster.notified[-1][2], Rejected)
 
 
-def test_a_home_that_is_gone_is_not_waited_for() -> None:
+def test_a_dead_edge_broker_is_not_waited_for() -> None:
     cluster = made()
     subscribe(cluster, "s", "x < 200", at="D2")
     cluster.held[Matched] = []
@@ -221,7 +221,7 @@ def test_a_home_that_is_gone_is_not_waited_for() -> None:
     assert len(cluster.strategies["D1"].dispatcher.outbox) == 0
 
 
-def test_the_dead_are_missed_and_their_segments_rebuilt_from_other_dimensions() -> None:
+def test_dead_matchers_segments_are_rebuilt_from_other_dimensions() -> None:
     cluster = made()
     random = Random(3)
     for number in range(40):
@@ -243,7 +243,7 @@ def test_the_dead_are_missed_and_their_segments_rebuilt_from_other_dimensions() 
         assert rows.rows.keys() == expected
 
 
-def test_subscriptions_with_every_copy_on_the_dead_come_from_their_homes() -> None:
+def test_subscriptions_with_all_copies_lost_come_from_their_edge_brokers() -> None:
     cluster = Cluster(parameters(dimensions=(X,)))
     cluster.run(2)
     subscribe(cluster, "s", "x > 510 AND x < 520")
@@ -255,7 +255,7 @@ def test_subscriptions_with_every_copy_on_the_dead_come_from_their_homes() -> No
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_one_that_starts_again_does_not_take_its_first_segments() -> None:
+def test_a_restarted_matcher_does_not_take_its_first_segments() -> None:
     cluster = made()
     subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
     cluster.crash("M3")
@@ -275,7 +275,7 @@ def test_one_that_starts_again_does_not_take_its_first_segments() -> None:
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_a_dispatcher_that_starts_again_learns_the_table_and_its_clients_come_back() -> None:
+def test_a_restarted_dispatcher_learns_the_table_and_its_clients_return() -> None:
     cluster = made()
     cluster.crash("D2")
     cluster.add("D2")
@@ -288,7 +288,7 @@ def test_a_dispatcher_that_starts_again_learns_the_table_and_its_clients_come_ba
     assert cluster.delivered() == [(1, "C", ("s",))]
 
 
-def test_one_that_is_taken_for_dead_gives_everything_up_and_joins_anew() -> None:
+def test_a_matcher_declared_dead_drops_its_segments_and_joins_anew() -> None:
     cluster = made()
     subscribe(cluster, "s", "x > 510 AND x < 520 AND y < 100")
     for name in sorted(cluster.nodes):
@@ -311,7 +311,7 @@ def test_one_that_is_taken_for_dead_gives_everything_up_and_joins_anew() -> None
 # --- clients, baselines, misuse ---------------------------------------------------------------
 
 
-def test_a_mailbox_keeps_until_it_is_polled() -> None:
+def test_a_mailbox_keeps_deliveries_until_it_is_polled() -> None:
     cluster = made()
     cluster.ask("D1", "phone", OpenMailbox())
     assert cluster.notified[-1] == ("D1", "phone", MailboxOpened("D1/phone"))
@@ -326,7 +326,7 @@ def test_a_mailbox_keeps_until_it_is_polled() -> None:
     assert cluster.refusals() == ["thief has no mailbox 'D1/phone' here"]
 
 
-def test_full_replication_has_everything_everywhere() -> None:
+def test_full_replication_stores_every_subscription_at_every_matcher() -> None:
     cluster = Cluster(full_replication(X, dispatchers=("D1",), matchers=("M1", "M2", "M3")), "M4")
     cluster.run(2)
     subscribe(cluster, "s", "x = 5")
@@ -347,7 +347,7 @@ def test_full_replication_has_everything_everywhere() -> None:
     assert len(cluster.delivered()) == 21
 
 
-def test_peer_to_peer_has_one_candidate() -> None:
+def test_peer_to_peer_has_one_candidate_for_each_publication() -> None:
     cluster = Cluster(peer_to_peer(X, dispatchers=("D1",), matchers=("M1", "M2")))
     cluster.run(2)
     subscribe(cluster, "s", "x = 5")
@@ -357,7 +357,7 @@ def test_peer_to_peer_has_one_candidate() -> None:
     assert cluster.sent_of(MatchRequest) == [("D1", "M1")]
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_messages_are_refused() -> None:
     cluster = made()
     subscribe(cluster, "s", "x = 5")
     wrong = [

@@ -46,7 +46,7 @@ def test_the_latest_version_stays() -> None:
     assert (len(rows), found(rows, 9)) == (0, [])
 
 
-def test_replicas_are_not_searched_and_give_way() -> None:
+def test_replicas_are_not_searched_and_are_replaced_by_originals() -> None:
     rows = SubscriptionSet(Dimension(attribute="x"))
     rows.add_replica(row("s", "x > 5"))
     assert (found(rows, 9), len(rows), list(rows.replicas)) == ([], 0, ["s"])
@@ -59,7 +59,7 @@ def test_replicas_are_not_searched_and_give_way() -> None:
     assert rows.replicas == {}
 
 
-def test_only_what_meets_the_segments_is_kept() -> None:
+def test_only_subscriptions_that_meet_the_segments_are_kept() -> None:
     rows = SubscriptionSet(Dimension(attribute="x"))
     for name, text in (("low", "x < 5"), ("middle", "x BETWEEN 5 AND 6"), ("high", "x > 8")):
         rows.add(row(name, text))
@@ -71,8 +71,8 @@ def test_only_what_meets_the_segments_is_kept() -> None:
     assert len(rows) == 0
 
 
-def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> None:
-    """Ten come in the first second; four cores need 0.1 s for each."""
+def test_rates_are_of_the_window_and_of_matching_time() -> None:
+    """Ten arrive in the first second; four cores need 0.1 s for each."""
     queue = DimensionQueue(5 * SECOND_US, cores=4)
     assert queue.load(100, 50.0, 0).matching_per_s == pytest.approx(800_000)
     for number in range(10):
@@ -84,7 +84,7 @@ def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> N
     assert (len(queue), queue.load(7, 50.0, SECOND_US).queue) == (
         10,
         6,
-    )  # those in work do not wait
+    )  # publications in work are not waiting
     queue.done(taken, 400_000)
     while queue.waiting:
         queue.done(queue.take(1), 100_000)
@@ -98,7 +98,7 @@ def test_rates_are_those_of_the_window_and_of_the_time_that_cores_matched() -> N
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_queue_that_waits_gets_the_same_share_of_the_work(seed: int) -> None:
+def test_waiting_queues_share_the_work_equally(seed: int) -> None:
     random = Random(seed)
     turns, costs = QueueTurns(3), [random.randint(1, 50) for _ in range(3)]
     shares = [0, 0, 0]
@@ -109,7 +109,7 @@ def test_every_queue_that_waits_gets_the_same_share_of_the_work(seed: int) -> No
     assert max(shares) - min(shares) <= max(costs)
 
 
-def test_a_queue_that_was_empty_has_no_claim_to_what_it_missed() -> None:
+def test_an_empty_queue_saves_no_share_for_later() -> None:
     turns = QueueTurns(2)
     for _ in range(100):
         turns.worked(turns.next([0]), 10)

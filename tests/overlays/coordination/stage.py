@@ -1,9 +1,9 @@
-"""Brokers that leave, step by step: links under the test's hand, disks, and a transcript.
+"""Brokers that leave, step by step, with links under the test's control and a transcript.
 
 B1 -> B5: LeaveWanted     a broker sends to another
-B1 opens B5, ends B5      it asks for a link, or that one ends
-B1 holds but B5           it takes nothing but from these; "goes on" when it does again
-B1 writes                 what it must remember
+B1 opens B5, ends B5      it requests a link, or ends one
+B1 holds but B5           it quiesces except for these; "goes on" when it resumes
+B1 writes                 it stores its state
 B1 has left
 """
 
@@ -35,7 +35,7 @@ from tests.broker.transcript import Stage
 
 
 class Leaving(Stage):
-    """Brokers of which some leave; `play` has everything happen that needs no test's hand."""
+    """Brokers of which some leave; `play` runs every step that needs no decision of the test."""
 
     def __init__(self, *links: tuple[str, str], system: str = "tree") -> None:
         super().__init__(links, system)
@@ -44,13 +44,13 @@ class Leaving(Stage):
         self.left: list[str] = []
         self._lasting = {frozenset(ends) for ends in links}
         self.settle()
-        self.heard()
+        self.take_transcript()
 
     def changes(self, name: str) -> Coordinator:
         strategy: Any = self.brokers[name].strategy
         return getattr(strategy, "tree", strategy).changes  # type: ignore[no-any-return]
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def leave(self, name: str) -> None:
         self.handle(name, Leave())
@@ -67,11 +67,11 @@ class Leaving(Stage):
         self.handle(right, LinkChanged(left, LinkState.UP, is_lasting))
 
     def lasts(self, left: str, right: str) -> None:
-        """A link that is to come up is one of the tree's."""
+        """A link that is to come up belongs to the tree."""
         self._lasting.add(frozenset((left, right)))
 
     def ended(self, left: str, right: str) -> None:
-        """The link has ended, with nothing in it."""
+        """The link has ended empty."""
         assert not self.links.pop((left, right)), f"{left} - {right}"
         assert not self.links.pop((right, left)), f"{right} - {left}"
         for name, other in ((left, right), (right, left)):
@@ -79,7 +79,7 @@ class Leaving(Stage):
                 self.handle(name, LinkChanged(other, LinkState.ENDED))
 
     def lose(self, left: str, right: str) -> None:
-        """What is in the link is lost; both ends notice, if they are there."""
+        """Lose the link's content; the living ends notice."""
         is_lasting = frozenset((left, right)) in self._lasting
         for name, other in ((left, right), (right, left)):
             self.links.pop((name, other), None)
@@ -94,12 +94,12 @@ class Leaving(Stage):
             self.lose(name, other)
 
     def start(self, name: str, *expected: str) -> None:
-        """It starts again with what it has on disk."""
+        """Start the broker from its disk."""
         self.brokers[name] = Broker(name, (), self.factory, expected=expected)
         self.handle(name, Started(facts=self.disks.get(name, {})))
 
     def settle(self, random: Any = None) -> None:
-        """Let everything arrive that is under way, and that its broker takes."""
+        """Let everything under way arrive that its broker accepts."""
         while waiting := [way for way in self.links if self._may_arrive(way)]:
             self.carry(*waiting[0])
 

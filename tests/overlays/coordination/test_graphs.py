@@ -1,4 +1,4 @@
-"""A broker leaves a graph with cycles, as brokers say it to each other."""
+"""A broker leaves a graph with cycles: transcripts of the messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.overlays.coordination.stage import Leaving
 RING = ("A", "B"), ("B", "C"), ("A", "C")
 
 
-def test_neighbours_that_are_linked_already_open_no_link() -> None:
+def test_linked_neighbours_open_no_link() -> None:
     stage = Leaving(*RING, system="flooding")
     stage.leave("B")
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         *("B -> A: LeaveWanted", "A -> C: Prepare"),
         *("C writes", "C holds but A B", "C -> A: Ready"),
         *("A holds but B C", "A -> B: Prepare"),
@@ -26,23 +26,23 @@ def test_neighbours_that_are_linked_already_open_no_link() -> None:
     ]
     stage.ended("A", "B")
     stage.ended("B", "C")
-    assert stage.heard() == ["B has left"]
+    assert stage.take_transcript() == ["B has left"]
     assert stage.changes("A").is_free
     assert stage.changes("C").is_free
 
 
 @pytest.mark.parametrize(("system", "stops"), [("flooding", True), ("tid", False)])
-def test_a_system_that_keeps_the_order_itself_stops_nowhere(system: str, stops: bool) -> None:
+def test_a_system_with_its_own_order_quiesces_no_broker(system: str, stops: bool) -> None:
     stage = Leaving(*RING, system=system)
     stage.leave("B")
     stage.settle()
-    assert any("holds" in each for each in stage.heard()) is stops
+    assert any("holds" in each for each in stage.take_transcript()) is stops
 
 
-def test_an_abort_leaves_the_links_that_were_there() -> None:
+def test_an_abort_leaves_the_former_links() -> None:
     stage = Leaving(*RING, system="flooding")
     stage.leave("B")
     stage.carry("B", "A")
     stage.lose("A", "B")
-    assert not [each for each in stage.heard() if "ends" in each]
+    assert not [each for each in stage.take_transcript() if "ends" in each]
     assert stage.changes("A").is_free

@@ -1,4 +1,4 @@
-"""Tables that turn as a broker leaves are those of the new tree."""
+"""Tables that turn at a leave equal the oracle's tables of the new tree."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         stage.ask(advertised[-1][1], promise.publisher, Advertise(promise))
         stage.ask(interests[-1][1], interest.client, Subscribe(interest))
     stage.settle()
-    publish_fives(stage, advertised)  # routes are known that will not do any more
-    stage.heard()
+    publish_fives(stage, advertised)  # some known routes end with the old tree
+    stage.take_transcript()
 
     trees: dict[str, Any] = {name: stage.brokers[name].strategy for name in names}
     decider, *others = trees[leaving_broker].neighbours
@@ -61,9 +61,9 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         trees[other]._contraction.follow(change, out)
         stage.carry_out(other, out)
     del stage.brokers[leaving_broker]
-    assert not stage.heard(), "they turn without a word"
+    assert not stage.take_transcript(), "tables must turn without messages"
 
-    # What is published before the ends of new links have said their tables arrives already.
+    # Publications arrive before the ends of new links have sent their tables.
     stage.deliveries.clear()
     published = publish_fives(stage, advertised)
     wanted = [
@@ -83,7 +83,7 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
         stage.handle(other, LinkChanged(decider, LinkState.UP))
     stage.settle()
     assert not stage.problems(advertised, interests, edges)
-    # What a subscription covers is not sent on, until that one goes.
+    # A covered subscription is not forwarded until the covering one goes.
     gone = [each for each in interests if random.random() < 0.5]
     for interest, home in gone:
         stage.ask(home, interest.client, Unsubscribe(interest.id))
@@ -92,7 +92,7 @@ def test_tables_that_turn_are_the_oracles_of_the_new_tree(seed: int, covering: b
 
 
 def publish_fives(stage: Stage, advertised: list[Any]) -> list[str]:
-    """Everybody who promises it publishes x = 5; who that is."""
+    """Every publisher that advertises it publishes x = 5; return these publishers."""
     able = [(row, home) for row, home in advertised if matches(row.filter, {"x": 5})]
     for promise, home in able:
         stage.ask(home, promise.publisher, Publish((publication(5, promise.publisher),)))

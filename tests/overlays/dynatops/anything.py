@@ -1,4 +1,4 @@
-"""Strategies for all that brokers in views say, sense or nonsense."""
+"""Strategies for every message between brokers in views, valid or not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NUMBERS = st.one_of(st.integers(-2, 5), st.sampled_from([2**40, 2**63 - 1, -(2**
 def ring_messages(
     brokers: Any, clients: Any, filters: Any, routed: Any
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
-    # Of the first view, of those that are made of it, and of none.
+    # Views: the first, those derived from it, and unrelated ones.
     ages = st.one_of(st.just((0, "")), st.tuples(NUMBERS, brokers))
     some = st.lists(brokers, max_size=4).map(tuple)
     views = st.builds(

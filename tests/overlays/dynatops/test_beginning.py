@@ -1,7 +1,7 @@
-"""A broker begins when the loop of its process comes to it: others may have spoken before.
+"""A broker starts after its neighbours' first messages.
 
-What is put off while a busy machine gives a process no time (`runtime/driving/timing/pauses.py`)
-is put off behind what neighbours have said.
+The process's loop may postpone the start while a busy machine gives the process no time
+(`runtime/driving/timing/pauses.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IN_VIEWS = ("dynatops", "bayeux", "geops", "hybrid", "tco")
 
 
 class Ring:
-    """Brokers that are linked at once; each begins when the test says so."""
+    """Brokers that are linked at once; the test starts each."""
 
     def __init__(self, system: str) -> None:
         parameters = SYSTEMS[system].parameters(brokers=NAMES)
@@ -48,7 +48,7 @@ class Ring:
                 isinstance(each, SetTimer) and each.key == BEGIN
                 for each in self.handle(name, Started())
             )
-        # What clients want is known before neighbours are linked.
+        # The clients' subscriptions are known before neighbours are linked.
         for name in NAMES:
             wanted = Subscribe(subscription(f"s{name}", "x >= 0", f"C{name}"))
             self.handle(name, Requested(f"C{name}", wanted))
@@ -79,7 +79,7 @@ class Ring:
 
 @pytest.mark.parametrize("late", NAMES)
 @pytest.mark.parametrize("system", IN_VIEWS)
-def test_who_begins_behind_what_others_have_said_is_ready_and_misses_nothing(
+def test_a_broker_that_starts_after_neighbours_messages_is_ready_and_misses_nothing(
     system: str, late: str
 ) -> None:
     ring = Ring(system)

@@ -1,4 +1,4 @@
-"""Whatever neighbours and clients say, a broker of a ring goes on."""
+"""Random messages of neighbours and clients never make a ring's broker raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: who makes the next one, who is in it, and what becomes of who is not."""
+"""Views: the broker that makes the next one, its members, and brokers outside it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def view_of(machine: Broker) -> View | None:
 
 
 class Stage:
-    """One broker of a ring, at which the test plays all others, all of them linked and met."""
+    """One broker of a ring; the test plays all others, all of them linked and introduced."""
 
     def __init__(self, name: str, members: tuple[str, ...] = MEMBERS) -> None:
         self.now_us = 100
@@ -54,7 +54,7 @@ class Stage:
         self.heard(Started())
         for life, other in enumerate(self.others):
             self.heard(LinkChanged(other, LinkState.UP))
-            self.say(other, Introduction(life + 1, View(0, "", members)))
+            self.receive(other, Introduction(life + 1, View(0, "", members)))
 
     @property
     def view(self) -> View:
@@ -66,7 +66,7 @@ class Stage:
         self.now_us += 1
         return self.machine.handle(input, self.now_us)
 
-    def say(self, source: str, message: Message) -> list[Effect]:
+    def receive(self, source: str, message: Message) -> list[Effect]:
         return self.heard(Received(source, message))
 
     def gathered(self) -> list[Effect]:
@@ -89,7 +89,7 @@ def test_of_two_brokers_the_first_by_name_opens_their_link() -> None:
     assert opened == {"A": ["B", "C", "D"], "B": ["C", "D"], "C": ["D"], "D": []}
 
 
-def test_the_first_broker_makes_a_view_without_who_is_lost() -> None:
+def test_the_first_broker_makes_a_view_without_lost_members() -> None:
     stage = Stage("A")
     effects = stage.heard(LinkChanged("C", LinkState.FAILED))
     assert any(isinstance(each, SetTimer) and each.key == GATHER for each in effects)
@@ -99,17 +99,17 @@ def test_the_first_broker_makes_a_view_without_who_is_lost() -> None:
     assert sent(effects, ViewSaid) == [(each, ViewSaid(stage.view)) for each in ("B", "D")]
 
 
-def test_a_member_that_starts_again_has_not_asked_to_leave() -> None:
-    """Its earlier life has: what it wanted is nothing that this one wants."""
+def test_a_restarted_member_has_not_asked_to_leave() -> None:
+    """Its former incarnation's request does not hold for the new one."""
     stage = Stage("A")
-    stage.say("C", LeaveRequest())
-    stage.say("C", Introduction(99, View(0, "", MEMBERS)))
+    stage.receive("C", LeaveRequest())
+    stage.receive("C", Introduction(99, View(0, "", MEMBERS)))
     stage.gathered()
     assert stage.view.members == MEMBERS
     assert stage.view.lives["C"] == 99
 
 
-def test_a_member_starts_in_its_last_view_and_a_joiner_in_none() -> None:
+def test_a_member_starts_in_its_last_view_and_a_joining_broker_in_none() -> None:
     first = Stage("A")
     first.heard(LinkChanged("C", LinkState.FAILED))
     (facts,) = [each.facts for each in first.gathered() if isinstance(each, Remember)]
@@ -123,7 +123,7 @@ def test_a_member_starts_in_its_last_view_and_a_joiner_in_none() -> None:
     assert view_of(joiner) is None
 
 
-def test_others_tell_the_first_whom_they_lack_and_the_second_when_it_is_the_first() -> None:
+def test_lost_links_are_reported_to_the_first_broker_or_its_successor() -> None:
     stage = Stage("D")
     lost = LinkLost((0, ""), "C", True)
     assert sent(stage.heard(LinkChanged("C", LinkState.FAILED)), LinkLost) == [("A", lost)]
@@ -131,35 +131,35 @@ def test_others_tell_the_first_whom_they_lack_and_the_second_when_it_is_the_firs
     assert told == [("B", LinkLost((0, ""), each, True)) for each in ("A", "C")]
 
 
-def test_a_link_between_two_others_that_broke_makes_a_view_of_the_same_members() -> None:
+def test_a_broken_link_between_others_makes_a_view_of_the_same_members() -> None:
     stage = Stage("A")
-    stage.say("B", LinkLost((0, ""), "C", True))
+    stage.receive("B", LinkLost((0, ""), "C", True))
     stage.gathered()
     assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
-    stage.say("B", LinkLost(stage.view.age, "C", False))
+    stage.receive("B", LinkLost(stage.view.age, "C", False))
     stage.gathered()
     assert stage.view.version == 1  # nothing was lost in it
 
 
-def test_who_is_told_what_was_lost_and_takes_another_for_the_first_tells_that_one() -> None:
-    """A is back in a new life: C has lost it, B and A itself have not, and each waited."""
+def test_a_report_of_a_lost_link_is_forwarded_to_the_first_broker() -> None:
+    """A has restarted: C has lost its link to A, B and A have not."""
     stage = Stage("B")
     lost = LinkLost((0, ""), "A", True)
-    assert sent(stage.say("C", lost), LinkLost) == [("A", lost)]
-    assert sent(stage.say("C", LinkLost((9, ""), "A", True)), LinkLost) == []
-    # Whoever comes to be the first is told, too.
+    assert sent(stage.receive("C", lost), LinkLost) == [("A", lost)]
+    assert sent(stage.receive("C", LinkLost((9, ""), "A", True)), LinkLost) == []
+    # The next first broker is notified, too.
     effects = stage.heard(LinkChanged("A", LinkState.FAILED))
     assert sent(effects, LinkLost) == []
     assert stage.gathered()
     stage = Stage("C")
-    effects = stage.say("D", LinkLost((0, ""), "B", True))
+    effects = stage.receive("D", LinkLost((0, ""), "B", True))
     assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "B", True))]
     effects = stage.heard(LinkChanged("A", LinkState.FAILED))
     assert ("B", LinkLost((0, ""), "B", True)) in sent(effects, LinkLost)
 
 
-def test_who_was_killed_before_it_greeted_is_told_when_it_is_back_that_its_link_broke() -> None:
-    """Nothing passes that link in this view any more, and A makes the next."""
+def test_a_broker_killed_before_its_greeting_learns_of_its_broken_link() -> None:
+    """Nothing passes that link in this view, so A makes the next view."""
     machine = Broker("B", (), strategy_factory("dynatops", DynatopsParameters(brokers=MEMBERS)))
     machine.handle(Started(), 1)
     for at_us, state in enumerate((LinkState.UP, LinkState.FAILED, LinkState.UP), 2):
@@ -167,59 +167,59 @@ def test_who_was_killed_before_it_greeted_is_told_when_it_is_back_that_its_link_
     effects = machine.handle(Received("A", Introduction(4, View(0, "", MEMBERS))), 5)
     assert sent(effects, LinkLost) == [("A", LinkLost((0, ""), "A", True))]
     stage = Stage("A")
-    stage.say("B", LinkLost((0, ""), "A", True))
+    stage.receive("B", LinkLost((0, ""), "A", True))
     stage.gathered()
     assert (stage.view.version, sorted(stage.view.members)) == (1, list(MEMBERS))
 
 
-def test_who_has_started_anew_and_is_back_stays() -> None:
-    """So what it is to have is sent again, and not to all but it."""
+def test_a_restarted_member_stays_in_the_view() -> None:
+    """So its messages are retransmitted to it, instead of to all others."""
     stage = Stage("A")
     stage.heard(LinkChanged("C", LinkState.FAILED))
     stage.heard(LinkChanged("C", LinkState.UP))
     (again,) = stage.gathered()  # its greeting is on its way
     assert isinstance(again, SetTimer)
     assert stage.view.version == 0
-    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
+    stage.receive("C", Introduction(77, View(0, "", MEMBERS)))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (MEMBERS, 77)
 
 
-def test_who_was_given_up_comes_back_when_it_asks() -> None:
+def test_a_dropped_member_returns_on_request() -> None:
     stage = Stage("A")
     stage.heard(LinkChanged("C", LinkState.FAILED))
     stage.gathered()
     assert "C" not in stage.view.members
     stage.heard(LinkChanged("C", LinkState.UP))
-    stage.say("C", Introduction(77, View(0, "", MEMBERS)))
-    stage.say("C", JoinWanted("C", 77))
+    stage.receive("C", Introduction(77, View(0, "", MEMBERS)))
+    stage.receive("C", JoinWanted("C", 77))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (with_joiners("ABD", "C"), 77)
 
 
-def test_who_is_not_in_a_later_view_asks_to_be_and_passes_the_view_on() -> None:
+def test_a_broker_outside_a_later_view_asks_to_join_and_forwards_the_view() -> None:
     stage = Stage("C")
     without = View(3, "B", ("A", "B", "D"), {"A": 1, "B": 2, "D": 3})
-    effects = stage.say("B", ViewSaid(without))
+    effects = stage.receive("B", ViewSaid(without))
     assert sent(effects, JoinWanted) == [("B", JoinWanted("C", 101))]
     assert sent(effects, ViewSaid) == [("A", ViewSaid(without)), ("D", ViewSaid(without))]
     assert stage.view.version == 0
-    stage.say("A", ViewSaid(View(4, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})))
+    stage.receive("A", ViewSaid(View(4, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})))
     assert stage.view.version == 4
 
 
-def test_of_two_views_of_one_version_all_take_the_same() -> None:
+def test_all_choose_the_same_of_two_views_of_one_version() -> None:
     one = View(1, "A", MEMBERS, {"A": 1, "B": 2, "C": 101, "D": 3})
     other = View(1, "B", ("B", "C", "D"), {"B": 2, "C": 101, "D": 3})
     for views in ((one, other), (other, one)):
         stage = Stage("C")
         for view in views:
-            effects = stage.say("B", ViewSaid(view))
+            effects = stage.receive("B", ViewSaid(view))
         assert stage.view == other
     assert sent(effects, ViewSaid) == [("B", ViewSaid(other))]
 
 
-def test_where_a_gateway_dies_the_next_of_its_cluster_is_one() -> None:
+def test_the_next_broker_of_a_cluster_replaces_a_dead_gateway() -> None:
     before = View(0, "", tuple("ABCDEFGH"), per_gateway=3)
     assert ViewPlaces(before, Chord).followed_by("D", ()) == tuple("ABCEFHG")
     assert ViewPlaces(before, Chord).followed_by("D", ("X",)) == tuple("ABCEFXGH")
@@ -227,7 +227,7 @@ def test_where_a_gateway_dies_the_next_of_its_cluster_is_one() -> None:
     assert ViewPlaces(before, Chord).followed_by("ABCDEFGH", ()) == ()
 
 
-def test_clusters_stay_together_whoever_comes_and_goes() -> None:
+def test_clusters_stay_together_under_joins_and_leaves() -> None:
     for seed in range(200):
         random = Random(seed)
         names = [f"B{number}" for number in range(random.randint(1, 30))]
@@ -241,17 +241,17 @@ def test_clusters_stay_together_whoever_comes_and_goes() -> None:
         now = [
             set(found[start : start + per_gateway]) for start in range(0, len(found), per_gateway)
         ]
-        # At most those of the last clusters, which fill gaps, are in several now.
+        # Only brokers of the last clusters, which fill gaps, may be in several.
         gaps = sum(per_gateway - len(row) for row in rows[:-1])
         split = [row for row in rows if row and not any(row <= each for each in now)]
         assert len(split) <= -(-gaps // per_gateway) + 1
 
 
-def test_the_ways_of_a_view_are_as_its_maker_has_clusters() -> None:
-    """So a network whose brokers start again one by one with other clusters has one way."""
+def test_a_views_structure_follows_its_makers_clusters() -> None:
+    """So a network whose brokers restart one by one with other clusters uses one structure."""
     stage = Stage("D")
     lives = {"A": 1, "B": 2, "C": 3, "D": 101}
-    stage.say("A", ViewSaid(View(1, "A", MEMBERS, lives, per_gateway=2)))
+    stage.receive("A", ViewSaid(View(1, "A", MEMBERS, lives, per_gateway=2)))
     strategy = stage.machine.strategy
     assert isinstance(strategy, Dynatops)
     places = strategy.membership.places
@@ -259,7 +259,7 @@ def test_the_ways_of_a_view_are_as_its_maker_has_clusters() -> None:
     assert [places.next_hop("D", each) for each in "ABC"] == ["C", "C", "C"]
 
 
-def test_a_view_spans_all_positions_whoever_comes() -> None:
+def test_a_view_spans_all_positions_after_joins() -> None:
     random = Random(3)
     members: tuple[str, ...] = ()
     for number in range(20):

@@ -1,4 +1,4 @@
-"""What an operator orders of a ring: swaps, to take the last change back, that all stay."""
+"""Operators' orders to a ring: swaps, undoing the last change, pinning all brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MANAGER = "B0"
 
 
 def order(ring: Ring, broker: str, name: str, **said: str) -> str:
-    """What the broker answers; then the ring comes to rest."""
+    """The broker's answer; then the ring comes to rest."""
     refused = ring.world.trace.refused
     before = len(refused)
     ring.world.brokers[broker].bring(ring.now_us, Order(name, said))
@@ -22,7 +22,7 @@ def order(ring: Ring, broker: str, name: str, **said: str) -> str:
 
 
 def view(ring: Ring) -> View:
-    """Everybody's."""
+    """The view of all brokers."""
     views = [ring.strategy(each).membership.view for each in BROKERS]
     one = views[0]
     assert one is not None
@@ -30,7 +30,7 @@ def view(ring: Ring) -> View:
     return one
 
 
-def test_two_brokers_change_places_and_go_back_and_then_all_stay() -> None:
+def test_a_swap_can_be_undone_and_then_all_brokers_pinned() -> None:
     ring = Ring(reconfigure_us=SECOND_US, price_percent=0)
     assert order(ring, MANAGER, "swap", brokers="B3,B5") == ""
     assert [view(ring).members[at] for at in (3, 5)] == ["B5", "B3"]
@@ -41,7 +41,7 @@ def test_two_brokers_change_places_and_go_back_and_then_all_stay() -> None:
     assert view(ring).members == BROKERS
 
 
-def test_what_the_manager_did_by_itself_can_be_taken_back() -> None:
+def test_a_swap_of_the_manager_can_be_undone() -> None:
     ring = Ring(reconfigure_us=SECOND_US, price_percent=0)
     for _ in range(3):
         ring.publish()
@@ -50,7 +50,7 @@ def test_what_the_manager_did_by_itself_can_be_taken_back() -> None:
     assert view(ring).members == BROKERS
 
 
-def test_who_is_told_to_stay_stays_until_told_otherwise_whoever_is_the_manager() -> None:
+def test_a_pinned_broker_stays_pinned_under_every_manager() -> None:
     ring = Ring(reconfigure_us=SECOND_US, price_percent=0)
     assert order(ring, MANAGER, "stop") == ""
     ring.world.crash(ring.now_us, MANAGER)
@@ -68,7 +68,7 @@ def test_who_is_told_to_stay_stays_until_told_otherwise_whoever_is_the_manager()
     assert view(ring).members != before
 
 
-def test_who_is_pinned_stays_and_others_swap_in_their_region_only() -> None:
+def test_pinned_brokers_stay_and_others_swap_within_their_region() -> None:
     pinned, regions = ("B1", "B4"), (BROKERS[:6],)
     ring = Ring(reconfigure_us=SECOND_US, price_percent=0, pinned=pinned, regions=regions)
     for _ in range(3):
@@ -89,5 +89,5 @@ def test_who_is_pinned_stays_and_others_swap_in_their_region_only() -> None:
         (MANAGER, "fly", "", "'fly' is none of swap, undo, stop, go"),
     ],
 )
-def test_it_says_why_not(broker: str, name: str, brokers: str, problem: str) -> None:
+def test_refused_orders_have_a_reason(broker: str, name: str, brokers: str, problem: str) -> None:
     assert order(Ring(), broker, name, brokers=brokers) == problem

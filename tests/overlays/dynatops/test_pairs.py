@@ -1,4 +1,4 @@
-"""Brokers that propose swaps in pairs, by what each knows of its own topics."""
+"""Brokers that propose swaps in pairs, from their own topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.overlays.dynatops.test_trees import BROKERS, SECOND_US, Ring
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_two_homes_know_comes_to_what_the_planner_counts(seed: int) -> None:
+def test_two_brokers_estimates_equal_the_planners(seed: int) -> None:
     random, structure = Random(seed), Chord(16)
     problem, mapping = draw_problem(structure, random), draw_mapping(16, random)
     weight, brokers = problem.delay_weight, inverse(mapping)
@@ -56,7 +56,7 @@ def pairwise(**options: object) -> Ring:
     return Ring(manager=Managed.PAIRWISE, **given)
 
 
-def test_brokers_change_places_in_pairs_and_each_swap_saves_what_was_said() -> None:
+def test_pairs_swap_places_and_save_the_predicted_amount() -> None:
     ring = pairwise()
     before = standing(*ring.problem()).cost(1.0)
     for _ in range(4):
@@ -75,7 +75,7 @@ def test_brokers_change_places_in_pairs_and_each_swap_saves_what_was_said() -> N
     assert len({view.age for view in views if view is not None}) == 1
 
 
-def test_who_is_pinned_or_held_stays() -> None:
+def test_pinned_and_held_brokers_stay() -> None:
     ring = pairwise(pinned=BROKERS[:6], regions=(BROKERS[6:9],))
     assert order(ring, "B0", "stop") == ""
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_a_swap_must_save_its_price() -> None:
     assert rows(ring) == []
 
 
-def test_nobody_hears_of_topics_that_it_does_not_want(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_receive_no_messages_about_unwanted_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     ring, said, send = pairwise(), [], SimulatedLink.send
 
     def noted(self, input, units, ready_us):  # type: ignore[no-untyped-def]
@@ -114,8 +114,8 @@ def test_nobody_hears_of_topics_that_it_does_not_want(monkeypatch: pytest.Monkey
         assert {*known} <= {topic for topic, homes in ring.wanted.items() if broker in homes}
 
 
-def test_what_comes_early_for_a_view_with_a_new_broker_is_understood() -> None:
-    """A neighbour that is in the next view already asks about a broker that is new there."""
+def test_an_early_message_of_the_next_view_is_understood() -> None:
+    """A neighbour in the next view asks early about a broker that is new there."""
     ring = pairwise()
     broker, view = ring.strategy("B5"), ring.strategy("B5").membership.view
     assert view is not None

@@ -1,4 +1,4 @@
-"""Structures: every key has one root, every way ends, and all ways from a root are one tree."""
+"""Structures: every key has one root, every route ends, and the routes from a root are one tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HYBRIDS.append(Gateways(14, 3, quad_cells))
 
 
 @pytest.mark.parametrize("structure", [*STRUCTURES, *HYBRIDS])
-def test_ways_from_a_root_are_one_tree_of_neighbours(structure: Structure) -> None:
+def test_routes_from_a_root_are_one_tree_of_neighbours(structure: Structure) -> None:
     for root in range(structure.size):
         parents = structure.routing_tree(root)
         assert parents[root] == root
@@ -37,7 +37,7 @@ def test_ways_from_a_root_are_one_tree_of_neighbours(structure: Structure) -> No
 
 
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_every_key_has_a_root_and_all_are_some_keys(structure: Structure) -> None:
+def test_every_key_has_a_root_and_every_broker_is_a_root(structure: Structure) -> None:
     roots = [structure.root(f"topic/{number}") for number in range(40 * structure.size)]
     assert set(roots) <= set(range(structure.size))
     assert len(set(roots)) > 0.9 * structure.size
@@ -52,8 +52,8 @@ def test_a_ring_needs_at_most_as_many_hops_as_its_size_has_bits(size: int) -> No
     assert all(len(ring.neighbours(each)) <= math.ceil(math.log2(size)) for each in range(size))
 
 
-def test_the_ways_of_the_papers_example() -> None:
-    """Figure 2a: of eight positions, those that want t1 are reached so from its root, 1."""
+def test_the_routes_of_the_papers_example() -> None:
+    """Figure 2a: the routes from root 1 to the brokers of eight positions that want t1."""
     ring = Chord(8)
     assert [route(ring, 1, target) for target in (2, 4, 0)] == [[1, 2], [1, 3, 4], [1, 5, 7, 0]]
 
@@ -79,7 +79,7 @@ def test_only_gateways_are_roots_and_on_the_ring() -> None:
                 assert others == {position - position % together}
 
 
-def test_a_gateway_for_each_is_a_ring_of_all() -> None:
+def test_a_gateway_for_each_broker_is_a_ring_of_all() -> None:
     ring, hybrid = Chord(13), Gateways(13, 1)
     for position in range(13):
         assert hybrid.neighbours(position) == ring.neighbours(position)
@@ -87,7 +87,7 @@ def test_a_gateway_for_each_is_a_ring_of_all() -> None:
         assert hybrid.root(str(position)) == ring.root(str(position))
 
 
-def test_sizes_that_cannot_be() -> None:
+def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Chord(0)
     with pytest.raises(ValueError, match="at least its gateway"):

@@ -1,4 +1,4 @@
-"""What brokers send is what the planner counts; and they change places when that pays."""
+"""Brokers send the messages that the planner counts, and swap places when it pays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Near:
 
 
 class Ring:
-    """A ring at rest; `wanted` says which brokers want each topic."""
+    """A ring at rest; `wanted` has the brokers that want each topic."""
 
     def __init__(self, system: str = "dynatops", **options: object) -> None:
         random = Random(5)
@@ -59,7 +59,7 @@ class Ring:
         return found
 
     def problem(self) -> tuple[PlacementProblem, list[int]]:
-        """As the planner sees it, with one publication to each topic; brokers in their order."""
+        """The planner's input, with one publication to each topic; brokers in their order."""
         places = self.strategy().membership.places
         assert places is not None
         structure = places.structure
@@ -69,7 +69,7 @@ class Ring:
         return PlacementProblem(trees, wanted, np.ones(len(TOPICS))), mapping
 
     def publish(self) -> None:
-        """Once to each topic, by a client of its first root."""
+        """Publish once to each topic, by a client of its first root."""
         places = self.strategy().membership.places
         assert places is not None
         for topic in TOPICS:
@@ -91,7 +91,7 @@ class Ring:
 
 
 @pytest.mark.parametrize("system", ["dynatops", "bayeux", "geops", "hybrid"])
-def test_messages_and_hops_are_those_that_the_planner_counts(
+def test_messages_and_hops_equal_the_planners_counts(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring, carried, send = Ring(system), [], SimulatedLink.send
@@ -107,7 +107,7 @@ def test_messages_and_hops_are_those_that_the_planner_counts(
     counted = standing(problem, mapping)
     places = ring.strategy().membership.places
     assert places is not None
-    # Who is a root itself gets it without a message.
+    # A root that wants the topic receives it without a message.
     homes = sum(places.root(topic) != home for topic, each in ring.wanted.items() for home in each)
     assert len(carried) == homes + counted.relays
     deliveries = ring.world.trace.deliveries
@@ -116,7 +116,7 @@ def test_messages_and_hops_are_those_that_the_planner_counts(
 
 
 @pytest.mark.parametrize("system", ["dynatops", "hybrid"])
-def test_brokers_change_places_when_that_pays(system: str) -> None:
+def test_brokers_swap_places_when_it_pays(system: str) -> None:
     ring = Ring(system, reconfigure_us=SECOND_US, price_percent=0)
     before = standing(*ring.problem())
     for _ in range(3):
@@ -134,7 +134,7 @@ def test_brokers_change_places_when_that_pays(system: str) -> None:
     assert len({view.age for view in views if view is not None}) == 1
 
 
-def test_the_search_goes_on_until_no_swap_helps_and_looks_at_one_broker_at_a_time(
+def test_the_search_checks_one_broker_at_a_time_until_no_swap_helps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks, most = [0], [0]
@@ -165,7 +165,7 @@ def test_the_search_goes_on_until_no_swap_helps_and_looks_at_one_broker_at_a_tim
     assert most == [1]
 
 
-def test_a_change_that_costs_more_than_it_saves_is_not_made() -> None:
+def test_a_swap_that_costs_more_than_it_saves_is_not_made() -> None:
     ring = Ring(reconfigure_us=SECOND_US)
     for _ in range(3):
         ring.publish()

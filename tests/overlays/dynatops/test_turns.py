@@ -1,4 +1,4 @@
-"""A publisher's order over several roots: its homes deliver in turn, and nobody waits for each."""
+"""A publisher's order over several roots, without a round trip for each change of root."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TOPICS = [f"topic {number}" for number in range(50)]
 
 
 class Far:
-    """One millisecond from each broker to each other, to and from B3 twenty."""
+    """One millisecond between any two brokers, twenty to and from B3."""
 
     def latency_us(self, source_place: str, target_place: str) -> int:
         return 20_000 if "B3" in (source_place, target_place) else 1_000
 
 
 class Ring:
-    """A ring at rest: a publisher at B0, and who wants all topics, or a few."""
+    """A ring at rest: a publisher at B0, and brokers that want all topics, or a few."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         parameters = DynatopsParameters(brokers=BROKERS, topic="topic")
@@ -57,7 +57,7 @@ class Ring:
         monkeypatch.setattr(SimulatedLink, "send", noted)
 
     def publish(self, topics: list[str], *, together: bool = True) -> float:
-        """How many milliseconds until all have arrived; whose order is checked."""
+        """The milliseconds until all publications have arrived in order."""
         publications = [
             Publication(
                 publisher="P",
@@ -96,21 +96,21 @@ def test_topics_in_turn_take_no_round_trip_for_each(
     ring = Ring(monkeypatch)
     topics = TOPICS * 20
     Random(1).shuffle(topics)
-    # To B3 and back are 40 ms; without turns each of 200 changes to and from it took that.
+    # B3's round trip is 40 ms; without turns each of 200 changes to and from it would take that.
     assert ring.publish(topics, together=together) < 300
     if together:
-        # To eight roots at once, and from each one word of where they go.
+        # To eight roots at once, and from each one message about the next place.
         assert ring.count(ToRoot) < 20
         assert ring.count(EntryBound) < 20
 
 
-def test_one_topic_is_not_told_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_publisher_of_one_topic_sends_no_turn_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring(monkeypatch)
     ring.publish([TOPICS[0]] * 100, together=False)
     assert ring.count(HomeTurn) == ring.count(EntryBound) == 0
 
 
-def test_homes_hold_no_more_than_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscribing_brokers_hold_at_most_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "WINDOW", 16)
     ring = Ring(monkeypatch)
     most, turn = [0], ring.world.brokers["B5"].machine.strategy.routing._arrivals.turn  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def test_homes_hold_no_more_than_a_window(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < most[0] <= 16
 
 
-def test_after_many_to_one_topic_nobody_takes_turns_any_more(
+def test_turns_end_after_many_publications_to_one_topic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outbox, "WINDOW", 16)

@@ -1,4 +1,4 @@
-"""A broker that may have to plan has loaded and compiled all that before anybody waits for it."""
+"""A broker that may have to plan loads and compiles the planner before it is ready."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ assert "numba" in sys.modules
 """
 
 
-def test_who_need_not_plan_does_without_what_planning_loads() -> None:
+def test_a_broker_that_does_not_plan_does_not_load_the_planner() -> None:
     found = subprocess.run(
         [sys.executable, "-c", OTHERS], capture_output=True, text=True, timeout=240
     )

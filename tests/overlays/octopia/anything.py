@@ -1,4 +1,4 @@
-"""Strategies for all that OctopiA's brokers say, sense or nonsense."""
+"""Strategies for every message of OctopiA's brokers, valid or not."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A whole product from one seed: bursts over slow outputs, subscribers that come and go, deaths.
+"""A whole product from one seed: bursts over slow outputs, churn of subscribers, deaths.
 
-`RandomProduct(seed).run()` gives a list of problems, empty when every judge is content.
+`RandomProduct(seed).run()` gives a list of problems, empty if every judge is content.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tests.seeds.networks.random_network import SeededUnderlay
 SECOND_US = 1_000_000
 START_US = 3 * SECOND_US
 END_US = 25 * SECOND_US
-# From a death until everybody knows and has linked anew; the simulator loses what is under way.
+# From a death until all brokers know and have linked anew; the simulator loses messages under way.
 REPAIR_US = 7 * SECOND_US
-# From a word to its effect, beside bursts in the queues.
+# From a request to its effect, beside bursts in the queues.
 SETTLE_US = 12 * SECOND_US
 
 
@@ -78,7 +78,7 @@ class RandomProduct:
             self._add_subscriber(f"S{number}")
 
     def _die(self, number: int) -> None:
-        """One broker, for a while; now and then a whole region is dead."""
+        """A broker is down for a while; now and then a whole region is."""
         broker = self.random.choice(self.product.brokers)
         at_us = START_US + number * 10 * SECOND_US + self.random.randrange(SECOND_US)
         back_us = at_us + self.random.choice([SECOND_US, 15 * SECOND_US, 40 * SECOND_US])
@@ -150,7 +150,7 @@ class RandomProduct:
         return problems + self._table_problems()
 
     def _is_excused(self, published: Published, timed: TimedSubscription) -> bool:
-        """What was under way at a death, and what is to or from the dead."""
+        """Messages under way at a death, and those to or from the dead broker."""
         at_us = published.at_us
         ends = {self.homes[timed.subscription.client], published.broker}
         for broker, (died_us, back_us) in self.deaths.items():

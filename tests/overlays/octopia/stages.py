@@ -1,4 +1,4 @@
-"""Stages for OctopiA: brokers named by region and cluster, such as b2, under the test's hand."""
+"""Stages for OctopiA: brokers named by region and cluster, such as b2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.overlays.octopia.parameters import Congestion, Dynamic, OctopiaParame
 from shoal.overlays.octopia.places.labels import Product
 from tests.broker.transcript import Stage
 
-# A path of three regions, whose parents come before their children.
+# A path of three regions; parents come before their children.
 PATH = ("abc", (0, 1))
 # Figure 3: six regions, of which b, c and d are inner.
 SIX = ("dcbaef", (0, 1, 2, 0, 0))
@@ -21,7 +21,7 @@ def rows(regions: str, clusters: int) -> tuple[tuple[str, ...], ...]:
 
 
 class ProductStage(Stage):
-    """A product at rest, linked as it should be."""
+    """A product at rest, with all its links."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class ProductStage(Stage):
         super().__init__(self.product.links, "octopia", parameters)
 
     def congest(self, *links: tuple[str, str, int]) -> None:
-        """From each first end so many wait for the second; all other outputs are free."""
+        """Set the queues of these outputs, given as (from, to, length); all others are free."""
         for broker in self.brokers:
             waiting = {target: many for source, target, many in links if source == broker}
             loads = {target: LinkLoad(many, many, many) for target, many in waiting.items()}
             self.handle(broker, Loads(loads))
 
     def copies(self) -> list[tuple[str, str, int]]:
-        """Who passed a publication on to whom, and what it carried."""
+        """The senders and receivers of a publication's copies, and the clusters they are for."""
         return [(source, target, each.owed) for source, target, each in self.sent(Notification)]
 
     def hops(self, client: str) -> int:
-        """The links that a client's last delivery travelled."""
+        """The links of a client's last delivery."""
         return [each.hops for _, each in self.deliveries if each.client == client][-1]
 
     def bits(self, broker: str, id: str) -> int:

@@ -1,4 +1,4 @@
-"""Brokers of a product die under load, on real sockets: what is acknowledged has arrived."""
+"""Brokers of a product die under load, on real sockets: acknowledged publications have arrived."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.runtime.live import live, on_asyncio, until
 
 ROWS = (("B1", "B2", "B3"), ("B4", "B5", "B6"), ("B7", "B8", "B9"))
 NAMES = [name for row in ROWS for name in row]
-# On a busy machine this process has to connect anew, and say its tables, within that, and within
-# the patience for who is lost.
+# On a busy machine this process needs this time to reconnect and send its tables; also the timeout
+# for lost brokers.
 LIMITS = LinkLimits(give_up_us=1_500_000)
 PATIENCE_US = 4_000_000
 HOST = "B7"
 
 
 class Subscriber:
-    """Somebody at a broker, and what reached it."""
+    """A subscriber at a broker, with its deliveries."""
 
     def __init__(self) -> None:
         self.got: list[int] = []
@@ -52,7 +52,7 @@ class Subscriber:
     ],
 )
 @on_asyncio
-async def test_what_is_acknowledged_has_reached_everybody_who_lives(
+async def test_acknowledged_publications_have_reached_all_living_subscribers(
     dead: list[str], dynamic: Dynamic
 ) -> None:
     parameters = OctopiaParameters(
@@ -78,7 +78,7 @@ async def test_what_is_acknowledged_has_reached_everybody_who_lives(
         granted: list[str] = []
         for name in NAMES:
             subscribe(name)
-        # Publications may miss who has no word yet that all know of its subscription.
+        # Publications may miss a subscriber before its SUBACK.
         await until(lambda: len(granted) == len(NAMES))
         host = network.nodes[HOST]
         host.request("P", Advertise(advertisement("p")))

@@ -1,4 +1,4 @@
-"""The paper's examples to the number: figures 5 to 8."""
+"""The paper's examples in numbers: figures 5 to 8."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ BOTH = (("b2", "b0", 40), ("b2", "b1", 30), ("b2", "a2", 1))
     ],
     ids=["static", "a", "b", "c", "d"],
 )
-def test_figure_7_routing_around_congestion(
+def test_figure_7_routing_around_congestion_takes_the_papers_copies(
     congested: tuple[tuple[str, str, int], ...], copies: int, brokers: int, hops: int
 ) -> None:
-    """How many copies, over how many brokers, and how far S1 is."""
+    """The number of copies, of brokers they pass, and of hops to S1."""
     here = ProductStage()
     homes = {"S1": "c0", "S2": "c1", "S3": "a2", "S4": "c2"}
     for client, home in homes.items():

@@ -1,10 +1,9 @@
-"""The first broker of a new cluster: who it grants a subscription misses nothing published then.
+"""The first broker of a new cluster: a subscriber there misses nothing after its SUBACK.
 
-A front end grants one when a mark behind it has come to every other front end
-(`mqtt/federation/granting`), and all bits that it sets are at their hosts (`is_awaited`).  Hosts
-that are not linked to the new broker yet are told no bits.  So a mark must be nowhere before it is
-known there that the cluster exists: from then on what is published is for it, too, as nobody has
-said what it wants.
+A front end grants a subscription when a mark behind it has reached every front end
+(`mqtt/federation/granting`), and all bits that it sets are at their hosts (`is_awaited`). Hosts
+without a link to the new broker are not sent bits. So a mark must not reach a host before the host
+knows of the cluster. From then on the host's publications go there, too, as its wishes are unknown.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from tests.seeds.networks.random_network import SeededUnderlay
 
 SECOND_US = 1_000_000
 COMES_US = 10 * SECOND_US
-# Bits take no longer over a link, behind what waits there.
+# The longest time of a bit over a link, behind queued messages.
 BITS_US = 500_000
 NEW = "N"
 
 
 class Marks(list[DeliveryEvent]):
-    """Deliveries; when a mark has come to all, and bits have, everybody publishes something."""
+    """Deliveries; when a mark and the bits have arrived everywhere, every publisher publishes."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -50,7 +49,7 @@ class Marks(list[DeliveryEvent]):
 
 
 class Network:
-    """A product under a burst over slow outputs, to which a broker with a new cluster comes."""
+    """A product under a burst over slow outputs, joined by a broker with a new cluster."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"first/{seed}")
@@ -87,7 +86,7 @@ class Network:
         self.asked: list[str] = []
 
     def _add_clients(self, name: str) -> None:
-        """One that publishes, and one, as a front end is, that hears of marks."""
+        """A publisher, and a subscriber of marks as a front end is."""
         self.world.add_publisher(f"P{name}", name, name)
         self.world.advertise(0, advertisement(f"p{name}", "x >= -2", publisher=f"P{name}"))
         self.world.add_subscriber(f"M{name}", name)
@@ -95,9 +94,9 @@ class Network:
         self.world.subscribe(2 * SECOND_US, name, marks)
 
     def _open(self, at_us: int) -> None:
-        """A client subscribes, maybe at once, and a mark goes behind that.
+        """A client subscribes, maybe at once, and a mark follows.
 
-        What the front end advertises is said as the broker starts, before it has any link.
+        The front end's advertisement is made at the broker's start, before any link.
         """
         self.world.add_subscriber("S", NEW)
         promise = advertisement("mark", "x = -1", publisher="mark")
@@ -124,7 +123,7 @@ class Network:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_mark_comes_nowhere_before_the_cluster_is_known(seed: int) -> None:
+def test_a_mark_reaches_no_broker_before_it_knows_the_cluster(seed: int) -> None:
     network = Network(seed)
     network.world.run(COMES_US + 60 * SECOND_US)
     assert sorted(network.asked) == sorted(network.names)
@@ -133,8 +132,8 @@ def test_a_mark_comes_nowhere_before_the_cluster_is_known(seed: int) -> None:
     assert got == {f"P{name}" for name in network.names}
 
 
-def test_the_judge_notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: the broker beside the new one tells nobody else of its place."""
+def test_the_judge_notices_an_unannounced_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the broker beside the new one does not announce its place."""
     monkeypatch.setattr(PlaceNews, "send", _only_to_the_new_one(PlaceNews.send))
     unknown = []
     for seed in range(12):

@@ -1,4 +1,4 @@
-"""Whatever neighbours and clients say, a broker of a product goes on."""
+"""Random messages of neighbours and clients never make a product's broker raise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BROKERS = ("B0", "B1", "B2", "B3", "B4", "B5")
 ROWS = (("B0", "B1"), ("B2", "B3"), ("B4", "B5"))
 SOMEBODY = st.sampled_from(BROKERS)
 OF_ITS_OWN = st.one_of([STRATEGIES[kind] for kind in MESSAGES])
-# What it has sent itself.
+# The sender's own messages.
 OWN = st.builds(
     Notification,
     st.lists(ROUTED, max_size=3).map(tuple),
@@ -67,7 +67,7 @@ def test_no_input_raises(dynamic: Dynamic, happenings: list[object]) -> None:
 
 @pytest.mark.parametrize("dynamic", Dynamic)
 @pytest.mark.parametrize("neighbour", ["B0", "B3", "B4"])
-def test_copies_of_nothing_come_to_nothing(dynamic: Dynamic, neighbour: str) -> None:
+def test_copies_for_no_cluster_have_no_effect(dynamic: Dynamic, neighbour: str) -> None:
     parameters = OctopiaParameters(rows=ROWS, dynamic=dynamic, threshold=1)
     machine = Broker("B2", ("B0", "B3", "B4"), strategy_factory("octopia", parameters))
     copies = [Notification((), 1, owed, only) for owed in range(4) for only in (None, (), (0, 1))]

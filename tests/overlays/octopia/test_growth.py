@@ -1,4 +1,4 @@
-"""Brokers that join and leave a product; see `tests/contract/test_growth.py` for processes."""
+"""Brokers join and leave a product; `tests/contract/test_growth.py` uses processes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ SECOND_US = 1_000_000
 ROWS = (("A", "B"), ("C", "D"))
 
 
-# Who goes is linked up to; entries change; more links than a tree has; a client has to go from two
-# brokers at once; over links that lose.
+# Cases: a leaving broker with children; changed entries; more links than a tree has; a client that
+# is moved from two brokers at once; lossy links.
 @pytest.mark.parametrize(
     ("seed", "lossy"), [(36, False), (41, False), (120, False), (59, False), (0, True), (3, True)]
 )
-def test_nobody_notices_brokers_that_join_and_leave(seed: int, lossy: bool) -> None:
+def test_joins_and_leaves_disturb_no_client(seed: int, lossy: bool) -> None:
     network = ChangingNetwork(seed, system="octopia", lossy=lossy)
     assert network.run(UNTIL_US) == []
     assert network.world.departures or lossy
@@ -105,7 +105,7 @@ class Growing:
         return tuple(position)
 
 
-def test_who_comes_fills_a_region_after_the_other_and_all_outlasts_a_restart_of_all() -> None:
+def test_joining_brokers_fill_regions_in_turn_and_keep_places_over_a_restart() -> None:
     here = Growing()
     for number, beside in enumerate("DNA"):
         new = f"N{number}" if number else "N"
@@ -128,8 +128,8 @@ def test_who_comes_fills_a_region_after_the_other_and_all_outlasts_a_restart_of_
     assert here.got() == sorted((client, number) for client in everybody for number in (1, 2))
 
 
-def test_who_comes_may_name_its_place() -> None:
-    """A region that was not full is; until then the others do as if its broker had died."""
+def test_a_joining_broker_may_name_its_place() -> None:
+    """A broker with a named place fills a gap of a region that was never full."""
     here = Growing(OctopiaParameters(rows=ROWS))
     here.subscribe(0, "B", "C")
     here.publish(2 * SECOND_US)
@@ -142,7 +142,7 @@ def test_who_comes_may_name_its_place() -> None:
     assert here.got() == [("SB", 1), ("SB", 2), ("SC", 1), ("SC", 2), ("SD", 2)]
 
 
-def test_a_cluster_and_a_region_go_broker_by_broker() -> None:
+def test_a_cluster_and_a_region_leave_broker_by_broker() -> None:
     here = Growing()
     here.subscribe(0, "A", "C")
     for name in ("B", "D", "C"):
@@ -155,7 +155,7 @@ def test_a_cluster_and_a_region_go_broker_by_broker() -> None:
     assert here.got() == [("SA", 1), ("SC", 1)]
 
 
-def test_one_goes_at_a_time_and_who_does_not_go_blocks_nobody_for_long() -> None:
+def test_one_broker_leaves_at_a_time_and_a_stuck_one_blocks_briefly() -> None:
     roster = Roster(Product(ROWS))
     assert roster.is_registrar("A")
     wishes = [
@@ -168,7 +168,7 @@ def test_one_goes_at_a_time_and_who_does_not_go_blocks_nobody_for_long() -> None
     assert roster.merge(wishes) == []
 
 
-def test_the_registrar_is_one_that_stays() -> None:
+def test_the_registrar_is_a_broker_that_stays() -> None:
     roster = Roster(Product(ROWS))
     roster.merge([roster.changed("A", 1, PlaceStage.WANTS_TO_GO)])
     assert [name for name in "ABCD" if roster.is_registrar(name)] == ["B"]
@@ -176,7 +176,7 @@ def test_the_registrar_is_one_that_stays() -> None:
     assert [name for name in "ABCD" if roster.is_registrar(name)] == ["A"]
 
 
-def test_of_two_who_name_one_place_the_first_has_it() -> None:
+def test_the_first_of_two_brokers_gets_a_named_place() -> None:
     roster = Roster(Product(ROWS))
     news = [
         RosterPlace("E", 9, PlaceStage.THERE, 9, 2, 0, 0),
@@ -189,7 +189,7 @@ def test_of_two_who_name_one_place_the_first_has_it() -> None:
         assert "E" not in roster.product
 
 
-def test_whoever_comes_later_is_never_above() -> None:
+def test_a_later_broker_is_never_a_parent_of_an_earlier_one() -> None:
     product = Product(ROWS)
     product.remove("A")
     product.place("N", Position(0, 0), 5)
@@ -200,8 +200,8 @@ def test_whoever_comes_later_is_never_above() -> None:
     assert "A" not in product
 
 
-def test_who_names_its_place_may_join_at_any_broker() -> None:
-    """It waited for ever for the bits of one that it enters no cluster by."""
+def test_a_broker_with_a_named_place_may_join_at_any_broker() -> None:
+    """The broker at its given address is no entry of it, so it must not await that one's bits."""
     here = Growing(OctopiaParameters(rows=(("A", "B", "D"), ("C", "", ""))))
     here.world.add_broker(3 * SECOND_US, "D", ["C"])
     here.subscribe(6 * SECOND_US, "D")
@@ -214,8 +214,8 @@ def test_who_names_its_place_may_join_at_any_broker() -> None:
     assert here.got() == [("SD", 1)]
 
 
-def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
-    """Nobody said so over it, and who was left dialled for ever, and was not whole."""
+def test_a_link_to_a_departed_broker_ends_at_a_broker_that_was_down() -> None:
+    """The broker that was down must not dial for ever."""
     here = ProductStage("ab", (0,), 2)
     here.break_link("a0", "a1")
     left = PlacesAnnounced((RosterPlace("a1", 5, PlaceStage.LEFT, 0, 0, 1),))
@@ -224,8 +224,8 @@ def test_the_link_to_one_that_has_left_ends_also_where_it_was_down() -> None:
     assert EndLink("a1") in here.handle("b1", LinkChanged("a1", LinkState.FAILED))
 
 
-def test_the_link_to_one_that_came_and_left_while_who_it_came_to_was_away_ends() -> None:
-    """It was in no network file, and dialled for ever (growth seed 2152)."""
+def test_a_link_to_a_broker_that_joined_and_left_during_an_absence_ends() -> None:
+    """The link is in no network file, and must not be dialled for ever (random growth)."""
     context = BrokerContext("b0", (), Random(1), expected=("a0", "b1", "n"))
     strategy, out = (
         Octopia(context, OctopiaParameters(rows=rows("ab", 2), parents=(0,))),
@@ -241,9 +241,11 @@ def test_the_link_to_one_that_came_and_left_while_who_it_came_to_was_away_ends()
 
 
 @pytest.mark.parametrize("heard", [0, 1, 2, 3])
-def test_who_goes_asks_anew_who_has_forgotten_what_it_heard(heard: int) -> None:
-    """A neighbour died, and was back before anybody missed it: who was to go waited for its answer
-    for ever, and so did all others that were to go (growth seed 1100)."""
+def test_a_leaving_broker_repeats_its_request_to_a_restarted_neighbour(heard: int) -> None:
+    """A neighbour that restarts unnoticed has lost the request; the leaving broker must repeat it.
+
+    Otherwise it and all later leaving brokers wait for ever (random growth).
+    """
     here = ProductStage("ab", (0,), 1)
     here.handle("b0", Leave())
     words = [*here.links["b0", "a0"]]
@@ -265,9 +267,11 @@ def link(here: ProductStage, left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize("is_told", ["at once", "with who comes in its place", "in between"])
-def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) -> None:
-    """It was the first of its cluster, and cut off from all of it: its rows stayed, and the bits
-    of hosts for them (growth seed 1276)."""
+def test_a_cut_off_brokers_rows_are_dropped_after_its_leave(is_told: str) -> None:
+    """It was the first of its cluster, and cut off from all of it.
+
+    Its rows and the hosts' bits for them must not stay (random growth).
+    """
     here = ProductStage("ab", (0,), 2)
     here.ask("a0", "S", Subscribe(subscription("s", client="S")))
     here.ask("b1", "P", Advertise(advertisement("p")))
@@ -284,7 +288,7 @@ def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) 
     else:
         here.tell("b1", "b0", PlacesAnnounced((left,)))
     if is_told == "in between":
-        # Of what it said before it left some may come yet, and the rest not.
+        # Some of its last messages may still arrive, the rest not.
         link(here, "b0", "a0")
         (change,) = said
         version = here.brokers["b0"].strategy.tables.homes[0].version + 1
@@ -296,9 +300,11 @@ def test_what_who_left_had_is_forgotten_where_it_could_not_say_so(is_told: str) 
     assert here.bits("b1", "p") == 0
 
 
-def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
-    """It left before it was linked to anybody, as it remembered that it was let go: it never ended,
-    and others never whole (growth seed 1543)."""
+def test_a_restarted_leaving_broker_leaves_on_the_next_order() -> None:
+    """Its incarnation before the restart was granted the leave; the new one must link first.
+
+    Otherwise it never ends, and other brokers are never ready (random growth).
+    """
     parameters = OctopiaParameters(rows=ROWS)
     context = BrokerContext("D", (), Random(1), expected=("B", "C"))
     goes = msgspec.to_builtins([RosterPlace("D", 7, PlaceStage.GOES, 0, 1, 1, 0)])
@@ -315,7 +321,7 @@ def test_who_was_to_go_and_starts_anew_goes_when_it_is_asked_again() -> None:
     assert EndLink("B") not in out
 
 
-def test_who_was_given_a_place_that_was_not_heard_to_be_free_has_it_then() -> None:
+def test_a_place_has_its_new_broker_once_the_former_ones_leave_is_known() -> None:
     roster = Roster(Product(ROWS))
     came = RosterPlace("N", 9, PlaceStage.THERE, 9, 0, 1, -1)
     assert roster.merge([came]) == [came]
@@ -326,7 +332,7 @@ def test_who_was_given_a_place_that_was_not_heard_to_be_free_has_it_then() -> No
 
 
 def leaving() -> ProductStage:
-    """a0, which is above b0, is asked to go, with 1 from P at a1 on its way to S at b0."""
+    """a0, which is above b0, is asked to leave, with 1 from P at a1 on its way to S at b0."""
     here = ProductStage("ab", (0,), 2)
     here.ask("b0", "S", Subscribe(subscription("s", client="S")))
     here.ask("a1", "P", Advertise(advertisement("p")))
@@ -338,9 +344,10 @@ def leaving() -> ProductStage:
     return here
 
 
-def test_who_goes_waits_for_what_comes_back_from_a_link_that_is_lost() -> None:
-    """Nothing was here as the link was lost, so it had left before that came back, and this was
-    settled and lost (growth seed 1499)."""
+def test_a_leaving_broker_waits_for_publications_of_a_lost_link() -> None:
+    """Publications on the lost link return later; a broker that left before would settle and lose
+    them (random growth).
+    """
     here = leaving()
     carry_all_but(here, ("a0", "b0"))
     break_and_return(here, "a0", "b0")
@@ -353,8 +360,8 @@ def test_who_goes_waits_for_what_comes_back_from_a_link_that_is_lost() -> None:
     assert here.brokers["b0"].strategy.product.brokers == ("a1", "b0", "b1")
 
 
-def test_who_goes_waits_for_what_was_not_settled_where_it_was_the_last_to_part() -> None:
-    """b0 has had 1, and dies before that is where nothing can take it."""
+def test_a_leaving_broker_waits_for_publications_unsettled_at_its_last_neighbour() -> None:
+    """b0 has received 1, and dies before 1 is settled."""
     here = leaving()
     carry_all_but(here, ("b0", "a0"))
     while not any(type(each) is Parted for each in here.links["b0", "a0"]):
@@ -378,8 +385,8 @@ def test_who_goes_waits_for_what_was_not_settled_where_it_was_the_last_to_part()
 
 
 @pytest.mark.parametrize("lost", ["b0", "c0"])
-def test_who_goes_begins_anew_where_one_is_lost_for_which_the_others_wait(lost: str) -> None:
-    """The others waited for what it was to say, and who was to go for them, for ever."""
+def test_a_leave_begins_anew_when_an_awaited_neighbour_is_lost(lost: str) -> None:
+    """Otherwise the leaving broker and the others wait for each other for ever."""
     here = ProductStage("abc", (0, 0), 1)
     link(here, "b0", "c0")
     here.handle("a0", Leave())

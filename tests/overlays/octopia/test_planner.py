@@ -1,4 +1,4 @@
-"""Plans of products: as good as the best of all on small ones, and as they must be."""
+"""Plans of products: optimal for small ones, and within the operator's bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.overlays.planning import OverlaySurvey, PlanError, PlannedInterests
 
 
 def drawn(seed: int, brokers: int) -> OverlaySurvey:
-    """Brokers in a plane, some of which publish much."""
+    """Brokers in a plane, of which some publish much."""
     random = Random(seed)
     names = tuple(f"B{number}" for number in range(brokers))
     place = {name: (random.uniform(0, 100), random.uniform(0, 100)) for name in names}
@@ -45,7 +45,7 @@ def all_layouts(survey: OverlaySurvey, clusters: int) -> Iterator[ProductLayout]
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("brokers", "clusters"), [(4, 2), (6, 2), (6, 3), (4, 1)])
-def test_nothing_is_better_than_what_is_found(seed: int, brokers: int, clusters: int) -> None:
+def test_no_layout_is_better_than_the_plan(seed: int, brokers: int, clusters: int) -> None:
     survey, wishes = drawn(seed, brokers), PlannedInterests(most_links=4)
     search = PlannerSearch(survey, wishes, clusters)
     found = search.run(100_000)
@@ -57,7 +57,7 @@ def test_nothing_is_better_than_what_is_found(seed: int, brokers: int, clusters:
 
 
 def walked_ms(survey: OverlaySurvey, layout: ProductLayout, hop_ms: float) -> float:
-    """The mean delay by shortest ways over the links that the parameters make."""
+    """The mean delay of shortest ways over the links of these parameters."""
     parameters = OctopiaParameters(rows=layout.rows, parents=layout.parents)
     overlay = parameters.product()
     total = weight = 0.0
@@ -81,7 +81,7 @@ def walked_ms(survey: OverlaySurvey, layout: ProductLayout, hop_ms: float) -> fl
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_delay_is_that_of_the_ways_over_the_overlay(seed: int) -> None:
+def test_the_planned_delay_is_that_of_the_overlays_routes(seed: int) -> None:
     survey = drawn(seed, 12)
     wishes = PlannedInterests(hop_ms=2.5, most_links=6)
     found = plan(survey, wishes, 100_000)
@@ -100,7 +100,7 @@ def plan_in_order(survey: OverlaySurvey, clusters: int) -> ProductLayout:
     return ProductLayout(parameters.rows, parameters.product().parents)
 
 
-def test_sites_are_kept_apart_and_near_brokers_together() -> None:
+def test_a_region_has_one_broker_of_each_site_or_near_ones() -> None:
     """Two sites far from each other: a region has one broker of each, or both are near."""
     names = tuple(f"B{number}" for number in range(8))
     sites = {name: "east" if number % 2 else "west" for number, name in enumerate(names)}
@@ -139,6 +139,6 @@ def test_fewer_links_take_fewer_clusters_and_more_deaths_take_more() -> None:
         (PlannedInterests(survive=2, most_links=2), "3 clusters of 4: more than 2 links a broker"),
     ],
 )
-def test_what_cannot_be_says_why(wishes: PlannedInterests, problem: str) -> None:
+def test_impossible_plans_have_a_reason(wishes: PlannedInterests, problem: str) -> None:
     with pytest.raises(PlanError, match=problem):
         plan(drawn(1, 12), wishes)

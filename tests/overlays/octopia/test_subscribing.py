@@ -1,4 +1,4 @@
-"""When a subscription counts as known, and a promise: when hosts have other clusters' bits."""
+"""The time at which subscriptions and advertisements count as known: hosts have the bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW = frozenset((HOST, "B6"))
 
 
 async def _until(condition: Callable[[], bool]) -> float:
-    """How many seconds it took."""
+    """The seconds until the condition holds."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while not condition():
@@ -71,7 +71,7 @@ def _play(
     does: Callable[[LiveNetwork], Awaitable[Found]] = _subscribe,
     sharp_bits: int = 0,
 ) -> Found:
-    """After how many seconds what was asked is settled, and whether the host knows of it then."""
+    """The seconds until a request is settled, and whether the host knows of it then."""
     found: Found = 0.0, []
 
     def cable(left: str, right: str) -> Cable:
@@ -103,15 +103,15 @@ def _play(
 
 
 @pytest.mark.parametrize("sharp_bits", [0, 4])
-def test_who_has_subscribed_is_known_where_anybody_publishes(sharp_bits: int) -> None:
-    """Its SUBACK came first, and what was published then went nowhere."""
+def test_a_granted_subscription_is_known_at_every_host(sharp_bits: int) -> None:
+    """Otherwise publications after its SUBACK would go nowhere."""
     took, known = _play(sharp_bits=sharp_bits)
     assert known == [True, True, True]
     assert took > 0.5
 
 
-def test_who_has_promised_knows_who_wants_it() -> None:
-    """What was published before the answer was back was settled, and went nowhere."""
+def test_a_granted_advertisement_has_every_clusters_bits() -> None:
+    """Otherwise publications before the answer would be settled and go nowhere."""
     took, known = _play(does=_advertise)
     assert known == [True]
     assert took > 1

@@ -1,4 +1,4 @@
-"""A move of a publisher while something breaks, for tests."""
+"""A move of a publisher with a fault in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ B = advertisement("b", "y >= 0")
 
 
 class Move:
-    """P with its client, told to move; what it says waits, per broker, until it is let through."""
+    """P with its client, told to move; its messages wait, by broker, until they are let through."""
 
     def __init__(self, *advertisements: Advertisement) -> None:
         self.stage = stage_with_publisher(*advertisements)
@@ -33,10 +33,10 @@ class Move:
         self.heard = 0
         self.dead: set[str] = set()
         send_away(self.stage, "P", PATH)
-        self.hear()
+        self.deliver_to_publisher()
 
-    def hear(self) -> None:
-        """What brokers have told P reaches it."""
+    def deliver_to_publisher(self) -> None:
+        """Deliver the brokers' messages to P."""
         notified = self.stage.notified[self.heard :]
         self.heard += len(notified)
         for broker, client, message in notified:
@@ -49,19 +49,19 @@ class Move:
                 self.words.setdefault(effect.broker, []).append(effect)
 
     def let_through(self, *brokers: str) -> None:
-        """What P has said to these brokers reaches them; the dead do not listen."""
+        """Deliver P's messages to these brokers; dead ones ignore them."""
         for broker in brokers or tuple(self.words):
             for effect in self.words.pop(broker, []):
                 if broker not in self.dead:
                     self.stage.handle(broker, Requested("P", effect.request))
 
     def settle(self) -> None:
-        """All that is said arrives."""
-        self.hear()
+        """Deliver every message."""
+        self.deliver_to_publisher()
         while self.words or any(self.stage.links.values()):
             self.let_through()
             self.stage.settle()
-            self.hear()
+            self.deliver_to_publisher()
 
     def die(self, broker: str) -> None:
         """The broker's neighbours notice at once, P when it is told."""
@@ -74,7 +74,7 @@ class Move:
         self.do(self.client.lost(broker, self.stage.now_us))
 
     def publish(self, number: int) -> list[str]:
-        """Which subscribers get what P publishes where it is now."""
+        """The subscribers that receive a publication of P at its present broker."""
         before = len(self.stage.deliveries)
         self.do(self.client.request(publish(number), self.stage.now_us))
         self.settle()
@@ -86,7 +86,7 @@ class Move:
         self.settle()
 
     def problems(self, edges: tuple[tuple[str, str], ...], home: str) -> list[str]:
-        """Where the tables of living brokers differ from the oracle's."""
+        """Differences of living brokers' tables from the oracle's."""
         found = self.stage.problems([(A, home)], interests(), edges)
         return [row for row in found if row[:2] not in self.dead]
 

@@ -29,19 +29,19 @@ def stage_with_publisher(*advertisements: Advertisement) -> Stage:
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
 def send_away(stage: Stage, publisher: str, path: tuple[str, ...]) -> None:
-    """What the source does when GRAPE has decided."""
+    """The source's order to move, as GRAPE's decision causes it."""
     out: list[Effect] = []
     stage.brokers[path[0]]._strategy.migrations.send_away(publisher, path, stage.now_us, out)  # type: ignore[attr-defined]
     stage.carry_out(path[0], out)
 
 
 def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
-    """P, told to go, arrives at the target; its marker is still on the way to the source."""
+    """P announces itself at the target; its marker is still on the way to the source."""
     publisher = advertisements[0].publisher if advertisements else "P"
     send_away(stage, publisher, path)
     stage.moves[publisher] += 1
@@ -50,7 +50,7 @@ def announce(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advert
 
 
 def move(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisement) -> None:
-    """A whole migration without anything in between."""
+    """A whole migration with no other event meanwhile."""
     publisher = advertisements[0].publisher if advertisements else "P"
     announce(stage, path, *advertisements)
     stage.ask(path[0], publisher, Paused(path, stage.moves[publisher]))
@@ -58,13 +58,13 @@ def move(stage: Stage, path: tuple[str, ...] = PATH, *advertisements: Advertisem
 
 
 def everywhere(stage: Stage, sequence: int) -> bool:
-    """Whether every subscriber got a publication exactly once."""
+    """Whether every subscriber receives a publication exactly once."""
     clients = sorted(client for number, client in stage.delivered() if number == sequence)
     return clients == sorted(SUBSCRIBERS)
 
 
 def resumed(stage: Stage) -> list[str]:
-    """Who was told to go on, in order."""
+    """The publishers that were resumed, in order."""
     return [client for _, client, message in stage.notified if isinstance(message, Resume)]
 
 

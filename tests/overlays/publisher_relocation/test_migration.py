@@ -1,4 +1,4 @@
-"""Moving a publisher as transcripts: two messages a link, nothing lost, nothing left behind."""
+"""Migrations of a publisher as transcripts: two messages a link, no loss, no leftovers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_transcript_of_a_migration() -> None:
     announce(stage)
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+    assert [line for line in stage.take_transcript() if "ubscribe" not in line] == [
         "B1 => P: Relocate B1 B2 B3",
         "B3 -> B2: MigrationUpdate P retracted (s of S3)",
         "B2 -> B1: MigrationUpdate P retracted (s of S2 s of S3 s of S4 s of S5)",
@@ -77,7 +77,7 @@ def test_publications_on_their_way_when_the_update_passes_are_delivered() -> Non
 def test_publications_that_reach_the_source_after_the_update_are_delivered() -> None:
     stage = stage_with_publisher()
     announce(stage)
-    stage.settle()  # the update is through, the publisher's last words are not
+    stage.settle()  # the update is through, the publisher's last publications are not
     stage.ask("B1", "P", publish(1), publish(2), Paused(PATH, 1))
     stage.settle()
     assert everywhere(stage, 1)
@@ -86,8 +86,10 @@ def test_publications_that_reach_the_source_after_the_update_are_delivered() -> 
     assert_nothing_is_left(stage)
 
 
-def test_the_marker_is_what_saves_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without waiting for it the source completes too early, and refuses what comes then."""
+def test_a_source_without_the_marker_loses_publications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that does not wait for the marker completes too early, and refuses later
+    publications.
+    """
     without_marker(monkeypatch)
     stage = stage_with_publisher()
     announce(stage)
@@ -99,7 +101,7 @@ def test_the_marker_is_what_saves_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resumed(stage) == ["P"]
 
 
-def test_the_order_of_the_paper_loses_what_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_papers_order_loses_publications_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Section 3.3 removes subscriptions when the update passes; see the module's deviations."""
     in_the_papers_order(monkeypatch)
     stage = stage_with_publisher()
@@ -123,7 +125,7 @@ def without_marker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_the_papers_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: what an update retracts is removed when it passes."""
+    """A mutant: retracted subscriptions are removed when the update passes."""
 
     def remove_at_once(self, neighbour, subscription_id, out):  # type: ignore[no-untyped-def]
         entry = self._tree.tables.subscriptions.get(subscription_id)
@@ -137,7 +139,7 @@ def in_the_papers_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_advertisement_younger_than_its_flood() -> None:
-    """P advertises and is moved at once: its own word arrives before the flood from B1."""
+    """P advertises and is moved at once: its own announcement arrives before the flood from B1."""
     stage = Stage(WEB, "grape")
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s of {client}", client=client)))
@@ -170,7 +172,7 @@ def test_an_advertisement_changed_just_before_the_move(progress: int) -> None:
 
 
 @pytest.mark.parametrize("progress", range(3))
-def test_an_advertisement_taken_back_just_before_the_move(progress: int) -> None:
+def test_an_advertisement_withdrawn_just_before_the_move(progress: int) -> None:
     other = advertisement("b", "y > 0")
     stage = stage_with_publisher(A, other)
     stage.ask("B1", "P", Unadvertise("b"))
@@ -180,7 +182,7 @@ def test_an_advertisement_taken_back_just_before_the_move(progress: int) -> None
     assert not stage.problems([(A, "B3")], interests())
 
 
-def test_a_publisher_that_took_everything_back_may_still_move() -> None:
+def test_a_publisher_without_advertisements_may_still_move() -> None:
     stage = stage_with_publisher()
     stage.ask("B1", "P", Unadvertise("a"))
     send_away(stage, "P", PATH)
@@ -195,8 +197,8 @@ def test_a_publisher_that_took_everything_back_may_still_move() -> None:
     assert not stage.problems([(A, "B3")], interests())
 
 
-def test_the_last_word_before_the_pause_may_come_after_the_update() -> None:
-    """The way to the source is long: B1 learns from the update first what P advertises."""
+def test_the_last_advertisement_may_arrive_after_the_update() -> None:
+    """The way to the source is long: B1 learns P's advertisement from the update first."""
     b = advertisement("b", "y = 1")
     stage = stage_with_publisher()
     announce(stage, PATH, A, b)
@@ -209,7 +211,7 @@ def test_the_last_word_before_the_pause_may_come_after_the_update() -> None:
     assert not stage.problems([(A, "B3"), (b, "B3")], interests())
 
 
-def test_taking_everything_back_before_the_pause_may_come_after_the_update() -> None:
+def test_the_last_unadvertisement_may_arrive_after_the_update() -> None:
     stage = stage_with_publisher()
     send_away(stage, "P", PATH)
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (), 1))
@@ -238,7 +240,7 @@ def test_a_publisher_with_several_advertisements_moves_with_all_of_them() -> Non
     assert everywhere(stage, 20)
 
 
-def test_away_and_back_ends_where_it_began() -> None:
+def test_a_move_and_a_move_back_restore_the_tables() -> None:
     stage = stage_with_publisher()
     before = stage.rows()
     for _ in range(3):
@@ -310,7 +312,7 @@ def test_a_path_that_does_not_lead_here_is_refused(path: tuple[str, ...]) -> Non
     stage.ask("B3", "P", MigrationAdvertisement(path, (A,), 1))
     assert len(stage.refusals()) == 1
     assert stage.rows() == before
-    assert [line for line in stage.heard() if " -> " in line] == []
+    assert [line for line in stage.take_transcript() if " -> " in line] == []
     assert_nothing_is_left(stage)
 
 
@@ -325,7 +327,7 @@ def test_a_marker_for_a_path_from_elsewhere_is_refused(path: tuple[str, ...]) ->
     assert everywhere(stage, 1)
 
 
-def test_moving_with_what_belongs_to_others_is_refused() -> None:
+def test_moving_with_others_advertisements_is_refused() -> None:
     stage = stage_with_publisher()
     before = stage.rows()
     stage.ask("B3", "Q", MigrationAdvertisement(PATH, (A,), 1))
@@ -355,11 +357,11 @@ def test_migration_messages_from_beside_the_path_are_refused(
     before = stage.rows()
     stage.tell(sender, "B2", message)
     assert len(stage.refusals()) == 1
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
     assert_nothing_is_left(stage)
 
 
-def test_nobody_resumes_without_a_migration() -> None:
+def test_a_resume_without_a_migration_is_refused() -> None:
     stage = stage_with_publisher()
     stage.tell("B2", "B3", MigrationComplete("P", PATH, 1, True))
     assert resumed(stage) == []

@@ -1,7 +1,7 @@
-"""Moves that fail, as transcripts: who tells whom, and that nothing is lost or stays behind.
+"""Moves that fail, as transcripts: the messages about the failure; nothing is lost or stays behind.
 
-The network and its subscribers are those of `test_migration`; P stands at B1 and is to move over
-B2 to B3.  Its side is played by the machine that every client has.
+The network and its subscribers are those of `test_migration`; P is at B1 and is to move over B2 to
+B3. The publisher's side is the machine that every client has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEHIND = tuple(edge for edge in WEB if edge != CUT)
 
 @pytest.mark.parametrize("progress", range(5))
 def test_a_path_that_breaks_sends_the_publisher_back(progress: int) -> None:
-    """Until the complete message has passed the break; then it has moved."""
+    """Unless the complete message has passed the break; then it has moved."""
     move = Move()
     steps = [
         lambda: move.let_through("B3"),
@@ -58,10 +58,14 @@ def test_the_transcript_of_a_move_back() -> None:
     move = Move()
     move.let_through()
     move.stage.carry("B3", "B2")
-    move.stage.heard()
+    move.stage.take_transcript()
     move.stage.break_link(*CUT)
     move.settle()
-    said = [line for line in move.stage.heard() if "bscribe" not in line and "vertise" not in line]
+    said = [
+        line
+        for line in move.stage.take_transcript()
+        if "bscribe" not in line and "vertise" not in line
+    ]
     assert said == [
         "B2 -> B3: MigrationComplete P broken",
         "B3 => P: Resume broken",
@@ -70,7 +74,7 @@ def test_the_transcript_of_a_move_back() -> None:
 
 
 @pytest.mark.parametrize("healed_first", [True, False])
-def test_a_path_that_breaks_and_heals_again_before_anybody_has_gone_back(
+def test_a_path_that_breaks_and_is_mended_before_a_move_back(
     healed_first: bool,
 ) -> None:
     move = Move()
@@ -95,7 +99,7 @@ def test_a_path_that_breaks_and_heals_again_before_anybody_has_gone_back(
 
 
 @pytest.mark.parametrize("progress", range(6))
-def test_a_target_that_dies_costs_nobody_else_a_publication(progress: int) -> None:
+def test_a_target_that_dies_costs_others_no_publication(progress: int) -> None:
     move = Move()
     steps = [
         lambda: move.let_through("B3"),
@@ -108,11 +112,11 @@ def test_a_target_that_dies_costs_nobody_else_a_publication(progress: int) -> No
         step()
     move.die("B3")
     move.settle()
-    move.stage.heard()
+    move.stage.take_transcript()
     move.lose("B3")
     move.settle()
-    said = move.stage.heard()
-    # P says that it stays, where it has heard that not all is whole; nothing is taken back.
+    said = move.stage.take_transcript()
+    # P announces that it stays, where the move is known to be incomplete; nothing is withdrawn.
     assert not [line for line in said if ": Unadvertise" in line]
     assert len([line for line in said if ": Advertise" in line]) <= len(move.without_links("B3"))
     assert move.publish(1) == all_but("S3")
@@ -122,7 +126,7 @@ def test_a_target_that_dies_costs_nobody_else_a_publication(progress: int) -> No
 
 
 @pytest.mark.parametrize("progress", range(5))
-def test_a_broker_of_the_path_that_dies_costs_only_what_is_behind_it(progress: int) -> None:
+def test_a_broker_of_the_path_that_dies_costs_only_deliveries_behind_it(progress: int) -> None:
     move = Move()
     steps = [
         lambda: move.let_through("B3"),
@@ -142,7 +146,7 @@ def test_a_broker_of_the_path_that_dies_costs_only_what_is_behind_it(progress: i
 
 
 @pytest.mark.parametrize("told_first", [True, False])
-def test_without_its_source_the_publisher_goes_on_at_the_target(told_first: bool) -> None:
+def test_without_its_source_the_publisher_continues_at_the_target(told_first: bool) -> None:
     """The update has passed B2: no subscription has to come again."""
     move = Move()
     move.let_through("B3")
@@ -161,7 +165,7 @@ def test_without_its_source_the_publisher_goes_on_at_the_target(told_first: bool
     assert not move.problems(move.without_links("B1"), "B3")
 
 
-def test_a_target_that_knows_nothing_of_the_publisher_any_more_takes_it_anew() -> None:
+def test_a_target_without_rows_of_the_publisher_admits_it_anew() -> None:
     """The source died before the update came near it: the network has forgotten P."""
     move = Move()
     move.die("B1")
@@ -174,7 +178,7 @@ def test_a_target_that_knows_nothing_of_the_publisher_any_more_takes_it_anew() -
     assert not move.problems(move.without_links("B1"), "B3")
 
 
-def test_when_all_are_dead_whoever_comes_back_first_has_the_publisher() -> None:
+def test_the_first_broker_to_return_admits_the_publisher() -> None:
     move = Move()
     for broker in ("B1", "B3"):
         move.die(broker)
@@ -191,12 +195,12 @@ def test_when_all_are_dead_whoever_comes_back_first_has_the_publisher() -> None:
     assert (move.client.broker, move.client.moving) == ("B3", False)
 
 
-# --- the publisher is impatient ---------------------------------------------------------------
+# --- the publisher times out ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("progress", range(6))
-def test_giving_up_costs_nothing_wherever_the_move_is(progress: int) -> None:
-    """Updates that cross each other on the way; the later one turns everything back."""
+def test_a_timeout_loses_nothing_at_any_point_of_the_move(progress: int) -> None:
+    """Updates that cross each other on the way; the later one reverses everything."""
     move = Move(A, B)
     steps = [
         lambda: move.let_through("B3"),
@@ -239,7 +243,7 @@ def test_a_move_and_a_move_back_cost_messages_on_the_path_only(bystanders: int) 
     assert stage.notified[-1] == ("B1", "P", Resume(2, False))
 
 
-def test_an_announcement_that_comes_after_all_is_over_is_ignored() -> None:
+def test_an_announcement_after_the_move_is_ignored() -> None:
     move = Move()
     late = move.words.pop("B3")
     move.let_through("B1")

@@ -1,4 +1,4 @@
-"""Moves of publishers while subscriptions come and go, and other publishers move."""
+"""Moves of publishers while subscriptions change, and other publishers move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.overlays.publisher_relocation.one_publisher import (
 
 @pytest.mark.parametrize("broker", ["B0", "B1", "B2", "B3", "B4"])
 @pytest.mark.parametrize("progress", range(5))
-def test_subscriptions_that_come_and_go_during_a_migration(broker: str, progress: int) -> None:
+def test_subscriptions_may_change_during_a_migration(broker: str, progress: int) -> None:
     stage = stage_with_publisher()
     leaving_broker = f"S{broker[1]}"
     steps = [
@@ -68,13 +68,13 @@ def test_a_retracted_subscription_that_is_restated_stays() -> None:
 Q = advertisement("q", publisher="Q")
 
 
-def test_a_move_that_completes_leaves_a_slower_one_what_it_needs() -> None:
-    """P and Q move together; Q's marker is there first, P's last words are still to come."""
+def test_a_completed_move_leaves_a_slower_ones_rows() -> None:
+    """P and Q move together; Q's marker is there first, P's last publications are still to come."""
     stage = stage_with_publisher()
     stage.ask("B1", "Q", Advertise(Q))
     stage.settle()
     announce(stage, PATH, A)
-    announce(stage, PATH, Q)  # only now B3 takes its subscription back
+    announce(stage, PATH, Q)  # only now B3 withdraws its subscription
     stage.settle()
     stage.ask("B1", "Q", Paused(PATH, 1))
     stage.settle()
@@ -86,8 +86,8 @@ def test_a_move_that_completes_leaves_a_slower_one_what_it_needs() -> None:
     assert_nothing_is_left(stage)
 
 
-def test_taking_an_advertisement_back_leaves_a_move_what_it_needs() -> None:
-    """Q, at B1 as well, unadvertises while P's last words to B1 are still to come."""
+def test_an_unadvertisement_leaves_a_moves_rows() -> None:
+    """Q, at B1 as well, unadvertises while P's last publications to B1 are still to come."""
     stage = stage_with_publisher()
     stage.ask("B1", "Q", Advertise(Q))
     stage.settle()

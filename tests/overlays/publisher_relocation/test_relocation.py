@@ -1,4 +1,4 @@
-"""Relocation put together with a tracer of the test's own, and by who may refuse that one moves."""
+"""Relocation with a tracer of the test, and with a system that may refuse a move."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ A = advertisement("a")
 SUBSCRIBED = [(subscription(f"sC{at}", client=f"C{at}"), f"B{at}") for at in (1, 3)]
 
 
-class Guide:
-    """Sends a publisher to B3 as soon as it has published at B1; writes down what it is told."""
+class GuidingTracer:
+    """Moves a publisher to B3 after its first publication at B1; records the calls."""
 
     held_bytes = 0
 
@@ -44,11 +44,11 @@ class Guide:
         self, context: BrokerContext, parameters: TreeParameters, send_away: SendAway
     ) -> None:
         self.broker = context.broker
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self._send_away = send_away
 
     def start(self, out: list[Effect]) -> None:
-        self.told.append("start")
+        self.calls.append("start")
 
     def mark(
         self, publisher: str, publications: tuple[RoutedPublication, ...], now_us: int
@@ -65,7 +65,7 @@ class Guide:
         out: list[Effect],
     ) -> None:
         ways = " ".join([*route.neighbours, *(name for name, _ in route.clients)])
-        self.told.append(f"from {upstream}: {ways}")
+        self.calls.append(f"from {upstream}: {ways}")
 
     def published(self, publisher: str, now_us: int, out: list[Effect]) -> None:
         if self.broker == "B1":
@@ -78,13 +78,13 @@ class Guide:
         raise unexpected(request, f"client {client}")
 
     def wants(self, client: str, out: list[Effect]) -> None:
-        """Subscribers stay."""
+        """Subscribers do not move."""
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        self.told.append("timer")
+        self.calls.append("timer")
 
     def measured(self, measured: MeasuredDelays) -> None:
-        self.told.append("measured")
+        self.calls.append("measured")
 
     def link(
         self,
@@ -94,22 +94,24 @@ class Guide:
         now_us: int,
         out: list[Effect],
     ) -> None:
-        self.told.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
+        self.calls.append(f"{neighbour} {'up' if up else 'down'}, {'P' in publishers}")
 
     def left(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} left")
+        self.calls.append(f"{publisher} left")
 
     def changed(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} changed")
+        self.calls.append(f"{publisher} changed")
 
     def turned(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} turned")
+        self.calls.append(f"{publisher} turned")
 
     def gone(self, publisher: str, out: list[Effect]) -> None:
-        self.told.append(f"{publisher} gone")
+        self.calls.append(f"{publisher} gone")
 
 
-GUIDED = relocating("guided", Guide, parameters=TreeParameters, messages=(), decides_after="")
+GUIDED = relocating(
+    "guided", GuidingTracer, parameters=TreeParameters, messages=(), decides_after=""
+)
 
 
 def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
@@ -123,10 +125,10 @@ def staged(monkeypatch: pytest.MonkeyPatch, system: System = GUIDED) -> Stage:
     return stage
 
 
-def told(stage: Stage, broker: str) -> list[str]:
-    """What the tracer at a broker was told since it was last asked."""
+def calls_at(stage: Stage, broker: str) -> list[str]:
+    """The calls of a broker's tracer since the last question."""
     tracer = stage.brokers[broker].strategy.tracer  # type: ignore[attr-defined]
-    heard, tracer.told = tracer.told, []
+    heard, tracer.calls = tracer.calls, []
     return heard
 
 
@@ -134,16 +136,16 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     stage = staged(monkeypatch)
     stage.ask("B1", "P", publish(1, 2))
     stage.settle()
-    assert told(stage, "B1") == ["from None: B2 C1"] * 2
-    assert told(stage, "B3") == ["from B2: C3"] * 2
-    said = stage.heard()
+    assert calls_at(stage, "B1") == ["from None: B2 C1"] * 2
+    assert calls_at(stage, "B3") == ["from B2: C3"] * 2
+    said = stage.take_transcript()
     assert "B1 => P: Relocate B1 B2 B3" in said
     assert "B2 -> B3: PublicationBatch P/1* P/2 hops 2" in said
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert stage.heard()[-1] == "B3 => P: Resume"
-    assert [told(stage, name) for name in PATH] == [
+    assert stage.take_transcript()[-1] == "B3 => P: Resume"
+    assert [calls_at(stage, name) for name in PATH] == [
         ["P left", "P turned"],
         ["from B1: B3", "from B1: B3", "P turned"],
         ["P turned"],
@@ -154,41 +156,44 @@ def test_a_tracer_of_any_kind_moves_publishers(monkeypatch: pytest.MonkeyPatch) 
     assert not stage.problems([(A, "B3")], SUBSCRIBED)
 
 
-def test_it_hears_what_became_of_publishers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracer_learns_of_publishers_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = staged(monkeypatch)
     other = advertisement("b")
     stage.ask("B1", "P", Advertise(advertisement("a", "x > 1")), Advertise(other))
     stage.ask("B1", "P", Unadvertise("b"))
     stage.settle()
-    assert (told(stage, "B1"), told(stage, "B2")) == (["P changed"], ["P gone"])
+    assert (calls_at(stage, "B1"), calls_at(stage, "B2")) == (["P changed"], ["P gone"])
     stage.ask("B1", "P", Unadvertise("a"), Goodbye())
     stage.settle()
-    assert (told(stage, "B1"), told(stage, "B3")) == (["P changed", "P left"], ["P gone", "P gone"])
+    assert (calls_at(stage, "B1"), calls_at(stage, "B3")) == (
+        ["P changed", "P left"],
+        ["P gone", "P gone"],
+    )
     stage.break_link("B1", "B2")
     stage.mend_link("B1", "B2")
-    assert told(stage, "B1") == ["B2 down, False", "B2 up, False"]
+    assert calls_at(stage, "B1") == ["B2 down, False", "B2 up, False"]
 
 
-def test_who_puts_it_together_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As whoever changes links does while a publisher may not move."""
+def test_the_system_may_refuse_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a system does that changes links while a publisher may not move."""
 
     def frozen(context: BrokerContext, parameters: TreeParameters) -> Relocation:
         def refuse(publisher: str, path: object, now_us: int, out: list[Effect]) -> None:
             guide.left(publisher, out)
 
         tree = TreeRouting(context)
-        guide = Guide(context, parameters, refuse)
+        guide = GuidingTracer(context, parameters, refuse)
         return Relocation(tree, Migrations(tree), guide)
 
     stage = staged(monkeypatch, System(name="frozen", strategy=frozen, oracle=table_problems))
     stage.ask("B1", "P", publish(1))
     stage.settle()
     assert stage.notified == []
-    assert told(stage, "B1") == ["from None: B2 C1", "P left"]
+    assert calls_at(stage, "B1") == ["from None: B2 C1", "P left"]
     assert stage.delivered() == [(1, "C1"), (1, "C3")]
 
 
-def test_what_neither_the_tree_nor_the_tracer_knows_is_refused(
+def test_unknown_messages_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = staged(monkeypatch)

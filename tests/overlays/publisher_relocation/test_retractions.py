@@ -1,4 +1,4 @@
-"""What is kept of what neighbours take back, for whose moves, and until when."""
+"""Retracted subscriptions that are kept for moves, and the end of their retention."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.broker.transcript import subscription
 
 @pytest.fixture
 def propagation() -> Propagation:
-    """A broker between B1 and B3; B1 has said s, B3 has said t."""
+    """A broker between B1 and B3; B1 has sent s, B3 has sent t."""
     made, out = Propagation(["B1", "B3"]), list[Effect]()
     made.add_subscription(subscription("s"), "B1", out)
     made.add_subscription(subscription("t"), "B3", out)
     return made
 
 
-def test_it_goes_with_the_last_move_that_it_is_kept_for(propagation: Propagation) -> None:
+def test_a_retraction_ends_with_its_last_move(propagation: Propagation) -> None:
     retractions, out = Retractions(propagation), list[Effect]()
     retractions.keep("B1", "s", {"P", "Q"})
     retractions.complete("P", out)
@@ -29,7 +29,7 @@ def test_it_goes_with_the_last_move_that_it_is_kept_for(propagation: Propagation
     assert not retractions
 
 
-def test_what_is_wanted_again_stays(propagation: Propagation) -> None:
+def test_a_retracted_subscription_wanted_again_stays(propagation: Propagation) -> None:
     retractions = Retractions(propagation)
     retractions.keep("B1", "s", {"P"})
     retractions.undo("B1", "s")
@@ -37,7 +37,7 @@ def test_what_is_wanted_again_stays(propagation: Propagation) -> None:
     assert list(propagation.tables.subscriptions) == ["s", "t"]
 
 
-def test_a_link_that_changes_ends_what_its_neighbour_said(propagation: Propagation) -> None:
+def test_a_changed_link_drops_its_neighbours_retractions(propagation: Propagation) -> None:
     retractions = Retractions(propagation)
     retractions.keep("B1", "s", {"P"})
     retractions.keep("B3", "t", {"P"})
@@ -46,7 +46,7 @@ def test_a_link_that_changes_ends_what_its_neighbour_said(propagation: Propagati
     assert list(propagation.tables.subscriptions) == ["s"]
 
 
-def test_nobody_takes_back_what_came_from_elsewhere(propagation: Propagation) -> None:
+def test_a_neighbour_cannot_retract_anothers_subscription(propagation: Propagation) -> None:
     retractions = Retractions(propagation)
     retractions.keep("B3", "s", {"P"})
     retractions.keep("B1", "unknown", {"P"})

@@ -1,4 +1,4 @@
-"""Any message of brokers that choose their links, sensible or not."""
+"""Any message of self-organising brokers, sensible or not."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def exchange_messages(
     names: st.SearchStrategy[str],
     subscriptions: st.SearchStrategy[Subscription],
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
-    """What brokers of a cycle say to each other to exchange links."""
+    """Messages of a cycle's brokers for an exchange of links."""
     numbers = st.integers(-1, 40)
     keys = st.tuples(brokers, numbers)
     # Some that make sense at B1.
@@ -98,7 +98,7 @@ def exchange_messages(
 def path_messages(
     clients: st.SearchStrategy[str], paths: st.SearchStrategy[tuple[str, ...]]
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
-    """What brokers on the path of a move say before it begins."""
+    """Messages of brokers on a publisher's path before its move begins."""
     kinds: tuple[type[PathMessage], ...] = (Reserve, Reserved, Unreserve)
     return {kind: st.builds(kind, clients, paths) for kind in kinds}
 
@@ -106,7 +106,7 @@ def path_messages(
 def self_organising_messages(
     brokers: st.SearchStrategy[str],
 ) -> dict[type[Message], st.SearchStrategy[Message]]:
-    """What brokers say to each other to decide on links."""
+    """Messages for decisions about links."""
     hops = st.builds(NeighbourHop, brokers, COSTS, COSTS, st.one_of(st.none(), COUNTS))
     # Some that make sense at B1.
     path = st.sampled_from([("B0", "B1", "B2"), ("B2", "B1", "B0"), ("B3", "B0", "B1")])

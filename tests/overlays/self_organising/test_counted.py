@@ -1,4 +1,4 @@
-"""Where costs are counted, seven brokers end with a tree that is nearly the best of all."""
+"""With counted costs seven brokers end with a tree close to the optimum."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 BROKERS = TYPES = 7
 INTERVAL_US = 3 * SECOND_US
 END_US = 20 * INTERVAL_US
-# What four networks cost on average says little.
+# The average over four networks is a weak statement.
 SEEDS = range(max(examples(12), 6))
-# Of 24 networks the median is 0.007.
+# The median of 24 networks is 0.007.
 NEAR = 0.02
 
 
 def above_the_best(seed: int, consensus: Consensus) -> float:
-    """What the tree costs that brokers end with, above the best of all, as a part of that."""
+    """The relative excess of the final tree's cost over the optimum."""
     random = Random(f"counted/{seed}")
     links = [(random.randrange(number), number) for number in range(1, BROKERS)]
     here = [random.uniform(0, 10) for _ in range(BROKERS)]

@@ -1,4 +1,4 @@
-"""A cycle that brokers remember after all of them were killed as they exchanged links."""
+"""A cycle in the brokers' records, after all were killed during an exchange."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world(names: list[str], *more: tuple[str, str], pinned: tuple[tuple[str, str
 
 @pytest.mark.parametrize("size", [3, 4, 5])
 @pytest.mark.parametrize("pins", [0, 1])
-def test_a_cycle_loses_its_last_link_that_may_go(size: int, pins: int) -> None:
+def test_a_cycle_loses_its_last_removable_link(size: int, pins: int) -> None:
     names = [f"B{number}" for number in range(1, size + 1)]
     ring = sorted(tuple(sorted(ends)) for ends in pairwise([*names, names[0]]))
     pinned = tuple((left, right) for left, right in ring[len(ring) - pins :])
@@ -53,7 +53,7 @@ def test_a_cycle_loses_its_last_link_that_may_go(size: int, pins: int) -> None:
     assert table_problems(picture, strategies) == []
 
 
-def test_words_that_make_no_sense_are_refused() -> None:
+def test_invalid_messages_are_refused() -> None:
     for cycle in (("A", "B"), ("A", "B", "A"), ("A", "B", "C", "D")):
         with pytest.raises(ProtocolError):
             CycleRound(cycle).check("C", "A")

@@ -1,4 +1,4 @@
-"""Who was away while a neighbour left the network looks for it no more when it is back."""
+"""A broker that was disconnected while a neighbour left does not seek it for ever."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.seeds.faults.test_random_absences import is_tree
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 FAULT_US = 20 * SECOND_US
-# Above how long a leaf waits for its neighbour.
+# Above the time that a leaf waits for its neighbour.
 BACK_US = FAULT_US + 80 * SECOND_US
 # By then it has been told, and has asked in vain.
 TOLD_US = BACK_US + 30 * SECOND_US
@@ -23,7 +23,7 @@ TOLD_US = BACK_US + 30 * SECOND_US
 @pytest.mark.parametrize("links", [[("A", "B")], [("A", "B"), ("B", "C"), ("C", "D")]])
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("is_patient", [False, True])
-def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
+def test_a_returned_broker_stops_asking_for_a_departed_leaf(
     links: list[tuple[str, str]], mode: Mode, is_patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = SelfOrganisingParameters(mode=mode, interval_us=SECOND_US)
@@ -43,8 +43,8 @@ def test_who_is_back_does_not_ask_for_ever_for_a_leaf_that_has_left(
     assert world.brokers["B"].machine.strategy.is_ready
 
 
-def test_a_leave_waits_for_neighbours_that_are_cut_off_and_then_one_is_the_successor() -> None:
-    """They looked for another in its place though one that stood in was there: a cycle."""
+def test_a_leave_waits_for_cut_off_neighbours_and_then_has_one_successor() -> None:
+    """Otherwise each would look for another neighbour although the successor is linked: a cycle."""
     links = [("A", "H"), ("H", "X"), ("H", "Z")]
     parameters = SelfOrganisingParameters(
         mode=Mode.EXCHANGE, interval_us=SECOND_US, least_gain_percent=100

@@ -1,4 +1,4 @@
-"""A neighbour lost for good: the tree is put together again, and is one when it comes back."""
+"""The tree is repaired when a neighbour is lost for good, and stays one tree if it returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEALED_US = FAULT_US + 3 * HEAL_US
 
 
 class Network:
-    """At each broker a publisher and a subscriber of all."""
+    """A publisher and a subscriber of everything at each broker."""
 
     def __init__(self, links: list[tuple[str, str]], seed: int = 1, **rules: object) -> None:
         # Links are only exchanged if that saves everything.
@@ -52,7 +52,7 @@ class Network:
         self.world.run(until_us=FAULT_US)
 
     def reached(self, brokers: list[str]) -> bool:
-        """Whether what is published at each of these brokers reaches all of them once."""
+        """Whether a publication at each of these brokers reaches all of them once."""
         world, now_us = self.world, self.world.queue.now_us
         self.sequence += 1
         world.trace.deliveries.clear()
@@ -66,7 +66,7 @@ class Network:
         return found == sorted((source, target) for source in brokers for target in brokers)
 
     def problems(self) -> list[str]:
-        """Where it is not one tree whose tables are the oracle's."""
+        """Differences from one tree with the oracle's tables."""
         links = sorted(self.world.links)
         if not is_tree(self.brokers, links):
             return [f"links are {links}"]
@@ -97,7 +97,7 @@ def test_a_link_that_stays_broken_is_replaced(cut: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("dead", ["A", "D"])
-def test_a_broker_that_stays_away_is_linked_around_and_told_when_it_is_back(dead: str) -> None:
+def test_a_broker_that_stays_down_is_linked_around_and_told_on_its_return(dead: str) -> None:
     network = Network(STAR)
     others = [name for name in network.brokers if name != dead]
     network.world.crash(FAULT_US, dead)
@@ -109,7 +109,7 @@ def test_a_broker_that_stays_away_is_linked_around_and_told_when_it_is_back(dead
     assert network.reached(network.brokers)
 
 
-def test_who_is_back_soon_is_not_replaced() -> None:
+def test_a_broker_that_returns_soon_is_not_replaced() -> None:
     network = Network(STAR)
     network.world.crash(FAULT_US, "A")
     network.world.restart(FAULT_US + HEAL_US // 2, "A")
@@ -119,7 +119,7 @@ def test_who_is_back_soon_is_not_replaced() -> None:
 
 
 @pytest.mark.parametrize("rules", [{"frozen": True}, {"forbidden": (("A", "C"), ("B", "D"))}])
-def test_the_operator_may_forbid_it(rules: dict[str, object]) -> None:
+def test_the_operator_may_forbid_repairs(rules: dict[str, object]) -> None:
     network = Network(LINE, **rules)
     network.world.cut(FAULT_US, "B", "C")
     network.world.run(until_us=HEALED_US)
@@ -127,10 +127,10 @@ def test_the_operator_may_forbid_it(rules: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("has_asked", [False, True])
-def test_who_hears_that_a_lost_link_is_none_any_more_looks_for_no_other(has_asked: bool) -> None:
-    """Others had come in its place, and a second one closed a cycle.
+def test_a_broker_told_that_its_lost_link_was_removed_seeks_no_replacement(has_asked: bool) -> None:
+    """Otherwise a second replacement would close a cycle.
 
-    If it has asked already, the other end may have agreed that somebody takes it in who did not.
+    If it has asked already, the other end may have agreed to another broker's request.
     """
     parameters = SelfOrganisingParameters(mode=Mode.EXCHANGE)
     lone = SelfOrganising(BrokerContext("B1", ("B2", "B3"), Random(1)), parameters)
@@ -149,8 +149,8 @@ def test_who_hears_that_a_lost_link_is_none_any_more_looks_for_no_other(has_aske
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
-def test_whatever_breaks_for_long_there_is_one_tree_in_the_end(seed: int) -> None:
-    """Cuts and crashes that last about as long as it takes until they are made good."""
+def test_long_cuts_and_crashes_end_in_one_tree(seed: int) -> None:
+    """Cuts and crashes that last about as long as a repair takes."""
     random = Random(f"healing/{seed}")
     names = [f"B{number}" for number in range(random.randint(3, 8))]
     links = [(names[random.randrange(place)], names[place]) for place in range(1, len(names))]

@@ -1,4 +1,4 @@
-"""Who decided on an exchange and was away hears what the others did meanwhile."""
+"""A broker that decided on an exchange and was disconnected learns the others' later changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DONE = ExchangeDecision(("B4", 15), EXCHANGE, is_done=True, at_us=20, latest_us=
 
 
 def b4_meets_b2(old_link: LinkStanding) -> tuple[bool, list[Effect]]:
-    """Whether B4, which gave the exchange up, takes the new link as one of the tree's."""
+    """Whether B4, which took the exchange for aborted, accepts the new link as one of the tree."""
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
     known = {"B1": old_link, "B5": LinkStanding(True, 0), "B2": LinkStanding(False, 11)}
     out: list[Effect] = []
@@ -37,14 +37,14 @@ def b4_meets_b2(old_link: LinkStanding) -> tuple[bool, list[Effect]]:
     return forced.overlay.memory.standing("B2").is_in, out
 
 
-def test_an_exchange_holds_that_others_had_given_up() -> None:
+def test_a_late_decision_holds_though_others_had_aborted() -> None:
     is_in, out = b4_meets_b2(LinkStanding(True, 11))
     assert is_in
     assert EndLink("B1") in out
     assert OpenLink("B2", is_lasting=True) in out
 
 
-def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
+def test_a_late_decision_fails_once_its_old_link_was_exchanged() -> None:
     is_in, out = b4_meets_b2(LinkStanding(False, 30))
     assert not is_in
     assert EndLink("B2") in out
@@ -60,10 +60,10 @@ def test_it_does_not_once_its_old_link_has_gone_for_another() -> None:
     ],
     ids=["the old link is back", "it is, all else is forgotten", "the new link has gone", "both"],
 )
-def test_who_has_done_its_part_hears_nothing_new_from_one_who_decided_later(
+def test_a_broker_that_committed_ignores_later_deciders(
     new_link: LinkStanding, old_link: LinkStanding, done: list[ExchangeDecision]
 ) -> None:
-    # Who had agreed and was cut off decides, too, as it sees the old link end: at its own time.
+    # A broker that agreed and was cut off decides when the old link ends: at its own time.
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
     known = {"B1": old_link, "B5": LinkStanding(True, 0), "B2": new_link}
     facts = msgspec.to_builtins({STANDINGS: known, REMEMBERED: done})
@@ -79,9 +79,7 @@ def test_who_has_done_its_part_hears_nothing_new_from_one_who_decided_later(
     assert not any(isinstance(effect, EndLink) for effect in out)
 
 
-def test_who_takes_a_leaving_brokers_place_says_so_later_than_others_whose_clocks_are_ahead() -> (
-    None
-):
+def test_a_successors_time_is_later_than_clocks_that_are_ahead() -> None:
     forced = Forced(BrokerContext("B4", ("B1", "B5"), Random(1)))
     known = {"B1": LinkStanding(True, 900), "B5": LinkStanding(False, 800)}
     out: list[Effect] = []
@@ -97,7 +95,7 @@ def test_who_takes_a_leaving_brokers_place_says_so_later_than_others_whose_clock
     }
 
 
-def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says() -> None:
+def test_a_later_decision_has_a_later_time_whatever_the_clock_says() -> None:
     memory = LinkMemory(["B1"], dict)
     memory.put("B1", LinkStanding(False, 900))
     memory.put("B1", LinkStanding(True, 50))
@@ -106,15 +104,15 @@ def test_what_is_settled_now_is_so_later_than_what_was_whatever_the_clock_says()
     assert memory.standing("B1") == LinkStanding(True, 901)
 
 
-def test_who_remembers_links_knows_that_any_other_is_none() -> None:
-    """Else a link of an exchange that died with who began it closes a cycle for good."""
+def test_a_broker_with_records_of_links_refuses_any_other_link() -> None:
+    """Otherwise a link of an exchange that died with its initiator closes a cycle for good."""
     memory = LinkMemory((), dict)
     assert memory.standing("B2") == UNKNOWN
     memory.start({STANDINGS: {"B1": msgspec.to_builtins(LinkStanding(True, 900))}}, 0)
     assert memory.standing("B2") == UNHEARD
 
 
-def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
+def test_a_broker_without_a_links_record_does_not_report_its_removal() -> None:
     forced = Forced(BrokerContext("B1", (), Random(1)))
     out: list[Effect] = []
     forced.start(Started(former=(), give_up_us=60_000_000, facts={}), 40, out)
@@ -125,13 +123,13 @@ def test_who_has_forgotten_a_link_does_not_say_that_it_has_gone() -> None:
     assert not forced.overlay.memory.standing("B4").is_in
 
 
-def test_the_link_of_a_broker_that_joins_again_is_none_of_its_earlier_life() -> None:
-    """The other end remembers that the link of the earlier one has ended."""
+def test_a_rejoined_brokers_link_is_not_its_former_one() -> None:
+    """The other end remembers the end of the former link."""
     ended = LinkStanding(False, 900)
     joiner = LinkMemory(["B1"], dict, is_founder=False)
     joiner.start({}, 1_000)
     assert joiner.agree("B1", ended) == LinkStanding(True, 1_000)
-    # When it starts again it knows what it has agreed.
+    # After a restart it knows what it has agreed to.
     again = LinkMemory(["B1"], dict, is_founder=False)
     again.start({STANDINGS: {"B1": msgspec.to_builtins(LinkStanding(False, 1_100))}}, 2_000)
     assert not again.standing("B1").is_in

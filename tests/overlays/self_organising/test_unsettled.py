@@ -1,4 +1,4 @@
-"""What is not settled as tables turn goes the new way first, whoever is killed then.
+"""Unsettled publications take the new way first when tables turn, whichever broker is killed then.
 
 Live brokers in virtual time, with clients, on cables that can be cut.
 """
@@ -86,7 +86,7 @@ class Exchanging:
         assert condition()
 
     async def leave(self, name: str, *, centre: str, other: str) -> None:
-        """A broker between two others leaves; until one of them has taken its place."""
+        """A broker between two others leaves; return when one of them has taken its place."""
         node = self.network.nodes[name]
         for client in (f"s/{name}", f"p/{name}"):
             node.request(client, Goodbye())
@@ -95,7 +95,7 @@ class Exchanging:
         self.clients.subscribers.pop(name)
 
     async def exchange(self, *cycle: str, remove: int) -> None:
-        """The last of a cycle has decided that a link of it should go; until it has."""
+        """The last of a cycle decides that a link of it should go; return when it has gone."""
         node = self.network.nodes[cycle[-1]]
         node.bring(TimerFired((BEGIN, str(remove), *cycle)))
         await self.until(lambda: self._neighbours(cycle[-1]) >= {cycle[0]})
@@ -106,8 +106,8 @@ class Exchanging:
         return {*tree.propagation.neighbours}
 
 
-# Who published, and the cycle whose second link goes: the publisher is an end of the link that
-# goes, of the new one, both, or beside the cycle.
+# The publisher, and the cycle whose second link goes: the publisher is an end of the removed link,
+# of the new one, both, or outside the cycle.
 CASES = [
     *product(["B1", "L1", "B2", "L2"], [("B1", "B2", "B3")]),
     *product(["B1", "L1", "B2", "L2"], [("B3", "B2", "B1")]),
@@ -115,8 +115,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("publisher", "cycle"), CASES)
-def test_a_broker_is_killed_after_an_exchange(publisher: str, cycle: tuple[str, ...]) -> None:
-    # Lost: what was under way beyond the killed broker came behind what was published later.
+def test_a_kill_after_an_exchange_loses_nothing(publisher: str, cycle: tuple[str, ...]) -> None:
+    # Publications under way beyond the killed broker must not arrive behind later ones.
     test = Exchanging([("B1", "B2"), ("B2", "B3"), ("B1", "L1"), ("B2", "L2"), ("B3", "L3")])
 
     async def play() -> None:
@@ -138,8 +138,8 @@ def test_a_broker_is_killed_after_an_exchange(publisher: str, cycle: tuple[str, 
 
 @pytest.mark.parametrize("system", ["tree", "grape", "self_organising"])
 @pytest.mark.parametrize("publisher", ["B1", "L1"])
-def test_a_broker_is_killed_after_another_has_left(publisher: str, system: str) -> None:
-    # Lost: who had left was told that a link had failed, and took what was under way for settled.
+def test_a_kill_after_a_leave_loses_nothing(publisher: str, system: str) -> None:
+    # The broker that left is told of a failed link, and must not settle publications on it.
     test = Exchanging([("B1", "B2"), ("B2", "B3"), ("B1", "L1"), ("B3", "L3")], system)
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""The topic-connected overlay: every topic's subscribers reach each other, and links are few."""
+"""The topic-connected overlay: every topic's subscribers are connected, with few links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.overlays.tco.construction import MOST_AT_ONCE, Goal, TcoRelinking, To
 
 
 def hops(linked: npt.NDArray[np.bool_], members: list[int]) -> dict[int, int]:
-    """From the first member to those that are reached over members."""
+    """Hops from the first member to the members reachable over members."""
     found, edge = {members[0]: 0}, [members[0]]
     while edge:
         here = edge.pop(0)
@@ -34,7 +34,7 @@ def check(overlay: TopicConnected, wanted: npt.NDArray[np.bool_]) -> None:
 
 
 def check_trees(overlay: TopicConnected, wanted: npt.NDArray[np.bool_]) -> None:
-    """Each subscriber but one is sent a topic's publications by another, a hop nearer."""
+    """Each subscriber but one receives a topic's publications from another, a hop nearer."""
     distances, parents = overlay.distances(), overlay.parents()
     for topic, broker in np.ndindex(parents.shape):
         parent = parents[topic, broker]
@@ -49,7 +49,7 @@ def check_trees(overlay: TopicConnected, wanted: npt.NDArray[np.bool_]) -> None:
 
 @pytest.mark.parametrize("goal", ["fan-out", "links"])
 @pytest.mark.parametrize("seed", range(8))
-def test_topics_are_connected_whatever_changes(seed: int, goal: Goal) -> None:
+def test_topics_stay_connected_through_changes(seed: int, goal: Goal) -> None:
     random = np.random.default_rng(seed)
     wanted = random.random((20, 15)) < random.uniform(0.05, 0.6)
     overlay = TopicConnected(wanted, goal)
@@ -62,13 +62,13 @@ def test_topics_are_connected_whatever_changes(seed: int, goal: Goal) -> None:
         assert changed == (before != overlay.linked).sum() // 2
 
 
-def test_what_stays_costs_nothing() -> None:
+def test_unchanged_subscriptions_change_no_links() -> None:
     wanted = np.random.default_rng(1).random((20, 15)) < 0.3
     assert TopicConnected(wanted).change(wanted) == 0
 
 
 def plain(wanted: npt.NDArray[np.bool_], goal: Goal) -> set[tuple[int, int]]:
-    """The greedy choice by its definition: each time all links are compared."""
+    """The greedy choice by its definition: all links are compared each time."""
     brokers, topics = wanted.shape
     parts = [{b: {b} for b in range(brokers) if wanted[b, topic]} for topic in range(topics)]
     links: set[tuple[int, int]] = set()
@@ -101,7 +101,7 @@ def plain(wanted: npt.NDArray[np.bool_], goal: Goal) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("goal", ["fan-out", "links"])
 def test_the_choice_is_the_greedy_one(goal: Goal) -> None:
-    """So many links and neighbours as by definition; which of equal ones differs."""
+    """As many links and neighbours as by definition; the choice among equals differs."""
     for seed in range(6):
         random = np.random.default_rng(seed)
         wanted = random.random((10, 8)) < 0.4
@@ -112,7 +112,7 @@ def test_the_choice_is_the_greedy_one(goal: Goal) -> None:
         assert abs(linked.sum(axis=1).max() - highest) <= 1
 
 
-def test_who_wants_the_same_needs_few_links_and_few_neighbours() -> None:
+def test_equal_subscriptions_need_few_links_and_neighbours() -> None:
     wanted = np.ones((9, 40), np.bool_)
     for goal, most in (("fan-out", 2), ("links", 8)):
         linked = TopicConnected(wanted, goal).linked  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def test_who_wants_the_same_needs_few_links_and_few_neighbours() -> None:
 
 
 @pytest.mark.parametrize("goal", ["fan-out", "links"])
-def test_links_are_made_bit_by_bit(goal: Goal) -> None:
+def test_links_are_made_incrementally(goal: Goal) -> None:
     wanted = np.random.default_rng(2).random((30, 10_000)) < 0.02
     everybody, nothing = np.ones(30, np.bool_), np.zeros((30, 30), np.bool_)
     relinking, bits = TcoRelinking(wanted, nothing, everybody, goal), 0

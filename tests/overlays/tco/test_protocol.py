@@ -1,4 +1,4 @@
-"""Publications pass between subscribers only; links come of who subscribes, and end with that."""
+"""Publications pass between subscribers only; links follow subscriptions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Near:
 
 
 class Overlay:
-    """An overlay at rest; `wanted` says which brokers, the hub not among them, want each topic."""
+    """An overlay at rest; `wanted` has the brokers, without the hub, that want each topic."""
 
     def __init__(self, goal: str = "fan-out") -> None:
         random = Random(5)
@@ -96,7 +96,7 @@ class Overlay:
 
 @pytest.fixture
 def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, AlongPath]]:
-    """Who was sent publications, and which."""
+    """The receivers of publications, and the publications."""
     found: list[tuple[str, AlongPath]] = []
     send = SimulatedLink.send
 
@@ -110,10 +110,10 @@ def carried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, AlongPath]]:
 
 
 @pytest.mark.parametrize("goal", ["fan-out", "links"])
-def test_nobody_passes_on_what_it_does_not_want(
+def test_brokers_forward_only_publications_they_want(
     goal: str, carried: list[tuple[str, AlongPath]]
 ) -> None:
-    """From a subscriber and from elsewhere: a message for each other subscriber, and no other."""
+    """From a subscriber and from elsewhere: one message for each other subscriber, and no other."""
     overlay = Overlay(goal)
     expected = 0
     for topic, homes in overlay.wanted.items():
@@ -126,7 +126,7 @@ def test_nobody_passes_on_what_it_does_not_want(
     assert (len(carried), overlay.relayed) == (expected, 0)
 
 
-def test_there_are_about_as_few_links_as_if_made_at_once() -> None:
+def test_incremental_links_are_about_as_few_as_a_rebuild() -> None:
     overlay = Overlay("links")
     wanted = np.array([[each in overlay.wanted[topic] for topic in TOPICS] for each in BROKERS])
     made = TopicConnected(wanted, "links").linked
@@ -135,7 +135,7 @@ def test_there_are_about_as_few_links_as_if_made_at_once() -> None:
     assert overlay.strategy(HUB).linking.changes >= len(links)
 
 
-def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, AlongPath]]) -> None:
+def test_content_filters_prune_routes(carried: list[tuple[str, AlongPath]]) -> None:
     overlay = Overlay()
     topic = max(TOPICS, key=lambda each: len(overlay.wanted[each]))
     for home in overlay.wanted[topic]:
@@ -148,8 +148,10 @@ def test_conditions_on_the_content_cut_ways_back(carried: list[tuple[str, AlongP
     assert (len(carried), len(overlay.world.trace.deliveries)) == (0, 0)
 
 
-def test_who_names_no_topic_is_reached_by_all_of_them(carried: list[tuple[str, AlongPath]]) -> None:
-    """Such brokers subscribe to every topic, and pass on what has none."""
+def test_subscribers_without_a_topic_receive_all_topics(
+    carried: list[tuple[str, AlongPath]],
+) -> None:
+    """Such brokers subscribe to every topic, and forward publications without one."""
     overlay = Overlay()
     wide = BROKERS[1], BROKERS[5], BROKERS[9]
     for home in wide:
@@ -165,7 +167,7 @@ def test_who_names_no_topic_is_reached_by_all_of_them(carried: list[tuple[str, A
     assert overlay.relayed == 0
 
 
-def test_links_end_with_what_they_were_for() -> None:
+def test_links_end_with_their_subscriptions() -> None:
     overlay = Overlay()
     before = set(overlay.world.links)
     for topic in TOPICS:
@@ -174,12 +176,12 @@ def test_links_end_with_what_they_were_for() -> None:
     overlay.rest()
     assert overlay.strategy(HUB).linking.links == ()
     kept = set(overlay.world.links)
-    # Those to the hub, and to who would take its place.
+    # The links to the hub, and to its successor.
     assert kept == {(one, other) for one, other in before if one in BROKERS[:2]}
     assert len(kept) < len(before)
 
 
-def test_what_would_go_over_a_lost_link_goes_over_the_hub() -> None:
+def test_publications_take_the_hub_past_a_lost_link() -> None:
     overlay = Overlay()
     one, other = next(link for link in overlay.strategy(HUB).linking.links if link[0] > BROKERS[1])
     topic = next(each for each in TOPICS if {one, other} <= {*overlay.wanted[each]})
@@ -194,7 +196,7 @@ def test_what_would_go_over_a_lost_link_goes_over_the_hub() -> None:
 
 
 def test_publications_under_way_survive_links_that_change() -> None:
-    """In their order: each publishes to all topics while brokers come to want others."""
+    """In order: each publishes to all topics while brokers subscribe to others."""
     overlay = Overlay()
     for number in range(200):
         for home in BROKERS[3:6]:

@@ -1,4 +1,4 @@
-"""Trees reach all homes, whichever links there are just now."""
+"""Trees reach all subscribing brokers, whichever links are up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SETS = st.sets(st.sampled_from(BROKERS))
     own=st.sets(st.sampled_from(BROKERS), max_size=1),
     hub=st.sampled_from(BROKERS),
 )
-def test_each_home_is_reached_once(
+def test_each_subscribing_broker_is_reached_once(
     homes: set[str], others: set[str], pairs: set[tuple[str, str]], own: set[str], hub: str
 ) -> None:
-    """Also a hub that is a home, and no neighbour for now: that once went round for ever."""
+    """Also a hub that subscribes and is no neighbour: its publications must not circulate."""
     links: dict[str, set[str]] = {}
     for one, other in pairs:
         if one != other:

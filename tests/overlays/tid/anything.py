@@ -1,4 +1,4 @@
-"""Strategies for all that is said of trees, sense or nonsense."""
+"""Strategies for every message about trees, valid or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that join and leave a graph of trees with identifiers."""
+"""Brokers join and leave a graph of trees with identifiers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.seeds.networks.random_network import UNTIL_US
 
 
 @pytest.mark.parametrize(("seed", "lossy"), [(13, False), (34, False), (5, True), (6, True)])
-def test_nobody_notices_brokers_that_join_and_leave(seed: int, lossy: bool) -> None:
+def test_joins_and_leaves_disturb_no_client(seed: int, lossy: bool) -> None:
     network = ChangingNetwork(seed, system="tid", lossy=lossy)
     assert network.run(UNTIL_US) == []
     assert network.world.departures
 
 
-def test_a_new_tree_is_used_when_everybody_knows_it_and_has_bound_to_it() -> None:
-    """Slow or not: until then publications go along the former one."""
+def test_a_new_tree_is_used_once_all_brokers_have_bound_to_it() -> None:
+    """However slow: until then publications use the former tree."""
     here = Stage([("1", "2"), ("2", "3")], "tid")
     here.ask("1", "P", Advertise(advertisement("p")))
     here.ask("3", "S", Subscribe(subscription("s", client="S")))
@@ -39,7 +39,7 @@ def test_a_new_tree_is_used_when_everybody_knows_it_and_has_bound_to_it() -> Non
     assert here.delivered() == [(1, "S"), (2, "S")]
 
 
-def test_what_came_along_a_tree_waits_for_what_is_behind_along_the_former_one() -> None:
+def test_publications_on_a_new_tree_wait_for_those_on_the_former() -> None:
     after: dict[TreeId, bool] = {"old": True, "new": False, "newer": False}
     deliveries = TidDeliveries(after.__getitem__)
     got: list[int] = []

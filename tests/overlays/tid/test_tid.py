@@ -130,7 +130,7 @@ def test_random_graphs_lose_and_double_nothing(
     assert network.table_problems() == []
 
 
-def test_links_that_change_make_all_trees_anew() -> None:
+def test_changed_links_rebuild_all_trees() -> None:
     here = Stage(SQUARE, "tid")
     here.ask("1", "P", Advertise(advertisement("p")))
     here.ask("4", "S", Subscribe(subscription("s", client="S")))
@@ -170,7 +170,7 @@ def test_no_input_raises(dynamic: bool, happenings: list[object]) -> None:
     feed(machine, happenings, Codec(COMMON + MESSAGES), ("B0", "B2"))
 
 
-def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> None:
+def test_a_starting_broker_waits_for_former_neighbours_until_they_count_as_dead() -> None:
     factory = strategy_factory("tid", TidParameters(most_hops=3))
     machine = Broker("2", (), factory, expected=("1", "3"))
     timers: dict[TimerKey, int] = {}
@@ -189,7 +189,7 @@ def test_who_starts_waits_for_former_neighbours_until_they_count_as_gone() -> No
     assert 60_000_000 <= now_us <= 62_000_000
 
 
-def test_copies_along_other_trees_are_for_other_clients() -> None:
+def test_copies_along_different_trees_serve_different_clients() -> None:
     """One subscriber was switched to another publisher's tree, its neighbour was not."""
     here = Stage([("B1", "B2")], "tid", TidParameters(dynamic=True, most_hops=2))
     for name, promise in (("P", "x >= 0"), ("Q", "x >= 5")):
@@ -206,8 +206,8 @@ def test_copies_along_other_trees_are_for_other_clients() -> None:
     assert sorted(here.delivered()) == [(1, "C1"), (1, "C2")]
 
 
-def test_who_starts_again_finds_no_place_in_a_tree_of_its_earlier_life() -> None:
-    """Its way to the root was a circle then, and so were publications' ways."""
+def test_a_restarted_broker_takes_no_place_in_its_former_tree() -> None:
+    """Its way to the root would be a cycle, and so would publications' ways."""
     here = Stage([("1", "2"), ("2", "3"), ("1", "3")], "tid")
     here.ask("3", "P", Advertise(advertisement("p")))
     here.carry("3", "1")

@@ -1,4 +1,4 @@
-"""What a broker knows of trees, against a naive twin; and that no binding goes over the others."""
+"""A broker's knowledge of trees, against a naive twin and with bounded work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unread import Unread
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bindings_come_and_go_without_a_look_at_the_others(seed: int) -> None:
+def test_a_bindings_change_reads_no_other_bindings(seed: int) -> None:
     random, trees = Random(seed), SourceTrees()
     tree = trees.grow("T", "B1", 1, (), ())
     assert tree is not None

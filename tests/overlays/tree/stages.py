@@ -1,4 +1,4 @@
-"""Networks of five brokers in a tree, for the tests of its parts."""
+"""Networks of five brokers in a tree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TREE = (("B1", "B2"), ("B1", "B3"), ("B2", "B4"), ("B2", "B5"))
 
 
 def stage_with_publisher() -> Stage:
-    """P has advertised a (x >= 0) at B4, and everybody knows."""
+    """P has advertised a (x >= 0) at B4, and all brokers know."""
     stage = Stage(TREE)
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 

@@ -1,4 +1,4 @@
-"""A batch goes where its publications would go one by one, and nothing goes back."""
+"""A batch is routed as its publications would be one by one, and nothing goes back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def routed(number: int, x: int) -> RoutedPublication:
 
 
 def gone(effects: list[Effect]) -> tuple[dict[str, list[RoutedPublication]], list[Deliver]]:
-    """By neighbour what was sent, and what was delivered."""
+    """Messages by neighbour, and deliveries."""
     sent: dict[str, list[RoutedPublication]] = {}
     for effect in effects:
         if isinstance(effect, Send):
@@ -41,7 +41,7 @@ def gone(effects: list[Effect]) -> tuple[dict[str, list[RoutedPublication]], lis
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_batch_goes_as_its_publications_would(seed: int) -> None:
+def test_a_batch_is_routed_as_its_publications_one_by_one(seed: int) -> None:
     random = Random(seed)
     table = table_of(random)
     forwarding = TreeForwarding("B", ["B1", "B2", "B3"], table.routes)
@@ -64,7 +64,7 @@ def test_a_batch_goes_as_its_publications_would(seed: int) -> None:
         assert sent.get(neighbour, []) == ([] if neighbour == hop else expected)
 
 
-def test_what_goes_one_way_as_a_whole_is_sent_as_it_came() -> None:
+def test_a_batch_with_one_route_is_forwarded_whole() -> None:
     table = RoutingTable()
     for neighbour in ("B1", "B2"):
         table.add_subscription(subscription(neighbour, "x > 0"), neighbour)
@@ -75,7 +75,7 @@ def test_what_goes_one_way_as_a_whole_is_sent_as_it_came() -> None:
     assert out == [Send("B1", whole), Send("B2", whole)]
 
 
-def test_only_a_neighbour_or_who_was_one_brings_publications() -> None:
+def test_only_present_and_former_neighbours_send_publications() -> None:
     table, out = RoutingTable(), list[Effect]()
     table.add_subscription(subscription("B1", "x > 0"), "B1")
     forwarding = TreeForwarding("B", ["B1", "B2"], table.routes)

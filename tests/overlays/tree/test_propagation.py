@@ -1,4 +1,4 @@
-"""Who tells whom what as clients come and go, and tables that equal the oracle's."""
+"""Messages about changes of clients, and tables that equal the oracle's."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shoal.overlays.tree.messages import AdvertisementsSaid
 from shoal.overlays.tree.routing import TreeRouting
 from shoal.overlays.tree.system import TreeParameters
 from tests.broker.transcript import Stage, advertisement, describe, publish, subscription
+from tests.overlays.tree.recorded_broker import RecordedBroker, received
 from tests.overlays.tree.stages import TREE, busy_stage, stage_with_publisher
-from tests.overlays.tree.told import Told, received
 
 
 def test_advertisements_flood_the_tree_once_over_every_link() -> None:
     stage = Stage(TREE)
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 -> B2: Advertise a",
         "B2 -> B1: Advertise a",
         "B2 -> B5: Advertise a",
@@ -36,31 +36,33 @@ def test_subscriptions_follow_overlapping_advertisements_only() -> None:
     stage = stage_with_publisher()
     stage.ask("B5", "Q", Advertise(advertisement("q", "x < 0", publisher="Q")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "C", Subscribe(subscription("high", "x > 10")))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B3 -> B1: Subscribe high",
         "B1 -> B2: Subscribe high",
         "B2 -> B4: Subscribe high",
     ]
     stage.ask("B3", "C", Subscribe(subscription("both", "x < 10")))
     stage.settle()
-    assert stage.heard()[2:] == ["B2 -> B4: Subscribe both", "B2 -> B5: Subscribe both"]
+    assert stage.take_transcript()[2:] == ["B2 -> B4: Subscribe both", "B2 -> B5: Subscribe both"]
     stage.ask("B3", "C", Subscribe(subscription("other", "y = 1")))
-    assert stage.heard() == ["B3 -> B1: Subscribe other"]  # a publication may have x and y
+    assert stage.take_transcript() == [
+        "B3 -> B1: Subscribe other"
+    ]  # a publication may have x and y
     stage.ask("B3", "C", Subscribe(subscription("none", "x = 'text'")))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
-def test_an_advertisement_draws_the_subscriptions_that_were_there_before() -> None:
+def test_an_advertisement_attracts_earlier_subscriptions() -> None:
     stage = Stage(TREE)
     stage.ask("B3", "C", Subscribe(subscription("s", "x > 10")))
     stage.ask("B1", "D", Subscribe(subscription("t", "x < -5", client="D")))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
     stage.ask("B4", "P", Advertise(advertisement("a")))
     stage.settle()
-    said = stage.heard()
+    said = stage.take_transcript()
     assert [line for line in said if "Subscribe" in line] == [
         "B3 -> B1: Subscribe s",
         "B1 -> B2: Subscribe s",
@@ -89,16 +91,16 @@ def test_unadvertise_and_unsubscribe_undo_exactly_what_was_done() -> None:
     assert not stage.problems([(base_a, "B5")], [(base_s, "B3")])
 
 
-def test_unadvertise_takes_back_only_what_nothing_else_asks_for() -> None:
+def test_unadvertise_retracts_only_subscriptions_unwanted_otherwise() -> None:
     stage = stage_with_publisher()
     stage.ask("B5", "Q", Advertise(advertisement("q", "x < 10", publisher="Q")))
     stage.ask("B3", "C", Subscribe(subscription("low", "x < 5")))
     stage.ask("B3", "C", Subscribe(subscription("high", "x > 20")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", Unadvertise("a"))
     stage.settle()
-    assert [line for line in stage.heard() if "Unsubscribe" in line] == [
+    assert [line for line in stage.take_transcript() if "Unsubscribe" in line] == [
         "B2 -> B4: Unsubscribe low",
         "B2 -> B4: Unsubscribe high",
         "B1 -> B2: Unsubscribe high",
@@ -115,10 +117,10 @@ def test_a_replaced_advertisement_moves_the_subscriptions() -> None:
     assert not stage.problems([(narrow, "B4")], [(low, "B3"), (high, "B3")])
     stage.ask("B4", "P", publish(1, 60))
     stage.settle()
-    assert stage.delivered() == [(60, "C")]  # 1 is promised no more
-    stage.heard()
-    stage.ask("B4", "P", Advertise(narrow))  # the very same again: nothing to say
-    assert stage.heard() == []
+    assert stage.delivered() == [(60, "C")]  # 1 is not advertised
+    stage.take_transcript()
+    stage.ask("B4", "P", Advertise(narrow))  # an equal advertisement: no messages
+    assert stage.take_transcript() == []
 
 
 def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
@@ -131,9 +133,9 @@ def test_a_replaced_subscription_counts_with_its_new_filter() -> None:
     stage.ask("B4", "P", publish(2, 4, 60))
     stage.settle()
     assert stage.delivered() == [(4, "C"), (60, "C")]
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "C", Subscribe(wide))
-    assert stage.heard() == []
+    assert stage.take_transcript() == []
 
 
 def test_a_client_that_subscribes_elsewhere_has_moved() -> None:
@@ -156,7 +158,7 @@ def test_an_older_copy_of_an_advertisement_from_another_side_changes_nothing() -
     before = stage.rows()
     stage.tell("B5", "B2", Advertise(advertisement("a", "x > 7")))
     stage.tell("B1", "B2", Unadvertise("a"))
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
 
 
 @pytest.mark.parametrize("edge", TREE)
@@ -209,7 +211,7 @@ def test_any_order_of_arrivals_ends_in_the_oracles_tables(seed: int, covering: b
     assert not stage.problems(advertised.values(), interests.values()), f"seed {seed}"
 
 
-class TestTwoSidesSayTheSame:
+class TestSubscriptionFromTwoNeighbours:
     """B1 was cut off from the publisher beyond B2, and a new link to B3 leads there."""
 
     def _tree(self) -> TreeRouting:
@@ -228,7 +230,7 @@ class TestTwoSidesSayTheSame:
         sent = (each for each in out if isinstance(each, Send))
         return [f"{each.neighbour}: {describe(each.message)}" for each in sent]
 
-    def test_the_word_of_a_new_link_holds_when_the_old_one_is_taken_back(self) -> None:
+    def test_a_new_links_subscription_holds_when_the_old_ones_is_withdrawn(self) -> None:
         tree = self._tree()
         assert self._hear(tree, "B3", Advertise(advertisement("a"), 1)) == []
         self._hear(tree, "B3", AdvertisementsSaid())
@@ -243,7 +245,7 @@ class TestTwoSidesSayTheSame:
         ]
 
     @pytest.mark.parametrize("is_taken_back", [False, True])
-    def test_a_word_that_does_not_hold_any_more_is_forgotten(self, is_taken_back: bool) -> None:
+    def test_an_outdated_alternate_is_dropped(self, is_taken_back: bool) -> None:
         tree = self._tree()
         self._hear(tree, "B3", Advertise(advertisement("a"), 1))
         if is_taken_back:
@@ -254,18 +256,18 @@ class TestTwoSidesSayTheSame:
         self._hear(tree, "B2", Unadvertise("a"))
         assert "a" not in tree.tables.advertisements
 
-    def test_an_old_copy_is_no_such_word(self) -> None:
+    def test_an_old_copy_is_no_alternate(self) -> None:
         tree = self._tree()
         self._hear(tree, "B3", Advertise(advertisement("a"), 0))
         self._hear(tree, "B2", Unadvertise("a"))
         assert "a" not in tree.tables.advertisements
 
 
-def test_a_neighbour_that_is_gone_is_told_nothing() -> None:
-    """A publisher had moved to one that left then: it was told for ever that this is forgotten."""
-    broker = Told("B1", "B2", "B3")
-    broker.hears(*received("B3", Advertise(advertisement("a"))))
-    broker.hears(*received("B2", Advertise(advertisement("a"), moves=1)))
-    broker.hears(LinkChanged("B2", LinkState.ENDED))
-    assert broker.says("B3") == [Unadvertise("a")]
-    assert broker.says("B2") == []
+def test_a_dead_neighbour_is_sent_nothing() -> None:
+    """A publisher had moved to a neighbour that left then; messages about it must end."""
+    broker = RecordedBroker("B1", "B2", "B3")
+    broker.handles(*received("B3", Advertise(advertisement("a"))))
+    broker.handles(*received("B2", Advertise(advertisement("a"), moves=1)))
+    broker.handles(LinkChanged("B2", LinkState.ENDED))
+    assert broker.sent_to("B3") == [Unadvertise("a")]
+    assert broker.sent_to("B2") == []

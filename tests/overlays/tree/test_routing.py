@@ -1,4 +1,4 @@
-"""Tree routing as transcripts: where publications go, and what is refused."""
+"""Tree routing as transcripts: the routes of publications, and refusals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_publications_follow_matching_subscriptions() -> None:
     stage.ask("B3", "C", Subscribe(subscription("s", "x > 1")))
     stage.ask("B5", "D", Subscribe(subscription("t", "x > 2", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(1, 2, 3))
     stage.settle()
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B4 -> B2: PublicationBatch P/2 P/3 hops 1",
         "B2 -> B1: PublicationBatch P/2 P/3 hops 2",
         "B2 -> B5: PublicationBatch P/3 hops 2",
@@ -51,7 +51,7 @@ def test_one_delivery_names_all_matching_subscriptions_of_the_client() -> None:
         stage.ask("B2", "C", Subscribe(subscription(name, text)))
     stage.ask("B2", "D", Subscribe(subscription("t", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B4", "P", publish(5))
     stage.settle()
     (to_one,) = [effect for _, effect in stage.deliveries if effect.client == "C"]
@@ -59,7 +59,7 @@ def test_one_delivery_names_all_matching_subscriptions_of_the_client() -> None:
     assert sorted(effect.client for _, effect in stage.deliveries) == ["C", "D"]
 
 
-def test_a_publisher_that_subscribes_hears_itself_once() -> None:
+def test_a_publisher_that_subscribes_receives_its_own_publication_once() -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "P", Subscribe(subscription("mine", client="P")), publish(1))
     stage.settle()
@@ -69,7 +69,7 @@ def test_a_publisher_that_subscribes_hears_itself_once() -> None:
 # --- what is refused --------------------------------------------------------------------------
 
 
-def test_an_advertisement_known_from_elsewhere_is_refused_not_swallowed() -> None:
+def test_an_advertisement_known_from_elsewhere_is_refused_explicitly() -> None:
     stage = stage_with_publisher()
     stage.ask("B3", "P", Advertise(advertisement("a")))
     assert stage.refusals() == ["advertisement a is known from B1 already"]
@@ -99,32 +99,32 @@ def test_a_message_from_a_neighbour_whose_link_is_down_is_refused() -> None:
         PublicationBatch((RoutedPublication(publication(1), FIRST_ID),), 1),
     ],
 )
-def test_only_neighbours_are_listened_to(stranger: str, message: Advertise) -> None:
+def test_messages_of_strangers_are_refused(stranger: str, message: Advertise) -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s")))
     before = stage.rows()
     stage.tell(stranger, "B4", message)
     assert stage.refusals() == [f"{stranger} is not a neighbour of B4"]
-    assert (stage.heard(), stage.rows()) == ([], before)
+    assert (stage.take_transcript(), stage.rows()) == ([], before)
 
 
 @pytest.mark.parametrize("message", [publish(1), Ping(FIRST_ID), Pong(FIRST_ID), Resume(1, True)])
-def test_messages_that_make_no_sense_between_brokers(message: Publish) -> None:
+def test_invalid_messages_between_brokers_are_refused(message: Publish) -> None:
     stage = stage_with_publisher()
     stage.tell("B2", "B4", message)
     assert stage.refusals() == [f"{type(message).__name__} is not expected from neighbour B2"]
 
 
 @pytest.mark.parametrize("request_", [PublicationBatch((), 0), Resume(1, True), Rejected("no")])
-def test_requests_that_make_no_sense_from_a_client(request_: PublicationBatch) -> None:
+def test_invalid_requests_of_a_client_are_refused(request_: PublicationBatch) -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "P", request_)
     reason = f"{type(request_).__name__} is not expected from client P"
     assert stage.refusals() == [reason]
-    assert stage.heard() == [f"B4 => P: Rejected: {reason}"]
+    assert stage.take_transcript() == [f"B4 => P: Rejected: {reason}"]
 
 
-def test_what_belongs_to_others_is_theirs() -> None:
+def test_changing_others_subscriptions_is_refused() -> None:
     stage = stage_with_publisher()
     stage.ask("B4", "C", Subscribe(subscription("s")))
     before = stage.rows()

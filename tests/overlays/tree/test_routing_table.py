@@ -1,4 +1,4 @@
-"""The routing table: rows know whom they overlap, whatever order they come and go in."""
+"""The routing table: rows know the rows that they overlap, whatever order they come and go in."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Goes = tuple[tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]
 NOWHERE: Goes = ((), ())
 
 
-def goes(table: RoutingTable, **attributes: Value) -> Goes:
-    """Where a publication goes: neighbours, and clients."""
+def route_of(table: RoutingTable, **attributes: Value) -> Goes:
+    """The route of a publication: neighbours, and clients."""
     route = table.routes.of(attributes)
     return route.neighbours, route.clients
 
@@ -38,7 +38,7 @@ def test_rows_know_the_rows_they_overlap() -> None:
     table.remove_advertisement(both)
     assert not entry.is_wanted_by("B3")
     table.remove_subscription(entry)
-    assert (list(low.overlapping), table.subscriptions, goes(table, x=3)) == (
+    assert (list(low.overlapping), table.subscriptions, route_of(table, x=3)) == (
         [],
         {},
         NOWHERE,
@@ -52,18 +52,18 @@ def test_a_route_names_each_neighbour_and_client_once() -> None:
     table.add_subscription(subscription("third", "x > 2"), "B3")
     table.add_subscription(subscription("fourth", "x > 3"), "B2")
     table.add_subscription(subscription("fifth", "x > 3"), None)
-    assert goes(table, x=2, y=1) == (("B2",), ())
-    assert goes(table, x=3) == (("B2", "B3"), (("C", ("second",)),))
-    assert goes(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
+    assert route_of(table, x=2, y=1) == (("B2",), ())
+    assert route_of(table, x=3) == (("B2", "B3"), (("C", ("second",)),))
+    assert route_of(table, x=4) == (("B2", "B3"), (("C", ("second", "fifth")),))
 
 
-def test_two_entries_of_one_id_in_turn() -> None:
+def test_an_id_may_return_with_another_filter() -> None:
     table = RoutingTable()
     old = table.add_subscription(subscription("s", "x > 1"), "B2")
-    assert goes(table, x=2) == (("B2",), ())
+    assert route_of(table, x=2) == (("B2",), ())
     table.remove_subscription(old)
     table.add_subscription(subscription("s", "x < 1"), "B3")
-    assert (goes(table, x=0), goes(table, x=2)) == ((("B3",), ()), NOWHERE)
+    assert (route_of(table, x=0), route_of(table, x=2)) == ((("B3",), ()), NOWHERE)
 
 
 def test_after_any_history_the_table_equals_one_made_anew() -> None:
@@ -112,8 +112,8 @@ def test_after_any_history_the_table_equals_one_made_anew() -> None:
     }
 
 
-def test_what_many_advertise_is_met_once() -> None:
-    """Of 1,000 brokers each one's front end promises everything."""
+def test_an_advertisement_of_many_is_compared_once() -> None:
+    """The front end of each of 1,000 brokers advertises everything."""
     one, many = RoutingTable(), RoutingTable()
     for table, count in ((one, 1), (many, 1_000)):
         for number in range(count):
@@ -136,8 +136,8 @@ def test_what_many_advertise_is_met_once() -> None:
     assert (entry.wanting, entry.advertised) == (set(), {})
 
 
-def test_one_row_against_many_that_are_hard_to_compare_takes_bounded_work() -> None:
-    """A SUBSCRIBE against 1,000 such advertisements once held a broker for 12 s."""
+def test_one_row_against_many_costly_ones_takes_bounded_work() -> None:
+    """Without a bound a SUBSCRIBE against 1,000 such advertisements holds a broker for 12 s."""
     against = hostile_one()
     by_advertisement, by_subscription = RoutingTable(), RoutingTable()
     for number, text in enumerate(hostile_patterns()):
@@ -148,17 +148,17 @@ def test_one_row_against_many_that_are_hard_to_compare_takes_bounded_work() -> N
         entry = by_advertisement.add_subscription(subscription("s", against), None)
         row = by_subscription.add_advertisement(advertisement("a", against), None)
     assert calls.count < 700_000
-    # What was not compared may overlap: a subscription that nobody wants does no harm.
+    # Uncompared rows count as overlapping: an unwanted subscription does no harm.
     assert entry.is_wanted_by("B2")
     assert len(row.overlapping) == MANY
-    # The next has as much again.
+    # The next one has the same bound again.
     other = by_advertisement.add_subscription(subscription("other", "x < 5 AND s = 'c'"), None)
     assert good not in other.overlapping
     assert not other.is_wanted_by("B2")
 
 
-def test_an_advertisement_among_many_asks_for_what_it_overlaps() -> None:
-    """Beyond some 2,000 others all were taken for overlapping, 18,400 of 20,000 here."""
+def test_an_advertisement_among_many_attracts_only_overlapping_subscriptions() -> None:
+    """Also among 20,000 others, where a bound by number would take 18,400 for overlapping."""
     random = Random(3)
     by_subscription, by_advertisement = RoutingTable(), RoutingTable()
     for number in range(5_000):

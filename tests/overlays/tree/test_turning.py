@@ -1,4 +1,4 @@
-"""Tables that turn silently along a cycle, against the oracle's tables of the new tree."""
+"""Tables that turn without messages along a cycle, against the oracle's tables of the new tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILTERS = ("x >= 0", "x < 50", "x > 90", "x = 5", "x = 'text'", "y = 1")
 
 
 def exchange(stage: Stage, cycle: tuple[str, ...], remove: int) -> list[tuple[str, list[Effect]]]:
-    """Turn the tables of a cycle at rest, as its brokers would hand it on; what they say then."""
+    """Turn the tables of a cycle at rest, as its brokers would in turn; return their messages."""
     line = (*cycle[remove::-1], *cycle[:remove:-1])
     middle = remove + 1
     turns: dict[str, tuple[TableTurn, str, str]] = {}
@@ -54,7 +54,7 @@ def lost(
     advertised: list[tuple[Advertisement, str]],
     interests: list[tuple[Subscription, str]],
 ) -> list[str]:
-    """What subscribers miss of a publication of each kind by each publisher."""
+    """Publications of each kind, by each publisher, that subscribers miss."""
     problems = []
     for attributes in ({"x": 5}, {"x": 70}, {"x": 95}, {"x": "text"}, {"y": 1}):
         for promise, broker in advertised:
@@ -73,7 +73,7 @@ def lost(
 
 @pytest.mark.parametrize("covering", [False, True], ids=["plain", "covering"])
 @pytest.mark.parametrize("seed", range(examples(75)))
-def test_tables_turn_into_those_of_the_new_tree(seed: int, covering: bool) -> None:
+def test_turned_tables_equal_those_of_the_new_tree(seed: int, covering: bool) -> None:
     random = Random(f"turning/{seed}")
     size = random.randint(3, 9)
     names = [f"B{number}" for number in range(size)]
@@ -99,7 +99,7 @@ def test_tables_turn_into_those_of_the_new_tree(seed: int, covering: bool) -> No
         cycle = random.choice(cycles)
         elsewhere = {name: rows for name, rows in stage.rows().items() if name not in cycle}
         said = exchange(stage, cycle, random.randrange(len(cycle) - 1))
-        # Nothing is missed before they have said what is covered by what now.
+        # Nothing is missed before they have sent what other subscriptions cover.
         assert not lost(stage, advertised, interests)
         for name, out in said:
             assert covering or not out

@@ -1,4 +1,4 @@
-"""Filters that compare with values of a kind that the data do not have are told, once each."""
+"""Filters that compare with values of an absent kind are reported, once each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Python data source for tests: as many publications as a file says there are by now."""
+"""A Python data source with as many publications as a file says."""
 
 from __future__ import annotations
 

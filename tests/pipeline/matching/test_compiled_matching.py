@@ -1,4 +1,4 @@
-"""The compiled engine on Spark, Spark SQL and the naive truth: the same pairs of tables."""
+"""The compiled engine on Spark, Spark SQL and naive matching give the same pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three judges, one verdict: the naive truth, the index, and Spark SQL on the same rows."""
+"""Naive matching, the index, and Spark SQL give the same pairs for the same rows."""
 
 from __future__ import annotations
 

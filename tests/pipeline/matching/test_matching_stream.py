@@ -1,4 +1,4 @@
-"""A stream's pairs are there once, whatever interrupted it."""
+"""A stream writes each pair once, despite interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions: every pair that can match meets in one, few are opened, and they fit."""
+"""Partitions: every matching pair meets in one, few are opened, and they fit in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spread over partitions, both tables match as they do where every worker has all."""
+"""Partitioned matching gives the pairs of matching with broadcast subscriptions."""
 
 from __future__ import annotations
 

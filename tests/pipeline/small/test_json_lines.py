@@ -1,4 +1,4 @@
-"""JSON lines are a source like CSV: what stands there means the same, with Spark and without."""
+"""JSON lines are a source like CSV: the same values with Spark and without."""
 
 from __future__ import annotations
 

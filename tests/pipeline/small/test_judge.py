@@ -1,4 +1,4 @@
-"""Filters judged many publications at a time say what their definition says of each."""
+"""Filters judged in batches of publications equal their definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files need no Spark, and what comes of them is what Spark makes of them."""
+"""Small files need no Spark, and give Spark's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small Parquet needs no Spark, and what comes of it is what Spark makes of it."""
+"""Small Parquet files need no Spark, and give Spark's results."""
 
 from __future__ import annotations
 

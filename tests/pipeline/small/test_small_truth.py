@@ -1,4 +1,4 @@
-"""The truth without Spark, held against Spark's on the same workload."""
+"""The truth without Spark equals Spark's on the same workload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source declarations: what is wrong with one is said before any data are read, or Spark starts."""
+"""Source declarations: errors come before data are read, or Spark starts."""
 
 from __future__ import annotations
 

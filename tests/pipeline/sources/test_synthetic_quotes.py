@@ -1,4 +1,4 @@
-"""Quotes that nobody traded: possible, different, and the same for the same seed."""
+"""Synthetic quotes: plausible, varied, and the same for the same seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a declaration's `zone` is for: times that do not tell theirs, and no others."""
+"""A declaration's `zone` applies to times without a zone of their own only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thresholds that hit the wanted share, whatever the data look like."""
+"""Thresholds reach the wanted share of matches for any data."""
 
 from __future__ import annotations
 

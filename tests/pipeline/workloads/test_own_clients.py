@@ -1,4 +1,4 @@
-"""A user's own clients: what cannot be used is named with the file that says it."""
+"""A user's own clients: errors name the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many workloads of one data set: the same publishers and events, subscribers spread as asked."""
+"""Many workloads of one data set: the same publishers and events, configured subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads from made-up publications: selectivities, distributions, places, repeatability."""
+"""Workloads of synthetic publications: selectivities, distributions, places, repeatability."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Charts: ticks, gaps, dots and labels."""
+
 from shoal.report.drawing.charts import (
     BAR_HEIGHT,
     CHARACTER,
@@ -24,8 +26,8 @@ def test_a_gap_in_a_line_is_not_bridged() -> None:
     assert path.count("M") == 2
 
 
-def test_each_reading_between_two_gaps_is_a_dot() -> None:
-    """As wide as the line it was two pixels in the whole chart, and nobody saw it."""
+def test_a_single_reading_between_gaps_is_a_dot() -> None:
+    """Drawn as wide as the line it would be two pixels, which no reader sees."""
     points = [(0.0, 1.0), (1.0, None), (2.0, 2.0), (3.0, 1.0), (4.0, None), (5.0, 1.0)]
     drawing = line_chart(
         [Series(name="a", colour="#000", points=points)], unit="ms", time_unit="s", name="Delay"
@@ -54,7 +56,7 @@ def test_the_busiest_brokers_are_shown_first_up_to_the_limit() -> None:
 
 
 def below_bars(brokers: list[str]) -> tuple[str, float]:
-    """The drawing, and how much room there is below the bars."""
+    """The drawing, and the room below the bars."""
     loads = [dict.fromkeys(brokers, 1.0)]
     drawing = bar_chart(loads, names=("x",), colours=("#000",), unit="messages/s")
     height = float(drawing.split('viewBox="0 0 ')[1].split('"')[0].split()[1])
@@ -62,7 +64,7 @@ def below_bars(brokers: list[str]) -> tuple[str, float]:
 
 
 def test_names_below_bars_are_whole_and_inside_the_drawing() -> None:
-    """`strasbourg` was `strasb…`, and of that the first letter lay outside."""
+    """Long names such as `strasbourg` are neither cut nor outside."""
     few, _ = below_bars(["strasbourg", "lyon"])
     assert ">strasbourg<" in few
     assert "rotate" not in few

@@ -1,10 +1,12 @@
+"""Maps: places of airports, and outlines of countries."""
+
 from shoal.report.drawing.geography import HEIGHT, WIDTH, place
 from tests.report.fake_runs import AIRPORTS
 
 PLACES = {code: (latitude, longitude) for code, latitude, longitude, _ in AIRPORTS}
 
 
-def test_every_airport_of_the_country_is_on_the_drawing_in_its_place() -> None:
+def test_every_airport_of_the_country_is_in_its_place() -> None:
     placement = place(PLACES, [])
     points = placement.points
     assert placement.kind == "united-states"
@@ -14,7 +16,7 @@ def test_every_airport_of_the_country_is_on_the_drawing_in_its_place() -> None:
     assert points["HNL"][0] < points["ATL"][0] < points["SJU"][0]
 
 
-def test_outlines_are_those_of_the_parts_with_brokers() -> None:
+def test_outlines_show_the_parts_with_brokers() -> None:
     inland = {code: PLACES[code] for code in ("ATL", "ORD")}
     contiguous = place(inland, []).outlines
     assert len(contiguous) == 49

@@ -1,3 +1,5 @@
+"""Layouts of graphs: distinct places, and the shape of lines and cycles."""
+
 import itertools
 import math
 import random
@@ -8,7 +10,7 @@ from shoal.report.drawing.layout import APART, fit, spread, tree_layout
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_points_end_apart_and_near_where_they_were(seed: int) -> None:
+def test_points_are_separated_near_their_places(seed: int) -> None:
     rng = random.Random(seed)
     points = {f"b{n}": (rng.uniform(0, 900), rng.uniform(0, 500)) for n in range(60)}
     points |= {"one": (450.0, 250.0), "same": (450.0, 250.0), "too": (450.0, 250.0)}
@@ -17,7 +19,7 @@ def test_points_end_apart_and_near_where_they_were(seed: int) -> None:
     assert max(math.dist(points[name], apart[name]) for name in points) < 40
 
 
-def test_no_two_brokers_of_a_tree_are_drawn_on_one_place() -> None:
+def test_brokers_of_a_tree_have_distinct_places() -> None:
     rng = random.Random(7)
     names = [f"b{n:03}" for n in range(200)]
     links = [(names[rng.randrange(n)], names[n]) for n in range(1, 200)]

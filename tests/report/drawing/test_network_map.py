@@ -1,4 +1,4 @@
-"""Discs of brokers: what their titles say."""
+"""Titles of brokers' discs on the map."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.report.drawing.geography import MapPlacement
 from shoal.report.drawing.network_map import Drawing, network_map
 
 
-def test_one_publisher_is_no_publishers() -> None:
+def test_one_publisher_is_singular() -> None:
     drawing = Drawing(
         title="tree",
         colour="red",

@@ -1,4 +1,4 @@
-"""`shoal check` says all faults at once, each with its place."""
+"""`shoal check` reports all faults at once, each with its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TLS = {"authority": "ca.pem", "certificate": "{broker}.pem", "key": "{broker}.ke
 FRONT_ENDS = {"certificate": "{broker}.pem", "key": "{broker}.key"}
 
 
-# `trustme` writes names in small letters.
+# `trustme` writes names in lower case.
 def broker(number: int, **changes: Any) -> dict[str, Any]:
     keys = ("peers", "mqtts", "admin")
     where = {key: f"127.0.0.1:{7_000 + 100 * place + number}" for place, key in enumerate(keys)}
@@ -32,7 +32,7 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
 
 
 class Folder:
-    """A network of two brokers, all of which is right, and what it names."""
+    """A faultless network of two brokers, with its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ class Folder:
         return check_file(file)
 
     def faults(self, **changes: Any) -> list[str]:
-        """Without the network file's name, and the folder's."""
+        """The faults, without the names of the network file and the folder."""
         texts = self.check(**changes).faults
         cut = (text.removeprefix(f"{self.path}/network.toml: ") for text in texts)
         return [text.replace(f"{self.path}/", "") for text in cut]
@@ -83,13 +83,13 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_nothing_is_wrong_with_what_is_right(folder: Folder) -> None:
+def test_a_right_network_has_no_faults(folder: Folder) -> None:
     found = folder.check()
     assert (found.faults, found.warnings) == ([], [])
     assert found.network is not None
 
 
-def test_all_faults_are_said_at_once_and_the_exit_code_says_that_there_are_some(
+def test_all_faults_are_reported_at_once_with_an_exit_code(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.issue("other", "b1")
@@ -118,7 +118,7 @@ def test_all_faults_are_said_at_once_and_the_exit_code_says_that_there_are_some(
         assert place in said, place
 
 
-def test_keys_and_certificates_belong_together(folder: Folder) -> None:
+def test_a_key_of_another_certificate_is_a_fault(folder: Folder) -> None:
     folder.issue("other", "b1")
     (folder.path / "b1.key").write_bytes((folder.path / "other.key").read_bytes())
     assert folder.faults() == [
@@ -126,7 +126,7 @@ def test_keys_and_certificates_belong_together(folder: Folder) -> None:
     ]
 
 
-def test_a_key_with_a_password_and_files_that_hold_something_else(folder: Folder) -> None:
+def test_keys_with_passwords_and_wrong_files_are_faults(folder: Folder) -> None:
     key = load_pem_private_key((folder.path / "b1.key").read_bytes(), None)
     locked = key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
@@ -138,7 +138,7 @@ def test_a_key_with_a_password_and_files_that_hold_something_else(folder: Folder
     assert "tls.certificate: b2.pem: has no certificate in it, as PEM" in found
 
 
-def test_who_has_signed_a_certificate_and_for_what(folder: Folder) -> None:
+def test_signers_and_purposes_of_certificates_are_checked(folder: Folder) -> None:
     strange = trustme.CA()
     strange.cert_pem.write_to_path(folder.path / "ca.pem")
     found = folder.faults()
@@ -154,7 +154,7 @@ def test_who_has_signed_a_certificate_and_for_what(folder: Folder) -> None:
     assert "tls.authority: ca.pem: is no authority's certificate" in "\n".join(folder.faults())
 
 
-def test_certificates_are_made_out_to_where_they_are_asked_for(folder: Folder) -> None:
+def test_certificates_must_name_their_address(folder: Folder) -> None:
     folder.issue("b1", "b1", "b1.example.org")
     folder.issue("b2", "elsewhere", "*.example.org", "127.0.0.1")
     here = "clients reach b1 at 127.0.0.1:7101 (mqtts); if that is another name, say it in"
@@ -177,7 +177,7 @@ def test_one_certificate_for_all_is_a_warning(folder: Folder) -> None:
     ]
 
 
-def test_what_has_ended_is_a_fault_and_what_ends_soon_a_warning(folder: Folder) -> None:
+def test_expired_certificates_are_faults_and_soon_expiring_ones_warnings(folder: Folder) -> None:
     folder.issue("b1", days=-2)
     folder.issue("b2", days=9.5)
     assert all("b1.pem, has ended" in text for text in folder.faults())
@@ -186,13 +186,13 @@ def test_what_has_ended_is_a_fault_and_what_ends_soon_a_warning(folder: Folder) 
     assert folder.warnings()[0].endswith("(tls.certificate)")
 
 
-def test_a_file_that_is_elsewhere_is_a_warning(folder: Folder) -> None:
+def test_a_file_of_another_machine_is_a_warning(folder: Folder) -> None:
     (folder.path / "b2.key").unlink()
     assert folder.faults() == []
     assert "tls.key: {broker}.key is not here for b2; each" in folder.warnings()[0]
 
 
-def test_who_is_named_is_known(folder: Folder) -> None:
+def test_unknown_users_of_rules_are_faults(folder: Folder) -> None:
     rules = [{"user": each} for each in ("ann", "bob", "*", "")]
     access = folder.data["access"] | {"rules": rules}
     admin = folder.data["admin"] | {"orders": ["olga", "otto"]}
@@ -206,7 +206,7 @@ def test_who_is_named_is_known(folder: Folder) -> None:
     assert "'bob': users lists no" in folder.warnings(access=access, client_tls=certified)[0]
 
 
-def test_password_files_can_be_read(folder: Folder) -> None:
+def test_unreadable_password_files_are_faults(folder: Folder) -> None:
     (folder.path / "users").write_text("ann:secret", encoding="utf-8")
     (folder.path / "operators").write_text("", encoding="utf-8")
     line = "line 1: is not user:scrypt:n:r:p:salt:hash; write it by: shoal password"
@@ -216,7 +216,7 @@ def test_password_files_can_be_read(folder: Folder) -> None:
     ]
 
 
-def test_rules_and_origins_that_never_fit(folder: Folder) -> None:
+def test_rules_and_origins_that_never_match_are_faults(folder: Folder) -> None:
     rules = [{"user": "ann", "subscribe": ["$share/g/a"]}]
     access = folder.data["access"] | {"rules": rules, "origins": ["*", "app.example.org"]}
     assert [text.partition(":")[0] for text in folder.faults(access=access)] == [
@@ -225,7 +225,7 @@ def test_rules_and_origins_that_never_fit(folder: Folder) -> None:
     ]
 
 
-def test_brokers_without_listeners(folder: Folder) -> None:
+def test_brokers_without_listeners_are_reported(folder: Folder) -> None:
     deaf = {"mqtts": "", "admin": ""}
     assert folder.faults(brokers=[broker(1), broker(2, **deaf)]) == []
     said = folder.warnings(brokers=[broker(1), broker(2, **deaf)])
@@ -235,7 +235,7 @@ def test_brokers_without_listeners(folder: Folder) -> None:
     assert text.startswith("brokers: none has a listener for clients")
 
 
-def test_ports_that_two_want(folder: Folder) -> None:
+def test_ports_of_two_listeners_are_faults(folder: Folder) -> None:
     brokers = [
         broker(1, mqtt="0.0.0.0:7001", websocket="127.0.0.1:7101"),
         broker(2, mqtt="localhost:7001", public={"mqtt": "b:1", "mqtts": "b:1"}),
@@ -249,7 +249,7 @@ def test_ports_that_two_want(folder: Folder) -> None:
     ]
 
 
-def test_folders_that_cannot_be(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_folders_are_faults(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.path / "file").write_text("")
     found = folder.faults(storage={"folder": "file/data"}, trace={"folder": "file"})
     assert found == [
@@ -261,7 +261,7 @@ def test_folders_that_cannot_be(folder: Folder, monkeypatch: pytest.MonkeyPatch)
     assert text.startswith("storage.folder: data/b1: you may not write to")
 
 
-def test_users_that_others_know(folder: Folder) -> None:
+def test_users_of_services_and_tokens_are_known(folder: Folder) -> None:
     """A rule may name a user that a service or a token names; keys and addresses are checked."""
     rules = [{"user": "bob", "publish": ["b/#"]}]
     access: dict[str, Any] = {"http": {"url": "http://192.0.2.1/users"}, "rules": rules}
@@ -274,7 +274,7 @@ def access_faults(folder: Folder, **access: Any) -> list[str]:
     return folder.faults(access={"anonymous": True} | access)
 
 
-def test_keys_of_tokens_and_addresses(folder: Folder) -> None:
+def test_token_keys_and_addresses_are_checked(folder: Folder) -> None:
     (folder.path / "secret").write_bytes(b"short")
     assert access_faults(folder, jwt={"secret_file": "secret"}) == [
         "access.jwt: secret: has fewer than 32 bytes"

@@ -1,4 +1,4 @@
-"""Batches that take long are cut, whoever brings them; all that comes behind waits in its order."""
+"""Expensive batches are divided, whatever their source; later input waits in order."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from shoal.runtime.driving.turns import MachineTurns
 from shoal.runtime.node import Node
 from tests.runtime.live import on_loop, until
 
-# As many subscriptions as one publication of a turn may match.
+# As many subscriptions as one publication of a slice may match.
 MANY = TURN_US // 2
 
 
 class Heavy(BaseStrategy):
-    """Publications say how much they are."""
+    """Publications state their own cost."""
 
     @property
     def searched(self) -> Sized:
@@ -108,8 +108,8 @@ def heavy() -> tuple[Node, Machine]:
 
 
 @on_loop
-async def test_what_a_neighbour_sends_is_cut_by_what_it_weighs() -> None:
-    """A thousand were handled at once, whatever each took."""
+async def test_a_neighbours_batch_is_divided_by_cost() -> None:
+    """Otherwise a thousand would be handled at once, whatever each costs."""
     node, machine = heavy()
     settled: list[tuple[int, int]] = []
 
@@ -134,7 +134,7 @@ async def test_what_a_neighbour_sends_is_cut_by_what_it_weighs() -> None:
 
 
 @on_loop
-async def test_what_clients_publish_is_cut_too() -> None:
+async def test_a_clients_batch_is_divided_by_cost() -> None:
     node, machine = heavy()
     settled: list[str] = []
     request = Publish(tuple(publication(number, MANY) for number in range(10)))
@@ -146,7 +146,7 @@ async def test_what_clients_publish_is_cut_too() -> None:
 
 
 @on_loop
-async def test_what_is_little_work_is_one_batch() -> None:
+async def test_a_cheap_batch_is_not_divided() -> None:
     node, machine = heavy()
     node.receive("B2", [batch(*[0] * 500)])
     assert [len(published(each)) for each in machine.inputs] == [500]
@@ -154,10 +154,10 @@ async def test_what_is_little_work_is_one_batch() -> None:
 
 
 @on_loop
-async def test_where_no_piece_can_take_long_none_is_weighed(
+async def test_no_cost_is_estimated_if_no_piece_can_take_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To weigh each made brokers with a thousand subscriptions half as fast."""
+    """An estimate for each would make brokers with a thousand subscriptions half as fast."""
     node, machine = heavy()
     monkeypatch.setattr(Heavy, "searched", range(1_000))
     monkeypatch.setattr(Heavy, "work_of", None)
@@ -168,10 +168,10 @@ async def test_where_no_piece_can_take_long_none_is_weighed(
 
 
 @pytest.mark.parametrize(("size", "most"), [(500, 100), (16_384, 4)])
-def test_where_texts_are_long_fewer_are_a_piece(
+def test_long_texts_make_pieces_smaller(
     monkeypatch: pytest.MonkeyPatch, size: int, most: int
 ) -> None:
-    """Twenty of them went through 1,000 filters' patterns in one turn."""
+    """Twenty of them with 1,000 filters' patterns must not share a slice."""
     node, _ = heavy()
     monkeypatch.setattr(Heavy, "searched", range(300))
     carried = tuple(
@@ -186,8 +186,8 @@ def test_where_texts_are_long_fewer_are_a_piece(
 
 
 @on_loop
-async def test_what_took_a_turn_is_delivered_before_the_next_is_handled() -> None:
-    """Two publications that each take a turn to hand on were handed on in one."""
+async def test_an_expensive_publication_is_delivered_before_the_next() -> None:
+    """Two publications with fan-outs of a slice each must not share one flush."""
     node, machine = heavy()
     clients: list[str] = []
     node.at_flush(Phase.DELIVER, lambda: clients.append(f"delivered {len(machine.inputs)}"))
@@ -201,8 +201,8 @@ async def test_what_took_a_turn_is_delivered_before_the_next_is_handled() -> Non
 
 
 @on_loop
-async def test_what_takes_a_turn_to_deliver_is_told_in_the_next() -> None:
-    """One flush recorded and wrote besides, and took more than 100 ms."""
+async def test_an_expensive_delivery_is_reported_in_the_next_slice() -> None:
+    """Otherwise one flush records and writes as well, for more than 100 ms."""
     clock = Virtual()
     calls: list[str] = []
     flushing = Flushing(lambda: calls.append("done"), clock)
@@ -223,8 +223,8 @@ async def test_what_takes_a_turn_to_deliver_is_told_in_the_next() -> None:
 
 
 @on_loop
-async def test_batches_that_came_together_have_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each had its own, in one go, and what came of all was delivered in one: 0.18 s."""
+async def test_batches_that_arrive_together_share_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice for each would have all deliveries in one flush: 0.18 s."""
     monkeypatch.setattr("shoal.runtime.driving.batches.MAX_BATCH", 1)
     node, machine = heavy()
     delivered: list[int] = []
@@ -238,7 +238,7 @@ async def test_batches_that_came_together_have_one_turn(monkeypatch: pytest.Monk
 
 
 @on_loop
-async def test_a_broker_that_stops_handles_what_waits() -> None:
+async def test_a_broker_that_stops_handles_waiting_input() -> None:
     node, machine = heavy()
     node.receive("B2", [batch(*[MANY] * 20)])
     assert node.is_behind
@@ -248,7 +248,7 @@ async def test_a_broker_that_stops_handles_what_waits() -> None:
 
 
 @pytest.mark.parametrize("work", [0, 3, MANY])
-def test_what_clients_would_take_counts(work: int) -> None:
+def test_the_cost_of_deliveries_counts(work: int) -> None:
     node, _ = heavy()
     taker = ConsumerLimits(
         lambda: 1_000, lambda attributes: 1_000, lambda attributes, work_us: True
@@ -262,8 +262,8 @@ def test_what_clients_would_take_counts(work: int) -> None:
 
 
 @on_loop
-async def test_what_was_held_back_is_cut_when_it_is_released() -> None:
-    """It was handled at once, and so was all that waited behind it."""
+async def test_held_input_is_divided_when_released() -> None:
+    """Held input and all later input must not be handled at once."""
     clock = Virtual()
     machine = Machine(clock.spend)
     holding: Holding[AckTracker | None] = Holding()
@@ -301,8 +301,8 @@ async def test_what_was_held_back_is_cut_when_it_is_released() -> None:
 
 
 @on_loop
-async def test_a_long_text_is_looked_through_before_it_is_handled_and_in_turns() -> None:
-    """All of it was in one turn, however many looked through it; what comes behind waits."""
+async def test_a_long_text_is_searched_in_slices_before_its_handling() -> None:
+    """Searches of long texts take several slices; later input waits."""
     node, machine = heavy()
     left, looked, taken = [3], [0], [0]
 
@@ -331,7 +331,7 @@ async def test_a_long_text_is_looked_through_before_it_is_handled_and_in_turns()
 
 
 @on_loop
-async def test_who_never_ends_to_look_holds_nobody_up_for_ever() -> None:
+async def test_an_endless_search_does_not_block_others() -> None:
     node, machine = heavy()
     machine.strategy = Heavy()
     machine.strategy.prepare = lambda attributes, work_us: False  # type: ignore[method-assign]
@@ -342,8 +342,8 @@ async def test_who_never_ends_to_look_holds_nobody_up_for_ever() -> None:
 
 
 @pytest.mark.parametrize(("is_assured", "most"), [(False, 130), (True, 33)])
-def test_what_is_assured_takes_longer_to_be_in_many_sessions(is_assured: bool, most: int) -> None:
-    """300 subscribers at QoS 1 were counted as at QoS 0: a batch of 250 took 225 ms."""
+def test_assured_publications_cost_more_with_many_sessions(is_assured: bool, most: int) -> None:
+    """300 subscribers at QoS 1 take longer than at QoS 0: a batch of 250 takes 225 ms."""
     node, _ = heavy()
     cost_estimator = CostEstimator(Light(), node.clock)  # type: ignore[arg-type]
     cost_estimator.takers.append(ConsumerLimits(lambda: 300, lambda _: 0, lambda *_: True))
@@ -356,8 +356,8 @@ def test_what_is_assured_takes_longer_to_be_in_many_sessions(is_assured: bool, m
     assert len(piece.request.publications) <= most
 
 
-def test_what_somebody_takes_is_more_work_than_what_nobody_does() -> None:
-    """4,000 that other brokers retain were one piece: handled in 40 ms, and delivered in 170."""
+def test_delivered_publications_cost_more_than_undelivered_ones() -> None:
+    """4,000 retained messages for other brokers take 40 ms to handle, and 170 to deliver."""
     node, _ = heavy()
     cost_estimator = CostEstimator(Light(), node.clock)  # type: ignore[arg-type]
     published = Requested("c", Publish(tuple(publication(number, 0) for number in range(5_000))))
@@ -370,8 +370,8 @@ def test_what_somebody_takes_is_more_work_than_what_nobody_does() -> None:
         assert len(piece.request.publications) == (1_333 if taken else 4_000)
 
 
-def test_what_brokers_say_to_each_other_is_more_work_than_a_message() -> None:
-    """1,333 questions, each to be answered, were one piece: 0.2 s."""
+def test_controls_between_brokers_cost_more_than_messages() -> None:
+    """1,333 questions with an answer each would take 0.2 s in one piece."""
     node, _ = heavy()
     cost_estimator = CostEstimator(Light(), node.clock)  # type: ignore[arg-type]
     cost_estimator.takers.append(ConsumerLimits(lambda: 0, lambda _: 0, lambda *_: True, "work"))

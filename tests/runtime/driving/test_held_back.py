@@ -1,4 +1,4 @@
-"""What waits until a broker that has just started is ready, and what does not."""
+"""Input of clients that waits until a starting broker is ready, and input that does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker.transcript import advertisement, publish
 SUBSCRIBE = Subscribe(Subscription(id="s", client="P", filter=parse("x > 0")))
 
 
-def test_publications_wait_and_what_their_clients_ask_behind_them() -> None:
+def test_publications_and_later_requests_of_their_clients_wait() -> None:
     held = HeldBack()
     promise: Message = Advertise(advertisement("a"))
     assert not held.keep("P", promise, None)
@@ -33,7 +33,7 @@ def test_publications_wait_and_what_their_clients_ask_behind_them() -> None:
     assert not held.keep("P", promise, None)
 
 
-def test_it_is_full_at_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BYTES", 10)
     held = HeldBack()
     (publication,) = publish(1).publications

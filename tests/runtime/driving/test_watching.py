@@ -1,4 +1,4 @@
-"""What a machine is told of its links' loads, window by window."""
+"""A machine is told the loads of its links, window by window."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WINDOW_S = 0.1
 
 
 class Links:
-    """What each link's queue was ever given, and what waits in it."""
+    """The total and the present content of each link's queue."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[int, int]] = {"B": (0, 0)}
@@ -29,7 +29,7 @@ def _no_cable(left: str, right: str) -> Cable:
 
 
 def _told(windows: list[dict[str, tuple[int, int]]]) -> list[list[Input]]:
-    """What is said at the end of each window in which queues are seen like this."""
+    """The loads reported at the end of each window with these queues."""
     said: list[Input] = []
     rounds = []
 
@@ -54,7 +54,7 @@ def _loads(**links: LinkLoad) -> list[Input]:
     return [Loads(links)]
 
 
-def test_each_window_in_which_something_passes_is_told() -> None:
+def test_each_window_with_traffic_is_reported() -> None:
     told = _told([{"B": (5, 2)}, {"B": (10, 4)}, {"B": (15, 6)}, {"B": (20, 8)}])
     assert told == [
         _loads(B=LinkLoad(5, 3, 2)),
@@ -64,18 +64,18 @@ def test_each_window_in_which_something_passes_is_told() -> None:
     ]
 
 
-def test_the_same_load_again_is_told_again() -> None:
+def test_an_unchanged_load_is_reported_again() -> None:
     told = _told([{"B": (5, 0)}, {"B": (10, 0)}])
     assert told == [_loads(B=LinkLoad(5, 5, 0))] * 2
 
 
-def test_quiet_windows_are_told_once() -> None:
+def test_windows_without_traffic_are_reported_once() -> None:
     told = _told([{"B": (0, 0)}, {"B": (0, 0)}, {"B": (4, 4)}, {"B": (4, 4)}, {"B": (4, 4)}])
     quiet, stuck = LinkLoad(0, 0, 0), LinkLoad(0, 0, 4)
     assert told == [_loads(B=quiet), [], _loads(B=LinkLoad(4, 0, 4)), _loads(B=stuck), []]
 
 
-def test_a_link_that_comes_or_goes_is_told() -> None:
+def test_new_and_lost_links_are_reported() -> None:
     told = _told([{"B": (0, 0)}, {"B": (0, 0), "C": (0, 0)}, {"B": (0, 0)}, {"B": (0, 0)}])
     quiet = LinkLoad(0, 0, 0)
     assert told == [_loads(B=quiet), _loads(B=quiet, C=quiet), _loads(B=quiet), []]

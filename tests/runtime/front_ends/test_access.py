@@ -1,4 +1,4 @@
-"""Who is let in, and what they may do."""
+"""Authentication by password files, and the rules of users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def answer(access: NetworkAccess, **said: object) -> ClientAdmission:
 
 
 @on_loop
-async def test_passwords_and_nobody(users: str) -> None:
+async def test_passwords_and_anonymous_clients(users: str) -> None:
     closed = NetworkAccess(AccessSection(passwords=users))
     ann = await answer(closed, username="ann", password=b"secret")
     assert ann.reason_code is ReasonCode.SUCCESS
@@ -88,7 +88,7 @@ RULES = AccessRules(
         ("bob", "home/bob/lamp", False),
     ],
 )
-def test_who_may_publish(user: str, topic: str, may: bool) -> None:
+def test_rules_for_publishing(user: str, topic: str, may: bool) -> None:
     assert RULES.of(user, "c1").may_publish(topic) is may
 
 
@@ -107,12 +107,12 @@ def test_who_may_publish(user: str, topic: str, may: bool) -> None:
         ("ann", "home/+/+", False),
     ],
 )
-def test_who_may_subscribe(user: str, wanted: str, may: bool) -> None:
+def test_rules_for_subscribing(user: str, wanted: str, may: bool) -> None:
     assert RULES.of(user, "c1").may_subscribe(wanted) is may
 
 
 class ReadOnce(tuple[RuleSection, ...]):
-    """Rules that may be gone through once."""
+    """Rules that may be iterated over once."""
 
     def __iter__(self) -> Iterator[RuleSection]:
         assert not hasattr(self, "is_read")
@@ -120,8 +120,8 @@ class ReadOnce(tuple[RuleSection, ...]):
         return super().__iter__()
 
 
-def test_the_rules_of_others_are_not_gone_through_and_ones_own_keep_their_order() -> None:
-    """10,000 rules cost each client that connected 0.5 ms, and twice that at each renewal."""
+def test_other_users_rules_are_not_read_and_own_ones_keep_their_order() -> None:
+    """With 10,000 rules iteration costs 0.5 ms per connection, and twice that at each renewal."""
     rules = AccessRules(
         ReadOnce(
             RuleSection(user=user, publish=(f"{number}",), subscribe=(f"{number}/#",))
@@ -153,7 +153,7 @@ PATTERNS = (
 
 
 @given(PATTERNS, PATTERNS, LEVELS.map("/".join).filter(bool))
-def test_what_is_granted_matches_nothing_else(granted: str, wanted: str, topic: str) -> None:
+def test_granted_topics_match_no_others(granted: str, wanted: str, topic: str) -> None:
     rules = AccessRules((RuleSection(user="*", subscribe=(granted,)),))
     if rules.of("u", "c").may_subscribe(wanted) and topic_matches(wanted, topic):
         assert topic_matches(granted, topic)
@@ -182,7 +182,7 @@ def test_rights_that_include_the_former_ones_lack_none_of_them(
 
 
 @given(RULE_LISTS, RULE_LISTS, st.randoms(use_true_random=False))
-def test_who_is_granted_more_in_whatever_order_has_lost_nothing(
+def test_additional_rights_in_any_order_remove_none(
     before: list[RuleSection], added: list[RuleSection], random: Random
 ) -> None:
     after = [*before, *added]
@@ -203,7 +203,7 @@ def test_who_is_granted_more_in_whatever_order_has_lost_nothing(
         ([], ["#"], True),
     ],
 )
-def test_what_includes_what(before: list[str], after: list[str], keeps: bool) -> None:
+def test_inclusion_of_rights(before: list[str], after: list[str], keeps: bool) -> None:
     for key in ("publish", "subscribe"):
         old, new = (
             AccessRules((RuleSection(**{"user": "*", key: tuple(patterns)}),)).of("u", "c")
@@ -213,7 +213,7 @@ def test_what_includes_what(before: list[str], after: list[str], keeps: bool) ->
         assert includes(ALL_PERMISSIONS, old)
 
 
-def test_rules_where_there_were_none_take_from_all_but_those_who_are_granted_everything() -> None:
+def test_first_rules_remove_rights_of_all_but_unrestricted_users() -> None:
     everything = RuleSection(user="ann", publish=("#",), subscribe=("#",))
     rules = AccessRules((everything, RuleSection(user="bob", publish=("#",))))
     assert includes(rules.of("ann", "c"), ALL_PERMISSIONS)
@@ -272,10 +272,10 @@ def test_the_command_sets_passwords(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "must not be empty or have colons" in capsys.readouterr().err
 
 
-def test_the_command_takes_a_password_from_a_program(
+def test_the_command_reads_a_password_from_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody is asked who cannot answer; nothing said is no empty password."""
+    """A program cannot be prompted, and an empty input is no password."""
     path = tmp_path / "users"
     monkeypatch.delenv("SHOAL_PASSWORD", raising=False)
     for said, code in (("one two\n", 0), ("", 2), ("\n", 2)):
@@ -296,7 +296,7 @@ def test_the_command_takes_a_password_from_a_program(
         ("ann:scrypt:16383:8:1:AAAA:AAAA", "line 1: asks for more than"),
     ],
 )
-def test_a_password_file_that_is_none_is_said(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_password_file_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "users"
     path.write_text(text)
     with pytest.raises(AccessError, match=problem):

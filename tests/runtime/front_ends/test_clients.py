@@ -1,4 +1,4 @@
-"""Clients in the process: a publisher that is moved while it publishes loses nothing."""
+"""Clients in the process: a publisher that moves while it publishes loses nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_publisher_moves_to_its_subscribers_and_nothing_is_lost(system: 
 
 
 @on_loop
-async def test_what_a_client_gets_wrong_is_said() -> None:
+async def test_a_clients_mistakes_are_errors() -> None:
     async with live((("B1", "B2"),)) as network:
         client = network.client("C", "B1")
         with pytest.raises(FilterSyntaxError):

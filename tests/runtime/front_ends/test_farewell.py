@@ -1,3 +1,5 @@
+"""The last packets to clients that have disconnected."""
+
 from __future__ import annotations
 
 import asyncio
@@ -8,8 +10,8 @@ from shoal.runtime.front_ends.reading import ReadRounds
 from tests.runtime.live import on_loop
 
 
-class Gone(asyncio.Transport):
-    """Of a client that has gone, which the loop has not said yet."""
+class GoneTransport(asyncio.Transport):
+    """The transport of a client that has disconnected, before the loop reports it."""
 
     def can_write_eof(self) -> bool:
         return True
@@ -36,9 +38,9 @@ class Ending(Lingering):
 
 
 @on_loop
-async def test_who_has_gone_meanwhile_does_not_stop_what_others_are_owed() -> None:
-    """The rest of the flush was lost."""
+async def test_a_departed_client_does_not_stop_other_clients_packets() -> None:
+    """The rest of the flush must reach the other clients."""
     ending: Any = Ending()
-    ending._begin(Gone(), lambda data: None, ReadRounds())
+    ending._begin(GoneTransport(), lambda data: None, ReadRounds())
     ending.close()
     assert ending._is_half_closed

@@ -1,4 +1,4 @@
-"""Clients that are sent to another broker come to a listener of the same kind, as the same user."""
+"""Redirected clients reach a listener of the same kind, as the same user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def both(
 ) -> AsyncIterator[tuple[Tls, list[BrokerService]]]:
     """Two brokers, B1 with these kinds of listeners and B2 with those `there`; users only.
 
-    If B2 `is_anywhere`, it listens at all addresses of its machine, and says which is for others.
+    If B2 `is_anywhere`, it listens at all addresses of its machine, and names one for others.
     """
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -73,7 +73,7 @@ def client(at: str, tls: Tls, name: str) -> Client:
 
 @pytest.mark.parametrize("kind", SCHEMES)
 @on_loop
-async def test_a_client_that_is_moved_goes_to_a_listener_of_its_kind(
+async def test_a_redirected_client_reaches_a_listener_of_its_kind(
     kind: str, tmp_path: Path
 ) -> None:
     async with (
@@ -95,7 +95,7 @@ async def test_a_client_that_is_moved_goes_to_a_listener_of_its_kind(
 
 
 @on_loop
-async def test_a_client_is_sent_where_others_reach_a_broker(tmp_path: Path) -> None:
+async def test_a_client_is_redirected_to_a_public_address(tmp_path: Path) -> None:
     async with (
         both(tmp_path, "mqtt", there=("mqtt",), is_anywhere=True) as (tls, (here, there)),
         client(address(here, "mqtt"), tls, "c") as moved,
@@ -107,7 +107,7 @@ async def test_a_client_is_sent_where_others_reach_a_broker(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_who_connects_to_a_drained_broker_over_tls_is_sent_on(tmp_path: Path) -> None:
+async def test_a_client_of_a_drained_broker_is_redirected_over_tls(tmp_path: Path) -> None:
     async with both(tmp_path, "mqtts") as (tls, (here, there)):
         assert await order(here.listening["admin"], "drain") == ""
         async with client(address(here, "mqtts"), tls, "c") as sent:
@@ -123,7 +123,7 @@ async def test_a_client_stays_where_the_other_broker_has_no_such_listener(tmp_pa
         admin = here.listening["admin"]
         problem = await order(admin, "move", client="c", broker="B2")
         assert problem == "c is connected by mqtts, and B2 has no such listener"
-        # It says so as long as it has clients that it cannot send anywhere.
+        # It reports this as long as it has clients that it cannot redirect.
         assert await order(admin, "drain") == ""
         moving = here.operator.status
         await until(lambda: moving()["problem"] == "no broker is known with a listener for mqtts")
@@ -132,7 +132,7 @@ async def test_a_client_stays_where_the_other_broker_has_no_such_listener(tmp_pa
 
 
 @on_loop
-async def test_a_client_over_tls_is_sent_on_by_a_broker_that_leaves(tmp_path: Path) -> None:
+async def test_a_leaving_broker_redirects_clients_over_tls(tmp_path: Path) -> None:
     async with (
         both(tmp_path, "mqtts") as (tls, (here, there)),
         client(address(here, "mqtts"), tls, "c") as moved,

@@ -1,4 +1,4 @@
-"""Users that an HTTP service knows: let in, refused, asked once; nobody comes in without it."""
+"""Users of an HTTP service: admission, refusal, caching; without the service no one is admitted."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from shoal.runtime.network_sections import (
     TokensSection,
 )
 from tests.examples import at_length
-from tests.runtime.front_ends.user_service import Answer, Service, says, serving
+from tests.runtime.front_ends.user_service import Answer, Service, answering, serving
 from tests.runtime.live import PATIENCE_S, on_loop
 
-ALLOW = says(result="allow")
+ALLOW = answering(result="allow")
 NOTHING_ELSE = AccessSection()
 GOOD, BAD = ReasonCode.SUCCESS, ReasonCode.BAD_USER_NAME_OR_PASSWORD
 UNAVAILABLE, BUSY = ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_BUSY
@@ -73,7 +73,7 @@ async def asking(
 
 
 @on_loop
-async def test_it_is_told_who_asks_and_says_whether_that_is_right() -> None:
+async def test_the_service_gets_the_user_and_decides() -> None:
     async with asking(ALLOW) as (access, service):
         admission = await answer(access, ann())
         assert (admission.reason_code, admission.user) == (GOOD, "ann")
@@ -86,7 +86,7 @@ async def test_it_is_told_who_asks_and_says_whether_that_is_right() -> None:
             "clientid": "c",
             "address": "192.0.2.7",
         }
-        service.answer = says(result="deny")
+        service.answer = answering(result="deny")
         assert (await answer(access, ann(username="bob"))).reason_code is BAD
 
 
@@ -122,15 +122,17 @@ async def test_it_is_told_who_asks_and_says_whether_that_is_right() -> None:
     ],
 )
 @on_loop
-async def test_what_it_says(code: int, body: bytes, expected: ReasonCode) -> None:
+async def test_answers_of_the_service_are_interpreted(
+    code: int, body: bytes, expected: ReasonCode
+) -> None:
     async with asking(lambda said: (code, body)) as (access, _):
         assert (await answer(access, ann())).reason_code is expected
 
 
 @on_loop
-async def test_its_rules_count_beside_those_of_the_file() -> None:
+async def test_the_services_rules_add_to_the_files() -> None:
     rules = (RuleSection(user="*", subscribe=("public/#",)),)
-    say = says(result="allow", user="dr. ann", publish=["own/%c"])
+    say = answering(result="allow", user="dr. ann", publish=["own/%c"])
     async with asking(say, AccessSection(rules=rules)) as (access, _):
         admission = await answer(access, ann())
         assert admission.user == "dr. ann"
@@ -140,16 +142,16 @@ async def test_its_rules_count_beside_those_of_the_file() -> None:
             assert not permissions.may_publish("own/d")
             assert permissions.may_subscribe("public/a")
             assert not permissions.may_subscribe("own/c")
-        # Of whom nothing is known nothing is taken away; of nobody, what the rules do not grant.
+        # An unknown user loses nothing; an anonymous client has only what the rules grant.
         assert access.permissions("bob", "d").may_publish("own/c")
         assert not access.permissions("", "d").may_publish("own/c")
 
 
 @on_loop
-async def test_those_of_the_password_file_are_let_in_without_it(tmp_path: Path) -> None:
+async def test_users_of_the_password_file_need_no_service(tmp_path: Path) -> None:
     (tmp_path / "users").write_text(password_line("ann", "secret"), encoding="utf-8")
     section = AccessSection(passwords=str(tmp_path / "users"))
-    async with asking(says(500), section) as (access, service):
+    async with asking(answering(500), section) as (access, service):
         assert (await answer(access, ann())).reason_code is GOOD
         assert (await answer(access, ann(password=b"guess"))).reason_code is BAD
         assert not service.asked
@@ -161,15 +163,15 @@ async def test_those_of_the_password_file_are_let_in_without_it(tmp_path: Path) 
 
 
 @on_loop
-async def test_who_gives_a_name_is_asked_about_where_nobody_need() -> None:
-    async with asking(says(result="deny"), AccessSection(anonymous=True)) as (access, service):
+async def test_named_users_are_checked_even_if_anonymous_ones_are_allowed() -> None:
+    async with asking(answering(result="deny"), AccessSection(anonymous=True)) as (access, service):
         assert (await answer(access, ClientCredentials(client_id="c"))).reason_code is GOOD
         assert not service.asked
         assert (await answer(access, ann())).reason_code is BAD
 
 
 @on_loop
-async def test_answers_are_kept_and_no_password_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answers_are_cached_without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_users, "MOST_KEPT", 2)
 
     def right(said: dict[str, Any]) -> tuple[int, bytes]:
@@ -193,7 +195,7 @@ async def test_answers_are_kept_and_no_password_is(monkeypatch: pytest.MonkeyPat
 
 
 @on_loop
-async def test_nothing_is_kept_where_that_is_not_wanted() -> None:
+async def test_nothing_is_cached_if_switched_off() -> None:
     async with asking(ALLOW, cache_s=0) as (access, service):
         for _ in range(2):
             await answer(access, ann())
@@ -201,7 +203,7 @@ async def test_nothing_is_kept_where_that_is_not_wanted() -> None:
 
 
 @on_loop
-async def test_a_slow_one_lets_nobody_in_and_is_asked_by_few_at_a_time(
+async def test_a_slow_service_admits_no_one_and_gets_few_requests_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "shoal")
@@ -224,7 +226,7 @@ async def test_a_slow_one_lets_nobody_in_and_is_asked_by_few_at_a_time(
 
 
 @on_loop
-async def test_too_many_of_one_address_or_in_all_are_to_come_again(
+async def test_too_many_waiting_clients_are_refused_for_now(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_users, "MOST_WAITING", 70)
@@ -244,7 +246,7 @@ async def test_too_many_of_one_address_or_in_all_are_to_come_again(
 
 
 @on_loop
-async def test_when_it_is_down_nobody_is_let_in() -> None:
+async def test_without_the_service_no_client_is_admitted() -> None:
     async with serving(ALLOW) as service:
         url = service.url
     access = NetworkAccess(AccessSection(http=HttpUsersSection(url=url)))
@@ -253,7 +255,7 @@ async def test_when_it_is_down_nobody_is_let_in() -> None:
 
 
 @on_loop
-async def test_who_has_hung_up_is_not_asked_about() -> None:
+async def test_a_disconnected_client_is_not_checked() -> None:
     async with asking(ALLOW) as (access, service):
         assert access.admit(ann()) is None
         await access.answer(ann(), lambda: True)
@@ -262,9 +264,11 @@ async def test_who_has_hung_up_is_not_asked_about() -> None:
 
 @pytest.mark.parametrize("count", [200, *at_length([10_000])])
 @on_loop
-async def test_many_answers(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_users_of_the_service_are_admitted(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_users, "MOST_WAITING_PER_ADDRESS", 2_048)
-    async with asking(says(result="allow", publish=["a/%u"])) as (access, service):
+    async with asking(answering(result="allow", publish=["a/%u"])) as (access, service):
         found = [
             each
             for first in range(0, count, 100)
@@ -284,7 +288,7 @@ async def test_many_answers(count: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @on_loop
-async def test_it_sees_the_brokers_token(tmp_path: Path) -> None:
+async def test_the_service_gets_the_brokers_token(tmp_path: Path) -> None:
     (tmp_path / "bearer").write_text("of-the-broker\n", encoding="utf-8")
     async with asking(ALLOW, bearer_file=str(tmp_path / "bearer")) as (access, service):
         await answer(access, ann())
@@ -292,9 +296,9 @@ async def test_it_sees_the_brokers_token(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_a_reload_keeps_those_that_it_knows() -> None:
+async def test_a_reload_keeps_the_services_users() -> None:
     rules = (RuleSection(user="*", subscribe=("public/#",)),)
-    async with asking(says(result="allow", publish=["own"])) as (access, service):
+    async with asking(answering(result="allow", publish=["own"])) as (access, service):
         admission = await answer(access, ann())
         credentials = ann(password=None, known=admission.known)
 
@@ -308,20 +312,20 @@ async def test_a_reload_keeps_those_that_it_knows() -> None:
         assert permissions.may_publish("own")
         assert permissions.may_subscribe("public/a")
         assert more.permissions("ann", "c").may_publish("own")
-        assert more.renewed(after(same), credentials) is None  # it may subscribe no more
+        assert more.renewed(after(same), credentials) is None  # it may not subscribe any longer
         slower = after(HttpUsersSection(url=service.url, timeout_s=1))
         assert access.renewed(slower, credentials) is not None
         assert access.renewed(NetworkAccess(AccessSection()), credentials) is None
         elsewhere = after(HttpUsersSection(url=service.url + "/other"))
         assert access.renewed(elsewhere, credentials) is None
-        # What goes on is not closed.
+        # A drained stream is not closed.
         assert (await answer(more, ann(client_id="new"))).reason_code is GOOD
         await access.close(after=more)
         assert (await answer(more, ann(client_id="newer"))).reason_code is GOOD
 
 
 @on_loop
-async def test_a_reload_while_it_is_asked_leaves_no_client_without_an_answer() -> None:
+async def test_a_reload_during_a_check_answers_every_client() -> None:
     async with asking(ALLOW) as (access, service):
         service.is_slow = True
         waiting = [
@@ -338,7 +342,7 @@ async def test_a_reload_while_it_is_asked_leaves_no_client_without_an_answer() -
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`pip install shoal` brings neither package."""
+    """`pip install shoal` installs neither package."""
     for package, section in (
         ("httpx", AccessSection(http=HttpUsersSection(url="https://example.org/"))),
         ("jwt", AccessSection(jwt=TokensSection(jwks_url="https://example.org/"))),

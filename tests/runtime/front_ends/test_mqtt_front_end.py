@@ -48,7 +48,7 @@ VERSIONS = [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5]
 
 
 class MqttNetwork:
-    """A live network whose brokers let MQTT clients in."""
+    """A live network whose brokers admit MQTT clients."""
 
     def __init__(self, network: LiveNetwork) -> None:
         self.network = network
@@ -72,7 +72,7 @@ class MqttNetwork:
         self.listeners[broker] = {"mqtt": self.servers[broker]}
 
     async def kill(self, broker: BrokerId) -> None:
-        """Stop a broker without a word to its clients."""
+        """Stop a broker without a message to its clients."""
         front_end = self.front_ends.pop(broker)
         front_end.stop_listening()
         for each in front_end._sockets.values():
@@ -85,15 +85,13 @@ class MqttNetwork:
         return aiomqtt.Client(address.host, address.port, identifier=name, **options)  # type: ignore[arg-type]
 
     async def met(self) -> None:
-        """Every front end has heard of all others; those of a network file open before links are
-        up.
-        """
+        """Every front end knows all others; those of a network file open before links are up."""
         federations = [front_end.clients.federation for front_end in self.front_ends.values()]
         met = [each.session_transfer.telling._met for each in federations if each is not None]
         await until(lambda: all(len(each) == len(self.front_ends) - 1 for each in met))
 
     async def knows(self, broker: BrokerId, subscriptions: int) -> None:
-        """A broker has heard of so many subscriptions, its own and others'."""
+        """A broker knows so many subscriptions, its own and others'."""
         tables = self.network.nodes[broker].machine.strategy.tables
         await until(lambda: len(tables.subscriptions) == subscriptions)
 
@@ -107,7 +105,7 @@ async def mqtt(
         for broker in network.names:
             await found.open(broker)
         for broker in network.names:
-            await found.knows(broker, len(network.names))  # every front end wants what is retained
+            await found.knows(broker, len(network.names))  # every front end wants retained messages
         yield found
         for front_end in found.front_ends.values():
             front_end.shut_down()
@@ -123,7 +121,7 @@ async def payloads(client: aiomqtt.Client, count: int) -> list[bytes]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @on_loop
-async def test_what_is_published_at_one_broker_arrives_at_another(
+async def test_a_publication_arrives_at_another_broker(
     version: aiomqtt.ProtocolVersion, qos: int
 ) -> None:
     async with (
@@ -142,8 +140,8 @@ async def test_what_is_published_at_one_broker_arrives_at_another(
 
 
 @on_loop
-async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
-    """All that one packet asked for was handled in one go."""
+async def test_slow_requests_to_the_machine_are_sliced() -> None:
+    """The filters of one packet must not be handled in one go."""
     each_s, count, most, handled = 0.004, 60, 0, 0
     async with (
         mqtt((("B1", "B2"),)) as network,
@@ -168,7 +166,7 @@ async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
             before = handled
             await asyncio.sleep(0)
             most = max(most, handled - before)
-        # In two turns, since more may be taken while the rest of what was asked waits.
+        # In two slices, since more input may be read while the rest waits.
         assert 0 < most <= 2 * (asking.TURN_US / 1e6 / each_s + 1)
         await asked
         await publisher.publish("t/59", b"last", qos=1)
@@ -176,12 +174,12 @@ async def test_what_the_machine_is_long_about_is_asked_in_turns() -> None:
 
 
 @on_loop
-async def test_what_one_packet_asks_for_is_told_in_few_messages(
+async def test_the_filters_of_one_packet_travel_in_few_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each neighbour was told each filter by itself: 800 words and as many marks.
+    """Otherwise each neighbour gets 800 messages and as many marks.
 
-    A slow machine takes some of them in a turn, and more turns.
+    A slow machine takes some of them in a slice, and more slices.
     """
     monkeypatch.setattr(asking, "TURN_US", 60_000_000)
     async with mqtt() as network, network.client("B1", "subscriber") as subscriber:
@@ -195,7 +193,7 @@ async def test_what_one_packet_asks_for_is_told_in_few_messages(
 
 
 @on_loop
-async def test_once_it_is_granted_a_subscription_gets_what_is_published_anywhere() -> None:
+async def test_a_granted_subscription_receives_from_every_broker() -> None:
     async with (
         mqtt() as network,
         network.client("B3", "subscriber") as subscriber,
@@ -216,10 +214,10 @@ def where(text: str) -> Properties:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("group", ["", "$share/g/"])
 @on_loop
-async def test_a_query_in_front_of_the_topic_filter(
+async def test_a_query_before_the_topic_filter_is_read(
     version: aiomqtt.ProtocolVersion, group: str
 ) -> None:
-    """paho-mqtt, below aiomqtt, sends no `+` or `#` that is not alone in its level."""
+    """paho-mqtt, below aiomqtt, sends no `+` or `#` beside other characters in a level."""
     async with (
         mqtt() as network,
         network.client("B3", "s", protocol=version) as subscriber,
@@ -258,13 +256,13 @@ async def test_content_is_filtered_across_brokers() -> None:
                 publishing.create_task(publish)
         wanted = [payload for number, payload in enumerate(sent) if number % 60 > 30]
         assert await payloads(subscriber, len(wanted)) == wanted
-        # What nobody wants does not leave its broker; what front ends tell each other does.
+        # Unwanted messages do not leave their broker; messages between front ends do.
         passed = network.network.nodes["B2"].counts["publications_in"] - before
         assert len(wanted) <= passed < len(wanted) + 60
 
 
 @on_loop
-async def test_retained_at_one_broker_is_sent_at_another_and_a_will_at_a_third() -> None:
+async def test_retained_messages_and_wills_reach_other_brokers() -> None:
     async with mqtt() as network, AsyncExitStack() as stack:
         publisher = await stack.enter_async_context(network.client("B1", "p"))
         await publisher.publish("state", b"on", qos=1, retain=True)
@@ -282,7 +280,7 @@ async def test_retained_at_one_broker_is_sent_at_another_and_a_will_at_a_third()
 
 
 @on_loop
-async def test_garbage_on_the_mqtt_port_hurts_nobody() -> None:
+async def test_garbage_on_the_mqtt_port_disturbs_no_client() -> None:
     async with (
         mqtt() as network,
         network.client("B1", "s") as subscriber,
@@ -302,7 +300,7 @@ async def test_garbage_on_the_mqtt_port_hurts_nobody() -> None:
 
 
 @on_loop
-async def test_a_broker_without_a_network_serves_by_itself() -> None:
+async def test_a_single_broker_serves_by_itself() -> None:
     machine = Broker("B1", (), strategy_factory("tree"))
     node = Node(machine, Clock())
     front_end = MqttFrontEnd(node, DEFAULT_LIMITS, networked=False)
@@ -320,7 +318,7 @@ async def test_a_broker_without_a_network_serves_by_itself() -> None:
 @on_loop
 async def test_pings_are_answered_while_publications_wait(version: int) -> None:
     async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
-        await network.kill("B2")  # what is retained is for it, too: nothing is settled
+        await network.kill("B2")  # retained messages are for it, too: nothing is settled
         front_end = network.front_ends["B1"]
         owed = DEFAULT_LIMITS.receive_maximum
         sent = [Publish("a", b"x", 1, True, packet_id=number) for number in range(1, owed + 2)]
@@ -345,7 +343,7 @@ async def test_pings_are_answered_while_publications_wait(version: int) -> None:
 async def said_by(
     address: Address, version: int
 ) -> AsyncIterator[tuple[Callable[..., None], Callable[[type], Awaitable[bool]]]]:
-    """A client that says packets, and waits until it hears one of a kind, and no other."""
+    """A client that sends packets, and waits for a packet of this kind only."""
     reader, writer = await asyncio.open_connection(*address)
     decoder, inbox = Decoder(version), list[Packet]()
 
@@ -364,8 +362,8 @@ async def said_by(
 
 
 @on_loop
-async def test_a_client_that_goes_on_sending_hears_why_its_connection_ends() -> None:
-    """A socket closed with data unread is reset, and what was said on it may be lost."""
+async def test_a_client_that_keeps_sending_gets_the_reason_of_its_end() -> None:
+    """A socket closed with unread data is reset, which may lose the last packet."""
     loop, decoder = asyncio.get_running_loop(), Decoder(MQTT_5)
     async with asyncio.timeout(PATIENCE_S), mqtt(LINE[:1]) as network:
         front_end = network.front_ends["B1"]
@@ -394,7 +392,7 @@ async def test_a_client_that_goes_on_sending_hears_why_its_connection_ends() -> 
 
 
 @on_loop
-async def test_a_client_that_never_ends_its_connection_is_cut_off(
+async def test_a_client_that_does_not_close_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.runtime.front_ends.farewell.LINGER_S", 0.1)
@@ -417,8 +415,8 @@ async def write_on(writer: asyncio.StreamWriter) -> None:
 
 
 @on_loop
-async def test_what_is_due_at_once_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers hear of a group's members at once: two that do not would each serve it alone."""
+async def test_immediate_timers_are_not_delayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers learn of a group's members at once; otherwise each would serve its own member."""
     monkeypatch.setattr(pauses, "LONG_US", 60_000_000)
     monkeypatch.setattr(pauses, "MOST_US", 2**40)
     async with (

@@ -1,4 +1,4 @@
-"""Nobody who fails, however often, keeps others from having their passwords checked."""
+"""However many clients fail, others' passwords are checked."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from shoal.runtime.network_file import parse_network
 from tests.runtime.live import on_loop
 
 
-class Checked:
-    """Passwords that are right when they say so; each check waits for `go_on`."""
+class CheckedPasswords:
+    """Right passwords are marked as such; each check waits for `go_on`."""
 
     def __init__(self) -> None:
         self.users: list[str] = []
@@ -55,8 +55,8 @@ def asking(
 
 
 @on_loop
-async def test_who_has_hung_up_is_not_checked() -> None:
-    matches = Checked()
+async def test_a_disconnected_client_is_not_checked() -> None:
+    matches = CheckedPasswords()
     checks = PasswordChecks(matches)
     first = [asking(checks, f"slow{number}") for number in range(2)]
     gone = [asking(checks, "gone", is_gone=lambda: True) for _ in range(40)]
@@ -70,8 +70,8 @@ async def test_who_has_hung_up_is_not_checked() -> None:
 
 
 @on_loop
-async def test_who_has_failed_comes_after_who_has_not() -> None:
-    matches = Checked()
+async def test_clients_with_failures_are_checked_later() -> None:
+    matches = CheckedPasswords()
     matches.go_on.set()
     checks = PasswordChecks(matches)
     assert await asking(checks, "mallory") is False
@@ -92,8 +92,8 @@ async def test_who_has_failed_comes_after_who_has_not() -> None:
 
 
 @on_loop
-async def test_of_one_address_so_many_wait_and_the_worst_goes() -> None:
-    matches = Checked()
+async def test_an_addresss_queue_is_bounded_and_the_worst_is_dropped() -> None:
+    matches = CheckedPasswords()
     matches.go_on.set()
     checks = PasswordChecks(matches)
     assert await asking(checks, "mallory") is False
@@ -104,15 +104,15 @@ async def test_of_one_address_so_many_wait_and_the_worst_goes() -> None:
     await asyncio.sleep(0)
     matches.go_on.set()
     assert await ann is True
-    assert await many[-1] is None, "the last of those who failed makes room"
+    assert await many[-1] is None, "the last of the failed ones makes room"
     for each in many:
         each.cancel()
 
 
 @on_loop
-async def test_guesses_from_40_addresses_keep_a_user_waiting_for_none_of_them() -> None:
-    """1,024 wait, which is all that may: a user who was let in from there before is the next."""
-    matches = Checked()
+async def test_a_known_user_precedes_guesses_from_40_addresses() -> None:
+    """1,024 wait, the maximum; a user admitted from there before is the next."""
+    matches = CheckedPasswords()
     matches.go_on.set()
     checks = PasswordChecks(matches)
     at_home = "198.51.100.7:1"
@@ -131,18 +131,18 @@ async def test_guesses_from_40_addresses_keep_a_user_waiting_for_none_of_them() 
     await asyncio.sleep(0)
     matches.go_on.set()
     assert await new is True
-    # Each of the 40 addresses has its turn at most, for as long as it has not failed.
+    # Each of the 40 addresses has one turn at most before its first failure.
     assert matches.users.index("bob") <= 40 + MAX_CHECKS
     assert await ann is True
-    # Those that were turned away or have failed once come behind her single slip.
+    # Refused addresses, and those with one failure, come behind her single one.
     assert matches.users.index("ann") <= 40 + 2 * MAX_CHECKS
     for each in guesses:
         each.cancel()
 
 
 @on_loop
-async def test_a_user_at_an_address_that_let_him_in_is_checked_first() -> None:
-    matches = Checked()
+async def test_a_user_at_a_known_address_is_checked_first() -> None:
+    matches = CheckedPasswords()
     matches.go_on.set()
     checks = PasswordChecks(matches)
     assert await asking(checks, "ann", b"right", "198.51.100.7:1") is True
@@ -161,8 +161,8 @@ async def test_a_user_at_an_address_that_let_him_in_is_checked_first() -> None:
 
 
 @on_loop
-async def test_addresses_have_turns() -> None:
-    matches = Checked()
+async def test_addresses_are_checked_in_turn() -> None:
+    matches = CheckedPasswords()
     checks = PasswordChecks(matches)
     many = [asking(checks, f"many{number}", b"right") for number in range(20)]
     few = [asking(checks, f"few{number}", b"right", "192.0.2.2:1") for number in range(3)]
@@ -173,7 +173,7 @@ async def test_addresses_have_turns() -> None:
     assert await asyncio.gather(*many) == [True] * 20
 
 
-def test_a_pause_doubles_and_is_forgotten() -> None:
+def test_a_pause_doubles_and_expires() -> None:
     memory, name = FailureMemory(), ("192.0.2.1", "ann")
     pauses = []
     for _ in range(8):
@@ -188,10 +188,10 @@ def test_a_pause_doubles_and_is_forgotten() -> None:
 
 
 @on_loop
-async def test_the_right_password_is_let_in_among_many_wrong_ones(
+async def test_the_right_password_is_admitted_among_many_wrong_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 400 sockets that say a wrong password all but 20 close at once."""
+    """Of 400 sockets with a wrong password all but 20 close at once."""
     path = tmp_path / "passwords"
     path.write_text(password_line("ann", "secret") + "\n")
     checked = []
@@ -221,7 +221,7 @@ async def test_the_right_password_is_let_in_among_many_wrong_ones(
             held.append(writer)
     async with Client(str(address), username="ann", password="secret"):
         pass
-    assert len(checked) < 100, "those that had closed were not checked"
+    assert len(checked) < 100, "closed sockets were not checked"
     for writer in held:
         writer.close()
     await service.stop()

@@ -1,6 +1,4 @@
-"""Ordinary MQTT clients whose publishers are moved while they publish: their front end stays
-theirs.
-"""
+"""Publishers of ordinary MQTT clients move while they publish; the clients keep their front end."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ def publisher(network: MqttNetwork, broker: str) -> aiomqtt.Client:
 
 
 async def told(network: MqttNetwork, broker: str, subscriptions: int) -> None:
-    """The broker has heard of so many subscriptions by way of an advertisement of the client."""
+    """The broker knows so many subscriptions because of an advertisement of the client."""
     tables = network.network.nodes[broker].machine.strategy.tables
     await until(lambda: len(tables.subscriptions) == subscriptions)
 
@@ -90,12 +88,12 @@ async def publish(writer: aiomqtt.Client, numbers: Iterable[int]) -> None:
 
 
 async def arrived(reader: aiomqtt.Client, sent: int) -> None:
-    """Everything has, once and in order, and nothing comes behind it."""
+    """Everything has arrived once and in order, and nothing follows."""
     assert await payloads(reader, sent) == [b"%d" % number for number in range(sent)]
 
 
 async def moved_to(network: MqttNetwork, broker: str, writer: aiomqtt.Client) -> int:
-    """Publish until the publisher has moved there; how many that were."""
+    """Publish until the publisher has moved there; return the number of publications."""
     (machine,) = network.publishers["B1"].publishers
     sent = 0
     while machine.broker != broker or machine.moving:
@@ -105,14 +103,14 @@ async def moved_to(network: MqttNetwork, broker: str, writer: aiomqtt.Client) ->
     return sent
 
 
-# Who has something for a dead broker does not wait for long.
+# Requests for a dead broker do not wait long.
 IMPATIENT = LinkLimits(give_up_us=1_000_000)
 SHORT = ForwardingChannelLimits(lost_us=100_000, stranded_us=800_000, idle_us=500_000)
 
 
 @asynccontextmanager
 async def star(system: str) -> AsyncIterator[tuple[MqttNetwork, aiomqtt.Client, aiomqtt.Client]]:
-    """A publisher and a subscriber at B1, others around B2, and nobody moves by itself."""
+    """A publisher and a subscriber at B1, others around B2, without moves of their own."""
     limits = {"forwarding_channel_limits": SHORT, "limits": IMPATIENT}
     options = {"system": system, "parameters": calm(system), **limits}
     async with (
@@ -128,13 +126,13 @@ async def star(system: str) -> AsyncIterator[tuple[MqttNetwork, aiomqtt.Client, 
 
 
 def send_away(network: MqttNetwork, *path: str) -> None:
-    """The publisher is told to go, as if its broker had decided so."""
+    """Move the publisher, as its broker's decision would."""
     network.publishers["B1"].noticed(path[0], "publisher", Relocate(path))
 
 
 @pytest.mark.parametrize("system", MOVING)
 @on_asyncio
-async def test_the_target_is_killed_while_the_publisher_moves_there(system: str) -> None:
+async def test_a_target_killed_during_a_move_loses_nothing(system: str) -> None:
     async with star(system) as (network, near, writer):
         asked = asyncio.Event()
         node = network.network.nodes["B2"]
@@ -151,7 +149,7 @@ async def test_the_target_is_killed_while_the_publisher_moves_there(system: str)
         await network.kill("B2")
         (machine,) = network.publishers["B1"].publishers
         assert machine.moving
-        await publishing  # what is held back is acknowledged once it has gone somewhere
+        await publishing  # held requests are acknowledged once they have been sent
         await until(lambda: not machine.moving)
         assert machine.broker == "B1"
         await publish(writer, range(150, 200))
@@ -204,16 +202,15 @@ async def test_forwarding_channels_that_break_lose_nothing_and_end_with_their_cl
             await arrived(reader, sent)
             assert [row["broker"] for row in forwarding_channels.status()] == ["B3"]
             assert promises(network, "B3")
-        # The client is gone: so is its publisher, wherever it was, and in the end the forwarding
-        # channel.
+        # With the client its publisher ends, wherever it was, and then the forwarding channel.
         await until(lambda: not promises(network, "B3"))
         await until(lambda: not forwarding_channels.status())
         assert network.publishers["B1"].status() == []
 
 
 @on_loop
-async def test_what_a_front_end_asks_at_length_is_handled_in_turns() -> None:
-    """All that one read brought was handled in one go."""
+async def test_many_requests_of_a_front_end_are_handled_in_slices() -> None:
+    """The requests of one read must not be handled in one go."""
     each_s, count, most, handled = 0.004, 60, 0, 0
     async with live((("B1", "B2"),)) as network:
         machine = network.nodes["B2"].machine
@@ -238,13 +235,13 @@ async def test_what_a_front_end_asks_at_length_is_handled_in_turns() -> None:
             before = handled
             await asyncio.sleep(0)
             most = max(most, handled - before)
-        # In two turns, since more may be read while the rest of what came before waits.
+        # In two slices, since more input may be read while the rest waits.
         assert 0 < most <= 2 * (cost_estimator.TURN_US / 1e6 / each_s + 1)
         assert list(machine.strategy.tables.advertisements) == [f"a{n}" for n in range(count)]
 
 
 @on_asyncio
-async def test_a_front_end_that_dies_takes_its_clients_publishers_along() -> None:
+async def test_a_dead_front_ends_publishers_end() -> None:
     limits = LinkLimits(give_up_us=200_000)
     async with (
         mqtt(LINE[:2], system="pop", parameters=eager("pop"), limits=limits) as network,
@@ -262,7 +259,7 @@ async def test_a_front_end_that_dies_takes_its_clients_publishers_along() -> Non
 
 
 def promises(network: MqttNetwork, broker: str) -> list[str]:
-    """What the broker knows of the publisher's advertisements."""
+    """The publisher's advertisements that the broker knows."""
     known = network.network.nodes[broker].machine.strategy.tables.advertisements.values()
     return [row.advertisement.id for row in known if row.advertisement.publisher == "publisher"]
 
@@ -285,7 +282,9 @@ def promises(network: MqttNetwork, broker: str) -> list[str]:
     ],
 )
 @on_asyncio
-async def test_forwarding_channels_of_strangers_are_refused(hello: Hello, reason: str) -> None:
+async def test_forwarding_channels_of_unknown_brokers_are_refused(
+    hello: Hello, reason: str
+) -> None:
     async with live(LINE[:1]) as network:
         codec = Codec(CONTROLS)
         stream, writer = await asyncio.open_connection(*network.addresses["B1"])
@@ -300,7 +299,7 @@ async def test_forwarding_channels_of_strangers_are_refused(hello: Hello, reason
 
 
 @on_asyncio
-async def test_every_front_end_of_a_client_that_moves_on_may_ask_how_far_a_broker_is() -> None:
+async def test_each_front_end_of_a_moving_client_may_measure_delays() -> None:
     async with live(LINE) as network:
         session = MessageId("B1", "publisher", 1)
         for front_end in ("B1", "B2", "B1"):
@@ -309,12 +308,12 @@ async def test_every_front_end_of_a_client_that_moves_on_may_ask_how_far_a_broke
             network.forwarding_channels[front_end].ask("B3", "publisher", Ping(session))
             await until(lambda owner=owner: bool(owner.heard))  # type: ignore[misc]
             assert owner.heard == [("B3", "publisher", Pong(session))]
-        # Who only asks that is no client of it.
+        # The question alone makes no client of the broker.
         assert network.nodes["B3"].client_count == 0
 
 
 class Listening:
-    """Hears what distant brokers tell a front end."""
+    """Records the messages of distant brokers to a front end."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, Message]] = []

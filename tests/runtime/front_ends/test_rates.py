@@ -1,4 +1,4 @@
-"""A live client above its rate: it is read more slowly, and stays connected."""
+"""A live client above its rate is read more slowly, and stays connected."""
 
 from __future__ import annotations
 

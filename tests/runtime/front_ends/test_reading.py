@@ -1,4 +1,4 @@
-"""What a transport brings is taken in pieces; over WebSocket in smaller ones."""
+"""Reads of a transport are handled in pieces, over WebSocket in smaller ones."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Transport(asyncio.Transport):
 
 
 class Work:
-    """Takes what comes, at so many seconds a byte, and says in which round of the loop."""
+    """Handles input at so many seconds a byte, and records the round of the loop."""
 
     def __init__(self, second_bytes: float = 1_000_000.0) -> None:
         self.now_s = 0.0
         self.taken: list[bytes] = []
-        # When the loop came round.
+        # The times of the loop's rounds.
         self.rounds: list[float] = [0.0]
         self._second_bytes = second_bytes
 
@@ -43,7 +43,7 @@ class Work:
 
 
 class Client:
-    """A connection's."""
+    """The client of a connection."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -51,10 +51,10 @@ class Client:
 
 
 class FrontEnd:
-    """Has its connections by number; each that is lost takes a while."""
+    """Has its connections by number; the loss of each takes a while."""
 
     each_s = 0.001
-    # What it takes of what it is handed at once.
+    # The number of bytes that it accepts at once.
     most = PIECE_BYTES
 
     def __init__(self, work: Work) -> None:
@@ -80,7 +80,7 @@ class FrontEnd:
 
 
 @on_loop
-async def test_pieces_are_of_so_many_bytes_and_come_in_order() -> None:
+async def test_pieces_are_bounded_and_in_order() -> None:
     taken: list[bytes] = []
     reading = SocketReading(Transport(), taken.append, ReadRounds(), 100)
     data = bytes(range(250))
@@ -92,7 +92,7 @@ async def test_pieces_are_of_so_many_bytes_and_come_in_order() -> None:
 
 @on_loop
 async def test_many_connections_together_take_no_longer_than_one() -> None:
-    """Each of 300 had 30 ms before the loop came round: others waited 9 s."""
+    """300 connections of 30 ms each must not delay the loop by 9 s."""
     work = Work()
     rounds = ReadRounds(lambda: work.now_s)
     asyncio.get_running_loop().call_soon(work.come_round)
@@ -102,7 +102,7 @@ async def test_many_connections_together_take_no_longer_than_one() -> None:
         reading.received(bytes([number]) * PIECE_BYTES)
     pings = SocketReading(Transport(), work.take, rounds, PIECE_BYTES)
     pings.received(b"\xc0\0")
-    assert work.taken[-1] == b"\xc0\0"  # at once, as ever
+    assert work.taken[-1] == b"\xc0\0"  # at once, as always
     await until(lambda: len(work.taken) == 101)
     longest_s = max(later - before for before, later in pairwise(work.rounds))
     assert longest_s < ROUND_S + 2 * PIECE_BYTES / 1_000_000
@@ -111,8 +111,8 @@ async def test_many_connections_together_take_no_longer_than_one() -> None:
 
 
 @on_loop
-async def test_where_few_wait_each_goes_on_more_than_once_before_the_loop_comes_round() -> None:
-    """What comes of it is written together; others wait no longer than for many."""
+async def test_few_waiting_connections_get_several_slices_in_a_round() -> None:
+    """Their results are written together; others wait no longer than for many."""
     work = Work(second_bytes=10_000_000.0)
     rounds = ReadRounds(lambda: work.now_s)
     asyncio.get_running_loop().call_soon(work.come_round)
@@ -129,7 +129,7 @@ async def test_where_few_wait_each_goes_on_more_than_once_before_the_loop_comes_
 
 
 @on_loop
-async def test_what_was_too_much_at_once_comes_again_before_all_else() -> None:
+async def test_the_rest_of_a_piece_comes_first_in_the_next_slice() -> None:
     work = Work()
     front_end = FrontEnd(work)
     socket = MqttSocket(front_end)
@@ -151,7 +151,7 @@ async def test_what_was_too_much_at_once_comes_again_before_all_else() -> None:
 
 
 @on_loop
-async def test_who_is_paused_meanwhile_goes_on_later() -> None:
+async def test_a_paused_connection_continues_later() -> None:
     work = Work()
     rounds = ReadRounds(lambda: work.now_s)
     first, second = (SocketReading(Transport(), work.take, rounds, PIECE_BYTES) for _ in range(2))
@@ -167,8 +167,8 @@ async def test_who_is_paused_meanwhile_goes_on_later() -> None:
 
 
 @on_loop
-async def test_many_that_are_lost_at_once_are_looked_after_in_turns() -> None:
-    """5,000 lost connections were one round of the loop: 0.3 s."""
+async def test_many_lost_connections_are_handled_in_slices() -> None:
+    """5,000 lost connections in one round would take 0.3 s."""
     work = Work()
     front_end = FrontEnd(work)
     sockets = [MqttSocket(front_end) for _ in range(200)]
@@ -184,8 +184,8 @@ async def test_many_that_are_lost_at_once_are_looked_after_in_turns() -> None:
 
 
 @on_loop
-async def test_a_loss_comes_behind_what_was_said_before_it() -> None:
-    """A rest that waited for its turn was thrown away."""
+async def test_a_loss_is_handled_after_earlier_bytes() -> None:
+    """The rest that waits for its slice must be handled before the loss."""
     work = Work()
     front_end = FrontEnd(work)
     first, last = MqttSocket(front_end), MqttSocket(front_end)
@@ -199,7 +199,7 @@ async def test_a_loss_comes_behind_what_was_said_before_it() -> None:
 
 
 @on_loop
-async def test_who_waits_and_is_lost_is_taken_no_further() -> None:
+async def test_a_lost_waiting_connection_is_not_served() -> None:
     work = Work()
     socket = MqttSocket(FrontEnd(work))
     socket.connection_made(Transport())
@@ -211,6 +211,6 @@ async def test_who_waits_and_is_lost_is_taken_no_further() -> None:
     assert work.taken == [b"0"]
 
 
-def test_a_turn_of_tiny_messages_is_short() -> None:
-    """5,000 messages of one byte, which 32 KB of a WebSocket may be, took 0.1 s."""
+def test_a_slice_of_tiny_messages_is_short() -> None:
+    """5,000 messages of one byte, which 32 KB of a WebSocket may be, would take 0.1 s."""
     assert WebSocket._piece_bytes == 8_192

@@ -1,4 +1,4 @@
-"""Clients with which TLS does not begin: a line of the audit and a count for each, saying why."""
+"""Failed TLS handshakes of clients: an audit line and a count for each, with the reason."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def rows(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [vars(row) for row in caplog.records if row.getMessage() == "connect refused"]
 
 
-async def say(address: Address, data: bytes, context: ssl.SSLContext | None = None) -> None:
-    """Connect, say that, and read until the other end hangs up."""
+async def send_bytes(address: Address, data: bytes, context: ssl.SSLContext | None = None) -> None:
+    """Connect, send this, and read until the other end closes."""
     try:
         reader, writer = await asyncio.open_connection(*address, ssl=context)
         writer.write(data)
@@ -56,7 +56,7 @@ async def say(address: Address, data: bytes, context: ssl.SSLContext | None = No
 
 
 @on_loop
-async def test_who_does_not_trust_the_broker_or_speaks_no_tls_is_told_of(
+async def test_distrust_and_plain_connections_are_in_the_audit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -65,14 +65,14 @@ async def test_who_does_not_trust_the_broker_or_speaks_no_tls_is_told_of(
     async with running(over_tls(tmp_path, authority, certified=False), "B1") as (service,):
         for number, key in enumerate(("mqtts", "wss")):
             address = service.listening[key]
-            await say(address, b"")  # a load balancer that looks whether somebody listens
-            await say(address, CONNECT)
+            await send_bytes(address, b"")  # a load balancer's check of the port
+            await send_bytes(address, CONNECT)
             await until(lambda: len(rows(caplog)) == 2 * number + 1)  # noqa: B023
-            await say(address, CONNECT, other)
+            await send_bytes(address, CONNECT, other)
             await until(lambda: len(rows(caplog)) == 2 * number + 2)  # noqa: B023
             plain, untrusting = rows(caplog)[-2:]
             assert plain["why"] == "TLS: the client does not speak TLS"
-            # asyncio does not send the alert that says so.
+            # asyncio does not send the alert for it.
             assert untrusting["why"] == hung_up()
             for row in (plain, untrusting):
                 assert (row["where"], row["client"], row["user"]) == (key, "", "")
@@ -89,17 +89,17 @@ async def test_who_does_not_trust_the_broker_or_speaks_no_tls_is_told_of(
 
 
 @on_loop
-async def test_who_shows_no_certificate_or_a_foreign_one_is_told_of(
+async def test_missing_and_foreign_certificates_are_in_the_audit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     async with running(over_tls(tmp_path, authority, certified=True), "B1") as (service,):
         context = ssl.create_default_context()
         authority.configure_trust(context)
-        await say(service.listening["mqtts"], CONNECT, context)
+        await send_bytes(service.listening["mqtts"], CONNECT, context)
         await until(lambda: len(rows(caplog)) == 1)
         stranger.issue_cert(common_name="eve").configure_cert(context)
-        await say(service.listening["mqtts"], CONNECT, context)
+        await send_bytes(service.listening["mqtts"], CONNECT, context)
         await until(lambda: len(rows(caplog)) == 2)
         first, second = (row["why"] for row in rows(caplog))
         assert first == "TLS: the client shows no certificate"
@@ -107,7 +107,7 @@ async def test_who_shows_no_certificate_or_a_foreign_one_is_told_of(
 
 
 @on_loop
-async def test_half_a_handshake_is_cut_off_at_the_limit(
+async def test_an_incomplete_handshake_is_closed_at_the_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of clients and of operators: each is an open file."""
@@ -132,8 +132,8 @@ async def test_half_a_handshake_is_cut_off_at_the_limit(
 
 
 @on_loop
-async def test_who_is_in_the_middle_of_a_handshake_holds_no_broker_up(tmp_path: Path) -> None:
-    """A broker that stops cuts it off, and listens no more."""
+async def test_an_incomplete_handshake_does_not_delay_the_brokers_end(tmp_path: Path) -> None:
+    """A broker that stops closes it, and listens no longer."""
     async with running(over_tls(tmp_path, trustme.CA(), certified=False), "B1") as (service,):
         address = service.listening["mqtts"]
         reader, writer = await asyncio.open_connection(*address)

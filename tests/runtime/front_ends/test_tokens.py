@@ -1,4 +1,4 @@
-"""Users whose passwords are signed tokens: who signed them, for whom, and what they say."""
+"""Users with signed tokens as passwords: signers, audiences, and claims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.runtime.front_ends.entry.access import AccessError, NetworkAccess
 from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.network_sections import AccessSection, HttpUsersSection, TokensSection
 from tests.runtime.front_ends.test_http_users import answer
-from tests.runtime.front_ends.user_service import says, serving
+from tests.runtime.front_ends.user_service import answering, serving
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import network, running
 
@@ -60,7 +60,7 @@ def with_tokens(**keys: Any) -> NetworkAccess:
 
 
 @on_loop
-async def test_a_token_says_who_its_client_is_and_what_it_may_do(secret: str) -> None:
+async def test_a_token_has_the_user_and_its_rights(secret: str) -> None:
     access = with_tokens(secret_file=secret)
     for username in ("any", None):
         found = await answer(access, shows(token(publish=["own/%u"], subscribe=["#"]), username))
@@ -100,7 +100,7 @@ async def test_a_token_says_who_its_client_is_and_what_it_may_do(secret: str) ->
     ],
 )
 @on_loop
-async def test_what_is_not_good(secret: str, claims: dict[str, Any]) -> None:
+async def test_invalid_tokens_are_refused(secret: str, claims: dict[str, Any]) -> None:
     access = with_tokens(secret_file=secret, audience="mqtt", issuer="us")
     right = {"aud": ["mqtt", "web"], "iss": "us"}
     assert (await answer(access, shows(token(**right)))).reason_code is GOOD
@@ -111,7 +111,7 @@ async def test_what_is_not_good(secret: str, claims: dict[str, Any]) -> None:
 
 
 @on_loop
-async def test_what_is_no_token_is_refused(secret: str) -> None:
+async def test_a_password_that_is_no_token_is_refused(secret: str) -> None:
     access = with_tokens(secret_file=secret)
     unsigned = jwt.encode({"sub": "ann", "exp": time.time() + 60}, None, "none").encode()
     for password in (b"", b"eyJ.x.y", b"eyJ" + b"." * 2, b"eyJ" + b"x" * 20_000 + b"..", unsigned):
@@ -122,7 +122,7 @@ async def test_what_is_no_token_is_refused(secret: str) -> None:
 
 @pytest.mark.parametrize("algorithm", MAKERS)
 @on_loop
-async def test_public_keys_from_files(tmp_path: Path, algorithm: str) -> None:
+async def test_public_keys_are_read_from_files(tmp_path: Path, algorithm: str) -> None:
     key = MAKERS[algorithm]()
     path = tmp_path / "key.pem"
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -131,7 +131,7 @@ async def test_public_keys_from_files(tmp_path: Path, algorithm: str) -> None:
     assert (await answer(access, shows(token(key, algorithm)))).reason_code is GOOD
     others = MAKERS[algorithm]()
     assert (await answer(access, shows(token(others, algorithm)))).reason_code is BAD
-    # The public key is no secret that one could sign with.
+    # The public key must not be accepted as a shared secret.
     forged = jwt.api_jws.PyJWS()
     forged.unregister_algorithm("HS256")
     forged.register_algorithm("HS256", _AnySecret(jwt.algorithms.HMACAlgorithm.SHA256))
@@ -141,7 +141,7 @@ async def test_public_keys_from_files(tmp_path: Path, algorithm: str) -> None:
 
 
 class _AnySecret(jwt.algorithms.HMACAlgorithm):
-    """Signs with a public key, too, as one would who wants to be taken for its owner."""
+    """Signs with a public key, as a forger would."""
 
     def prepare_key(self, key: Any) -> bytes:
         return bytes(key)
@@ -156,35 +156,40 @@ def jwks(**keys: Any) -> dict[str, Any]:
 
 
 @on_loop
-async def test_public_keys_from_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_public_keys_are_read_from_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = MAKERS["ES256"](), MAKERS["ES256"]()
-    async with serving(says(**jwks(old=old))) as service:
+    async with serving(answering(**jwks(old=old))) as service:
         access = with_tokens(jwks_url=service.url)
         for _ in range(3):
             found = await answer(access, shows(token(old, "ES256", "old")))
             assert found.reason_code is GOOD
         assert (await answer(access, shows(token(old, "ES256")))).reason_code is GOOD
         assert len(service.asked) == 1
-        # Unknown names do not have the address asked each time; a new key is found after a while.
-        service.answer = says(**jwks(old=old, new=new))
+        # Unknown key names do not cause a request each; a new key is found after a while.
+        service.answer = answering(**jwks(old=old, new=new))
         for _ in range(3):
             assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is BAD
         assert len(service.asked) == 1
         monkeypatch.setattr(tokens, "AGAIN_S", 0.0)
         assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is GOOD
-        # What is there no more counts until it is read again; what is no answer changes nothing.
+        # A removed key counts until the next read; an invalid answer changes nothing.
         monkeypatch.setattr(tokens, "FRESH_S", 0.0)
-        for bad in (says(500), says(keys="none"), says(keys=[]), lambda _: (200, b"[" * 60_000)):
+        for bad in (
+            answering(500),
+            answering(keys="none"),
+            answering(keys=[]),
+            lambda _: (200, b"[" * 60_000),
+        ):
             service.answer = bad
             assert (await answer(access, shows(token(new, "ES256", "new")))).reason_code is GOOD
-        service.answer = says(**jwks(new=new))
+        service.answer = answering(**jwks(new=new))
         assert (await answer(access, shows(token(old, "ES256", "old")))).reason_code is BAD
         await access.close()
 
 
 @on_loop
-async def test_without_keys_nobody_is_let_in() -> None:
-    async with serving(says(404)) as service:
+async def test_without_keys_no_client_is_admitted() -> None:
+    async with serving(answering(404)) as service:
         access = with_tokens(jwks_url=service.url)
         for _ in range(2):
             found = await answer(access, shows(token()))
@@ -193,9 +198,9 @@ async def test_without_keys_nobody_is_let_in() -> None:
 
 
 @on_loop
-async def test_passwords_and_a_service_go_on_beside_tokens(secret: str, tmp_path: Path) -> None:
+async def test_passwords_and_a_service_work_beside_tokens(secret: str, tmp_path: Path) -> None:
     (tmp_path / "users").write_text(password_line("ann", "secret"), encoding="utf-8")
-    async with serving(says(result="allow", user="of the service")) as service:
+    async with serving(answering(result="allow", user="of the service")) as service:
         access = NetworkAccess(
             AccessSection(
                 passwords=str(tmp_path / "users"),
@@ -221,7 +226,7 @@ async def test_passwords_and_a_service_go_on_beside_tokens(secret: str, tmp_path
         ("key_file", b"no key", "is no public key as PEM"),
     ],
 )
-def test_keys_that_cannot_be_used(tmp_path: Path, file: str, text: bytes, problem: str) -> None:
+def test_unusable_keys_are_errors(tmp_path: Path, file: str, text: bytes, problem: str) -> None:
     path = tmp_path / "key"
     path.write_bytes(text)
     with pytest.raises(AccessError, match=problem):
@@ -231,7 +236,7 @@ def test_keys_that_cannot_be_used(tmp_path: Path, file: str, text: bytes, proble
 
 
 @on_loop
-async def test_a_live_connection_ends_with_its_token_and_a_session_loses_what_the_next_lacks(
+async def test_a_connection_ends_with_its_token_and_the_next_one_sets_the_rights(
     secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tokens, "LEEWAY_S", 0)

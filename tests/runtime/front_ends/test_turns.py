@@ -1,4 +1,4 @@
-"""What one read of a client brings is handled in turns of the loop."""
+"""The packets of one read are handled in time slices."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ ALL = SubscriptionRequest("#")
 
 @pytest.mark.parametrize("brokers", [1, 2])
 @on_loop
-async def test_what_is_too_much_for_one_turn_waits_for_the_next(
+async def test_expensive_packets_wait_for_the_next_slice(
     brokers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two publications, each a turn, were one where a broker is alone: 0.11 s."""
+    """Two publications of a slice each, at a single broker, must not share one: 0.11 s."""
     monkeypatch.setattr("shoal.mqtt.connection.serving.TURN", 1)
     async with running(network(brokers), "B1") as (service,):
         front_end = service.front_end
@@ -47,12 +47,12 @@ async def test_what_is_too_much_for_one_turn_waits_for_the_next(
 
 
 @on_loop
-async def test_of_tiny_packets_and_long_payloads_less_is_taken_at_once(
+async def test_reads_of_tiny_packets_and_long_payloads_are_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A loop reads 256 KB at once: that is 131,072 PINGREQs, and took 0.4 s.
+    """A read of 256 KB may be 131,072 PINGREQs, which would take 0.4 s.
 
-    And 26 publications of 10 KB, which 900 readers would be written at once: 234 MB.
+    Or 26 publications of 10 KB for 900 readers: 234 MB of writes.
     """
     async with running(network(1), "B1") as (service,):
         front_end = service.front_end
@@ -87,10 +87,10 @@ async def test_of_tiny_packets_and_long_payloads_less_is_taken_at_once(
 
 
 @on_loop
-async def test_what_comes_of_a_round_is_written_together_and_in_order(
+async def test_writes_of_a_round_are_combined_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each 32,768 bytes that a client sent were written to 100 readers by 100 calls."""
+    """32,768 bytes of a client must not be written to 100 readers by 100 calls each."""
     async with running(network(1), "B1") as (service,):
         front_end = service.front_end
         assert front_end is not None

@@ -1,4 +1,4 @@
-"""However many connections wait, each has its turn, and the loop has its own."""
+"""However many connections wait, each is served in turn, and the loop stays responsive."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.runtime.front_ends.waiting import PendingConnections
 from tests.runtime.live import on_loop, until
 
 MANY = 3 * MOST_LOOKED_AT
-# What it takes to look at a connection, and to take what one holds.
+# The times to check a connection, and to handle one held packet.
 LOOK_US = 10
 TAKES_US = 100
 
 
 class Surroundings:
-    """A node whose time passes with what is done, and a front end that flushes when it is due."""
+    """A node whose clock moves with the work, and a front end that flushes when due."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -43,7 +43,7 @@ class Surroundings:
 
 
 class Connection:
-    """Holds so many things, each of which is a turn's; counts how often it is looked at."""
+    """Holds so many packets of a slice each; counts the checks."""
 
     client_id = None
     is_held = False
@@ -100,7 +100,7 @@ def connect(around: Surroundings, count: int, **how: Any) -> list[Any]:
 
 
 async def quiet(around: Surroundings) -> None:
-    """Nobody looks at connections any more."""
+    """Stop all checks of connections."""
     looked = -1
     while looked != around.looked:
         looked = around.looked
@@ -108,8 +108,8 @@ async def quiet(around: Surroundings) -> None:
 
 
 @on_loop
-async def test_who_need_not_wait_is_served_however_many_before_it_must() -> None:
-    """It was not in 200 turns: those in front were looked at for all of each."""
+async def test_a_ready_connection_is_served_behind_many_waiting_ones() -> None:
+    """Waiting connections in front must not use all of 200 slices."""
     around = Surroundings()
     connect(around, MANY)
     (last,) = connect(around, 1, waits=False)
@@ -119,8 +119,8 @@ async def test_who_need_not_wait_is_served_however_many_before_it_must() -> None
 
 
 @on_loop
-async def test_nobody_looks_at_those_that_wait_until_something_happens() -> None:
-    """The loop looked at them again and again."""
+async def test_waiting_connections_are_not_checked_without_an_event() -> None:
+    """The loop must not check them again and again."""
     around = Surroundings()
     connect(around, MANY)
     around.flush()
@@ -130,8 +130,8 @@ async def test_nobody_looks_at_those_that_wait_until_something_happens() -> None
 
 
 @on_loop
-async def test_a_flush_looks_at_some_of_them_and_each_has_its_turn_once_it_may() -> None:
-    """50,000 were all looked at in each flush: 25 ms."""
+async def test_a_flush_checks_some_connections_and_all_are_served_in_turn() -> None:
+    """A check of 50,000 in each flush would take 25 ms."""
     around = Surroundings()
     waiting = connect(around, MANY)
     around.flush()
@@ -150,7 +150,7 @@ async def test_a_flush_looks_at_some_of_them_and_each_has_its_turn_once_it_may()
 
 
 @on_loop
-async def test_who_holds_much_has_a_turn_when_others_had_theirs() -> None:
+async def test_a_connection_with_many_packets_is_served_in_turn() -> None:
     around = Surroundings()
     connect(around, MANY)
     around.flush()
@@ -161,7 +161,7 @@ async def test_who_holds_much_has_a_turn_when_others_had_theirs() -> None:
 
 
 @on_loop
-async def test_who_may_be_read_is_found_behind_all_that_may_not() -> None:
+async def test_a_readable_connection_is_found_behind_all_others() -> None:
     around = Surroundings()
     connect(around, MANY)
     (last,) = connect(around, 1, holds=0)
@@ -172,7 +172,7 @@ async def test_who_may_be_read_is_found_behind_all_that_may_not() -> None:
 
 
 @on_loop
-async def test_who_has_room_again_is_read_on_at_once() -> None:
+async def test_a_connection_with_room_is_read_at_once() -> None:
     around = Surroundings()
     connect(around, MANY)
     around.flush()

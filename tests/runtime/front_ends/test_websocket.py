@@ -1,4 +1,4 @@
-"""A client over WebSocket that is sent to another broker: what it says last is heard."""
+"""A client over WebSocket that is redirected: its last packets are handled."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.runtime.live import ANYWHERE, PATIENCE_S, on_loop, until
 
 
 class Peer:
-    """The other end of a WebSocket: says and reads one thing at a time."""
+    """The other end of a WebSocket, which sends and reads one packet at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
@@ -85,7 +85,7 @@ async def peer(address: Address, name: str) -> Peer:
 
 
 @on_loop
-async def test_what_a_client_that_is_sent_away_says_last_is_heard() -> None:
+async def test_a_redirected_clients_last_packets_are_handled() -> None:
     async with mqtt() as network:
         front_end = network.front_ends["B1"]
         client = await peer(await front_end.listen(ANYWHERE, WebSocket), "c")
@@ -101,7 +101,7 @@ async def test_what_a_client_that_is_sent_away_says_last_is_heard() -> None:
         (socket,) = front_end._half_closed.values()
         assert isinstance(socket, WebSocket)
         await until(lambda: socket._is_half_closed)
-        # What it says before it has read of it; nothing is said back.
+        # Packets sent before the redirect is read; they are not answered.
         client.say(Ping())
         client.send(Puback(first))
         session = connection.session
@@ -121,7 +121,7 @@ async def test_what_a_client_that_is_sent_away_says_last_is_heard() -> None:
 
 
 @on_loop
-async def test_a_pong_that_nobody_asked_for_is_ignored() -> None:
+async def test_an_unrequested_pong_is_ignored() -> None:
     async with mqtt() as network:
         client = await peer(await network.front_ends["B1"].listen(ANYWHERE, WebSocket), "c")
         client.say(Pong(b"still here"))
@@ -140,7 +140,7 @@ async def test_a_pong_that_nobody_asked_for_is_ignored() -> None:
     ],
 )
 @on_loop
-async def test_a_client_may_name_what_it_speaks_as_ever(
+async def test_a_client_may_request_the_mqtt_subprotocols(
     offered: list[str], chosen: str | None
 ) -> None:
     async with mqtt() as network:
@@ -155,7 +155,7 @@ async def test_a_client_may_name_what_it_speaks_as_ever(
 
 
 @on_loop
-async def test_but_nothing_else() -> None:
+async def test_other_subprotocols_are_refused() -> None:
     async with mqtt() as network:
         address = await network.front_ends["B1"].listen(ANYWHERE, WebSocket)
         found = Peer(*await asyncio.open_connection(address.host, address.port))
@@ -196,6 +196,6 @@ async def test_pages_of_other_hosts_are_refused_unless_they_are_named(
         answer = await found.event()
         assert isinstance(answer, AcceptConnection | RejectConnection)
         assert (101 if isinstance(answer, AcceptConnection) else answer.status_code) == status
-        # With the other refusals, so bounded as they are.
+        # With the other refusals, and with their bound.
         refusals = network.front_ends["B1"].clients.statistics.notices.refusals
         assert refusals["connect refused", "not authorized"] == (status == 403)

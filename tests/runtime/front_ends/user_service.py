@@ -1,4 +1,4 @@
-"""An HTTP service that knows users, for tests: it says what it is told to, and keeps what came."""
+"""An HTTP service that knows users: it answers as told, and records requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-# What is answered to what was asked: a status code and a body.
+# The answer to a request: a status code and a body.
 Answer = Callable[[dict[str, Any]], tuple[int, bytes]]
 
 
-def says(code: int = 200, **fields: Any) -> Answer:
-    """Always the same."""
+def answering(code: int = 200, **fields: Any) -> Answer:
+    """Always the same answer."""
     return lambda said: (code, json.dumps(fields).encode())
 
 
@@ -45,7 +45,7 @@ class Service:
                 self.asked.append(said)
                 while self.is_slow:
                     await asyncio.sleep(0.01)
-                await asyncio.sleep(0)  # others may ask meanwhile
+                await asyncio.sleep(0)  # other requests may come meanwhile
                 code, text = self.answer(said)
                 self.under_way -= 1
                 writer.write(f"HTTP/1.1 {code} so\r\nContent-Length: {len(text)}\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""What messages cost a live broker: as its network file says, or measured."""
+"""Costs of messages at a live broker: from its network file, or measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.runtime.live import LiveNetwork, live, on_loop, until
 
 
 def watch(network: LiveNetwork, name: str, section: CostsSection) -> tuple[LinkCosts, list[Costs]]:
-    """What a broker's machine is told once it has asked."""
+    """The reports to a broker's machine after its request."""
     links, node = network.links[name], network.nodes[name]
     places = [
         BrokerLocation(other, 0, str(address)) for other, address in network.addresses.items()
@@ -46,7 +46,7 @@ def watch(network: LiveNetwork, name: str, section: CostsSection) -> tuple[LinkC
 
 
 @on_loop
-async def test_the_way_to_neighbours_and_to_others_is_measured(
+async def test_latencies_to_neighbours_and_others_are_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(costs, "MEASURE_S", 0.05)
@@ -56,14 +56,14 @@ async def test_the_way_to_neighbours_and_to_others_is_measured(
         await until(lambda: bool(found))
         assert found[0].links.keys() == {"B2", "B3"}
         assert all(cost > 0 for cost in found[0].links.values())
-        await network.start("B4")  # from now on it may be linked
+        await network.start("B4")  # from here on it may be linked
         await until(lambda: found[-1].links.keys() == {"B2", "B3", "B4"})
         assert network.links["B3"].status() == []
         await measuring.stop()
 
 
 @on_loop
-async def test_what_the_network_file_says_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_costs_of_the_network_file_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     async with live((("B1", "B2"),), brokers=("B3", "B4")) as network:
         section = CostsSection(here=2.5, links={"B1-B2": 1.0, "B4-B1": 3.0, "B2-B3": 9.0})
         measuring, found = watch(network, "B1", section)
@@ -72,7 +72,7 @@ async def test_what_the_network_file_says_holds(monkeypatch: pytest.MonkeyPatch)
         await measuring.stop()
 
 
-def test_a_network_file_says_what_messages_cost() -> None:
+def test_a_network_file_may_have_costs() -> None:
     data = {
         "name": "n",
         "brokers": [
@@ -93,7 +93,7 @@ def test_a_network_file_says_what_messages_cost() -> None:
     assert problems(parse_network(data)) == ["costs.links: a-b-c and c-a-b are one link"]
 
 
-def test_a_link_without_a_cost_is_pointed_out() -> None:
+def test_a_link_without_a_cost_is_an_error() -> None:
     brokers = [{"name": name, "peers": f"127.0.0.1:700{name[1]}"} for name in ("B1", "B2", "B3")]
     data = {
         "name": "n",

@@ -1,4 +1,4 @@
-"""A link whose bytes are damaged on the way: nothing is lost, and nobody else waits for it."""
+"""A link that damages bytes: nothing is lost, and no other broker waits for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def link(network: Processes, broker: str, neighbour: str) -> dict[str, object]:
     return row
 
 
-def test_a_link_that_damages_bytes_delays_nobody_else_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_damaging_link_delays_no_other_and_loses_nothing(tmp_path: Path) -> None:
     with (
         not_started(tmp_path, 3) as network,
         network.lay_cable("B1", "B2") as cable,

@@ -1,4 +1,4 @@
-"""Where brokers are, by word of mouth."""
+"""The directory of brokers, from their announcements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def place(name: str, at_us: int, port: int = 7_000, **more: bool) -> BrokerLocat
     return BrokerLocation(name, at_us, f"{name}:{port}", f"{name}:1883", f"{name}:8080", **more)
 
 
-def test_of_two_words_about_a_broker_the_later_holds_whichever_comes_first() -> None:
+def test_the_later_announcement_of_a_broker_holds_in_any_order() -> None:
     directory = Directory("B1", [place("B1", 5)], OverlayFile())
     assert directory.merge([place("B9", 7), place("B9", 6, 1)]) == [place("B9", 7)]
     assert directory.addresses["B9"] == Address("B9", 7_000)
@@ -31,7 +31,7 @@ def test_of_two_words_about_a_broker_the_later_holds_whichever_comes_first() -> 
     assert "B8" not in directory.addresses
 
 
-def test_who_has_left_is_gone_once_it_says_that_its_last_link_ends() -> None:
+def test_a_leaving_broker_is_gone_when_its_last_link_ends() -> None:
     there, here = (Directory(name, [place(name, 5)], OverlayFile()) for name in ("B2", "B1"))
     told: list[BrokerLocation] = []
     here.at_change.append(told.append)
@@ -43,12 +43,12 @@ def test_who_has_left_is_gone_once_it_says_that_its_last_link_ends() -> None:
     gone = there.go()
     assert here.merge(gone) == gone == list(there)
     assert here.is_gone("B2")
-    assert [each.has_left for each in told] == [False, True], "to others that makes no difference"
+    assert [each.has_left for each in told] == [False, True], "no difference to others"
     here.merge([place("B2", 9)])
     assert not here.is_gone("B2")
 
 
-def test_of_a_broker_that_the_file_lists_the_file_says_where_it_listens() -> None:
+def test_the_file_has_the_addresses_of_its_brokers() -> None:
     overlay = OverlayFile()
     given = [place("B1", 5), place("B2", 0)]
     directory = Directory("B1", given, overlay)
@@ -65,21 +65,21 @@ def test_of_a_broker_that_the_file_lists_the_file_says_where_it_listens() -> Non
     assert directory.addresses["B2"] == Address("B2", 7_000)
 
 
-def test_names_that_are_made_up_take_a_bounded_room(caplog: pytest.LogCaptureFixture) -> None:
-    """100,000 took 75 MB, a line of the log and a row on disk each."""
+def test_invented_names_take_bounded_memory(caplog: pytest.LogCaptureFixture) -> None:
+    """100,000 would take 75 MB, with a log line and a row on disk each."""
     directory = Directory("B1", [place("B1", 5), place("B2", 5)], OverlayFile())
     news = directory.merge(place(f"X{number}", 1) for number in range(10_000))
     assert len(news) == MOST_BROKERS - 2
     assert len(list(directory)) == MOST_BROKERS
-    # What else is logged meanwhile is of what other tests have left.
+    # Other log lines meanwhile are leftovers of other tests.
     assert [each.name for each in caplog.records].count(Directory.__module__) == 1
-    # Of those that are known, what is news still counts.
+    # News of known brokers still count.
     assert directory.merge([place("B2", 6, 1), place("X1", 2, 3)])
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_all_agree_that_are_joined_however_words_cross(seed: int) -> None:
-    """Each tells its neighbours what is news to it, and says all over a new connection."""
+def test_connected_brokers_agree_for_any_order_of_messages(seed: int) -> None:
+    """Each broker forwards news to its neighbours, and everything over a new connection."""
     random = Random(seed)
     names = [f"B{number}" for number in range(1, 8)]
     links = {(name, random.choice(names[:at])) for at, name in enumerate(names) if at}

@@ -1,4 +1,4 @@
-"""Links that are full all around: on no shape may brokers wait for each other in a circle."""
+"""Links that are full all around: brokers never wait for each other in a cycle, on any shape."""
 
 from __future__ import annotations
 

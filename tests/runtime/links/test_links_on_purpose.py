@@ -25,8 +25,8 @@ from tests.runtime.live import LiveNetwork, live, on_asyncio, on_loop, received,
 TRIPLE = (("B1", "B2"), ("B2", "B3"))
 
 
-def heard(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
-    """What a broker's machine hears of its links from now on."""
+def link_events(network: LiveNetwork, name: str) -> list[tuple[str, LinkState]]:
+    """The link events of a broker's machine from here on."""
     found: list[tuple[str, LinkState]] = []
     machine = network.nodes[name].machine
     handle = machine.handle
@@ -47,18 +47,18 @@ def changes_of(network: LiveNetwork, name: str) -> Coordinator:
 
 
 def do(network: LiveNetwork, name: str, effect: OpenLink | EndLink) -> None:
-    """As if the broker's machine had said so."""
+    """Act as if the broker's machine had asked for it."""
     network.nodes[name]._carry_out([effect], 0, None)
 
 
 @on_loop
-async def test_a_link_ends_under_load_and_both_brokers_hear_it_once_all_is_there() -> None:
+async def test_a_link_ends_under_load_after_everything_arrived() -> None:
     async with live(TRIPLE) as network:
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")
         await until(lambda: len(network.nodes["B1"].machine.strategy.tables.subscriptions) == 1)
-        told = heard(network, "B2"), heard(network, "B3")
+        told = link_events(network, "B2"), link_events(network, "B3")
         for number in range(300):
             await publisher.publish({"x": number, "text": "y" * 500})
             if number % 100 == 50:
@@ -78,11 +78,11 @@ async def test_a_link_ends_under_load_and_both_brokers_hear_it_once_all_is_there
 
 @on_loop
 async def test_a_link_that_was_cut_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has ended it and lost the connection comes back to settle it, whatever its name is."""
+    """An end that lost the connection reconnects to settle it, whatever its name is."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     limits = LinkLimits(give_up_us=2_000_000)
     async with live((("B1", "B2"),), limits=limits) as network:
-        told = heard(network, "B1"), heard(network, "B2")
+        told = link_events(network, "B1"), link_events(network, "B2")
         connection = network.links["B2"]._links["B1"].connection
         assert connection is not None
         connection.abort()
@@ -94,7 +94,7 @@ async def test_a_link_that_was_cut_ends_all_the_same(monkeypatch: pytest.MonkeyP
 
 
 @on_loop
-async def test_a_lasting_link_comes_back_after_either_end_and_both_have_started_again() -> None:
+async def test_a_lasting_link_comes_back_after_restarts_of_its_ends() -> None:
     async with live((("B1", "B2"),), brokers=("B3",)) as network:
         do(network, "B3", OpenLink("B1", is_lasting=True))
         await until(lambda: network.links["B1"].neighbours == ["B2", "B3"])
@@ -116,13 +116,13 @@ async def test_a_lasting_link_comes_back_after_either_end_and_both_have_started_
 
 
 @on_loop
-async def test_a_link_of_who_had_opened_it_for_now_and_died_is_no_more(
+async def test_a_temporary_link_ends_with_its_openers_death(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody connects again: who waited for it would never be ready."""
+    """No end reconnects, so a broker that waits for it would never be ready."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     async with live((), limits=LinkLimits(give_up_us=100_000), brokers=("B1", "B2")) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B2", OpenLink("B1"))
         await until(lambda: told == [("B2", LinkState.UP)])
         await network.kill("B2")
@@ -134,8 +134,8 @@ async def test_a_link_of_who_had_opened_it_for_now_and_died_is_no_more(
 
 
 @on_loop
-async def test_a_link_that_is_to_last_is_made_anew_by_who_knows_that() -> None:
-    """B2 had opened it, and dies before it hears that the link lasts."""
+async def test_a_lasting_link_is_restored_by_the_end_that_knows() -> None:
+    """B2 had opened it, and dies before it knows that the link lasts."""
     async with live((), brokers=("B1", "B2")) as network:
         do(network, "B2", OpenLink("B1"))
         await until(lambda: network.links["B1"].neighbours == ["B2"])
@@ -148,9 +148,9 @@ async def test_a_link_that_is_to_last_is_made_anew_by_who_knows_that() -> None:
 
 
 @on_loop
-async def test_links_that_have_ended_stay_ended_also_those_of_the_settings() -> None:
+async def test_ended_links_stay_ended_also_configured_ones() -> None:
     async with live(TRIPLE) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B1", EndLink("B2"))
         await until(lambda: told == [("B2", LinkState.ENDED)])
         await until(lambda: network.links["B2"].neighbours == ["B3"])
@@ -167,12 +167,12 @@ async def test_links_that_have_ended_stay_ended_also_those_of_the_settings() -> 
 
 
 @on_loop
-async def test_who_missed_that_a_link_has_ended_is_told() -> None:
-    """B1 had forgotten all but the end; B2 still dials, and hears that it has failed for good."""
+async def test_an_end_that_missed_a_links_end_is_told() -> None:
+    """B1 has kept only the end; B2 still dials, and is told that the link has failed for good."""
     async with live((("B1", "B2"),)) as network:
         await network.kill("B1")
         network.overlays["B1"].has_ended("B2", 0)
-        told = heard(network, "B2")
+        told = link_events(network, "B2")
         await network.start("B1")
         connection = network.links["B2"]._links["B1"]
         network.links["B2"]._dialling.dial(connection)
@@ -183,10 +183,10 @@ async def test_who_missed_that_a_link_has_ended_is_told() -> None:
 
 @on_loop
 @pytest.mark.parametrize("system", ["tree", "self_organising"])
-async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of_the_link(
+async def test_a_departed_broker_is_not_dialled_after_a_missed_end(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B1 was away then, and hears it from others: it would never be ready, and dial for ever."""
+    """B1 was down then, and learns it from others; otherwise it would dial for ever."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     limits = LinkLimits(give_up_us=500_000)
     async with live((("B1", "B2"), ("B1", "B3")), system=system, limits=limits) as network:
@@ -204,16 +204,16 @@ async def test_who_has_left_is_dialled_no_more_though_this_end_missed_the_end_of
 
 @on_loop
 @pytest.mark.parametrize("has_left", [False, True])
-async def test_who_is_away_and_not_gone_is_dialled_on(
+async def test_a_disconnected_broker_is_dialled_until_it_counts_as_departed(
     has_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed as it left, a broker is back with its links, which may be all that joins others."""
+    """A broker killed during its leave returns with its links, which others may need."""
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     async with live((("B1", "B2"),), limits=LinkLimits(give_up_us=100_000)) as network:
         links = network.links["B1"]
         links.directory = Directory("B1", (), network.overlays["B1"])
         links.directory.merge([BrokerLocation("B2", 5, peers="B2:1", has_left=has_left)])
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         await network.kill("B2")
         await until(lambda: told == [("B2", LinkState.FAILED)])
         lost_us = links._links["B2"].lost_us
@@ -232,7 +232,7 @@ async def test_a_leave_waits_for_a_neighbour_that_is_down_and_links_it_to_the_su
     monkeypatch.setattr(peer_links, "TICK_S", 0.05)
     limits = LinkLimits(give_up_us=200_000)
     async with live(TRIPLE, system=system, limits=limits) as network:
-        told = heard(network, "B2")
+        told = link_events(network, "B2")
         await network.kill("B3")
         await until(lambda: told == [("B3", LinkState.FAILED)])
         network.nodes["B2"].bring(Leave())
@@ -250,7 +250,7 @@ async def test_a_leave_waits_for_a_neighbour_that_is_down_and_links_it_to_the_su
 
 
 @on_loop
-async def test_who_leaves_says_that_it_is_gone_over_its_last_link() -> None:
+async def test_a_leaving_broker_announces_its_leave_over_its_last_link() -> None:
     async with live((("B1", "B2"), ("B2", "B3"))) as network:
         directories = {
             name: Directory(name, [BrokerLocation(name, 1)], overlay)
@@ -269,7 +269,7 @@ async def test_who_leaves_says_that_it_is_gone_over_its_last_link() -> None:
 
 
 def remembered(network: LiveNetwork, name: str, neighbour: str) -> list[LinkStanding]:
-    """What a broker remembers of a link, if it remembers links."""
+    """A broker's record of a link, if it records links."""
     strategy = network.nodes[name].machine.strategy
     if not isinstance(strategy, SelfOrganising):
         return []
@@ -291,15 +291,15 @@ async def test_both_ends_may_open_a_link_at_once() -> None:
 
 
 @on_loop
-async def test_where_a_broker_is_that_is_opened_must_be_known() -> None:
+async def test_a_link_to_an_unknown_address_is_an_error() -> None:
     async with live((("B1", "B2"),)) as network:
-        told = heard(network, "B1")
+        told = link_events(network, "B1")
         do(network, "B1", OpenLink("B9", "nowhere", is_lasting=True))
         await until(lambda: told == [("B9", LinkState.FAILED)])
         assert network.links["B1"].neighbours == ["B2"]
 
 
-def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
+def test_the_present_overlay_is_on_disk(tmp_path: Path) -> None:
     overlay = OverlayFile(tmp_path)
     assert overlay.neighbours(("B2", "B3")) == ("B2", "B3")
     overlay.opened("B4", 7, "host:1")
@@ -308,7 +308,7 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
     overlay.met(BrokerLocation("B4", 5, peers="host:1"))
     again = OverlayFile(tmp_path)
     assert again.neighbours(("B2", "B3")) == ("B3", "B4")
-    assert again.expected(("B2", "B3")) == ("B4",), "nobody waits for one whose link only ends"
+    assert again.expected(("B2", "B3")) == ("B4",), "a link that only ends is not waited for"
     assert (again.links, again.ended, again.brokers) == (
         overlay.links,
         overlay.ended,
@@ -323,13 +323,13 @@ def test_the_overlay_as_it_is_now_is_on_disk(tmp_path: Path) -> None:
         OverlayFile(tmp_path)
 
 
-def test_a_link_that_is_not_lasting_says_so() -> None:
+def test_a_temporary_link_is_reported_as_such() -> None:
     assert Hello(PROTOCOL, "n", "B1", (1, 1), None, 0).opened_us is None
 
 
 @on_loop
 async def test_a_link_that_a_machine_opens_as_it_starts_comes_up_once() -> None:
-    """It lasts, so it is among those that are there when links start."""
+    """It lasts, so it is among the links that the driver starts with."""
     network = LiveNetwork((), "dynatops", brokers=("B1", "B2"))
     network.parameters = SYSTEMS["dynatops"].complete(DynatopsParameters(), network.names)
     try:

@@ -1,4 +1,4 @@
-"""Connections between brokers: whoever makes one can be stopped at any moment."""
+"""Connections between brokers: their dialling can be stopped at any moment."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shoal.runtime.links.peer_connections import PeerConnection, dial, listen_fo
 from tests.runtime.live import on_loop
 
 
-class Nobody:
-    """Takes connections in and does nothing with them."""
+class IgnoringBroker:
+    """Accepts connections and ignores them."""
 
     def opened(self, connection: PeerConnection) -> None: ...
 
@@ -25,15 +25,15 @@ class Nobody:
 
 
 @on_loop
-async def test_who_is_stopped_just_when_connected_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dialling_stopped_just_when_connected_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async def connect(*_: object, **__: object) -> tuple[None, PeerConnection]:
         await asyncio.sleep(0)
         dialling.cancel()
-        return None, PeerConnection(Nobody(), is_dialled=True)
+        return None, PeerConnection(IgnoringBroker(), is_dialled=True)
 
     async def keep_dialling() -> None:
         while True:
-            await dial(Nobody(), Address("127.0.0.1", 1), None)
+            await dial(IgnoringBroker(), Address("127.0.0.1", 1), None)
             await loop.create_future()
 
     loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ async def test_who_is_stopped_just_when_connected_stops(monkeypatch: pytest.Monk
 @on_loop
 async def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.clear()
-    server = await listen_for_peers(Nobody(), Address("127.0.0.1", 0), None)
+    server = await listen_for_peers(IgnoringBroker(), Address("127.0.0.1", 0), None)
     where = server.sockets[0].getsockname()[:2]
     for _ in range(30):
         reader, writer = await asyncio.open_connection(*where)

@@ -1,4 +1,4 @@
-"""Live brokers on loopback: routed by content, and nothing lost by a link that comes and goes."""
+"""Live brokers on loopback: content-based routing, and links that come and go without loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE = (("B1", "B2"), ("B2", "B3"))
 
 
 async def ready(network: LiveNetwork, subscriptions: int) -> None:
-    """The publisher's broker knows the promise, and every subscription that overlaps it."""
+    """The publisher's broker knows the advertisement, and every subscription that overlaps it."""
     tables = network.nodes["B1"].machine.strategy.tables
     await until(
         lambda: (len(tables.advertisements), len(tables.subscriptions)) == (1, subscriptions)
@@ -30,7 +30,7 @@ async def ready(network: LiveNetwork, subscriptions: int) -> None:
 
 
 @on_loop
-async def test_publications_reach_whom_their_content_concerns() -> None:
+async def test_publications_reach_subscribers_by_content() -> None:
     async with live(LINE) as network:
         publisher, late, all_of_it = (
             network.client(*who) for who in (("P", "B1"), ("late", "B3"), ("all", "B2"))
@@ -50,8 +50,8 @@ async def test_publications_reach_whom_their_content_concerns() -> None:
 
 
 @on_loop
-async def test_what_takes_long_is_handled_in_turns() -> None:
-    """What one client asks for in one packet may be twenty large filters at its neighbour."""
+async def test_slow_messages_are_handled_in_slices() -> None:
+    """One client's packet may cause twenty large filters at a neighbour."""
     each_s, count, most, handled = 0.004, 60, 0, 0
     async with live((("B1", "B2"),)) as network:
         publisher, subscriber = network.client("P", "B2"), network.client("C", "B1")
@@ -74,14 +74,14 @@ async def test_what_takes_long_is_handled_in_turns() -> None:
             before = handled
             await asyncio.sleep(0)
             most = max(most, handled - before)
-        # In two turns, since more may be read while the rest of what came before waits.
+        # In two slices, since more input may be read while the rest waits.
         assert 0 < most <= 2 * (cost_estimator.TURN_US / 1e6 / each_s + 1)
         await publisher.publish({"x": 7})
         await received(subscriber, 1)
 
 
 @on_loop
-async def test_a_link_that_is_cut_and_heals_loses_nothing() -> None:
+async def test_a_cut_and_mended_link_loses_nothing() -> None:
     async with live(LINE) as network:
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
         publisher.advertise("a", "x >= 0")
@@ -133,7 +133,7 @@ async def test_a_broker_that_restarts_is_joined_again_and_its_tables_are_repaire
 
 
 @on_loop
-async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> None:
+async def test_a_hanging_neighbour_holds_publishers_back() -> None:
     limits = LinkLimits(
         window_bytes=20_000, high_bytes=60_000, low_bytes=20_000, limit_bytes=10_000_000
     )
@@ -142,7 +142,7 @@ async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> Non
         publisher.advertise("a", "x >= 0")
         subscriber.subscribe("s", "x >= 0")
         await ready(network, 1)
-        await network.kill("B3")  # B2 keeps what is for it: it may come back
+        await network.kill("B3")  # B2's messages are kept: it may come back
         await until(lambda: network.links["B2"].away)
         del subscriber
         sent = 0
@@ -166,7 +166,7 @@ async def test_a_neighbour_that_takes_nothing_holds_its_publishers_back() -> Non
             for links in network.links.values()
             for row in links.status()
         )
-        await network.start("B3")  # it does not know the session: what was kept is dropped
+        await network.start("B3")  # it does not know the session: kept messages are dropped
         await until(lambda: not network.nodes["B1"].is_holding)
         await until(lambda: sent > before)
         publishing.cancel()
@@ -196,7 +196,7 @@ GARBAGE = [
 
 
 @on_loop
-async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
+async def test_garbage_on_the_peer_port_disturbs_no_link() -> None:
     async with live(LINE) as network:
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
         publisher.advertise("a", "x >= 0")
@@ -224,7 +224,7 @@ async def test_garbage_on_the_peer_port_is_refused_and_hurts_nobody() -> None:
 async def test_two_brokers_of_one_name_do_not_take_the_link_from_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The later one has it, until it goes; the other is told why it has none."""
+    """The later one has it until it disconnects; the other is told why it has none."""
     monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", dialling.FIRST_PAUSE_S)
     async with live(LINE) as network:
         (row,) = network.links["B1"].status()
@@ -242,7 +242,7 @@ async def test_two_brokers_of_one_name_do_not_take_the_link_from_each_other(
 
 
 @on_loop
-async def test_brokers_of_two_link_protocols_refuse_each_other_in_words(
+async def test_brokers_of_two_link_protocols_refuse_each_other_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dialling, "LONGEST_PAUSE_S", dialling.FIRST_PAUSE_S)
@@ -255,7 +255,7 @@ async def test_brokers_of_two_link_protocols_refuse_each_other_in_words(
     try:
         for name in network.names:
             await network.start(name)
-        # B1 connects to B2, and B2 to B3; each of them is told by both ends.
+        # B1 connects to B2, and B2 to B3; both ends of each are told.
         why = "speaks link protocol"
         await until(lambda: all(why in said(*link) for link in (*LINE, *map(reversed, LINE))))
         advice = "start both with one version"
@@ -273,7 +273,7 @@ async def test_brokers_of_two_link_protocols_refuse_each_other_in_words(
 
 
 @on_loop
-async def test_garbage_in_the_middle_of_a_link_is_a_new_connection() -> None:
+async def test_garbage_in_the_middle_of_a_link_causes_a_new_connection() -> None:
     async with live(LINE) as network:
         publisher, subscriber = network.client("P", "B1"), network.client("C", "B3")
         publisher.advertise("a", "x >= 0")
@@ -291,11 +291,11 @@ async def test_garbage_in_the_middle_of_a_link_is_a_new_connection() -> None:
 @pytest.mark.parametrize("silent", ["B2", "B1"])
 @on_loop
 async def test_a_newer_connection_replaces_one_that_is_dead(silent: str) -> None:
-    """The end that still believes in the old one is told by the new one."""
+    """The end that believes in the old one is told by the new one."""
     async with live((("B1", "B2"),)) as network:
         dialler = network.links["B1"]._links["B2"]
         assert dialler.connection is not None
-        if silent == "B2":  # B2 never hears that the connection is gone
+        if silent == "B2":  # B2 does not notice that the connection is gone
             network.links["B1"]._drop_connection(dialler.connection)
         else:
             link = network.links["B2"]._links["B1"]

@@ -1,4 +1,4 @@
-"""Admin ports over TLS and with operators: who may ask, who may order, and what does not fit."""
+"""Admin ports over TLS and with operators: questions, orders, and contradicting settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARKS = ("ann", "kept"), ("prometheus", "scraped")
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates made out to brokers, by an authority of the network's own, and operators."""
+    """Certificates of brokers by an authority of the network, and operators."""
     folder = tmp_path_factory.mktemp("admin")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -65,7 +65,7 @@ def caller(service: BrokerService, operator: str = "", password: str = "") -> Ca
 
 
 @on_loop
-async def test_operators_ask_over_tls_and_say_who_they_are(files: Path) -> None:
+async def test_operators_ask_over_tls_with_credentials(files: Path) -> None:
     async with running(guarded(files), "B1") as (service,):
         admin = service.listening["admin"]
         status = await get_json(admin, "/status", caller(service, "prometheus", "scraped"))
@@ -76,7 +76,7 @@ async def test_operators_ask_over_tls_and_say_who_they_are(files: Path) -> None:
 
 
 @on_loop
-async def test_who_is_not_known_is_refused_and_the_log_says_so(
+async def test_an_unknown_operator_is_refused_and_logged(
     files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "shoal.audit")
@@ -106,10 +106,10 @@ async def test_who_is_not_known_is_refused_and_the_log_says_so(
 
 
 @on_loop
-async def test_what_is_no_http_is_in_the_audit_with_its_address(
+async def test_non_http_connections_are_in_the_audit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As a client of MQTT that was given the wrong port says it."""
+    """As an MQTT client with the wrong port sends it."""
     async with running(network(1), "B1") as (service,):
         admin = service.listening["admin"]
         reader, writer = await asyncio.open_connection(admin.host, admin.port)
@@ -139,7 +139,7 @@ async def test_operators_have_certificates_instead_of_passwords(
         carl = make_caller(certified.admin, certificate=str(files / "carl.pem")).to("B1")
         assert (await get_json(admin, "/status", carl))["broker"] == "B1"
         assert await order(admin, "undrain", carl) == "it is not being drained"
-        # Others say who they are by passwords, or need not.
+        # Others identify themselves by passwords, or need not.
         assert (await get_json(admin, "/status", caller(service, "ann", "kept")))["broker"] == "B1"
         assert "may not order" in await order(admin, "undrain", caller(service, "ann", "kept"))
         assert await get_json(admin, "/health", caller(service)) == {"alive": True}
@@ -160,7 +160,7 @@ async def test_operators_have_certificates_instead_of_passwords(
 
 
 @on_loop
-async def test_what_does_not_fit_is_an_error_at_once(files: Path) -> None:
+async def test_contradicting_settings_are_errors(files: Path) -> None:
     async with running(guarded(files), "B1") as (service,):
         admin = service.listening["admin"]
         own = service.network.admin
@@ -171,7 +171,7 @@ async def test_what_does_not_fit_is_an_error_at_once(files: Path) -> None:
         elsewhere = AdminSection(certificate="c", key="k", authority=str(files / "other.pem"))
         with pytest.raises(OrderRefusedError, match="not trusted: "):
             await get_json(admin, "/status", make_caller(elsewhere).to("B1"))
-        # Those that the system trusts have not signed it.
+        # An authority that the system trusts has not signed it.
         with pytest.raises(OrderRefusedError, match="not trusted: "):
             await get_json(admin, "/status", make_caller(AdminSection(certificate="c", key="k")))
     async with running(guarded(files, tls=False), "B1") as (service,):
@@ -194,17 +194,17 @@ async def test_operators_and_certificates_are_reloaded(files: Path, tmp_path: Pa
             await get_json(admin, "/status", ann)
         bob = caller(service, "bob", "new")
         assert (await get_json(admin, "/status", bob))["broker"] == "B1"
-        # A file that cannot be read changes nothing.
+        # An unreadable file changes nothing.
         (tmp_path / "operators").write_text("bob")
         with pytest.raises(AccessError, match=r"admin\.passwords: .*operators: line 1"):
             service.reload(after)
         assert (await get_json(admin, "/status", bob))["broker"] == "B1"
-        # TLS or none is for the next start.
+        # A change of TLS needs a restart.
         data["admin"] = tables(files, tls=False)
         assert service.reload(parse_network(data)) == ["admin"]
 
 
-def test_what_is_wrong_with_the_table_is_said(files: Path) -> None:
+def test_faults_of_the_table_are_reported(files: Path) -> None:
     data = data_of(network(2))
     data["brokers"][0]["admin"] = "0.0.0.0:8081"
 
@@ -245,7 +245,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 def test_commands_ask_as_operators_over_tls(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two brokers; one has a certificate that is not trusted, which hides nothing of the other."""
+    """Of two brokers one has an untrusted certificate, which does not hide the other's answer."""
     monkeypatch.setenv("COLUMNS", "200")
     data = data_of(guarded(files))
     data["admin"] |= {"operator_authority": str(files / "ca.pem"), "orders": ["ann", "carl"]}
@@ -253,7 +253,7 @@ def test_commands_ask_as_operators_over_tls(
         broker["admin"] = f"127.0.0.1:{port}"
     both = parse_network(data)
     path = tmp_path / "network.toml"
-    # Whoever asks need not have the brokers' files.
+    # The caller need not have the brokers' files.
     text = dump_network(both).replace(f"{files}/operators", "elsewhere").replace("{broker}", "gone")
     path.write_text(text)
     odd = data_of(both)

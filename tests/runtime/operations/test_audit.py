@@ -1,4 +1,4 @@
-"""What operators are told of clients and links: one line each, so many and no more, and counts."""
+"""The audit of clients and links: one line each, bounded in number, and counts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def refused(address: str, **options: Any) -> None:
             pass
 
 
-def test_what_one_packet_was_refused_is_one_line_that_says_how_many(
+def test_refusals_of_one_packet_are_one_line_with_their_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     notices = Notices()
@@ -88,7 +88,7 @@ async def test_each_refusal_is_a_line_and_a_count(
 
 
 @on_asyncio
-async def test_take_overs_moves_and_links(caplog: pytest.LogCaptureFixture) -> None:
+async def test_takeovers_moves_and_links_are_in_the_audit(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with (
         asyncio.timeout(PATIENCE_S),
@@ -123,7 +123,7 @@ class Time:
         return self.now_us
 
 
-def test_lines_are_bounded_and_what_is_left_out_is_counted(
+def test_lines_are_bounded_and_omissions_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     time, notices = Time(), Notices()
@@ -158,7 +158,7 @@ def test_clients_of_no_known_address_have_a_bound_each(caplog: pytest.LogCapture
     assert told == ["a"] * int(BURST) + ["b"]
 
 
-def test_many_who_are_refused_have_one_bound(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_clients_share_one_bound(caplog: pytest.LogCaptureFixture) -> None:
     log = Audit(Time())
     for number in range(2 * MOST_BUCKETS):
         notices = Notices()
@@ -171,7 +171,7 @@ def test_many_who_are_refused_have_one_bound(caplog: pytest.LogCaptureFixture) -
 
 
 def test_each_order_has_its_line_however_many_there_are(caplog: pytest.LogCaptureFixture) -> None:
-    """A script that moves a thousand clients leaves a thousand lines, beside a flood of others."""
+    """A script that moves a thousand clients leaves a thousand lines, beside many others."""
     notices, writer = Notices(), Audit(lambda: 0)
     number = 10 * MOST_WAITING
     with caplog.at_level(logging.INFO, "shoal.audit"):

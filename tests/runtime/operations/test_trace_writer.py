@@ -1,4 +1,4 @@
-"""Traces of live brokers: the pipeline's tables, file by file, the oldest gone."""
+"""Traces of live brokers: the pipeline's tables, file by file, with the oldest removed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_rows_become_files_and_the_oldest_go(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_a_disk_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_stop_the_broker(tmp_path: Path) -> None:
     async def run() -> None:
         writer = TraceWriter(TraceSection(folder=str(tmp_path / "trace")), "B1", 7)
         writer.start()

@@ -1,4 +1,4 @@
-"""What is over leaves no cycles: a large broker looks for garbage among new objects only."""
+"""Ended objects leave no cycles, and collections of a large broker read new objects only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_an_alarm_that_has_fired_is_gone() -> None:
         gc.enable()
 
 
-def test_a_reading_that_is_over_knows_nobody() -> None:
+def test_an_ended_reader_has_no_references() -> None:
     class Socket:
         def take(self, data: bytes) -> None: ...
 
@@ -54,8 +54,8 @@ def test_a_reading_that_is_over_knows_nobody() -> None:
         gc.enable()
 
 
-def test_no_collection_looks_at_more_than_new_objects() -> None:
-    """With a million subscriptions' objects one took a second."""
+def test_collections_read_new_objects_only() -> None:
+    """With the objects of a million subscriptions a full collection takes a second."""
     before = gc.get_threshold()
     try:
         serving.calm_collector()
@@ -73,7 +73,7 @@ def _full() -> int:
 
 
 def test_a_live_broker_never_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than 1,000 tests that are no ranges loaded numba in the loop: 0.5 s, then more."""
+    """More than 1,000 non-range tests must not load numba in the loop: 0.5 s, then more."""
     monkeypatch.setattr(MatchIndex, "may_wait", False)
     index = MatchIndex()
     for number in range(1_100):

@@ -1,4 +1,4 @@
-"""A broker whose code raises says so to whoever asks how it is, not only to its log."""
+"""An exception in a broker's code is in its status, metrics and log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.faulty import SYSTEM
 from tests.runtime.processes import SHOAL, processes, wait_until
 
 
-def test_an_exception_of_a_system_stands_in_the_status(
+def test_a_systems_exception_is_in_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SYSTEMS, SYSTEM.name, SYSTEM)

@@ -1,4 +1,4 @@
-"""A forked broker ends, and says so, as one that was started by the command does."""
+"""A forked broker ends as one that was started by the command does."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from tests.runtime.live import PATIENCE_S
 from tests.runtime.processes import SHOAL, not_started
 
 
-def test_a_fork_says_what_the_command_says(tmp_path: Path) -> None:
+def test_a_fork_prints_what_the_command_prints(tmp_path: Path) -> None:
     words = ("serve", str(tmp_path / "none.toml"), "--broker", "B1")
     fresh = subprocess.run(
         (*SHOAL, *words), capture_output=True, text=True, check=False, timeout=PATIENCE_S

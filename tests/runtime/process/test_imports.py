@@ -1,4 +1,4 @@
-"""A broker's process imports what a broker needs, and not 90 MB more, 15 times on a machine."""
+"""A broker's process imports only modules that it needs, without 90 MB of others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from shoal.overlays.registry import MODULES, SYSTEMS
 
-# What pipelines, notebooks, reports and large indexes need.
+# Modules of pipelines, notebooks, reports and large indexes.
 TOO_LARGE = ("bokeh", "llvmlite", "matplotlib", "numba", "pandas", "pyarrow", "pyspark", "scipy")
 STARTED = """
 import asyncio, sys
@@ -46,7 +46,7 @@ asyncio.run(run(sys.argv[1]))
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> tuple[set[str], set[str]]:
-    """What is imported when a broker that traces has started, and when it has written rows."""
+    """The modules of a tracing broker after its start, and after rows were written."""
     folder = tmp_path_factory.mktemp("trace")
     found = imported(str(folder))
     assert list(Path(folder).glob("publications.parquet/*.parquet"))
@@ -60,7 +60,7 @@ def imported(trace_folder: str) -> tuple[set[str], set[str]]:
     return set(before.split()), set(after.split())
 
 
-def test_a_broker_starts_without_what_it_may_never_need(
+def test_a_broker_starts_without_optional_modules(
     modules: tuple[set[str], set[str]],
 ) -> None:
     before, _ = modules
@@ -72,7 +72,7 @@ def test_a_trace_is_written_without_pandas(modules: tuple[set[str], set[str]]) -
     assert [name for name in TOO_LARGE if name in after] == ["pyarrow"]
 
 
-def test_of_the_systems_it_has_the_one_that_it_runs() -> None:
+def test_only_the_running_system_is_imported() -> None:
     before, _ = imported("")
     folders = {name.split(".")[2] for name in before if name.startswith("shoal.overlays.")}
     systems = {module.split(".")[2] for module in MODULES.values()}

@@ -1,4 +1,4 @@
-"""What a broker's process gives back to the system."""
+"""Memory that a broker's process returns to the system."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print(resident_kb() - before)
     sys.platform != "linux" or not Path("/lib/x86_64-linux-gnu/libc.so.6").exists(),
     reason="this is how glibc keeps memory",
 )
-def test_a_check_of_a_password_leaves_none_of_its_16_mb() -> None:
+def test_a_password_check_returns_its_16_mb() -> None:
     kept_kb = {
         told: int(
             subprocess.run(
@@ -51,4 +51,4 @@ def test_a_check_of_a_password_leaves_none_of_its_16_mb() -> None:
         for told in (False, True)
     }
     assert kept_kb[True] < 4_000
-    assert kept_kb[False] > 12_000, "the C library does not keep it any more: this can go"
+    assert kept_kb[False] > 12_000, "the C library returns it by itself: this can be removed"

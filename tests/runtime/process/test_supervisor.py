@@ -1,4 +1,4 @@
-"""Brokers are asked, and may be killed or busy meanwhile."""
+"""Questions to brokers that are killed or busy meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.runtime.supervisor import get_json
         (None, TimeoutError),
     ],
 )
-def test_an_answer_that_does_not_come_is_no_answer(
+def test_a_missing_answer_times_out(
     said: bytes | None, problem: type[OSError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(caller, "ANSWER_S", 0.2 if said is None else 20)
@@ -28,7 +28,7 @@ def test_an_answer_that_does_not_come_is_no_answer(
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         if said is None:
-            await reader.read()  # until who asked has gone
+            await reader.read()  # until the caller has gone
         else:
             writer.write(said)
         writer.close()

@@ -1,5 +1,7 @@
-"""Brokers killed under load, as processes that a supervisor starts again: what was acknowledged
-arrives, at QoS 2 once, in its order."""
+"""Brokers killed under load, as processes that a supervisor restarts.
+
+Acknowledged publications arrive, at QoS 2 once, in order.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ WINDOW = 50
 
 
 class Killable:
-    """A line of three brokers under a supervisor; each remembers its sessions."""
+    """A line of three brokers under a supervisor; each keeps its sessions."""
 
     def __init__(self, folder: Path) -> None:
         ports = iter(free_ports("127.0.0.1", 9))
@@ -55,7 +57,7 @@ class Killable:
                 "links": [["B1", "B2"], ["B2", "B3"]],
                 "access": {"anonymous": True},
                 "storage": {"folder": str(folder / "data")},
-                # A reader may be away while much is published.
+                # A reader may be disconnected during many publications.
                 "limits": {"maximum_queued_messages": 1_000_000},
             }
         )
@@ -64,14 +66,14 @@ class Killable:
         self.supervisor = Supervisor(self.network, path)
 
     async def knows(self, broker: str, subscriptions: int) -> None:
-        """A broker has heard of so many subscriptions."""
+        """A broker knows so many subscriptions."""
         address = self.network.broker(broker).address("admin")
         async with asyncio.timeout(PATIENCE_S):
             while (await status_of(address))["tables"]["subscriptions"] != subscriptions:
                 await asyncio.sleep(0.05)
 
     def kill(self, broker: str) -> None:
-        """At once, if it has not been killed already."""
+        """Kill a broker at once, if it has not been killed already."""
         process = self.supervisor.processes[broker]
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)
@@ -90,7 +92,7 @@ async def killable(folder: Path) -> AsyncIterator[Killable]:
         try:
             await found.supervisor.start()
             break
-        except StartError:  # somebody else was faster to one of its ports
+        except StartError:  # another process took one of its ports
             await found.supervisor.stop()
     try:
         yield found
@@ -99,9 +101,9 @@ async def killable(folder: Path) -> AsyncIterator[Killable]:
 
 
 class Publisher:
-    """Publishes numbers in order, so many at a time, and notes which are acknowledged.
+    """Publishes numbers in order, so many at a time, and records the acknowledged ones.
 
-    It connects again, and sends again what was not acknowledged, if it `comes_back`.
+    It reconnects and retransmits if it `comes_back`.
     """
 
     def __init__(
@@ -112,11 +114,11 @@ class Publisher:
         self._place = place
         self._qos = qos
         self._comes_back = comes_back
-        self._sent: dict[int, bool] = {}  # not acknowledged; whether they are released
+        self._sent: dict[int, bool] = {}  # unacknowledged ones; whether they are released
         self._next = 0
 
     async def run(self) -> None:
-        """Until all is acknowledged, or the connection lost for good."""
+        """Run until all is acknowledged, or the connection is lost for good."""
         while len(self.acknowledged) < self._count:
             try:
                 await self._connect()
@@ -173,18 +175,18 @@ class Publisher:
 
     @property
     def received(self) -> set[int]:
-        """What the broker has said that it has: it will not be sent again."""
+        """The broker has acknowledged it: it will not be retransmitted."""
         return self.acknowledged | {number for number, released in self._sent.items() if released}
 
 
 def numbers(reader: Client, qos: int) -> list[int]:
-    """What has come of what was published at this QoS."""
+    """The received publications of this QoS."""
     pairs = (map(int, payload.split()) for payload in tuple(reader.payloads))
     return [number for published_at, number in pairs if published_at == qos]
 
 
 def arrived(reader: Client, qos: int, owed: set[int]) -> None:
-    """Everything has."""
+    """Everything has arrived."""
     wait_until(lambda: owed <= set(numbers(reader, qos)))
 
 
@@ -198,15 +200,15 @@ def arrived(reader: Client, qos: int, owed: set[int]) -> None:
     ],
     ids=" ".join,
 )
-def test_nothing_acknowledged_is_lost(tmp_path: Path, killed: tuple[str, ...]) -> None:
-    """Publishers at one end, at QoS 1 and 2, a persistent subscriber at the other."""
+def test_killed_brokers_lose_nothing_acknowledged(tmp_path: Path, killed: tuple[str, ...]) -> None:
+    """Publishers at one end, at QoS 1 and 2, a lasting subscriber at the other."""
 
     async def run() -> None:
         async with killable(tmp_path) as network:
             with Client(*network.place("B3"), "reader", 600) as reader:
                 await asyncio.to_thread(reader.subscribe, "a/#", 2)
                 await network.knows("B1", 4)
-                # Of the broker that dies, only what it had acknowledged is owed to anyone.
+                # Of the killed broker only acknowledged publications are owed.
                 publishers = {
                     qos: Publisher(network.place("B1"), qos, comes_back="B1" not in killed)
                     for qos in (1, 2)
@@ -234,8 +236,8 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, killed: tuple[str, ...]) -
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_brokers_are_killed_one_after_the_other(tmp_path: Path, seed: int) -> None:
-    """Any of them, at any time, also while they start; publishers send again what they must."""
+def test_kills_one_after_the_other_lose_nothing_acknowledged(tmp_path: Path, seed: int) -> None:
+    """Any of them, at any time, also during starts; publishers retransmit."""
     random, count = Random(seed), 30_000
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""A copy of a broker's folder, made while it runs, brings it back as it was then."""
+"""A copy of a broker's folder, made while it runs, restores it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stays(at: BrokerService, name: str) -> aiomqtt.Client:
 
 @pytest.mark.parametrize("system", ["grape", "octopia", "dynatops"])
 @on_asyncio
-async def test_a_copy_made_while_it_runs_brings_a_broker_back(tmp_path: Path, system: str) -> None:
+async def test_a_copy_of_a_running_broker_restores_it(tmp_path: Path, system: str) -> None:
     changes = {"storage": {"folder": str(tmp_path / "data"), "sync": "never"}}
     if system == "dynatops":
         changes["links"] = []

@@ -1,4 +1,4 @@
-"""A broker's clock does not run back from one life to the next, whatever its machine's does."""
+"""A broker's clock does not run back between incarnations, whatever its machine's does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def set_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("topics", ["t", "$share/g/t"])
 @pytest.mark.parametrize("system", ["tree", "octopia"])
 @on_asyncio
-async def test_what_a_broker_takes_after_its_clock_was_set_back_arrives(
+async def test_publications_after_a_clock_set_back_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, topics: str
 ) -> None:
     both = network(2, system=system, storage={"folder": str(tmp_path), "sync": "never"})
@@ -55,7 +55,7 @@ async def test_what_a_broker_takes_after_its_clock_was_set_back_arrives(
                 assert found == [b"after 0", b"after 1", b"after 2"]
 
 
-def test_each_life_begins_after_the_one_before(
+def test_each_incarnation_begins_after_the_former(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ended_us = ClockFile(tmp_path).clock.now_us()
@@ -67,15 +67,15 @@ def test_each_life_begins_after_the_one_before(
     assert "the machine's clock was set back" in caplog.text
 
 
-def test_a_life_that_is_not_the_first_begins_when_the_machine_says(tmp_path: Path) -> None:
+def test_a_later_incarnation_uses_the_machines_clock(tmp_path: Path) -> None:
     file = ClockFile(tmp_path)
     file.clock = Clock(time.time_ns() // 1_000 - 10_000_000)
     file.stop()
     assert abs(ClockFile(tmp_path).clock.now_us() - time.time_ns() // 1_000) < 1_000_000
 
 
-def test_who_starts_again_at_once_is_not_ahead_of_others(tmp_path: Path) -> None:
-    """It had the last word about clients that had gone on: their new connections were closed."""
+def test_a_quick_restart_is_not_ahead_of_other_brokers(tmp_path: Path) -> None:
+    """With a later time it would take over clients that have connected elsewhere meanwhile."""
     for _ in range(3):
         began_us = ClockFile(tmp_path).clock.now_us()
         assert abs(began_us - time.time_ns() // 1_000) < 500_000
@@ -91,7 +91,7 @@ def test_a_reboot_may_have_lost_the_last_minute(
 
 
 @pytest.mark.parametrize("text", ["", "soon\n", "\x00" * 30])
-def test_what_cannot_be_read_is_said_and_not_used(
+def test_an_unreadable_clock_file_is_logged_and_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     (tmp_path / FILE).write_text(text)

@@ -1,4 +1,4 @@
-"""What is acknowledged is not lost, also where a broker's disk takes nothing."""
+"""Acknowledged publications are not lost if a broker's disk is full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.processes import Processes, processes, wait_until
-from tests.runtime.storage.test_spools import came, publish, subscribe
+from tests.runtime.storage.test_spools import all_arrived, publish, subscribe
 
 COUNT = 60
 SOON = {"park_us": 100_000}
@@ -25,9 +25,7 @@ def fill(network: Processes, broker: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["B2", "B3"])
-def test_what_a_full_broker_could_not_keep_comes_when_it_was_killed(
-    tmp_path: Path, where: str
-) -> None:
+def test_messages_of_a_killed_full_broker_come_from_copies(tmp_path: Path, where: str) -> None:
     """Its neighbour has copies on disk: at the edge of the network and in the middle."""
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, where)
@@ -37,10 +35,10 @@ def test_what_a_full_broker_could_not_keep_comes_when_it_was_killed(
             network.kill(where)
             publish(publisher, range(COUNT, 2 * COUNT))
         network.start(where)
-        came(network, where, 2 * COUNT)
+        all_arrived(network, where, 2 * COUNT)
 
 
-def test_a_full_broker_that_has_room_again_settles_all_and_copies_go(tmp_path: Path) -> None:
+def test_a_broker_with_room_again_settles_all_and_copies_are_dropped(tmp_path: Path) -> None:
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, "B3")
         fill(network, "B3")
@@ -52,10 +50,10 @@ def test_a_full_broker_that_has_room_again_settles_all_and_copies_go(tmp_path: P
         wait_until(lambda: not any(link["spooled_bytes"] for link in links()))
         network.kill("B1", "B2", "B3")
         network.start("B1", "B2", "B3")
-        came(network, "B3", 2 * COUNT)
+        all_arrived(network, "B3", 2 * COUNT)
 
 
-def test_a_full_broker_carries_what_goes_through_it(tmp_path: Path) -> None:
+def test_a_full_broker_forwards_publications(tmp_path: Path) -> None:
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, "B3")
         fill(network, "B2")
@@ -63,10 +61,10 @@ def test_a_full_broker_carries_what_goes_through_it(tmp_path: Path) -> None:
             reader.subscribe("a/#", 1)
             publish(publisher, range(COUNT))
             wait_until(lambda: len(reader.payloads) == COUNT)
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
-def test_without_copies_nobody_is_told_before_a_disk_has_it(tmp_path: Path) -> None:
+def test_without_copies_publications_are_acknowledged_once_on_disk(tmp_path: Path) -> None:
     """With `acknowledge = "settled"` the publisher waits."""
     storage = {"folder": "data", "sync": "never", "acknowledge": "settled"}
     with processes(tmp_path, 3, storage=storage) as network:
@@ -80,7 +78,7 @@ def test_without_copies_nobody_is_told_before_a_disk_has_it(tmp_path: Path) -> N
             wait_until(lambda: all(each.is_published() for each in sent))
         network.kill("B3")
         network.start("B3")
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
 def test_a_client_gets_nothing_twice_at_qos_2_from_a_full_broker_that_is_killed(

@@ -1,4 +1,4 @@
-"""Brokers that are killed and started again have all they promised, as real clients see it."""
+"""Killed and restarted brokers keep their promises, as real clients see them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def publish(publisher: Client, count: int, qos: int) -> list[object]:
     return [publisher.paho.publish("a/b", b"%d" % number, qos) for number in range(count)]
 
 
-# QoS, how many brokers, where is published, where are the subscribers, who is killed.
+# QoS, number of brokers, the publisher's broker, the subscribers' brokers, the killed brokers.
 KILLS = [
     (1, 1, "B1", "B1", "B1"),
     pytest.param(2, 1, "B1", "B1", "B1", marks=pytest.mark.soak),
@@ -32,7 +32,7 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("qos", "brokers", "source", "target", "killed"), KILLS)
-def test_killed_under_load(
+def test_brokers_killed_under_load_keep_their_promises(
     tmp_path: Path, qos: int, brokers: int, source: str, target: str, killed: str
 ) -> None:
     with processes(tmp_path, brokers) as network:
@@ -57,8 +57,8 @@ def test_killed_under_load(
                     assert list(dict.fromkeys(found)) == list(range(COUNT))
 
 
-def test_the_client_of_these_tests_does_not_publish_again_what_it_has_released() -> None:
-    """paho itself does, which looked like a broker's double on a machine that starts it slowly."""
+def test_the_tests_client_does_not_republish_released_messages() -> None:
+    """paho itself does, which looks like a broker's duplicate on a slow machine."""
     with socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -71,7 +71,7 @@ def test_the_client_of_these_tests_does_not_publish_again_what_it_has_released()
             assert peer.hears() == 0x34
             peer.says(bytes((0x50, 2, 0, 1)))
             assert peer.hears() == 0x62
-        for _ in range(3):  # nobody answers
+        for _ in range(3):  # no answer comes
             listener.accept()[0].close()
         with Peer(listener) as peer:
             assert peer.hears() == 0x62
@@ -103,7 +103,7 @@ class Peer:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_network_that_is_stopped_and_started_knows_all(
+def test_a_restarted_network_keeps_sessions_and_retained_messages(
     tmp_path: Path, how: signal.Signals
 ) -> None:
     names = ("B1", "B2", "B3")
@@ -118,7 +118,7 @@ def test_a_network_that_is_stopped_and_started_knows_all(
             wait_until(lambda: all(each.is_published() for each in sent))  # type: ignore[attr-defined]
         network.kill(*names, how=how)
         network.start(*names)
-        # The session follows its client to another broker, and what was retained is everywhere.
+        # The session follows its client to another broker, and retained messages are everywhere.
         with network.client("B3", "reader") as reader:
             reader.subscribe("state", 1)
             wait_until(lambda: len(reader.payloads) == 21)

@@ -1,4 +1,4 @@
-"""Batches on disk: there whole or not at all, whatever happens to the file."""
+"""Batches on disk: complete or absent, whatever happens to the file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write(folder: Path, batches: list[bytes] = BATCHES) -> Path:
         return files._path(files._number)
 
 
-def test_what_was_written_is_read_again_and_again(tmp_path: Path) -> None:
+def test_written_batches_are_read_repeatedly(tmp_path: Path) -> None:
     assert read(tmp_path) == []
     write(tmp_path)
     assert read(tmp_path) == BATCHES
@@ -76,7 +76,7 @@ def warnings(folder: Path) -> list[str]:
         return files.warnings
 
 
-def test_what_a_start_cannot_know_is_said(tmp_path: Path) -> None:
+def test_unknowable_losses_are_logged(tmp_path: Path) -> None:
     last = write(tmp_path)
     assert warnings(tmp_path) == []
     damaged = bytearray(last.read_bytes())
@@ -98,7 +98,7 @@ def test_what_a_start_cannot_know_is_said(tmp_path: Path) -> None:
     assert warnings(tmp_path / "new") == []
 
 
-def test_a_changed_byte_is_found_and_nothing_is_touched(tmp_path: Path) -> None:
+def test_a_changed_byte_is_an_error_and_changes_no_file(tmp_path: Path) -> None:
     whole = write(tmp_path / "whole").read_bytes()
     last = len(whole) - 12 - len(BATCHES[-1])
     chance = Random(1)
@@ -123,7 +123,7 @@ def test_damage_before_the_last_file_is_never_a_torn_end(tmp_path: Path) -> None
     begins = len(data) - 12 - len(BATCHES[-1])
     with pytest.raises(JournalError, match=f"at byte {begins} is damaged.*truncate -s {begins}"):
         read(tmp_path)
-    # What the message says to do.
+    # The remedy of the message.
     os.truncate(first, begins)
     for path in sorted(tmp_path.glob("journal-*"))[1:]:
         path.unlink()
@@ -142,20 +142,20 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"hello, I am no journal at all", b"\x85" * 4_000, b"{}" * 20])
-def test_what_is_no_journal_is_an_error(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_no_journal_is_an_error(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "journal-00000001").write_bytes(data)
     with pytest.raises(JournalError, match="what begins at byte 0 is damaged"):
         read(tmp_path)
 
 
-def test_other_files_are_none_of_its_business(tmp_path: Path) -> None:
+def test_other_files_are_ignored(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "journal-of-mine.txt").write_text("dear diary")
     assert read(tmp_path) == BATCHES
     assert (tmp_path / "journal-of-mine.txt").exists()
 
 
-def test_a_batch_that_makes_no_sense_is_named(tmp_path: Path) -> None:
+def test_an_invalid_batch_is_named(tmp_path: Path) -> None:
     write(tmp_path)
 
     def apply(batch: bytes) -> None:
@@ -197,13 +197,13 @@ def test_a_folder_in_use_is_refused_until_its_process_is_gone(tmp_path: Path) ->
     assert read(tmp_path) == []
 
 
-def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(JournalError, match="cannot be used: "):
         JournalFiles(tmp_path / "file" / "below", "n", "B1")
 
 
-def test_files_before_a_mark_go(tmp_path: Path) -> None:
+def test_files_before_a_mark_are_removed(tmp_path: Path) -> None:
     write(tmp_path)
     with opened(tmp_path) as files:
         files.read(lambda batch: None)
@@ -212,7 +212,7 @@ def test_files_before_a_mark_go(tmp_path: Path) -> None:
         files.append(b"b")
         files.mark()
         files.append(b"c")
-        # Killed before the others are removed: they are not read any more.
+        # Killed before the others are removed: they are not read.
         for path in tmp_path.glob("journal-*"):
             (tmp_path / "copy").mkdir(exist_ok=True)
             (tmp_path / "copy" / path.name).write_bytes(path.read_bytes())
@@ -236,7 +236,7 @@ def test_a_new_file_without_a_mark_needs_the_ones_before(tmp_path: Path) -> None
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond this: the kernel takes a part, then nothing."""
+    """No file of this process may grow beyond this: the kernel writes a part, then nothing."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -245,7 +245,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_what_has_no_room_is_not_there_in_part(tmp_path: Path) -> None:
+def test_a_batch_without_room_is_not_written_in_part(tmp_path: Path) -> None:
     with opened(tmp_path) as files:
         files.read(lambda batch: None)
         files.append(b"first")

@@ -1,4 +1,4 @@
-"""A broker's journal stays short, and a disk that takes nothing is no lie to anyone."""
+"""A broker's journal stays short, and a full disk acknowledges nothing that is not kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.runtime.broker_service import BrokerService
 from shoal.runtime.storage import journal_files, journal_writer
 from shoal.runtime.storage.journal_files import JournalError, JournalFiles
 from shoal.runtime.supervisor import get_json
-from tests.mqtt.memory.test_journal import Life, states
+from tests.mqtt.memory.test_journal import RandomClients, states
 from tests.mqtt.remembering import RememberingBrokerApi, all_that_lasts
 from tests.runtime.live import PATIENCE_S, on_asyncio, until
 from tests.runtime.one_service import network
@@ -61,7 +61,7 @@ async def payloads(reader: aiomqtt.Client, count: int) -> list[int]:
 
 @pytest.mark.parametrize("sync", ["never", "second", "always"])
 @on_asyncio
-async def test_a_broker_that_is_stopped_and_started_knows_all(tmp_path: Path, sync: str) -> None:
+async def test_a_restarted_broker_keeps_its_state(tmp_path: Path, sync: str) -> None:
     async with broker(tmp_path, sync) as service:
         async with client(service, "r") as reader:
             await reader.subscribe("a", qos=2)
@@ -106,7 +106,9 @@ async def test_the_journal_stays_short(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @on_asyncio
-async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_acknowledges_nothing_unkept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_full = False
     write = JournalFiles._write
 
@@ -123,7 +125,7 @@ async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyP
         async with Client(where) as writer:
             await writer.publish("a", b"1", qos=1)
             is_full = True
-            # Nobody is told that this is kept: the connection ends, and it is refused afterwards.
+            # This is not acknowledged: the connection ends, and later ones are refused.
             with pytest.raises(ClientError, match="cannot write to its disk"):
                 async with asyncio.timeout(PATIENCE_S):
                     await writer.publish("a", b"2", qos=1)
@@ -136,7 +138,7 @@ async def test_a_full_disk_is_no_lie(tmp_path: Path, monkeypatch: pytest.MonkeyP
             await writer.publish("a", b"3", qos=1)
     async with broker(tmp_path) as service, client(service, "r") as reader:
         found = await payloads(reader, 2)
-        assert found in ([1, 3], [1, 2])  # it was not said to be kept; it may be
+        assert found in ([1, 3], [1, 2])  # it was not acknowledged; it may be kept
 
 
 class SmallDisk:
@@ -163,7 +165,7 @@ class SmallDisk:
 
 
 @on_asyncio
-async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_have_drained(
+async def test_a_disk_filled_by_the_journal_recovers_when_queues_drain(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SmallDisk(tmp_path, 1_000_000)
@@ -184,7 +186,7 @@ async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_ha
                     await writer.publish("a", payload, qos=1)
                     taken += 1
             assert taken > 20
-            # All that waits is more than the reserve: however often it is tried, it does not fit.
+            # The queue is larger than the reserve, so that no retry fits.
             await asyncio.sleep(0.5)
             assert journal.status["is_failing"]
             assert journal.status["files"] <= 2
@@ -198,7 +200,7 @@ async def test_a_disk_that_the_journal_fills_is_written_again_when_its_queues_ha
         assert await payloads(reader, 1) == [7]
 
 
-def test_a_journal_that_cannot_be_used_is_said(tmp_path: Path) -> None:
+def test_an_unusable_journal_is_an_error(tmp_path: Path) -> None:
     settings = network(1, storage={"folder": str(tmp_path)})
     (tmp_path / "B1").mkdir()
     (tmp_path / "B1" / "journal-00000001").write_bytes(b"not what you think it is")
@@ -211,8 +213,8 @@ def test_a_journal_that_cannot_be_used_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_killed_within_any_write_of_a_random_life(tmp_path: Path, seed: int) -> None:
-    life = Life(seed)
+def test_a_kill_within_any_write_is_recovered(tmp_path: Path, seed: int) -> None:
+    life = RandomClients(seed)
     known = {count: (now_us, state) for count, now_us, state in states(life)}
     files = JournalFiles(tmp_path / "whole", "n", "B1")
     files.read(lambda batch: None)
@@ -227,7 +229,7 @@ def test_killed_within_any_write_of_a_random_life(tmp_path: Path, seed: int) -> 
     for cut in life.chance.sample(range(start, len(whole)), 60):
         count = bisect(ends, cut)
         if count not in known:
-            continue  # in the middle of what one step wrote
+            continue  # in the middle of one step's writes
         folder = tmp_path / str(cut)
         folder.mkdir()
         (folder / "journal-00000001").write_bytes(whole[:cut])

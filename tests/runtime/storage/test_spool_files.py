@@ -1,4 +1,4 @@
-"""Spools on disk: whole records or none, within a bound, and synced as they should be."""
+"""Spools on disk: whole records or none, within a bound, and synced as configured."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_crash_at_any_byte_leaves_the_records_before_it(
     files.close()
 
 
-def test_what_is_damaged_is_kept_aside_and_the_rest_is_sent(
+def test_damaged_records_are_set_aside_and_the_rest_sent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = SpoolFiles(tmp_path)
@@ -72,9 +72,7 @@ def test_what_is_damaged_is_kept_aside_and_the_rest_is_sent(
     assert files.segments() == {}
 
 
-def test_a_disk_that_takes_half_takes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_written_record_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = SpoolFiles(tmp_path)
     files.append(1, RECORDS[:1])
     write = os.write
@@ -95,7 +93,7 @@ def test_a_disk_that_takes_half_takes_nothing(
     files.close()
 
 
-def test_what_is_appended_later_is_behind_what_was_there(tmp_path: Path) -> None:
+def test_later_records_follow_earlier_ones(tmp_path: Path) -> None:
     files = SpoolFiles(tmp_path)
     files.append(1, RECORDS[:1])
     files.close()
@@ -104,7 +102,7 @@ def test_what_is_appended_later_is_behind_what_was_there(tmp_path: Path) -> None
     assert SpoolFiles(tmp_path).load(1) == RECORDS
 
 
-def test_for_whom_something_waits_is_known(tmp_path: Path) -> None:
+def test_neighbours_with_spools_are_known(tmp_path: Path) -> None:
     assert waits_for(tmp_path) == []
     for name in ("B2", "B3"):
         SpoolFiles(tmp_path / "spool" / name).know()
@@ -142,10 +140,10 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
 
 
 @on_loop
-async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
+async def test_a_neighbour_without_tables_has_a_placeholder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tables are not known until it has said them, though it was here."""
+    """Its tables are unknown until it has sent them, although it was connected."""
     monkeypatch.setattr(spool_files, "PLACEHOLDER_US", -1)
     machine = Machine(lambda input: [])
     both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path), placeholder)  # type: ignore[arg-type]
@@ -159,7 +157,7 @@ async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
     here.connected(answer, 0)
     both.here("B2")
     both.placeholder()
-    assert machine.inputs == []  # it may still say them
+    assert machine.inputs == []  # it may still send them
     here.lost(0)
     both.placeholder()
     assert machine.inputs == placeholder("B2", "B1")
@@ -170,7 +168,7 @@ async def test_who_comes_and_goes_without_a_word_is_stood_in_for(
 
 @pytest.mark.parametrize(("sync", "syncs"), [("never", 0), ("second", 1), ("always", 2)])
 @on_loop
-async def test_what_is_written_is_synced_as_the_journal_is(
+async def test_spools_are_synced_like_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str, syncs: int
 ) -> None:
     synced: list[int] = []
@@ -189,10 +187,10 @@ async def test_what_is_written_is_synced_as_the_journal_is(
 
 
 @on_loop
-async def test_what_comes_when_it_has_stopped_is_not_settled_and_takes_nothing_away(
+async def test_messages_after_the_end_are_not_settled_and_remove_nothing(
     tmp_path: Path,
 ) -> None:
-    """As it is while a broker stops: a client's last words may be for who is away."""
+    """While a broker stops, a client's last publications may be for a disconnected neighbour."""
     both = spools(tmp_path)
     spool = both.of("B2")
     settled: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A broker that is away holds nobody back: what is for it is on disk, and comes when it is back."""
+"""A disconnected broker delays no one: its messages are on disk, and arrive after its return."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ SOON = {"park_us": 100_000}
 
 
 def publish(publisher: Client, numbers: range) -> None:
-    """All of them are acknowledged."""
+    """All publications are acknowledged."""
     sent = [publisher.paho.publish("a/b", b"%d" % number, 2) for number in numbers]
     wait_until(lambda: all(each.is_published() for each in sent))
 
 
 def subscribe(network: Processes, *brokers: str) -> None:
-    """Readers that go away; the first broker knows of them."""
+    """Readers that disconnect; the first broker knows them."""
     for broker in brokers:
         with network.client(broker, f"reader at {broker}") as reader:
             reader.subscribe("a/#", 2)
     network.knows("B1", len(network.running) + len(brokers))
 
 
-def came(network: Processes, broker: str, count: int) -> None:
-    """All that was published, in its order, once."""
+def all_arrived(network: Processes, broker: str, count: int) -> None:
+    """All publications, in order, once."""
     with network.client(broker, f"reader at {broker}") as reader:
         wait_until(lambda: len(reader.payloads) >= count)
         assert [int(payload) for payload in reader.payloads] == list(range(count))
 
 
-def test_a_broker_that_is_away_holds_nobody_back(tmp_path: Path) -> None:
-    """Also not for longer than the time after which it would count as gone."""
+def test_a_disconnected_broker_delays_no_publisher(tmp_path: Path) -> None:
+    """Also if it is down for longer than the time after which it would count as dead."""
     with processes(tmp_path, 3, link_limits=SOON | {"give_up_us": 1_000_000}) as network:
         subscribe(network, "B3")
         with network.client("B1", "p") as publisher:
@@ -51,11 +51,11 @@ def test_a_broker_that_is_away_holds_nobody_back(tmp_path: Path) -> None:
             publish(publisher, range(2 * COUNT, 3 * COUNT))
             assert publisher.session_present == [False]
         network.start("B3")
-        came(network, "B3", 3 * COUNT)
+        all_arrived(network, "B3", 3 * COUNT)
 
 
-def test_a_broker_that_hangs_holds_nobody_back(tmp_path: Path) -> None:
-    """It knows all it knew when it goes on, and what it was sent comes a second time."""
+def test_a_hanging_broker_delays_no_publisher(tmp_path: Path) -> None:
+    """It resumes with its state, and its messages come a second time."""
     limits = SOON | {"silence_us": 1_000_000}
     with processes(tmp_path, 3, link_limits=limits) as network:
         subscribe(network, "B3")
@@ -66,12 +66,12 @@ def test_a_broker_that_hangs_holds_nobody_back(tmp_path: Path) -> None:
             publish(publisher, range(COUNT, 2 * COUNT))
             network.running["B2"].send_signal(signal.SIGCONT)
             publish(publisher, range(2 * COUNT, 3 * COUNT))
-        came(network, "B3", 3 * COUNT)
+        all_arrived(network, "B3", 3 * COUNT)
 
 
 @pytest.mark.parametrize("killed", ["B1", "B2"])
 def test_a_spool_outlives_its_broker(tmp_path: Path, killed: str) -> None:
-    """One neighbour after the other is killed; the last to start is the one that had a spool."""
+    """The neighbours are killed in turn; the last to start is the one that had a spool."""
     with processes(tmp_path, 3, link_limits=SOON) as network:
         subscribe(network, "B3")
         away = "B3" if killed == "B2" else "B2"
@@ -81,10 +81,10 @@ def test_a_spool_outlives_its_broker(tmp_path: Path, killed: str) -> None:
         network.kill(*network.running)
         network.start("B3", *({"B1", "B2"} - {killed}))
         network.start(killed)
-        came(network, "B3", COUNT)
+        all_arrived(network, "B3", COUNT)
 
 
-def test_who_is_away_since_the_start_misses_nothing(tmp_path: Path) -> None:
+def test_a_broker_missing_since_the_start_misses_nothing(tmp_path: Path) -> None:
     with processes(tmp_path, 2) as network:
         subscribe(network, "B2")
         network.kill("B1", "B2")
@@ -92,12 +92,12 @@ def test_who_is_away_since_the_start_misses_nothing(tmp_path: Path) -> None:
         with network.client("B1", "p") as publisher:
             publish(publisher, range(COUNT))
         network.start("B2")
-        came(network, "B2", COUNT)
+        all_arrived(network, "B2", COUNT)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
-def test_brokers_are_killed_and_stay_away(tmp_path: Path, seed: int) -> None:
+def test_killed_brokers_that_stay_down_lose_nothing(tmp_path: Path, seed: int) -> None:
     """Any of them, also two at once, for moments or long; publishers and a reader at each end."""
     random = Random(seed)
     names, count = ("B1", "B2", "B3"), 20_000
@@ -136,8 +136,8 @@ def place(network: Processes, broker: str) -> tuple[str, int]:
     return address.host, address.port
 
 
-def test_beyond_its_bound_a_spool_takes_nothing_and_loses_nothing(tmp_path: Path) -> None:
-    """What it does not take is refused, or acknowledged when the other broker is back."""
+def test_a_full_spool_loses_nothing(tmp_path: Path) -> None:
+    """Messages beyond it are refused, or acknowledged when the other broker is back."""
     storage = {"folder": "data", "sync": "never", "maximum_absent_bytes": 30_000}
     with processes(tmp_path, 2, link_limits=SOON, storage=storage) as network:
         subscribe(network, "B2")
@@ -157,7 +157,7 @@ def test_beyond_its_bound_a_spool_takes_nothing_and_loses_nothing(tmp_path: Path
                 time.sleep(0.001)
             assert done
             network.start("B2")
-            # What came just before it was full is acknowledged now.
+            # The messages just before the bound are acknowledged now.
             wait_until(lambda: len(done) + len(refused) == len(numbers))
             with network.client("B2", "reader at B2") as reader:
                 owed = sorted(numbers[mid] for mid in done)

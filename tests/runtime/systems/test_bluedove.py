@@ -1,5 +1,4 @@
-"""BlueDove on live links: brokers that nobody linked find each other, and go on finding each other
-when connections break; a matcher dies under load; a publisher's order is kept."""
+"""BlueDove on live links: discovery, broken connections, a dying matcher, and publishers' order."""
 
 from __future__ import annotations
 

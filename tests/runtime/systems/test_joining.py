@@ -1,4 +1,4 @@
-"""A new broker tries every address that it knows, until a member takes it in."""
+"""A new broker tries every address that it knows, until a member admits it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def neighbours(network: Processes, name: str) -> list[str]:
 
 
 def tried(network: Processes, name: str) -> dict[str, str]:
-    """Why each broker did not take this one in."""
+    """Why each broker did not admit this one."""
     return {row["broker"]: row["problem"] for row in network.status(name)["joining"]["tried"]}
 
 
 def wait_until_ready(network: Processes) -> None:
-    """A member has no answer for a new broker while it waits for tables itself.
+    """A member that waits for tables does not answer a new broker.
 
-    It waits for those of a neighbour whose link has been up until that one is given up, after 60 s.
+    It waits for a neighbour whose link was up until that neighbour is given up, after 60 s.
     """
     wait_until(lambda: all(map(network.is_ready, ("B1", "B2", "B3"))))
 
 
-def test_a_member_takes_the_broker_in_whose_first_address_is_dead(tmp_path: Path) -> None:
+def test_a_broker_with_a_dead_first_address_is_admitted_by_a_member(tmp_path: Path) -> None:
     with processes(tmp_path, 3) as network:
         wait_until_ready(network)
         network.kill("B3")
@@ -45,7 +45,7 @@ def test_a_member_takes_the_broker_in_whose_first_address_is_dead(tmp_path: Path
         assert overlay(network, "B9")["joins"] is None
 
 
-def test_a_broker_asks_those_of_the_network_file_too(tmp_path: Path) -> None:
+def test_a_broker_also_asks_those_of_the_network_file(tmp_path: Path) -> None:
     with processes(tmp_path, 3) as network:
         wait_until_ready(network)
         network.kill("B1", "B3")
@@ -53,8 +53,8 @@ def test_a_broker_asks_those_of_the_network_file_too(tmp_path: Path) -> None:
         assert neighbours(network, "B9") == ["B2"]
 
 
-def test_a_broker_that_was_killed_before_its_first_link_goes_on(tmp_path: Path) -> None:
-    """It waited for ever for the one address that it had been told."""
+def test_a_broker_killed_before_its_first_link_joins(tmp_path: Path) -> None:
+    """It must not wait for ever for the one address of its command."""
     with not_started(tmp_path, 2) as network:
         network.joining("B9", "B2")
         network.start("B9", awaits=False)
@@ -71,7 +71,7 @@ def test_a_broker_that_was_killed_before_its_first_link_goes_on(tmp_path: Path) 
         assert neighbours(network, "B9") == ["B1"]
 
 
-def test_a_broker_that_joins_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_joining_broker_ends_on_request(tmp_path: Path) -> None:
     with not_started(tmp_path, 2) as network:
         network.joining("B9", "B2")
         network.start("B9", awaits=False)
@@ -87,7 +87,7 @@ def test_a_broker_that_joins_ends_when_it_is_told_to(tmp_path: Path) -> None:
         ({"links": [], "brokers": 1, "grows": False}, "B1 is alone in its network file"),
     ],
 )
-def test_a_broker_that_takes_nobody_in_says_why(
+def test_a_broker_that_admits_none_has_a_reason(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
     (tmp_path / "there").mkdir()
@@ -102,8 +102,8 @@ def test_a_broker_that_takes_nobody_in_says_why(
         wait_until(lambda: f"B1 at {where}: {problem}" in network.status("B9")["missing"][0])
 
 
-def test_a_link_of_an_earlier_attempt_ends_where_it_was_taken_up(tmp_path: Path) -> None:
-    """The member knows of the link, and the new broker was killed before it did."""
+def test_a_link_of_an_earlier_attempt_ends_at_the_member(tmp_path: Path) -> None:
+    """The member knows the link, and the new broker was killed before it did."""
     with processes(tmp_path, 2) as network:
         network.join("B9", "B1")
         wait_until(lambda: network.is_ready("B9"))
@@ -112,7 +112,7 @@ def test_a_link_of_an_earlier_attempt_ends_where_it_was_taken_up(tmp_path: Path)
         path.write_text(json.dumps(overlay(network, "B9") | {"joins": {}}))
         network.start("B9", awaits=False)
         wait_until(lambda: neighbours(network, "B2") == ["B1", "B9"])
-        # What is for it goes to where it was: it hears no answer, and takes no clients.
+        # Its messages go to its former address, so it gets no answer, and admits no clients.
         wait_until(lambda: network.status("B9")["joining"]["stage"] == "answering")
         network.kill("B9")
         network.start("B9", awaits=False)

@@ -36,7 +36,7 @@ def with_new(network: NetworkFile, name: str) -> NetworkFile:
 
 
 @on_asyncio
-async def test_who_joins_where_nobody_answers_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_join_without_an_answer_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     network = with_new(network_of(2), "B9")
     where = read_address(network.broker("B2").peers)
     service = BrokerService(network, "B9", [JoinAttempt("B2", where)])
@@ -73,7 +73,7 @@ def post(address: Address) -> int:
 
 
 @on_asyncio
-async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> None:
+async def test_a_broker_joins_leaves_and_joins_again(tmp_path: Path) -> None:
     network = network_of(2, storage={"folder": str(tmp_path), "sync": "never"})
     there = read_address(network.broker("B2").peers)
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as (one, two):
@@ -105,8 +105,8 @@ async def test_a_broker_joins_and_leaves_and_may_come_again(tmp_path: Path) -> N
 
 
 @on_asyncio
-async def test_a_joiner_of_a_cluster_has_one_link_to_its_member_which_lasts() -> None:
-    """Its machine opens links as it starts, before those that it has on record are brought up."""
+async def test_a_joined_broker_has_one_lasting_link_to_its_member() -> None:
+    """Its machine opens links as it starts, before its recorded links are brought up."""
     network = local_network("bluedove", SystemLayout(["B1", "B2"]), port=0)
     there = read_address(network.broker("B2").peers)
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B1", "B2") as others:
@@ -123,7 +123,7 @@ async def test_a_joiner_of_a_cluster_has_one_link_to_its_member_which_lasts() ->
 
 @on_asyncio
 async def test_a_broker_without_a_link_is_not_ready_and_takes_no_publications() -> None:
-    """It waits for a broker whose name comes first to connect, and acknowledges nothing."""
+    """It waits for a connection of a broker with a smaller name, and acknowledges nothing."""
     network = local_network("dynatops", SystemLayout(["B1", "B2"]), port=0)
     missing = "a link to one of B1"
     async with asyncio.timeout(2 * PATIENCE_S), running(network, "B2") as (alone,):
@@ -141,7 +141,7 @@ async def test_a_broker_without_a_link_is_not_ready_and_takes_no_publications() 
 
 @on_asyncio
 async def test_a_broker_may_open_links_while_it_leaves() -> None:
-    """A matcher hands its segments over to others, when all have heard that it leaves."""
+    """A matcher hands its segments over once all know that it leaves."""
     system = SYSTEMS["bluedove"]
     network = local_network(system.name, system.size().layout(), port=0)
     names = [broker.name for broker in network.brokers]
@@ -156,7 +156,7 @@ async def test_a_broker_may_open_links_while_it_leaves() -> None:
 
 
 @on_asyncio
-async def test_who_cannot_leave_says_why_and_nobody_is_asked_by_a_web_page() -> None:
+async def test_refused_leaves_have_a_reason_and_web_pages_cannot_order_one() -> None:
     async with running(network_of(1), "B1") as (alone,):
         problem = await ask_to_leave(alone.listening["admin"])
         assert problem == "it has no links, and is all there is of its network"
@@ -165,7 +165,7 @@ async def test_who_cannot_leave_says_why_and_nobody_is_asked_by_a_web_page() -> 
 
 
 @on_asyncio
-async def test_a_broker_that_is_alone_in_its_file_takes_nobody_in(
+async def test_a_single_broker_admits_no_joining_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     network = network_of(1)
@@ -182,8 +182,8 @@ async def test_a_broker_that_is_alone_in_its_file_takes_nobody_in(
 
 
 @on_asyncio
-async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) -> None:
-    """It is started again as one that others may join; what was retained reaches them."""
+async def test_a_single_broker_grows_with_its_retained_messages(tmp_path: Path) -> None:
+    """It restarts as one that others may join, and its retained messages reach them."""
     network = network_of(1, storage={"folder": str(tmp_path), "sync": "never"})
     there = read_address(network.broker("B1").peers)
     async with running(network, "B1") as (alone,), Client(str(alone.listening["mqtt"])) as client:
@@ -205,7 +205,7 @@ async def test_a_broker_that_was_alone_grows_with_what_it_has(tmp_path: Path) ->
 async def test_brokers_of_a_system_that_does_not_grow_neither_join_nor_leave(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who asks one to leave is refused before any client is sent away."""
+    """An order to leave is refused before any client is redirected."""
     system = msgspec.structs.replace(SYSTEMS["tid"], grows=False)
     monkeypatch.setitem(SYSTEMS, "tid", system)
     network = local_network(system.name, system.size().layout(), port=0)

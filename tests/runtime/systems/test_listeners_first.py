@@ -1,4 +1,4 @@
-"""A broker has all its ports before it joins a network, or says a word to another broker."""
+"""A broker binds all its ports before it joins a network or sends to another broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.runtime.processes import SHOAL, processes, wait_until
 
 
 def test_a_joiner_whose_client_port_is_taken_leaves_no_trace(tmp_path: Path) -> None:
-    """It linked and was announced first: its neighbour was never ready again."""
+    """A link and an announcement before the failure would keep its neighbour from being ready."""
     with processes(tmp_path, 2) as network:
         wait_until(lambda: network.is_ready("B2"))
         options = network.joining("B9", "B2")
@@ -36,7 +36,7 @@ def test_a_joiner_whose_client_port_is_taken_leaves_no_trace(tmp_path: Path) -> 
         wait_until(lambda: network.is_ready("B9") and network.is_ready("B2"))
 
 
-def test_clients_are_refused_until_the_broker_takes_them() -> None:
+def test_clients_are_refused_until_the_broker_is_ready() -> None:
     bound = bind(Address("127.0.0.1", 0))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(bound.address, PATIENCE_S)
@@ -55,7 +55,7 @@ def test_of_several_addresses_all_are_bound_or_none() -> None:
         bind(free.address).close()
 
 
-def test_a_name_leads_to_every_address_of_its() -> None:
+def test_a_host_name_binds_all_its_addresses() -> None:
     bound = bind(read_address("localhost:0"))
     assert bound.address.host == "localhost"
     assert bound.address.port == bound.sockets[0].getsockname()[1]

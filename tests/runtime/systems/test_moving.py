@@ -1,4 +1,4 @@
-"""Clients of live brokers that are sent to others, by the operator's commands."""
+"""Clients of live brokers redirected by the operator's commands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def names(network: NetworkFile) -> list[str]:
 
 
 async def shoal(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """What a command says, and its exit code; the brokers are in this process."""
+    """A command's output and exit code; the brokers are in this process."""
 
     def run() -> int:
         with pytest.raises(SystemExit) as caught:
@@ -69,7 +69,7 @@ def at(service: BrokerService) -> set[str]:
 
 
 @on_asyncio
-async def test_a_client_is_moved_under_load_and_told_why_if_not(
+async def test_a_client_is_moved_under_load_or_refused_with_a_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with (
@@ -107,7 +107,7 @@ async def test_a_client_is_moved_under_load_and_told_why_if_not(
 
 
 @on_asyncio
-async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
+async def test_a_broker_drained_under_load_admits_clients_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with (
@@ -125,7 +125,7 @@ async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
 
         publishing = asyncio.create_task(publish())
         code, text = await shoal(capsys, "drain", path, "B1")
-        # It says how far it is when that takes a while.
+        # A drain that takes a while reports its progress.
         assert (code, text.split("\n")[-1]) == (0, "B1 is drained")
         assert at(one) == set()
         with pytest.raises(aiomqtt.MqttError):
@@ -152,7 +152,7 @@ async def test_a_broker_is_drained_under_load_and_takes_clients_in_again(
 
 
 @on_asyncio
-async def test_a_drain_that_is_announced_takes_clients_in_until_it_begins(
+async def test_an_announced_drain_admits_clients_until_it_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A load balancer that asks for /ready sends new connections elsewhere meanwhile."""
@@ -161,7 +161,7 @@ async def test_a_drain_that_is_announced_takes_clients_in_until_it_begins(
         for after in ("soon", "nan", "-1", "9999999"):
             assert (await orders["drain"]({"after": after})).startswith("after: ")
         assert await orders["drain"]({"after": "600"}) == ""
-        assert await orders["drain"]({"after": "0"}) == ""  # what was announced stands
+        assert await orders["drain"]({"after": "0"}) == ""  # the announcement stays
         assert "clients: the broker is being drained" in one.missing()
         assert one.status()["clients"]["drains_soon"]
         async with aiomqtt.Client("127.0.0.1", one.listening["mqtt"].port, identifier="late"):
@@ -178,7 +178,7 @@ async def test_a_drain_that_is_announced_takes_clients_in_until_it_begins(
 
 
 @on_asyncio
-async def test_a_broker_that_is_alone_is_not_drained() -> None:
+async def test_a_single_broker_is_not_drained() -> None:
     async with running(network_of(1), "B1") as (alone,):
         assert await alone.operator.orders["drain"]({}) == "it is all there is of its network"
         said = {"client": "c", "broker": "B2"}
@@ -197,8 +197,8 @@ async def test_a_system_moves_a_client(tmp_path: Path) -> None:
 
 
 @on_asyncio
-async def test_subscribers_go_to_where_their_publications_enter(tmp_path: Path) -> None:
-    """Those that follow and the system can move; nothing is lost, doubled or out of order."""
+async def test_subscribers_move_to_where_their_publications_enter(tmp_path: Path) -> None:
+    """Clients that follow and can be moved; nothing is lost, doubled or out of order."""
     grape = {"moves": "subscribers", "trace_session_length": 10}
     async with (
         brokers(tmp_path, system="grape", grape=grape) as (_, (one, two, three)),

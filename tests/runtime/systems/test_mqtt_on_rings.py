@@ -1,4 +1,4 @@
-"""What MQTT promises, on each system whose brokers stand in views, while these change places."""
+"""MQTT's guarantees on each system with views, while brokers swap places."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def hears(who: aiomqtt.Client, heard: list[tuple[str, bytes]]) -> None:
 
 
 def members(service: BrokerService) -> int:
-    """Of the shared group, as far as the broker has heard."""
+    """The members of the shared group that the broker knows."""
     federation = service.front_end.clients.federation
     assert federation is not None
     return len(federation.sharing.membership._counts.get("$share/g/work/+", ()))
@@ -46,7 +46,7 @@ def members(service: BrokerService) -> int:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @on_asyncio
-async def test_retained_shared_wildcards_wills_and_content(
+async def test_mqtt_features_work_while_brokers_swap_places(
     system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ring = {"system": system, "links": [], system: {"brokers": BROKERS, **SYSTEMS[system]}}

@@ -15,9 +15,10 @@ COUNT = 400
 
 
 @pytest.mark.soak
-def test_a_killed_broker_costs_nobody_else_a_message(tmp_path: Path) -> None:
-    """B4 is where B3, the publisher's, enters the other cluster; clients of B1, B2, B5 and B6 get
-    all, within seconds."""
+def test_a_killed_broker_costs_no_other_client_a_message(tmp_path: Path) -> None:
+    """B4 is the entry of B3, the publisher's broker, to the other cluster; clients of B1, B2, B5
+    and B6 receive everything within seconds.
+    """
     options = {"system": "octopia", "octopia": {"clusters": 2}, "links": LINKS}
     with processes(tmp_path, 6, **options) as network:
         readers = {
@@ -33,7 +34,7 @@ def test_a_killed_broker_costs_nobody_else_a_message(tmp_path: Path) -> None:
             sent.append(publisher.paho.publish("t/x", str(number), qos=1))
         wait_until(lambda: all(each.is_published() for each in sent))
         for name, reader in readers.items():
-            # What is acknowledged is in their sessions, and soon with them.
+            # Acknowledged publications are in their sessions, and soon delivered.
             wait_until(lambda reader=reader: len(set(reader.payloads)) == COUNT)  # type: ignore[misc]
             numbers = [int(each) for each in reader.payloads]
             assert numbers == sorted(numbers), name

@@ -1,4 +1,4 @@
-"""Brokers of a live ring change places under load, by the operator's commands."""
+"""Brokers of a live ring swap places under load, by the operator's commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def members(service: BrokerService) -> tuple[str, ...]:
 
 
 @on_asyncio
-async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
+async def test_an_operator_swaps_brokers_undoes_it_and_gets_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with (
@@ -71,7 +71,7 @@ async def test_an_operator_swaps_brokers_takes_it_back_and_is_told_why_if_not(
     ],
 )
 @on_asyncio
-async def test_a_plan_of_a_live_ring_says_the_swaps_and_how_to_have_them(
+async def test_a_plan_of_a_live_ring_lists_swaps_and_commands(
     system: str, manager: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = {"brokers": ["B1", "B2", "B3"], "reconfigure_us": 200_000, "manager": manager}
@@ -100,7 +100,7 @@ async def test_a_plan_of_a_live_ring_says_the_swaps_and_how_to_have_them(
         assert "B3 (at 2) <-> B1 (at 0), saves " in text
         command = f"shoal rearrange {path} --stop --swap B3,B1"
         assert text.endswith(f"to swap them:\n  {command}")
-        assert {members(each) for each in services} == {("B1", "B2", "B3")}  # nothing is touched
+        assert {members(each) for each in services} == {("B1", "B2", "B3")}  # nothing is changed
         assert (await shoal(capsys, *command.split()[1:]))[0] == 0
         await until(lambda: {members(each) for each in services} == {("B3", "B2", "B1")})
         code, text = await shoal(capsys, *planning)
@@ -108,7 +108,7 @@ async def test_a_plan_of_a_live_ring_says_the_swaps_and_how_to_have_them(
 
 
 @on_asyncio
-async def test_a_system_without_places_says_so(
+async def test_a_system_without_places_refuses_orders(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with brokers(tmp_path) as (path, _):

@@ -1,4 +1,4 @@
-"""Processes of a ring are killed under MQTT clients while its brokers change places."""
+"""Processes of a ring are killed under MQTT clients while its brokers swap places."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = 600
 TOPICS = 12
 LINKS = {"links": [], "link_limits": {"give_up_us": 2_000_000, "silence_us": 2_000_000}}
 # Each is the root of some topics, the first also the manager; in clusters both are gateways, until
-# brokers change places.
+# brokers swap places.
 RING = {
     "brokers": [f"B{number}" for number in range(1, 7)],
     "reconfigure_us": 500_000,
@@ -24,7 +24,7 @@ SYSTEMS = {"dynatops": RING, "hybrid": {**RING, "per_gateway": 3}}
 @pytest.mark.soak
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("killed", ["B1", "B4"])
-def test_a_killed_root_costs_nobody_else_a_message(
+def test_a_killed_root_costs_no_other_client_a_message(
     tmp_path: Path, killed: str, system: str
 ) -> None:
     with processes(tmp_path, 6, system=system, **{system: SYSTEMS[system]}, **LINKS) as network:

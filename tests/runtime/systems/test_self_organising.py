@@ -1,4 +1,4 @@
-"""Brokers that choose their links, on sockets: what they recommend, and what they exchange."""
+"""Self-organising brokers on sockets: recommendations and exchanges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.overlays.self_organising.records import ProposalRecord
 from shoal.runtime.operations.metrics import render
 from tests.runtime.live import LiveNetwork, live, on_loop, until
 
-# All is published at B1 and wanted at B3; B2 only passes it on.
+# All is published at B1 and wanted at B3; B2 only forwards it.
 LINE = (("B1", "B2"), ("B2", "B3"))
 ALL = ("B1", "B2", "B3")
 
@@ -23,7 +23,7 @@ def outcomes(network: LiveNetwork) -> list[str]:
 
 @pytest.mark.parametrize("mode", Mode)
 @on_loop
-async def test_a_broker_that_only_passes_on_is_left_out(mode: Mode) -> None:
+async def test_a_broker_that_only_forwards_is_bypassed(mode: Mode) -> None:
     parameters = SelfOrganisingParameters(mode=mode, interval_us=100_000)
     async with live(LINE, system="self_organising", parameters=parameters) as network:
         for name, node in network.nodes.items():
@@ -41,7 +41,7 @@ async def test_a_broker_that_only_passes_on_is_left_out(mode: Mode) -> None:
                 await asyncio.sleep(0.002)
             await publisher.publish({"x": published})
             found = [await subscriber.deliveries.get() for _ in range(published + 1)]
-        # Each once and in order, with links that change meanwhile.
+        # Each once and in order, with exchanges of links meanwhile.
         numbers = [delivery.routed.publication.sequence for delivery in found]
         assert numbers == list(range(published + 1))
         assert found[-1].hops == (2 if mode is Mode.ADVICE else 1)

@@ -13,7 +13,7 @@ from shoal.runtime.traffic.latency import BUCKETS, ELSEWHERE, HERE, WINDOW_US, L
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdefghij"), st.integers(1, 9)), max_size=60))
-def test_weights_are_too_large_if_anything_and_what_is_heavy_is_there(
+def test_weights_are_upper_bounds_and_heavy_keys_are_present(
     stream: list[tuple[str, int]],
 ) -> None:
     sketch, true = SpaceSaving(capacity=4), dict.fromkeys("abcdefghij", 0)
@@ -27,14 +27,14 @@ def test_weights_are_too_large_if_anything_and_what_is_heavy_is_there(
     assert all(key in sketch.weights for key, weight in true.items() if weight > total / 4)
 
 
-def test_a_heavy_one_is_found_among_10_000_others() -> None:
+def test_a_heavy_key_is_found_among_10_000_others() -> None:
     sketch, draw = SpaceSaving(), random.Random(1)
     for number in range(10_000):
         sketch.add("noisy" if draw.random() < 0.05 else f"c{number}", 1)
     assert sketch.heaviest(1)[0][0] == "noisy"
 
 
-def test_what_was_long_ago_does_not_count() -> None:
+def test_old_weights_do_not_count() -> None:
     lately = Lately(now_us=0)
     lately.add("old", 1_000, now_us=1)
     lately.add("new", 240, now_us=SPAN_US + 1)
@@ -44,7 +44,7 @@ def test_what_was_long_ago_does_not_count() -> None:
     assert lately.heaviest(5, now_us=9 * SPAN_US) == []
 
 
-def test_durations_are_told_apart_by_clocks_and_percentiles_are_of_lately() -> None:
+def test_durations_are_separated_by_clock_and_percentiles_are_recent() -> None:
     latencies = Latencies()
     latencies.note(700, HERE, 99, now_us=0)
     latencies.note(3_000_000, HERE, 1, now_us=0)

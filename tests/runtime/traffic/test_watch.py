@@ -1,4 +1,4 @@
-"""Who and what is heavy at a live broker, and how long deliveries take."""
+"""Heavy topics and clients at a live broker, and the times of deliveries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def names(found: dict[str, Any], kind: str, by: str) -> list[str]:
 
 
 @on_loop
-async def test_the_heavy_ones_are_named_and_deliveries_timed(
+async def test_heavy_keys_are_named_and_deliveries_timed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -71,7 +71,7 @@ async def test_the_heavy_ones_are_named_and_deliveries_timed(
 
 
 @on_loop
-async def test_prometheus_is_told_the_brokers_as_they_come() -> None:
+async def test_prometheus_gets_brokers_as_they_appear() -> None:
     async with running(network(2), "B1") as (one,):
         found = await get_json(one.listening["admin"], "/prometheus/targets")
         (row,) = found

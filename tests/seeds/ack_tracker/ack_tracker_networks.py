@@ -1,8 +1,6 @@
-"""Which network of a system one seed of `random_ack_tracker` plays: every one of the house with
-cycles.
+"""The network that a seed of `random_ack_tracker` plays: any built-in system with cycles.
 
-On a tree who dies cuts the others off from each other: trees have `random_kills` and
-`random_restarts`.
+On a tree a dead broker cuts the others off; `random_kills` and `random_restarts` cover trees.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ PLAYED = tuple(name for name in MODULES if SYSTEMS[name].shape.has_cycles)
 
 
 class Drawn(NamedTuple):
-    """`most_away` brokers at once leave the rest connected."""
+    """A network in which `most_away` brokers may be down at once and leave the rest connected."""
 
     names: list[str]
     links: list[tuple[str, str]]
@@ -40,7 +38,7 @@ class Drawn(NamedTuple):
 
 
 def draw(system: str, random: Random, *, spreads: bool = False, sharp_bits: int = 0) -> Drawn:
-    """A network, with parameters of the system's type."""
+    """A random network, with parameters of the system's type."""
     kind = SYSTEMS[system].parameters
     if kind is octopia.OctopiaParameters:
         return _octopia(random, spreads=spreads, sharp_bits=sharp_bits)
@@ -66,7 +64,7 @@ def draw(system: str, random: Random, *, spreads: bool = False, sharp_bits: int 
     else:
         parameters = eager(system, 3, tuple(names))
     links = SYSTEMS[system].make_links(parameters, names)
-    # Who is not given up comes back with nothing lost, so that all are waited for.
+    # A broker that is not given up returns with nothing lost, so that all are waited for.
     return Drawn(names, list(links), parameters, 2, 20 * SECOND_US)
 
 
@@ -75,7 +73,7 @@ def _octopia(random: Random, *, spreads: bool, sharp_bits: int) -> Drawn:
     names = [f"B{number}" for number in range(clusters * regions)]
     parents = tuple(random.randrange(region) for region in range(1, regions))
     product = Product(rows_of(names, clusters), parents)
-    # Static routing keeps no order where a cluster is entered elsewhere and back.
+    # Static routing keeps no order while a cluster is entered elsewhere for a time.
     dynamic = random.choice([octopia.Dynamic.ORDERED, octopia.Dynamic.FREE])
     parameters = octopia.OctopiaParameters(
         rows=product.rows,
@@ -98,5 +96,5 @@ def _tid(random: Random) -> Drawn:
         matching=random.choice(list(tid.Matching)),
         window_us=50_000,
     ).for_brokers(names)
-    # What is away for longer counts as gone at once.
+    # A broker that is disconnected for longer counts as dead at once.
     return Drawn(names, sorted(tree | set(more)), parameters, 2, 20 * SECOND_US)

@@ -1,9 +1,9 @@
-"""Random overlays with cycles in virtual time, and what their brokers promise whoever publishes.
+"""Random overlays with cycles in virtual time: settled publications have arrived.
 
-A live network (nodes, links, sessions: all but sockets and the clock) on a `VirtualLoop`.  Clients
-publish, subscribe and go, outputs are slow, connections break, cables are cut, brokers hang or die
-and come back, the whole process stalls.  Whenever a publication is said to be settled, everybody
-who wanted it and could be reached must have it.
+A live network (nodes, links, sessions: all but sockets and the clock) on a `VirtualLoop`. Clients
+publish, subscribe and leave, outputs are slow, connections break, cables are cut, brokers hang or
+die and return, the whole process stalls. When a publication is settled, every reachable subscriber
+must have it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from tests.runtime.virtual_loop import Cable, VirtualLoop
 from tests.seeds.ack_tracker.ack_tracker_networks import SECOND_US, draw
 from tests.seeds.ack_tracker.subscriber import Subscriber
 
-# From a word, or a start, to its effect.
+# From a request, or a start, to its effect.
 SETTLE_US = 25 * SECOND_US
-# What is away for less is not lost: it is given up later than that, and waited for then.
+# A shorter disconnection loses nothing: the link is given up later than that.
 LONGEST_CUT_S = 11.0
 PATIENCE_S = 240.0
-# Slow networks shall not be busy with what was published for minutes.
+# So slow networks do not work on a backlog for minutes.
 MOST_UNSETTLED = 200
 TOPICS = ("a", "b", "c")
-# All take as many bytes on links, as real ones do.
+# All publications take as many bytes on links, as real ones do.
 FIRST_INCARNATION = 1_000
 
 
 class RandomAckTracker:
-    """One seed's network; `run` gives what went wrong."""
+    """One seed's network; `run` gives the violations."""
 
     has_journals = False
 
@@ -57,7 +57,7 @@ class RandomAckTracker:
     ) -> None:
         self.random = random = Random(f"custody/{system}/{seed}")
         self.system = system
-        # How long a client waits then; with OctopiA what others answer is there.
+        # The wait of a client then; with OctopiA all answers are there by the end of it.
         self.spread_us = 0 if system == "octopia" else 2 * SECOND_US
         self.faults = faults
         self.loop = VirtualLoop(self._cable)
@@ -72,13 +72,13 @@ class RandomAckTracker:
         )
         self.subscribers: list[Subscriber] = []
         self.publishers: dict[str, str] = {}
-        # Since when their brokers are done with what they advertise.
+        # The times from which their brokers have handled their advertisements.
         self.advertised_us: dict[str, int] = {}
-        # Since when, and until when, somebody was dead.
+        # The intervals in which a broker was dead.
         self.deaths: list[tuple[int, int | None]] = []
         self.away: set[frozenset[str]] = set()
         self.problems: list[str] = []
-        # What was done to it, to look at.
+        # The log of events, for diagnosis.
         self.happened: list[str] = []
         self.unsettled: dict[tuple[str, int], Publication] = {}
         self.settled = 0
@@ -201,7 +201,7 @@ class RandomAckTracker:
 
     @property
     def _homes(self) -> list[str]:
-        """Brokers that clients come to."""
+        """Brokers with clients."""
         return sorted(self.network.nodes)
 
     async def _come_and_go(self) -> None:
@@ -245,7 +245,7 @@ class RandomAckTracker:
         node.request(client, Publish((publication,)), ack_tracker=ack_tracker)
 
     def _attributes(self) -> Attributes:
-        """Some have a topic, for systems that look at that."""
+        """Some have a topic, for systems that route by it."""
         found: Attributes = {"x": self.random.randrange(10), "text": "x" * 200}
         if self.looks_at_topics and self.random.random() < 0.8:
             return {**found, "topic": self.random.choice(TOPICS)}
@@ -262,7 +262,7 @@ class RandomAckTracker:
             await coroutine
 
     def _kinds(self) -> list[tuple[Callable[[], object], float]]:
-        """What may happen, and how often, the one to the other."""
+        """The kinds of events, with their weights."""
         return [
             (self._reset, 3),
             (self._cut, 3),
@@ -293,7 +293,7 @@ class RandomAckTracker:
         await self._away([ends for ends in self.cables if name in ends])
 
     async def _away(self, cables: list[frozenset[str]]) -> None:
-        """All of these at once, unless too much is away already."""
+        """Disconnect all of these at once, unless too many are already."""
         what = frozenset().union(*cables)
         if not self._may_go(what):
             return
@@ -310,7 +310,7 @@ class RandomAckTracker:
         self.away.discard(what)
 
     def _may_go(self, what: frozenset[str]) -> bool:
-        """Not what would cut the living in parts for long."""
+        """Whether the others stay connected without this broker."""
         return len(self.away) < self.most_away and not any(what & each for each in self.away)
 
     async def _die(self) -> None:
@@ -347,7 +347,7 @@ class RandomAckTracker:
         self.away.discard(what)
 
     def _settle_in(self, name: str) -> None:
-        """Clients come to a broker that has begun anew."""
+        """Clients connect to a restarted broker."""
         now_us = self.loop.now_us()
         for number in range(self.random.randint(0, 2)):
             self._subscribe(f"{name}/{now_us}/{number}", name)
@@ -355,7 +355,9 @@ class RandomAckTracker:
             self._advertise(f"{name}/{now_us}", name)
 
     def _stays_connected(self, but: str) -> bool:
-        """Without this one, whether those that are away, or were a moment ago, are there or not."""
+        """Whether the rest is connected without this broker, and without those that are or recently
+        were down.
+        """
         away = {name for each in self.away for name in each}
         return self._is_connected({but}) and self._is_connected({but, *away})
 
@@ -372,9 +374,9 @@ class RandomAckTracker:
     # --- judging ------------------------------------------------------------------------------
 
     def _settled(self, publication: Publication) -> None:
-        """Nothing can take this any more, says the broker of its publisher."""
+        """The publisher's broker settles a publication."""
         if self.unsettled.pop(publication.key, None) is None:
-            return  # what a dead broker would have said
+            return  # the settlement of a dead broker
         self.settled += 1
         if self._may_lose(publication):
             return
@@ -387,7 +389,7 @@ class RandomAckTracker:
                 self.problems.append(f"{now:.2f}: {each.id} at {each.home} lacks {publication.key}")
 
     def _may_lose(self, publication: Publication) -> bool:
-        """TID may lose what is on its way over a link that fails: to one that died meanwhile."""
+        """TID may lose the content of a link that fails, to a broker that died meanwhile."""
         return self.system == "tid" and any(
             until_us is None or publication.published_us < until_us for _, until_us in self.deaths
         )

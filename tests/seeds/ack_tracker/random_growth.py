@@ -1,9 +1,8 @@
-"""Products that grow and shrink while everything else happens to them, too
-(`random_ack_tracker.py`).
+"""Products that grow and shrink under all other events of `random_ack_tracker.py`.
 
-Brokers come, one by one, also as the first of a new cluster, and go, the first ones too, while
-others die and come back, links break, and clients publish, subscribe and go.  Who dies as it comes
-or goes begins that anew.  What is settled has arrived all the same.
+Brokers join one by one, also as the first of a new cluster, and leave, founders too. Meanwhile
+brokers die and return, links break, and clients publish, subscribe and leave. A broker that dies
+during its join or leave begins again. Settled publications have arrived all the same.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from tests.seeds.ack_tracker.random_ack_tracker import (
     RandomAckTracker,
 )
 
-# So many stay.
+# The number of brokers that stay.
 FEWEST = 3
 
 
 class RandomGrowth(RandomAckTracker):
-    """One seed's product; `run` gives what went wrong."""
+    """One seed's product; `run` gives the violations."""
 
     has_journals = True
 
     def __init__(self, seed: int, *, faults: int = 8) -> None:
-        """One in four is spread, one in two has sharp bits."""
+        """One in four spreads publications, one in two has sharp bits."""
         spreads, sharp_bits = seed % 4 == 3, 2 * (seed % 2)
         super().__init__(seed, "octopia", faults=faults, spreads=spreads, sharp_bits=sharp_bits)
         assert isinstance(self.parameters, OctopiaParameters)
@@ -53,27 +52,26 @@ class RandomGrowth(RandomAckTracker):
         return [each for each in super()._homes if each not in self.leaving]
 
     async def _cut(self) -> None:
-        """Any that is there now."""
+        """Any link that exists."""
         there = {frozenset((one, other)) for one in self.names for other in self.names}
         ends = sorted(sorted(each) for each in self.cables if each in there)
         await self._away([frozenset(self.random.choice(ends))])
 
     def _may_come_late(self, publication: Publication) -> bool:
-        """Whether what it was on its way by may have been cut as a broker died: nobody waits long
-        enough for that to put it in order."""
+        """Whether its way may have been cut by a broker's death: order is not kept then."""
         late_us = int(LONGEST_CUT_S * SECOND_US)
         return any(
             since_us - late_us < publication.published_us < (until_us or self.loop.now_us())
             for since_us, until_us in self.deaths
         )
 
-    # --- coming -------------------------------------------------------------------------------
+    # --- joins ---------------------------------------------------------------------------------
 
     async def _join(self) -> None:
         await self._come({})
 
     async def _begin_cluster(self) -> None:
-        """Its own network file has a column more, with a place for it in some row."""
+        """The broker's own network file has one more column, with its place in some row."""
         self.new_clusters += 1
         region = self.random.randrange(len(self.rows))
         rows = tuple(
@@ -100,7 +98,7 @@ class RandomGrowth(RandomAckTracker):
             if name in self._homes:
                 self._settle_in(name)
 
-    # --- going --------------------------------------------------------------------------------
+    # --- leaves --------------------------------------------------------------------------------
 
     async def _leave(self) -> None:
         ready = [each for each in self._homes if self._is_ready(each)]
@@ -122,7 +120,7 @@ class RandomGrowth(RandomAckTracker):
         self.problems.append(f"never: {name} has left")
 
     async def _has_left(self, name: str, node: Node) -> bool:
-        """Have a broker go, as its process does; False when it dies meanwhile, or stays."""
+        """Order a broker's leave, as its process does; False if it dies meanwhile, or stays."""
 
         async def until(condition: Callable[[], bool]) -> bool:
             end = self.loop.time() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Who subscribes in the random networks of this folder, and what it can judge by itself."""
+"""The subscriber of this folder's random networks, with checks of its own deliveries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shoal.mqtt.front_end.deduplication import DuplicateSink, OrderedDeduplicati
 
 
 class Subscriber:
-    """Somebody at one life of a broker; `least` is what it wants of x."""
+    """A subscriber at one incarnation of a broker; `least` is its lower bound of x."""
 
     def __init__(
         self, id: str, home: str, least: int, since_us: int, repeats: DuplicateSink
@@ -21,7 +21,7 @@ class Subscriber:
         self.topic = ""
         # By key, the stream in which it is ordered.
         self.got: dict[tuple[str, int], str] = {}
-        # Those that are not known to come late, as they went another way while brokers were away.
+        # The publications that cannot be late because of another way during a disconnection.
         self.in_order: OrderedDeduplication | None = None
         self.timely: list[Publication] = []
         self.ordered_by: str | None = None

@@ -1,6 +1,6 @@
-"""Overlays with cycles under random faults, live but for sockets and the clock: nothing is lost.
+"""Overlays with cycles under random faults, live except for sockets and the clock: nothing is lost.
 
-SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from tests.seeds.ack_tracker.ack_tracker_networks import PLAYED
 from tests.seeds.ack_tracker.random_ack_tracker import RandomAckTracker
 from tests.seeds.chosen import chosen
 
-# 300: a broker that entered a cluster started anew, and was told to forget what it was asked.
-# 7: what came back to carriers or was held at a gate was overtaken by what its host sent again.
-# 30: the tree of an earlier life of its root was a circle, and publications went round in it.
-# 66: a gate that was back let in what had just come before what was on its way round.
-# 31: an answer of somebody who was told no more came late; 40: sweeps waited for each other.
+# Regression cases. 300: a broker by which a cluster is entered restarts. 7: publications returned
+# to carriers or held by a sequencer, against their host's retransmissions. 30: a cycle in the tree
+# of a root's former incarnation. 66: a sequencer returns while publications take a detour. 31: an
+# answer that arrives late. 40: sweeps that could wait for each other.
 QUICK = {
     "dynatops": (5,),
     "octopia": (7, 300),
     "tid": (30,),
-    # Not found anything, but brokers die in them, and they are played quickly.
+    # No regression cases, but brokers die in them, and they run quickly.
     "geops": (7,),
     "hybrid": (7,),
     "tco": (6,),
@@ -36,7 +35,7 @@ SOAK = range(1_000)
 SYSTEMS = pytest.mark.parametrize("system", PLAYED)
 
 
-# Of OctopiA, where publications are spread over trees; where bits come with filters.
+# Of OctopiA: with spread publications; with sharp bits.
 SPREAD = (2,)
 SHARP = (3,)
 
@@ -51,61 +50,61 @@ def _play(system: str, seeds: Iterable[int], **options: Any) -> None:
 
 
 @SYSTEMS
-def test_what_is_settled_has_arrived(system: str) -> None:
+def test_settled_publications_have_arrived(system: str) -> None:
     _play(system, QUICK.get(system, OF_OTHERS))
 
 
-def test_what_is_spread_and_settled_has_arrived() -> None:
+def test_settled_spread_publications_have_arrived() -> None:
     _play("octopia", SPREAD, spreads=True)
 
 
-def test_what_is_settled_has_arrived_where_bits_are_sharp() -> None:
+def test_settled_publications_have_arrived_with_sharp_bits() -> None:
     _play("octopia", SHARP, sharp_bits=2)
 
 
 @pytest.mark.soak
-def test_what_is_settled_has_arrived_where_bits_are_sharp_in_many() -> None:
+def test_settled_publications_have_arrived_with_sharp_bits_in_many_networks() -> None:
     _play("octopia", SOAK, sharp_bits=2)
     _play("octopia", SOAK, spreads=True, sharp_bits=1)
 
 
 @pytest.mark.soak
-def test_what_is_spread_and_settled_has_arrived_in_many() -> None:
+def test_settled_spread_publications_have_arrived_in_many_networks() -> None:
     _play("octopia", SOAK, spreads=True)
 
 
 @pytest.mark.soak
 @SYSTEMS
-def test_what_is_settled_has_arrived_in_many(system: str) -> None:
+def test_settled_publications_have_arrived_in_many_networks(system: str) -> None:
     _play(system, SOAK)
 
 
-# --- the judges bite --------------------------------------------------------------------------
+# --- mutants that the judges must find ----------------------------------------------------------
 
 
-def send_before_all_have_said_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: a root does not wait for homes in a new view."""
+def send_before_all_subscriptions_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: a root does not wait for subscribing brokers in a new view."""
     monkeypatch.setattr(Interests, "is_complete", True)
 
 
 def let_topics_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: what comes to a home before its turn does not wait."""
+    """A mutant: publications out of turn do not wait."""
     monkeypatch.setattr(TopicArrivals, "hold", TopicArrivals.arrive)
 
 
 def send_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: in a new view an entry thinks that all is still under way."""
+    """A mutant: in a new view an edge broker takes everything for under way."""
     monkeypatch.setattr(TopicOutbox, "begin", lambda self, again, out: None)
 
 
 @pytest.mark.parametrize(
     ("mutate", "seed"),
     [
-        (send_before_all_have_said_what_they_want, 6),
+        (send_before_all_subscriptions_are_known, 6),
         (let_topics_overtake, 6),
         (send_nothing_again, 14),
     ],
 )
-def test_the_judges_notice(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_judges_notice_each_mutant(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     mutate(monkeypatch)
     assert RandomAckTracker(seed, "dynatops").run()

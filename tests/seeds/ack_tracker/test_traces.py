@@ -1,7 +1,4 @@
-"""What a seed plays depends on the seed alone: not on what its process has played before.
-
-Nor on the hashes of texts, which each process has of its own.
-"""
+"""A seed's run depends on the seed only, not on earlier runs or hashes of strings."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pytest
 from tests.seeds.ack_tracker.ack_tracker_networks import PLAYED
 from tests.seeds.ack_tracker.traces import traces, wear_out
 
-# A cluster, an overlay with cycles, and views that brokers share; the others are of these kinds.
+# A cluster, an overlay with cycles, and shared views; other systems are of these kinds.
 KINDS = ("bluedove", "octopia", "dynatops")
 
 
@@ -24,7 +21,7 @@ KINDS = ("bluedove", "octopia", "dynatops")
     ("systems", "seed"), [(KINDS, 4), pytest.param(PLAYED, 0, marks=pytest.mark.soak)]
 )
 def test_a_run_is_a_function_of_its_seed(systems: tuple[str, ...], seed: int) -> None:
-    """Each is played here behind the ones before it, there behind those after it."""
+    """Each is played here after the earlier ones, in another process after the later ones."""
     code = [sys.executable, "-m", "tests.seeds.ack_tracker.traces", str(seed), *reversed(systems)]
     environment = os.environ | {
         "PYTHONHASHSEED": "7",

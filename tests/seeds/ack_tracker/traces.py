@@ -1,8 +1,8 @@
-"""Everything that brokers are told in a seed's run, as one digest: the same whenever it is played.
+"""A digest of all inputs of all brokers in a seed's run; equal whenever the seed is played.
 
-    python -m tests.seeds.custody.traces SEED SYSTEM...
+    python -m tests.seeds.ack_tracker.traces SEED SYSTEM...
 
-plays this seed of `RandomAckTracker` of each, one after the other, and says their digests.
+plays this seed of `RandomAckTracker` for each system in turn, and prints the digests.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
 from tests.seeds.ack_tracker.random_ack_tracker import RandomAckTracker
 
-# More than one byte counts to, and two.
+# Beyond one byte's count, and two bytes'.
 MANY = 300
 
 
 def trace(system: str, seed: int) -> str:
-    """Of a short run: all inputs of all brokers, and when, in their order."""
+    """The digest of a short run: all inputs of all brokers, with their times, in order."""
     digest, handle = hashlib.sha256(), Broker.handle
 
     def told(self, input, now_us):  # type: ignore[no-untyped-def]
@@ -44,7 +44,7 @@ def traces(systems: Iterable[str], seed: int) -> dict[str, str]:
 
 
 def wear_out() -> None:
-    """Start and kill a broker many times: what is counted for a process is large then."""
+    """Start and kill a broker many times, so that counters of the process are large."""
     loop = VirtualLoop(lambda left, right: Cable(Random(0), (0.001, 0.001), 1e8))
 
     async def play() -> None:

@@ -1,7 +1,7 @@
-"""A broker leaves a random network, and something breaks at some moment of it.
+"""A broker leaves a random network, with a fault at some moment of the leave.
 
-A network is run twice: first to see when the broker leaves, then with a fault in that time, aimed
-at the broker, at one of its neighbours, or at one of the links among them, old or new.
+A network runs twice: first to see when the broker leaves, then with a fault in that time, at the
+broker, at one of its neighbours, or at one of the links among them, old or new.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, Ra
 from tests.seeds.networks.trees import path
 
 LEAVES_US = 20 * SECOND_US
-# How often it looks which links there are.
+# The interval of looks at the links.
 LOOK_US = SECOND_US // 10
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US)
 
 
 class BrokenLeave(RandomNetwork):
-    """One seed's network, with an inner broker, free of clients, that leaves."""
+    """One seed's network, with an inner broker without clients that leaves."""
 
-    # What is under way where something is away comes to who has subscribed meanwhile.
+    # Publications that wait for a disconnected broker reach later subscribers, too.
     margin_us = SETTLE_US + max(LENGTHS_US)
 
     def __init__(
@@ -54,7 +54,7 @@ class BrokenLeave(RandomNetwork):
         return [end for link in self.links if broker in link for end in link if end != broker]
 
     def break_something(self, left_us: int) -> None:
-        """At some moment until a little after it left in the run before."""
+        """At a moment between the leave's start and a little after its end in the first run."""
         random, leaving_broker, around = (
             self.random,
             self.leaving_broker,
@@ -75,7 +75,7 @@ class BrokenLeave(RandomNetwork):
         self._until_us = until_us + 4 * DETECTION_US
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
-        """It went past those concerned, about then, in one of the trees of that time."""
+        """Its route passed the brokers concerned, about then, in one of the trees of that time."""
         at_us = published.at_us
         if not LEAVES_US - SETTLE_US <= at_us <= self._until_us + SETTLE_US:
             return False
@@ -90,7 +90,7 @@ class BrokenLeave(RandomNetwork):
         return False
 
     def run(self, until_us: int | None = None) -> list[str]:
-        # Who publishes while its broker comes back is refused, as with any crash.
+        # A publisher is refused while its broker returns, as after any crash.
         problems = [each for each in super().run(until_us) if not each.startswith("refused: ")]
         if self.leaving_broker not in self.world.departures:
             problems.append(f"{self.leaving_broker} has not left")

@@ -1,7 +1,7 @@
 """A broker of a random tree dies for good, and an operator declares it dead at a neighbour.
 
-Its neighbours link to that one.  What is published while it was missing may miss the subscribers
-behind it; all else must arrive, and later everything.
+Its neighbours link to that one. Publications before that may miss the subscribers behind the dead
+broker; all others must arrive, and later everything.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ DECLARED_US = DIES_US + 5 * SECOND_US
 
 
 class Death(RandomNetwork):
-    """One seed's network; its best connected broker, free of clients, dies.
+    """One seed's network; its best connected broker, without clients, dies.
 
-    With a `fault` one of the others is killed, and starts again, around the declaration.
+    With a `fault` one of the others is killed and restarted around the declaration.
     """
 
     margin_us = SETTLE_US
@@ -42,7 +42,7 @@ class Death(RandomNetwork):
             self.world.crash(at_us, other)
             self.world.restart(at_us + for_us, other)
             self.fault = f"{other} is down at {at_us} us for {for_us} us"
-        # An operator asks again while something is in the way, as rows that are held.
+        # The operator repeats the order while something prevents it, such as held rows.
         for again in (3, 6, 9, 20, 40):
             self.world.declare_dead(DECLARED_US + again * SECOND_US, self.dead, self.decider)
         self.until_us = DECLARED_US + 45 * SECOND_US

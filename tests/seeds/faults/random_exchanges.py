@@ -1,8 +1,8 @@
-"""Random networks whose brokers exchange links all the time, with faults aimed at exchanges.
+"""Random networks of brokers that exchange links all the time, with faults at exchanges.
 
-A network is run twice, as in `random_faults`.  The first run, without faults, shows when links are
-exchanged and where, and nothing may be lost in it at all; the second breaks things on the cycles at
-such moments.  What a fault may cost is what goes over it, in any of the trees of that time.
+A network runs twice, as in `random_faults`. The first run, without faults, shows the times and
+places of exchanges, and must lose nothing. The second breaks things on the cycles at such times,
+and may lose only publications over the fault, in any of the trees of that time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.seeds.networks.trees import path
 
 Links = frozenset[tuple[BrokerId, BrokerId]]
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 15 * SECOND_US)
-# How often the world looks which links there are.
+# The interval of looks at the links.
 LOOK_US = SECOND_US // 10
-# Who holds still for longer waits for a broker that is away: what it holds back is under way.
+# A broker quiesced for longer waits for a disconnected one: its held input is under way.
 HELD_US = 2 * SECOND_US
 
 
 class RandomExchanges:
-    """One seed's network; `run` gives what went wrong."""
+    """One seed's network; `run` gives the violations."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class RandomExchanges:
         clocks: bool = False,
         interval_us: int = 400_000,
     ) -> None:
-        """With `moves` publishers move, too; with `clocks` brokers do not agree on the time."""
+        """With `moves` publishers move, too; with `clocks` brokers' clocks differ."""
         system = WITH_MOVES if moves else SYSTEM
         with patch.dict(SYSTEMS, {system.name: system}):
             self.network = RandomNetwork(
@@ -61,11 +61,11 @@ class RandomExchanges:
             )
         self.world = self.network.world
         self.random = random = Random(f"exchanges/{seed}")
-        # Faults are drawn elsewhere, so that both runs are the same until the first.
+        # Faults have their own random generator, so that both runs are equal up to the first.
         self.faults = Random(f"faults of exchanges/{seed}")
         self.outages: list[tuple[int, int, tuple[str, ...]]] = []
         self.trees: list[tuple[int, Links]] = []
-        # Who holds still, and since when; and for how long brokers have.
+        # Quiesced brokers with their start times; and how long brokers were quiesced.
         self._holding: dict[BrokerId, int] = {}
         self._held: list[tuple[int, int, tuple[str, ...]]] = []
         at_us = SETTLE_US
@@ -77,7 +77,7 @@ class RandomExchanges:
 
     @property
     def exchanged(self) -> list[Exchanged]:
-        """All exchanges, in the world's time: records are by the clock of who wrote them."""
+        """All exchanges, in the world's time; records have their broker's clock."""
         clocks_us = self.network.clocks_us
         return [
             msgspec.structs.replace(
@@ -91,7 +91,7 @@ class RandomExchanges:
 
     @property
     def moves(self) -> int:
-        """How often publishers have moved."""
+        """The number of moves of publishers."""
         return sum(isinstance(row, MigrationRecord) for row in self.world.trace.records)
 
     def _look(self, now_us: int, _: None) -> None:
@@ -105,7 +105,7 @@ class RandomExchanges:
                 self._held.append((since_us, now_us, (name,)))
 
     def _exchange(self, now_us: int, drawn: float) -> None:
-        """Some broker has decided that some link should go for another."""
+        """A random broker decides on the exchange of a link."""
         random, links = Random(drawn), self.world.links
         if len(self.network.brokers) < 3 or not is_tree(self.network.brokers, links):
             return
@@ -114,10 +114,10 @@ class RandomExchanges:
             key = (BEGIN, str(random.randrange(len(cycle) - 1)), *cycle)
             self.world.brokers[cycle[-1]].bring(now_us, TimerFired(key))
 
-    # --- what goes wrong ----------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------
 
     def break_exchanges(self, exchanged: list[Exchanged], count: int) -> None:
-        """Something on the cycle of an exchange, shortly before it, during it or just after it."""
+        """Faults on the cycle of an exchange, shortly before it, during it or just after it."""
         for row in self.faults.sample(exchanged, min(count, len(exchanged))):
             cycle = row.exchange.cycle
             spare_us = (row.done_us - row.begun_us) // 4
@@ -129,7 +129,7 @@ class RandomExchanges:
                 self._break(at_us, cycle[place - 1], cycle[place])
 
     def break_anything(self, count: int) -> None:
-        """Cuts and crashes at any time, each healed after a while; they may overlap."""
+        """Cuts and crashes at any time, each mended after a while; they may overlap."""
         for _ in range(count):
             at_us = self.faults.randint(SETTLE_US, END_US)
             if self.faults.random() < 0.5 and len(self.network.brokers) > 1:
@@ -178,7 +178,7 @@ class RandomExchanges:
         verdict, held = check(SETTLE_US), [end - start for start, end, _ in self._held]
         if not (held and self.outages and verdict.phantoms):
             return verdict
-        # What is taken back is held back, too.
+        # An unsubscribe may be held, too.
         phantoms = check(SETTLE_US + max(held)).phantoms
         return msgspec.structs.replace(verdict, phantoms=phantoms)
 
@@ -205,7 +205,7 @@ class RandomExchanges:
         return False
 
     def _judge_tree(self) -> list[str]:
-        """One tree, every broker knows the same, and its tables are the oracle's."""
+        """One tree that every broker knows, with the oracle's tables."""
         network, world = self.network, self.world
         links = sorted(world.links)
         if not is_tree(network.brokers, links):
@@ -252,13 +252,13 @@ class RandomExchanges:
 
 
 def _holds(node: BrokerNode) -> bool:
-    """Whether it holds something back, itself or, over links that lose, its reliable links do."""
+    """Whether it holds input back, itself or in reliable links."""
     machine = node.machine
     return node._holding is not None or (isinstance(machine, ReliableBroker) and machine.is_holding)
 
 
 def is_tree(brokers: list[str], links: list[tuple[str, str]] | Links) -> bool:
-    """Not while somebody still asks for a link to one that has left."""
+    """Not while a broker still asks for a link to one that has left."""
     neighbours: dict[str, list[str]] = {name: [] for name in brokers}
     if not {end for ends in links for end in ends} <= neighbours.keys():
         return False

@@ -1,8 +1,8 @@
-"""Faults for random networks, aimed at publishers on their way, and judges that excuse no others.
+"""Random networks with faults at the moves of publishers, and judges that excuse only these.
 
-A network is run twice.  The first run, without faults, shows when publishers move and where; the
-second breaks things at such moments: the source, the target, a broker between them, a link of
-the path, or the publisher goes away.  Up to the first fault both runs are the same.
+A network runs twice. The first run, without faults, shows the times and places of moves. The second
+breaks things at such times: the source, the target, a broker between them, a link of the path; or
+the publisher leaves. Up to the first fault both runs are equal.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, Ra
 from tests.seeds.networks.trees import path
 
 LENGTHS_US = (1, SECOND_US // 10, SECOND_US, 4 * SECOND_US, 35 * SECOND_US)
-# Who is waited for comes back soon; a publisher that is held up for long advertises and publishes
-# in one go when it goes on, and that is lost to whom the advertisement has not reached.
+# Disconnected brokers return soon: a publisher that is held up for long advertises and publishes at
+# once afterwards, and brokers that do not know the advertisement yet lose the publications.
 SOON_US = LENGTHS_US[:3]
 
 
 class FaultyNetwork:
-    """One seed's network with faults; `run` gives what went wrong."""
+    """One seed's network with faults; `run` gives the violations."""
 
     def __init__(
         self, seed: int, *, system: str, lossy: bool = False, patient: bool = False
@@ -41,10 +41,10 @@ class FaultyNetwork:
             (client, self.world.publisher_broker(client)) for client in self.network.publishers
         ]
 
-    # --- what goes wrong ----------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------
 
     def break_anything(self, count: int) -> None:
-        """Cuts and crashes at any time, each healed after a while; they may overlap."""
+        """Cuts and crashes at any time, each mended after a while; they may overlap."""
         for _ in range(count):
             at_us = self.random.randint(SETTLE_US, END_US)
             if self.random.random() < 0.5:
@@ -53,7 +53,7 @@ class FaultyNetwork:
                 self._break(at_us, self.random.choice(self.network.brokers))
 
     def break_moves(self, moves: list[MigrationRecord], count: int) -> None:
-        """Something on the path of a move, shortly before it, during it or just after it."""
+        """Faults on the path of a move, shortly before it, during it or just after it."""
         for move in self.random.sample(moves, min(count, len(moves))):
             way = path(self.network.links, move.source, move.target)
             spare_us = (move.resumed_us - move.paused_us) // 4
@@ -80,7 +80,7 @@ class FaultyNetwork:
         else:
             self.world.crash(at_us, *parts)
             self.world.restart(until_us, *parts)
-        # Up to a second to notice that it is down, and as long again that it is up.
+        # Up to a second to notice a failure, and another for the return.
         until_us += 2 * DETECTION_US
         self.outages.append(Outage(parts=parts, from_us=at_us, until_us=until_us))
 
@@ -125,7 +125,9 @@ class FaultyNetwork:
         return check_tables(expected_tables(network.links, homes, interests), tables)
 
     def _judge_remains(self) -> list[str]:
-        """Everybody has arrived and said all, and no broker remembers any move."""
+        """Every publisher has arrived and published everything, and no broker keeps a state of a
+        move.
+        """
         said = {row.publication.key for row in self.world.trace.published}
         problems = [
             f"never handed over: {row.key}"

@@ -1,6 +1,6 @@
-"""A broker leaves a graph with cycles while something breaks: one graph is left, and all are free.
+"""A broker leaves a graph with cycles during a fault: one graph is left, and no broker is quiesced.
 
-What goes through a broker that dies may be lost; nothing is doubled, and nobody waits for ever.
+Publications through a broker that dies may be lost; none is doubled, and no broker waits for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOAK = range(300)
 
 
 def _problems(network: BrokenLeave) -> list[str]:
-    """What is wrong in the end."""
+    """Violations at the end."""
     said = [str(each) for each in RandomNetwork.run(network, UNTIL_US)]
     is_loss = "duplicates=(), phantoms=()"
     found = [each for each in said if not each.startswith("refused: ") and is_loss not in each]
@@ -42,7 +42,7 @@ def _problems(network: BrokenLeave) -> list[str]:
 
 
 def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: bool = False) -> int:
-    """Run and judge; how many leaves were broken."""
+    """Run and judge; the number of leaves with a fault."""
     broken = 0
     for seed in chosen(seeds):
         whole = BrokenLeave(seed, system=system, lossy=lossy, patient=patient)
@@ -59,24 +59,24 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("patient", [False, True])
-def test_a_leave_that_breaks_leaves_one_graph(system: str, patient: bool) -> None:
+def test_a_leave_with_a_fault_leaves_one_graph(system: str, patient: bool) -> None:
     assert _run(QUICK, system, patient=patient) or CHOSEN
 
 
 @pytest.mark.parametrize(
     "seed",
     [
-        # The leaving broker was killed as it was drained, and ended links that were not up yet.
+        # The leaving broker is killed during its drain, with links that are not up yet.
         0,
-        # A neighbour was killed; the leaving broker went on waiting for its trees.
+        # A neighbour is killed while the leaving broker waits for its trees.
         32,
-        # A neighbour in doubt was killed, came back, and waited for the leaving broker's echoes.
+        # A neighbour in doubt is killed, returns, and waits for the leaving broker.
         39,
-        # A link to the leaving broker was to come up again as that one ended it.
+        # A link to the leaving broker comes up again while that broker ends it.
         57,
     ],
 )
-def test_seeds_by_which_faults_were_found(seed: int) -> None:
+def test_regression_seeds_leave_one_graph(seed: int) -> None:
     assert _run((seed,), "tid", patient=True) or CHOSEN
 
 
@@ -84,5 +84,5 @@ def test_seeds_by_which_faults_were_found(seed: int) -> None:
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_many_leaves_that_break(system: str, lossy: bool, patient: bool) -> None:
+def test_many_leaves_with_faults_leave_one_graph(system: str, lossy: bool, patient: bool) -> None:
     assert _run(SOAK, system, lossy=lossy, patient=patient) > 100 or CHOSEN

@@ -1,8 +1,8 @@
-"""Brokers leave random trees in which others are down, and links break as brokers speak of it.
+"""Brokers leave random trees in which others are down, and links break meanwhile.
 
-A leave waits for neighbours that are down, so all are gone in the end.
+A leave waits for neighbours that are down, so all have left in the end.
 
-Twenty seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+Twenty seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def is_tree(links: Links, brokers: set[str]) -> bool:
 
 
 class Absences:
-    """One seed's network; `faults` says what was broken, and when."""
+    """One seed's network; `faults` lists the faults with their times."""
 
     def __init__(self, seed: int, system: str) -> None:
         random = self._random = Random(f"absences/{seed}")
@@ -72,7 +72,7 @@ class Absences:
         for name in self._leaving_brokers:
             at_us = random.randint(20, 120) * SECOND_US
             self.world.queue.push(at_us, partial(leave, self.world), name)
-        # Those that stay and are not away yet may be killed, once each.
+        # The remaining brokers that are up may be killed, once each.
         self._mortal = {*others} - {*self._leaving_brokers}
         self._left, self._share = random.randint(1, 3), random.choice((0.03, 0.1, 0.3))
         self.faults: list[str] = []
@@ -80,7 +80,7 @@ class Absences:
             self._watch(self.world.brokers[name])
 
     def _take_away(self, name: str, at_us: int, until_us: int) -> None:
-        """It is killed, or cut off from all others."""
+        """Kill a broker, or cut it off from all others."""
         if self._random.random() < 0.5:
             self.world.crash(at_us, name)
             self.world.restart(until_us, name)
@@ -91,7 +91,7 @@ class Absences:
                 self.world.heal(until_us, name, other)
 
     def _watch(self, node: BrokerNode) -> None:
-        """Whatever it says about a leave, then or a little later something breaks there."""
+        """Break something at a broker when, or shortly after, it sends a message about a leave."""
         handle = node._handle
 
         def watched(input: Input, now_us: int) -> list[Effect]:
@@ -123,7 +123,7 @@ class Absences:
         self.faults.append(f"{victim or (one, other)} from {at_us} to {until_us} us")
 
     def problems(self) -> list[str]:
-        """What is wrong in the end."""
+        """Violations at the end."""
         self.world.run(END_US)
         there = {*self._names} - {*self.world.departures}
         found = [] if is_tree(list(self.world.links), there) else [f"no tree: {self.world.links}"]
@@ -143,17 +143,17 @@ def _run(seeds: range, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["tree", "self_organising exchange"])
-def test_one_tree_is_left_whoever_is_away(system: str) -> None:
+def test_leaves_beside_absent_brokers_leave_one_tree(system: str) -> None:
     _run(QUICK, system)
 
 
 @pytest.mark.parametrize("seed", [495, 1207])
-def test_seeds_by_which_faults_were_found(seed: int) -> None:
-    """One was left alone; a leave began again for ever."""
+def test_regression_seeds_leave_one_tree(seed: int) -> None:
+    """A broker without neighbours; a leave that begins again for ever."""
     assert Absences(seed, "self_organising exchange").problems() == []
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("system", systems())
-def test_one_tree_is_left_whoever_is_away_in_many(system: str) -> None:
+def test_leaves_beside_absent_brokers_leave_one_tree_in_many_networks(system: str) -> None:
     _run(SOAK, system)

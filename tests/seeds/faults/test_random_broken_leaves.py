@@ -1,6 +1,6 @@
-"""A broker leaves while something breaks: one tree is left, and who was not concerned lost nothing.
+"""A broker leaves during a fault: one tree is left, and only publications over the fault are lost.
 
-A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from tests.seeds.faults.broken_leaves import LEAVES_US, BrokenLeave
 from tests.seeds.networks.random_network import END_US, SECOND_US
 from tests.systems import TREES
 
-# 2: it notices a broker that leaves at any time, and one whose neighbour hears too late that it
-# stays.
+# 2: it finds brokers that leave at any time, and neighbours that learn too late that one stays.
 QUICK = (2,)
-# 8: links were exchanged after the broker was asked to leave.
+# 8: links are exchanged after the order to leave.
 WHERE_LINKS_ARE_EXCHANGED = (*QUICK, 8)
 SOAK = range(1_000)
-# Above anything that a broken leave may take; a publisher's rows are held for 30 s.
+# Above the duration of any leave with a fault; a publisher's rows are held for 30 s.
 UNTIL_US = END_US + 90 * SECOND_US
 
 
 def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: bool = False) -> int:
-    """Run and judge; how many leaves were broken."""
+    """Run and judge; the number of leaves with a fault."""
     broken = 0
     for seed in chosen(seeds):
 
@@ -54,44 +53,42 @@ def _run(seeds: Iterable[int], system: str, *, lossy: bool = False, patient: boo
 
 @pytest.mark.parametrize("system", TREES)
 @pytest.mark.parametrize("patient", [True, *at_length([False])])
-def test_a_leave_that_breaks_leaves_one_tree(system: str, patient: bool) -> None:
+def test_a_leave_with_a_fault_leaves_one_tree(system: str, patient: bool) -> None:
     seeds = WHERE_LINKS_ARE_EXCHANGED if system == "self_organising" else QUICK
     assert _run(seeds, system, patient=patient) == len(seeds) or CHOSEN
 
 
-def test_what_was_found_where_links_are_exchanged() -> None:
-    # Who was cut off from a neighbour that had moved looked for another, and closed a cycle.
+def test_regression_seeds_with_exchanges_leave_one_tree() -> None:
+    # A broker cut off from a relinked neighbour must not close a cycle.
     _run((80018,), "self_organising", patient=True)
-    # A broker looked for one that had left as it was away.
+    # A broker that was down must not look for a departed one.
     _run((80024,), "self_organising")
-    # A centre died before anybody had heard of it, and remembered that it had the place.
+    # A successor dies before any other broker knows of it, and remembers its place.
     _run((510,), "self_organising")
-    # Who had started again left at once, as none of the links that it remembered were up.
+    # A restarted leaving broker must not leave before its links are up.
     _run((506,), "self_organising", lossy=True)
-    # Who had moved greeted the leaving broker over the link that was about to end; the leaving
-    # broker waited for that end for ever.
+    # A greeting over a link that is about to end must not keep the leaving broker waiting.
     _run((228,), "self_organising", lossy=True)
     _run((303,), "self_organising", patient=True)
 
 
-def test_what_was_found_over_bad_links() -> None:
-    # Who was back before the others had moved said its tables too soon, and was waited for.
+def test_regression_seeds_over_bad_links_leave_one_tree() -> None:
+    # A broker returns before the others have relinked, and sends its tables early.
     _run((362,), "tree", lossy=True)
 
 
-def test_what_was_found_where_publishers_move() -> None:
-    # The centre had counted fewer moves than the leaving broker: rows were held until they were
-    # taken back.
+def test_regression_seeds_with_moves_leave_one_tree() -> None:
+    # The successor's count of moves is below the leaving broker's.
     _run((206,), "grape")
     _run((413,), "grape", lossy=True)
 
 
 @pytest.mark.parametrize("seed", [4, 7])
-def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
-    """It did some 30 to 300 times a second, up to 10 s long: one end wanted it, and the other not.
+def test_no_link_flaps_during_a_leave_with_a_fault(seed: int) -> None:
+    """If one end wanted it and the other not, it would come and go 30 to 300 times a second.
 
-    4: both had agreed on it, but one had been asked for it by a leave that failed.  7: who left
-    opened links anew that had ended because their other ends had moved.
+    4: both ends agreed on it, one because of a leave that failed. 7: a departed broker reopened
+    links that its relinked neighbours had ended.
     """
     ups: Counter[tuple[str, str]] = Counter()
     handle = Broker.handle
@@ -114,5 +111,7 @@ def test_no_link_comes_and_goes_while_a_leave_is_broken(seed: int) -> None:
 @pytest.mark.parametrize("patient", [False, True])
 @pytest.mark.parametrize("lossy", [False, True])
 @pytest.mark.parametrize("system", TREES)
-def test_a_thousand_leaves_that_break(system: str, lossy: bool, patient: bool) -> None:
+def test_a_thousand_leaves_with_faults_leave_one_tree(
+    system: str, lossy: bool, patient: bool
+) -> None:
     assert _run(SOAK, system, lossy=lossy, patient=patient) > 500 or CHOSEN

@@ -1,9 +1,8 @@
-"""Publishers that give up and go back, over links that break, every message in the worst order.
+"""Publishers that time out and move back, over links that break, every message in the worst order.
 
-As in `test_random_migrations` a seed decides which message arrives next.  Here publishers also
-give a target up though it may be about to answer, links break, brokers start again with empty
-tables, and publishers go away.  Where publishers are only impatient, nothing may be lost at all.
-SHOAL_SEEDS="7" replays a seed.
+As in `test_random_migrations` a seed decides the next message to arrive. Publishers also give up a
+target that may be about to answer, links break, brokers restart with empty tables, and publishers
+leave. If publishers only time out, nothing may be lost at all. SHOAL_SEEDS="7" replays a seed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SOAK = range(3_000)
 
 
 class Impatience(RandomMigrations):
-    """Publishers that hear nothing for long enough, whenever that is, and turn round."""
+    """Publishers that time out at any moment and move back."""
 
     def _disturb(self) -> None:
         moving = [name for name, row in self.publishers.items() if row.moving]
@@ -44,7 +43,7 @@ class Impatience(RandomMigrations):
         self._hand_over(client, machine.woken(attempt.until_us))
 
     def _settle(self) -> None:
-        """Until nothing happens any more, not even when timers fire."""
+        """Run until nothing happens, even when timers fire."""
         while super()._carry_something() or self._fire() or self._wake():
             pass
 
@@ -62,11 +61,11 @@ class Impatience(RandomMigrations):
 
 
 class Breakage(Impatience):
-    """Links that break and come back, brokers that start again, publishers that go away."""
+    """Links that break and return, brokers that restart, publishers that leave."""
 
     def __init__(self, seed: int) -> None:
         self.down: list[tuple[str, str]] = []
-        self.failing = False  # not while the network is set up
+        self.failing = False  # not during the setup
         super().__init__(seed, churn=True)
         self.failing = True
 
@@ -86,7 +85,7 @@ class Breakage(Impatience):
             self._leave(self.random.choice(list(self.publishers)))
 
     def _cut(self, edge: tuple[str, str]) -> None:
-        """The ends notice one after the other; what they say meanwhile is lost."""
+        """The ends notice one after the other; their messages meanwhile are lost."""
         self.down.append(edge)
         ends = [edge, edge[::-1]]
         self.random.shuffle(ends)
@@ -102,7 +101,7 @@ class Breakage(Impatience):
         self.stage.mend_link(*self.random.sample(edge, 2))
 
     def _restart(self, broker: str) -> None:
-        """With nothing in its tables; its clients notice at once."""
+        """Restart with empty tables; its clients notice at once."""
         edges = [edge for edge in self.stage.edges if broker in edge and edge not in self.down]
         for edge in edges:
             self._cut(edge)
@@ -136,7 +135,7 @@ class Breakage(Impatience):
         super()._settle()
 
     def _judge_refusals(self) -> list[str]:
-        """Who speaks to a broker that has just lost its memory, or a link, may be refused."""
+        """Messages to a broker that has just lost its state, or a link, may be refused."""
         return []
 
 
@@ -149,11 +148,11 @@ def _run(network: type[Impatience], seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("network", [Impatience, Breakage])
-def test_whatever_becomes_of_moves(network: type[Impatience]) -> None:
+def test_failing_moves_lose_only_what_faults_excuse(network: type[Impatience]) -> None:
     _run(network, QUICK)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("network", [Impatience, Breakage])
-def test_whatever_becomes_of_many_moves(network: type[Impatience]) -> None:
+def test_many_failing_moves_lose_only_what_faults_excuse(network: type[Impatience]) -> None:
     _run(network, SOAK)

@@ -1,8 +1,8 @@
-"""Random networks whose brokers exchange links, under churn, bad links, crashes and cuts.
+"""Random networks with exchanges of links, under churn, bad links, crashes and cuts.
 
-Without faults nothing is lost; with them only what goes over what failed.  Nothing comes twice,
-unasked or out of order, and in the end there is one tree, of which every broker knows the same.
-SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+Without faults nothing is lost; with them only publications over the fault. Nothing arrives twice,
+unwanted or out of order, and in the end there is one tree that every broker knows. SHOAL_SEEDS="7"
+or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ QUICK = (0, 3)
 SOAK = range(1_000)
 # Few publications, so that there is time for many seeds; many, so that some are always under way.
 SELDOM_US, OFTEN_US = 4_000_000, 400_000
-# What has gone wrong once: claims of moves that an exchange turned (17), a link that was ending
-# as another fault came (268), a verdict that came too late (30069), one of which all was known
-# (40887).
+# Regression cases: announcements of moves that an exchange turned (17), a link that ends as another
+# fault comes (268), a late decision (30069), a decision already known (40887).
 FOUND = (17, 268, 30069, 40887)
-# A link that neither end remembered, as both had started anew, was taken for one of the tree's.
+# A link that neither restarted end remembers must not count as the tree's.
 FOUND_WITHOUT_MOVES = (44448,)
-# Who was linked anew was not asked what became of an exchange, and those were told too late who had
-# given it up (49448; with moves 49787); what was said before both ends had greeted stayed (49225).
+# A relinked broker must be asked about the exchange; brokers that aborted it learn late (49448;
+# with moves 49787); messages before both greetings (49225).
 FOUND_PATIENT = (49225, 49448)
-# Who had started anew took one link for all that it had.
+# A restarted broker must not take one link for all of its links.
 FOUND_AT_ANY_TIME = (49218,)
-# A true word that came before the false one was taken back.
+# A right announcement before a wrong one must not be withdrawn.
 FOUND_LOSSY = (20182,)
 KINDS = pytest.mark.parametrize(
     "kind",
@@ -41,7 +40,7 @@ KINDS = pytest.mark.parametrize(
 
 
 def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> int:
-    """Without faults, then with faults aimed at the exchanges; how many there were."""
+    """Run without faults, then with faults at the exchanges; the number of exchanges."""
     count = 0
     for seed in chosen(seeds):
         network = RandomExchanges(seed, interval_us=interval_us, **kind)
@@ -56,37 +55,37 @@ def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> 
 
 
 @KINDS
-def test_exchanges_and_faults_on_their_cycles(kind: dict[str, bool]) -> None:
+def test_faults_at_exchanges_leave_one_tree(kind: dict[str, bool]) -> None:
     count = _exchange(QUICK, kind, SELDOM_US)
     assert CHOSEN or count > 40
 
 
-def test_what_was_found_without_moves() -> None:
+def test_regression_seeds_without_moves() -> None:
     _exchange(FOUND_WITHOUT_MOVES, {}, SELDOM_US)
 
 
-def test_what_was_found_where_brokers_are_waited_for() -> None:
+def test_regression_seeds_with_patient_neighbours() -> None:
     for interval_us in (SELDOM_US, OFTEN_US):
         _exchange(FOUND_PATIENT, {"patient": True}, interval_us)
     _exchange((49787,), {"patient": True, "moves": True}, OFTEN_US)
     _at_any_time(FOUND_AT_ANY_TIME, moves=True)
 
 
-def test_what_was_found_over_bad_links() -> None:
+def test_regression_seeds_over_bad_links() -> None:
     _exchange(FOUND_LOSSY, {"lossy": True}, SELDOM_US)
 
 
 @pytest.mark.soak
-def test_what_is_held_back_over_bad_links_is_under_way() -> None:
-    """Brokers held still for 6 s, and a client unsubscribed meanwhile."""
+def test_held_input_over_bad_links_counts_as_under_way() -> None:
+    """Brokers are quiesced for 6 s, and a client unsubscribes meanwhile."""
     _exchange((42933, 43285), {"lossy": True}, OFTEN_US)
 
 
-def test_exchanges_under_load() -> None:
+def test_exchanges_under_load_lose_nothing() -> None:
     _exchange(range(100, 102), {}, OFTEN_US)
 
 
-def test_publishers_move_meanwhile() -> None:
+def test_moves_during_exchanges_lose_nothing() -> None:
     moves = sum(_moves(seed, OFTEN_US) for seed in chosen(QUICK))
     assert CHOSEN or moves > 40
     _exchange(FOUND, {"moves": True}, SELDOM_US)
@@ -109,7 +108,7 @@ def test_the_judges_notice_moves_that_cross_exchanges(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("interval_us", [SELDOM_US, OFTEN_US])
 @KINDS
-def test_many_exchanges(kind: dict[str, bool], interval_us: int, moves: bool) -> None:
+def test_many_exchanges_lose_nothing(kind: dict[str, bool], interval_us: int, moves: bool) -> None:
     _exchange(SOAK, kind | {"moves": moves}, interval_us)
 
 
@@ -122,11 +121,11 @@ def _at_any_time(seeds: Iterable[int], *, moves: bool = False) -> None:
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_faults_at_any_time(moves: bool) -> None:
+def test_faults_at_any_time_leave_one_tree(moves: bool) -> None:
     _at_any_time(QUICK, moves=moves)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("moves", [False, True])
-def test_many_faults_at_any_time(moves: bool) -> None:
+def test_many_faults_at_any_time_leave_one_tree(moves: bool) -> None:
     _at_any_time(SOAK, moves=moves)

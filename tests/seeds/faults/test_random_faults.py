@@ -1,10 +1,9 @@
-"""Random networks whose links break, whose brokers crash and whose publishers go away.
+"""Random networks with breaking links, crashing brokers and leaving publishers.
 
-What may be lost meanwhile `shoal.simulation.judging.outages` says, and nothing else is; nothing
-raises, nothing arrives twice, unasked or out of order, every publisher arrives somewhere and says
-all that it has to say, and when all is up again every table of the tree is as if nothing had
-happened.
-A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+`shoal.simulation.judging.outages` defines the losses that are excused. Nothing raises, nothing
+arrives twice, unwanted or out of order, every publisher arrives and publishes everything, and after
+all faults every table of the tree is right. A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7"
+or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _at_any_time(seeds: Iterable[int], system: str, lossy: bool) -> None:
 
 
 def _while_moving(seeds: Iterable[int], system: str, lossy: bool, each: int) -> tuple[int, int]:
-    """How many deliveries were required, and how many publishers came back."""
+    """The numbers of required deliveries, and of publishers that moved back."""
     required = returned = 0
     for seed in chosen(seeds):
         moves = moves_without_faults(seed, system=system, lossy=lossy)
@@ -51,7 +50,7 @@ def _while_moving(seeds: Iterable[int], system: str, lossy: bool, each: int) -> 
 
 @LOSSY
 @pytest.mark.parametrize("system", ["tree", *MOVING])
-def test_faults_at_any_time(system: str, lossy: bool) -> None:
+def test_faults_at_any_time_lose_only_what_they_excuse(system: str, lossy: bool) -> None:
     _at_any_time(QUICK, system, lossy)
 
 
@@ -59,14 +58,16 @@ def test_faults_at_any_time(system: str, lossy: bool) -> None:
     ("system", "lossy", "seed"),
     [("grape", False, 3), ("grape", True, 0), ("pop", False, 3), ("pop", True, 3)],
 )
-def test_faults_in_the_middle_of_moves(system: str, lossy: bool, seed: int) -> None:
-    """In each of these publishers go back."""
+def test_faults_during_moves_lose_only_what_they_excuse(
+    system: str, lossy: bool, seed: int
+) -> None:
+    """In each of these some publishers move back."""
     required, returned = _while_moving((seed,), system, lossy, each=3)
     assert CHOSEN or (required > 0 and returned > 0)
 
 
 def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
-    """Brokers that crash come back to neighbours that have kept what they knew from them."""
+    """Crashed brokers return to neighbours that kept their rows."""
     for seed in chosen(seeds):
         network = FaultyNetwork(seed, system=system, patient=True)
         if system == "tree" or seed % 2:
@@ -78,13 +79,13 @@ def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["tree", *MOVING])
-def test_faults_among_patient_neighbours(system: str) -> None:
+def test_faults_with_patient_neighbours_lose_only_what_they_excuse(system: str) -> None:
     _with_patient_neighbours(QUICK, system)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("system", ["tree", *MOVING])
-def test_many_faults_among_patient_neighbours(system: str) -> None:
+def test_many_faults_with_patient_neighbours(system: str) -> None:
     _with_patient_neighbours(SOAK, system)
 
 
@@ -104,11 +105,11 @@ def test_many_faults_at_any_time(system: str, lossy: bool) -> None:
     _at_any_time(SOAK, system, lossy)
 
 
-# --- the judges bite --------------------------------------------------------------------------
+# --- mutants that the judges must find ----------------------------------------------------------
 
 
 def withdraw_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: the broker at a break keeps nothing for the publisher that may come back."""
+    """A mutant: the broker at a break keeps no rows for a publisher that may move back."""
     link = Migrations.link
 
     def mutant(self, *arguments):  # type: ignore[no-untyped-def]
@@ -120,12 +121,12 @@ def withdraw_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: the publisher never goes back."""
+    """A mutant: the publisher never moves back."""
     monkeypatch.setattr(Publisher, "_turn_round", lambda self, now_us: [])
 
 
 def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: whoever said it first is right, as before there were counters."""
+    """A mutant: the first announcement counts, without counters of moves."""
     request = Publisher._try
 
     def mutant(self, path, now_us):  # type: ignore[no-untyped-def]
@@ -138,7 +139,7 @@ def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutate", "seed"), [(withdraw_at_once, 60), (wait_for_ever, 57), (count_no_moves, 53)]
 )
-def test_the_judges_notice(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_judges_notice_each_mutant(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     moves = moves_without_faults(seed, system="grape")
     mutate(monkeypatch)
     network = FaultyNetwork(seed, system="grape")

@@ -1,4 +1,4 @@
-"""Large random networks whose brokers exchange links all the time while half of them leave."""
+"""Large random networks with constant exchanges of links while half of the brokers leave."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, UNTIL_US
 from tests.seeds.networks.trees import path
 
-# Longer cycles hold still too many at once for others to be exchanged meanwhile.
+# Longer cycles would quiesce too many brokers at once for other exchanges.
 MOST_ON_CYCLE = 8
 
 
 class LeavingExchanges(ChangingNetwork):
-    """One seed's network of 48 to 60 brokers; `run` says what went wrong."""
+    """One seed's network of 48 to 60 brokers; `run` gives the violations."""
 
     def __init__(self, seed: int) -> None:
         with patch.dict(SYSTEMS, {SYSTEM.name: SYSTEM}):
@@ -35,15 +35,15 @@ class LeavingExchanges(ChangingNetwork):
 
     @property
     def exchanges(self) -> int:
-        """How many were done."""
+        """The number of exchanges."""
         return sum(isinstance(row, Exchanged) for row in self.world.trace.records)
 
     def _exchange(self, now_us: int, drawn: float) -> None:
-        """Some broker has decided that some link should go for another."""
+        """A random broker decides on the exchange of a link."""
         random, links, brokers = Random(drawn), self.world.links, self.world.brokers
         there = {name for ends in links for name in ends}
         if not there <= brokers.keys() or len(links) != len(there) - 1:
-            return  # somebody is leaving just now
+            return  # a broker is leaving just then
         cycle = path(links, *random.sample(sorted(there), 2))
         if 2 < len(cycle) <= MOST_ON_CYCLE:
             key = (BEGIN, str(random.randrange(len(cycle) - 1)), *cycle)

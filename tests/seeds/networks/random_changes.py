@@ -1,8 +1,8 @@
-"""Random networks whose brokers join and leave while clients publish: nobody else may notice.
+"""Random networks with joins and leaves of brokers while clients publish.
 
-Brokers leave at any moment, often several at once, also neighbours; who was their client goes
-elsewhere, and may miss only what is published while it does.  Others join, and get clients of
-their own.  A seed decides everything.
+Brokers leave at any time, often several at once, also neighbours. Their clients move, and may miss
+only publications during the move. Others join, and get clients of their own. A seed decides
+everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, Ra
 
 
 class ChangingNetwork(RandomNetwork):
-    """One seed's network; `run` says what went wrong."""
+    """One seed's network; `run` gives the violations."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ChangingNetwork(RandomNetwork):
         self.world.remove_broker(at_us, broker)
 
     def _add(self, broker: str) -> None:
-        """A broker that may leave before it could be ready is nobody to join at."""
+        """No broker joins at one that may leave before that one is ready."""
         at_us = self.random.randint(SETTLE_US, END_US // 2)
         known = [
             each for each in self.brokers if self.leaving.get(each, END_US) > at_us + SETTLE_US
@@ -64,7 +64,7 @@ class ChangingNetwork(RandomNetwork):
         self.interests.append((interest, broker))
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
-        """The subscriber was on its way from a broker that left, or to one that did later."""
+        """The subscriber was on its way from a broker that left, or to one that left later."""
         homes = {timed.subscription.id: home for timed, home in self.interests}
         home = homes[interest.subscription.id]
         while home in self.leaving:

@@ -1,7 +1,7 @@
-"""Random networks whose clients are sent from broker to broker, while these are killed.
+"""Random networks with clients moved between brokers, while brokers are killed.
 
-Any client may be moved at any time, publishers and subscribers, to any broker.  The judges are the
-usual ones; a fault excuses what it may cost at the brokers where a subscription was just then.
+Any client, publisher or subscriber, may be moved at any time to any broker. A fault excuses losses
+at the brokers of the subscription at that time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.seeds.networks.random_network import END_US, SECOND_US, SETTLE_US, Ra
 
 
 class RandomMoves(RandomNetwork):
-    """One seed's network; `run` gives what went wrong."""
+    """One seed's network; `run` gives the violations."""
 
     MOVES = 8
 
@@ -35,7 +35,7 @@ class RandomMoves(RandomNetwork):
         moves: Moves | None = None,
         anywhere: bool = False,
     ) -> None:
-        """With `anywhere` a fault may cost what any subscription wants: ways are no tree's."""
+        """With `anywhere` a fault excuses losses of any subscription, as routes are no tree's."""
         super().__init__(
             seed,
             system=system,
@@ -47,7 +47,8 @@ class RandomMoves(RandomNetwork):
         chance = Random(f"moves/{seed}")
         clients = sorted({interest.subscription.client for interest, _ in self.interests})
         self.starts = [(name, self.world.publisher_broker(name)) for name in self.publishers]
-        # Publishers that wait for a dead broker would publish in one go before they are heard of.
+        # Publishers that wait for a dead broker would publish at once before their advertisement is
+        # known.
         movable = clients if kills else [*clients, *self.publishers]
         for _ in range(self.MOVES):
             at_us = chance.randint(SECOND_US, END_US)
@@ -70,7 +71,7 @@ class RandomMoves(RandomNetwork):
 
     def run(self, until_us: int | None = None) -> list[str]:
         problems = super().run(until_us)
-        # Who publishes at a broker that has just started again is refused: an outage.
+        # A publication at a broker that has just restarted is refused: an outage.
         return [each for each in problems if not (self.outages and each.startswith("refused"))]
 
     @property
@@ -98,7 +99,7 @@ class RandomMoves(RandomNetwork):
         )
 
     def _find_transfers(self) -> dict[str, list[tuple[int, float, str]]]:
-        """From when until when each subscription was at each broker."""
+        """The interval in which each subscription was at each broker."""
         transfers: dict[str, list[tuple[int, float, str]]] = {
             interest.subscription.id: [(0, float("inf"), home)] for interest, home in self.interests
         }
@@ -122,7 +123,7 @@ class RandomMoves(RandomNetwork):
 
 
 class RandomCrowd(RandomMoves):
-    """Thousands of clients, each of which is moved about once."""
+    """Thousands of clients, each moved about once."""
 
     SUBSCRIBERS = (2_000, 3_000)
     MOVES = 2_000

@@ -1,7 +1,7 @@
 """A whole network from one seed: a tree, publishers and subscribers that come and go, moves.
 
-`RandomNetwork(seed).run()` gives a list of problems, empty when every judge is content.  The
-seed decides everything, so a failing one replays exactly.
+`RandomNetwork(seed).run()` gives a list of problems, empty if every judge is content. The seed
+decides everything, so a failing one replays exactly.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from shoal.simulation.world import World
 from tests.systems import covering, drawn, to_rest, with_cycles
 
 SECOND_US = 1_000_000
-# Above any propagation through the largest tree below, migrations and resent frames included.
+# Above any propagation through the largest tree below, migrations and retransmissions included.
 SETTLE_US = 6 * SECOND_US
 END_US = 60 * SECOND_US
-# When systems that talk by themselves are judged.
+# The end of a run for systems with periodic messages.
 UNTIL_US = END_US + 10 * SETTLE_US
-# How far two brokers' clocks may be apart.
+# The largest difference of two brokers' clocks.
 CLOCKS_US = 10 * SECOND_US
 CLASSES = ("stock", "flight", "sport", "news")
 
 
 class SeededUnderlay:
-    """Every pair of places at its own distance, the same in both directions."""
+    """Each pair of places has a random distance, equal in both directions."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -47,9 +47,9 @@ class SeededUnderlay:
 
 
 class RandomNetwork:
-    # How many, at least and at most.
+    # The least and the greatest number.
     SUBSCRIBERS = (1, 14)
-    # So much before a subscription begins, and after it ends, a publication may come or not.
+    # For so long before a subscription begins, and after it ends, a publication may arrive or not.
     margin_us = SETTLE_US
 
     def __init__(
@@ -64,10 +64,10 @@ class RandomNetwork:
         clocks: bool = False,
         sizes: tuple[int, int] = (2, 14),
     ) -> None:
-        """Publishers publish in at most this interval, on average.  One seed in four covers.
+        """Publishers publish in at most this interval, on average. One seed in four covers.
 
-        With `clocks` brokers do not agree on the time.  There are as many brokers as `sizes` say.
-        With GRAPE it may be said who moves; one seed in three then finds its weight.
+        With `clocks` brokers' clocks differ. `sizes` bounds the number of brokers. With GRAPE,
+        `moves` may name the clients that move; one seed in three then finds its weight.
         """
         self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
@@ -117,11 +117,11 @@ class RandomNetwork:
     # --- clients ------------------------------------------------------------------------------
 
     def _homes(self) -> list[str]:
-        """The brokers that clients are at."""
+        """Brokers with clients."""
         return self.brokers
 
     def _add_publisher(self, client: str) -> None:
-        """Advertisements that come and go; a stream of publications that they promise."""
+        """Advertisements that come and go, and publications within them."""
         random = self.random
         self.publishers.append(client)
         self.world.add_publisher(client, random.choice(self.homes), f"place of {client}")
@@ -195,7 +195,7 @@ class RandomNetwork:
     # --- judging ------------------------------------------------------------------------------
 
     def run(self, until_us: int | None = None) -> list[str]:
-        """Until then, or to rest."""
+        """Run until then, or to rest."""
         self.world.run(until_us or to_rest(self.system, UNTIL_US))
         trace = self.world.trace
         problems = [f"refused: {refusal}" for refusal in trace.refused]
@@ -215,11 +215,11 @@ class RandomNetwork:
         return problems + self.table_problems()
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
-        """Whether this delivery need not be made."""
+        """Whether this delivery is not required."""
         return False
 
     def table_problems(self) -> list[str]:
-        """What the system's oracle finds."""
+        """The differences that the system's oracle finds."""
         oracle = SYSTEMS[self.system].oracle
         if oracle is None:
             return []

@@ -1,7 +1,7 @@
-"""Random networks in which brokers take their leaves back, at any moment, under traffic.
+"""Random networks in which brokers cancel their leaves, at any moment, under traffic.
 
-A broker that stays takes clients in again and forwards as before, and may leave later; one to which
-it is too late leaves all the same.  A seed decides everything.
+A broker that stays admits clients again and forwards as before, and may leave later; after a late
+cancellation it leaves. A seed decides everything.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from shoal.simulation.trace import Published
 from tests.seeds.networks.random_changes import ChangingNetwork
 from tests.seeds.networks.random_network import SECOND_US, SETTLE_US
 
-# Its clients have gone after two pauses; systems take some seconds more.
+# Its clients have moved after two pauses; systems take some seconds more.
 LONGEST_US = 3 * PAUSE_US + 5 * SECOND_US
 
 
 class StayingNetwork(ChangingNetwork):
-    """One seed's network; `run` says what went wrong.
+    """One seed's network; `run` gives the violations.
 
-    `staying` has when brokers take their leaves back, `again` when some of those leave once more;
-    `stayed` are those that have not left, `late` those to which it was too late.
+    `staying` has the times of cancelled leaves, `again` those of later leaves; `stayed` are the
+    brokers that have not left, `late` those whose cancellation was too late.
     """
 
     def __init__(self, seed: int, *, system: str, **options: Any) -> None:
@@ -50,7 +50,7 @@ class StayingNetwork(ChangingNetwork):
             self._come_to(broker, at_us + SETTLE_US)
 
     def _add(self, broker: str) -> None:
-        """No broker to which clients of others cannot go."""
+        """No broker to which clients of others cannot move."""
         if self._takes_clients(broker):
             super()._add(broker)
 
@@ -59,7 +59,7 @@ class StayingNetwork(ChangingNetwork):
         return system.takes_clients(self.parameters or system.parameters(), broker)
 
     def _come_to(self, broker: str, from_us: int) -> None:
-        """A client comes to a broker that stays."""
+        """A client connects to a broker that stays."""
         if self._takes_clients(broker):
             client = f"S that comes to {broker}"
             self.world.add_subscriber(client, f"place of {client}")
@@ -69,7 +69,7 @@ class StayingNetwork(ChangingNetwork):
             self.interests.append((interest, broker))
 
     def is_excused(self, published: Published, interest: TimedSubscription) -> bool:
-        """As clients that have gone to a refuge stay there."""
+        """As clients that have moved to a refuge stay there."""
         homes = {timed.subscription.id: home for timed, home in self.interests}
         home = homes[interest.subscription.id]
         refuges = {**self.world.former_refuges, **self.world.refuges}
@@ -83,7 +83,7 @@ class StayingNetwork(ChangingNetwork):
         return False
 
     def table_problems(self) -> list[str]:
-        """Nothing: the oracle does not know which clients came back."""
+        """Nothing: the oracle does not know the clients that came back."""
         return []
 
     def run(self, until_us: int | None = None) -> list[str]:

@@ -1,8 +1,8 @@
-"""Many publishers moving at once over one tree, every message in the worst possible order.
+"""Many publishers move at once over one tree, every message in the worst order.
 
-Links here have no speed: a seed decides which message arrives next, the publishers' own words
-to their brokers among them.  So a marker may come long after its update, and a publication after
-everything else of its migration.  SHOAL_SEEDS="7" replays a seed.
+Links have no speed: a seed decides the next message to arrive, publishers' messages included. So a
+marker may come long after its update, and a publication after everything else of its migration.
+SHOAL_SEEDS="7" replays a seed.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STEPS = 250
 
 
 class RandomMigrations:
-    """One seed's network, publishers and subscribers; `run` gives what went wrong.
+    """One seed's network, publishers and subscribers; `run` gives the violations.
 
-    With `churn` publishers also change their minds about what they advertise.  Subscriptions
-    then take a while to follow, so publications may be missed, and only the rest is judged.
+    With `churn` publishers also change their advertisements. Subscriptions take a while to follow,
+    so deliveries may be missed, and only the rest is judged.
     """
 
     def __init__(self, seed: int, *, churn: bool = False) -> None:
@@ -48,7 +48,7 @@ class RandomMigrations:
         }
         self.publishers: dict[str, Publisher] = {}
         self.advertised: dict[str, list[Advertisement]] = {}
-        # Each publisher's words to each broker, and each broker's to it.
+        # Each publisher's messages to each broker, and each broker's to it.
         self.words: dict[tuple[str, BrokerId], deque[Message]] = {}
         self.answers: dict[tuple[BrokerId, str], deque[Message]] = {}
         self.heard = 0
@@ -76,7 +76,7 @@ class RandomMigrations:
         self.interests.append((interest, broker))
         self.stage.ask(broker, client, Subscribe(interest))
 
-    # --- what may happen next -----------------------------------------------------------------
+    # --- possible steps -------------------------------------------------------------------------
 
     def run(self) -> list[str]:
         for step in range(STEPS):
@@ -102,7 +102,7 @@ class RandomMigrations:
             self._say(client, Publish((row,)))
 
     def _change_mind(self, client: str, step: int) -> None:
-        """Take something back, promise something else by the same name, or something new."""
+        """Withdraw an advertisement, replace it under the same name, or make a new one."""
         rows = self.advertised[client]
         chance = self.random.random()
         if rows and chance < 0.5:
@@ -113,7 +113,7 @@ class RandomMigrations:
         self._say(client, Advertise(rows[-1]))
 
     def _relocate(self, client: str) -> None:
-        """As its broker would tell it, when GRAPE has decided."""
+        """Move a publisher, as its broker would after GRAPE's decision."""
         machine = self.publishers[client]
         if machine.moving or client in self.told:
             return
@@ -204,7 +204,7 @@ class RandomMigrations:
         return problems
 
 
-def test_publishers_that_move_in_each_others_way_lose_nothing() -> None:
+def test_publishers_that_move_at_once_lose_nothing() -> None:
     for seed in chosen(QUICK):
         network = RandomMigrations(seed)
         problems = network.run()
@@ -212,7 +212,7 @@ def test_publishers_that_move_in_each_others_way_lose_nothing() -> None:
         assert_nothing_is_left(network.stage)
 
 
-def test_publishers_that_change_their_minds_on_the_way_leave_nothing_behind() -> None:
+def test_publishers_that_change_advertisements_on_the_way_leave_no_rows() -> None:
     for seed in chosen(QUICK):
         network = RandomMigrations(seed, churn=True)
         problems = network.run()

@@ -1,6 +1,6 @@
-"""Clients that are sent from broker to broker: nothing lost, doubled, made up or out of order.
+"""Clients moved between brokers: nothing lost, doubled, invented or out of order.
 
-A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-99" replays chosen ones.
+A few seeds here, 300 by `make soak`; SHOAL_SEEDS="7" or "0-99" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _run(
 
 
 @SYSTEMS
-def test_clients_move(system: str) -> None:
+def test_moved_clients_lose_nothing(system: str) -> None:
     _run(QUICK, system)
 
 
@@ -60,11 +60,11 @@ def test_clients_move(system: str) -> None:
     ],
     ids=["similarity", "hash"],
 )
-def test_users_are_placed_while_clients_move(
+def test_placed_users_lose_nothing_while_clients_move(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Brokers of a ring send users to where others want the same, or their names' hashes are, and
-    change places themselves.
+    """Brokers of a ring move users to similar ones, or to their names' hashes, and swap places
+    themselves.
     """
 
     def placing(*given: Any) -> Any:
@@ -80,35 +80,35 @@ def test_users_are_placed_while_clients_move(
 
 
 @pytest.mark.parametrize("system", ["tree", "grape"])
-def test_clients_move_while_brokers_are_killed(system: str) -> None:
+def test_moved_clients_lose_only_what_kills_excuse(system: str) -> None:
     _run(QUICK, system, kills=4)
 
 
 @pytest.mark.parametrize("system", ["bluedove", "octopia", "tid"])
-def test_clients_move_where_any_broker_that_is_killed_may_matter(system: str) -> None:
-    """A broker that is back before anybody missed it had lost what it was sent (BlueDove)."""
+def test_moved_clients_without_a_tree_lose_only_what_kills_excuse(system: str) -> None:
+    """A broker that restarts unnoticed has lost its messages (BlueDove)."""
     _run(QUICK, system, kills=4, anywhere=True)
 
 
-def test_nobody_gets_twice_what_a_broker_delivered_before_it_was_killed() -> None:
-    """What nobody waits for comes at most once, also in the broker's next life.
+def test_deliveries_before_a_kill_are_not_repeated() -> None:
+    """Unassured publications arrive at most once, also in the broker's next incarnation.
 
-    188: it is back in the view that it was killed in; 198: what is sent again is so in a view
-    after the one in which it came back.
+    188: it returns to the view in which it was killed; 198: retransmissions are made in a later
+    view than its return.
     """
     _run((188, 198), "dynatops", kills=4)
 
 
-def test_clients_move_over_links_that_lose_and_reorder() -> None:
+def test_moved_clients_over_lossy_links_lose_nothing() -> None:
     _run(QUICK, "tree", lossy=True)
 
 
 @pytest.mark.parametrize("moves", [Moves.SUBSCRIBERS, Moves.BOTH])
-def test_clients_move_where_subscribers_relocate(moves: Moves) -> None:
+def test_moved_clients_with_relocating_subscribers_lose_nothing(moves: Moves) -> None:
     _run(QUICK, "grape", moves=moves)
 
 
-def test_clients_move_where_all_relocate_and_brokers_are_killed() -> None:
+def test_moved_clients_with_relocation_of_all_lose_only_what_kills_excuse() -> None:
     _run(QUICK, "grape", moves=Moves.BOTH, kills=4)
 
 
@@ -157,11 +157,11 @@ def test_thousands_of_clients_move_while_brokers_are_killed(system: str, seed: i
     assert network.required > 10_000
 
 
-# --- the judges bite --------------------------------------------------------------------------
+# --- mutants that the judges must find ----------------------------------------------------------
 
 
 def break_before_make(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: it takes from the new broker at once."""
+    """A mutant: the client accepts the new broker's publications at once."""
     move = Subscriber.move
 
     def mutant(self, broker, now_us):  # type: ignore[no-untyped-def]
@@ -175,7 +175,7 @@ def break_before_make(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant: it takes all that the new broker had for it."""
+    """A mutant: the client accepts every publication that the new broker has for it."""
     arrive = Subscriber._arrive
 
     def mutant(self, place, now_us):  # type: ignore[no-untyped-def]
@@ -186,6 +186,6 @@ def forget_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mutate", [break_before_make, forget_what_it_had])
-def test_the_judges_notice(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_the_judges_notice_each_mutant(mutate, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     mutate(monkeypatch)
     assert any(RandomMoves(seed, system="tree").run() for seed in (4, 3, 2))

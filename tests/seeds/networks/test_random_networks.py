@@ -1,6 +1,6 @@
-"""Random networks under churn and migrations: nothing lost, doubled, made up or out of order.
+"""Random networks under churn and migrations: nothing lost, doubled, invented or out of order.
 
-A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen ones.
+A few seeds here, 1,000 by `make soak`; SHOAL_SEEDS="7" or "0-999" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOVING = pytest.mark.parametrize("system", ["grape", "pop"])
 
 
 def _run(seeds: Iterable[int], system: str, *, lossy: bool = False) -> tuple[int, int]:
-    """Run and judge; how many deliveries were required, and how many migrations there were."""
+    """Run and judge; the numbers of required deliveries and of migrations."""
     required = migrations = 0
     for seed in chosen(seeds):
         network = RandomNetwork(seed, system=system, lossy=lossy)

@@ -1,6 +1,6 @@
-"""Brokers of random networks take their leaves back: nobody notices.
+"""Brokers of random networks cancel their leaves, without effect on others.
 
-SHOAL_SEEDS="7" or "0-99" replays chosen ones.
+SHOAL_SEEDS="7" or "0-99" replays chosen seeds.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ def _stay(system: str, seeds: Iterable[int]) -> None:
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
 
 
-def test_an_heir_takes_no_half_of_a_segment_of_a_matcher_that_stays() -> None:
-    """It would not lie beside its own: two matchers served one segment, and neither could leave."""
+def test_an_heir_takes_no_part_of_a_staying_matchers_segment() -> None:
+    """The heir's part would not be adjacent to its own: two matchers would serve one segment."""
     _stay("bluedove", [0])
 
 
-def test_a_cluster_whose_only_broker_stays_is_told_anew() -> None:
-    """Others had left it as an entry, and took what it had been told for known."""
+def test_a_staying_only_broker_of_a_cluster_is_sent_everything_again() -> None:
+    """Other brokers dropped it as their entry, and must send everything again."""
     _stay("octopia", [11])
 
 
-def test_a_member_that_started_at_the_epoch_is_taken_in_again() -> None:
-    """A view without it was made as it took its leave back."""
+def test_a_staying_member_returns_to_the_view() -> None:
+    """A view without it was made while it cancelled its leave."""
     _stay("dynatops", [31])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("system", MODULES)
-def test_many_take_their_leaves_back(system: str) -> None:
+def test_many_cancelled_leaves_lose_nothing(system: str) -> None:
     _stay(system, range(30))

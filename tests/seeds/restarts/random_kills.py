@@ -1,9 +1,8 @@
-"""Random kills: brokers with real tables and real links, in memory, and what they promised.
+"""Random kills of brokers with real tables and links, in memory.
 
-Every broker is a machine, its links and a front end.  Subscriptions and what has been delivered are
-on disk, so that a broker that is killed and comes back has them; all else is gone with it.  What is
-said to be settled must have been delivered to everybody who subscribed, that very moment; with
-spools it must be on the disk of a broker for those who do not have it, and come to them in the end.
+Every broker is a machine, its links and a front end. Subscriptions and deliveries are on disk and
+survive a kill; all else is lost. A settled publication must have been delivered to every subscriber
+at that moment. With spools it must be on a broker's disk for the others, and reach them in the end.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ LIMITS = LinkLimits(window_bytes=600, silence_us=2**60, give_up_us=2**60)
 
 
 class FrontEnd:
-    """What outlives a broker: who subscribed, what they have been given, and spools."""
+    """The durable part of a broker: subscribers, deliveries, and spools."""
 
     def __init__(self, name: str, wanted: Filter | None) -> None:
         self.name = name
@@ -58,7 +57,7 @@ class FrontEnd:
 
 
 class Site:
-    """One life of a broker."""
+    """One incarnation of a broker."""
 
     def __init__(self, network: Network, front_end: FrontEnd, incarnation: int) -> None:
         self.network = network
@@ -75,7 +74,7 @@ class Site:
                 for other in neighbours
             }
         self.links = {other: self._link(other, incarnation) for other in neighbours}
-        # Those that have not said their tables since the broker started.
+        # Neighbours that have not sent their tables since the broker's start.
         self.expected = dict.fromkeys(self.spools if front_end.was_killed else ())
         for other in self.expected:
             self.links[other].expect(network.now_us)
@@ -104,12 +103,12 @@ class Site:
         )
 
     def record(self) -> None:
-        """What spools have to write is written."""
+        """Write the records of spools."""
         for spool in self.spools.values():
             spool.write(2**60)
 
     def wait(self) -> None:
-        """Time has passed."""
+        """Let time pass."""
         for other, link in self.links.items():
             assert not link.tick(self.network.now_us)
             if other in self.expected and link.state is LinkSessionState.AWAY:
@@ -155,7 +154,7 @@ class Site:
         self.bring(Requested(self.front_end.name, Publish((publication,))), ack_tracker)
 
     def take(self, neighbour: str) -> None:
-        """Handle what has come over a link."""
+        """Handle the content of a link."""
         link = self.links[neighbour]
         messages = link.take()
         first = link.handled - len(messages)
@@ -204,7 +203,7 @@ class Network:
         }
         self.front_ends = {name: FrontEnd(name, self._interest()) for name in names}
         self._incarnation = 0
-        # By link: the bytes under way each way, from its first end and from its second.
+        # By link: the bytes under way in each direction, from its first end and from its second.
         self.connections: dict[tuple[str, str], tuple[bytearray, bytearray]] = {}
         self.sites: dict[str, Site] = {}
         for name in names:
@@ -213,14 +212,14 @@ class Network:
     def _interest(self) -> Filter | None:
         return parse(f"x >= {self.random.randrange(8)}") if self.random.random() < 0.7 else None
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:
         self._incarnation += 1
         self.sites[name] = Site(self, self.front_ends[name], self._incarnation)
 
     def kill(self, name: str) -> None:
-        """And start it again; its neighbours notice that the connections are gone."""
+        """Kill and restart it; its neighbours notice that the connections are gone."""
         self.front_ends[name].was_killed = True
         for link in [link for link in self.connections if name in link]:
             self.cut(link)
@@ -240,7 +239,7 @@ class Network:
         self.sites[link[0]].changed(left.connected(answer, self.now_us))
 
     def move(self, link: tuple[str, str], size: int, *, takes: bool) -> None:
-        """Some bytes go over a link, both ways; the ends handle what has come, or not yet."""
+        """Move some bytes over a link in both directions; the ends handle them, or not yet."""
         connection = self.connections.get(link)
         if connection is None:
             return
@@ -258,16 +257,16 @@ class Network:
         self.sites[name].publish(self.random.randrange(10))
 
     def settled(self, site: Site, publication: Publication) -> None:
-        """Nothing can take this any more, says its broker."""
+        """The publisher's broker settles a publication."""
         if self.sites.get(site.front_end.name) is not site:
-            return  # what a dead broker would have said
+            return  # the settlement of a dead broker
         self.settled_count += 1
         self.promised.append(publication)
         for front_end in self.lacking(publication):
             assert publication.key in self.stored(), (front_end.name, publication.key)
 
     def lacking(self, publication: Publication) -> list[FrontEnd]:
-        """Who subscribed to it and does not have it."""
+        """Its subscribers without a delivery."""
         x = publication.attributes["x"]
         return [
             front_end
@@ -289,13 +288,13 @@ class Network:
         return found
 
     def wait(self) -> None:
-        """Time passes, and who is away still is."""
+        """Let time pass; disconnected brokers stay disconnected."""
         self.now_us += 3_000_000
         for site in self.sites.values():
             site.wait()
 
     def settle(self) -> None:
-        """Everything connects, and all that is under way arrives."""
+        """Connect everything, and let all messages arrive."""
         for link in self.links:
             if link not in self.connections:
                 self.connect(link)
@@ -315,7 +314,7 @@ class Network:
         )
 
     def table_problems(self) -> list[str]:
-        """Where brokers know, or have told, something else than they must."""
+        """Differences of brokers' tables, and of sent rows, from the right ones."""
         front_ends = self.front_ends.items()
         expected = expected_tables(
             self.links,
@@ -333,8 +332,9 @@ class Network:
         return check_tables(expected, {name: site.machine.strategy.tables for name, site in sites})
 
     def check(self) -> None:
-        """Front ends that were never killed got everything once; all got it in order, and what was
-        settled."""
+        """Front ends that were never killed received everything once; all received settled ones in
+        order.
+        """
         for publication in self.promised:
             assert not self.lacking(publication), publication.key
         for front_end in self.front_ends.values():
@@ -351,8 +351,7 @@ def _least(wanted: Filter) -> int:
 
 
 def play(seed: int, system: str = "tree", *, is_stored: bool = False) -> Network:
-    """A random network's life, with covering if the seed is odd; AssertionError when a promise
-    is broken."""
+    """Play a random network, with covering for odd seeds; AssertionError if a promise is broken."""
     random = Random(seed)
     brokers, is_covering = random.randint(2, 5), bool(seed % 2)
     network = Network(random, system, brokers, is_stored=is_stored, is_covering=is_covering)

@@ -1,10 +1,9 @@
 """Random restarts of a BlueDove cluster, in memory: one broker, two, or all, back in any order.
 
-Every broker dispatches and matches.  What its clients subscribed to and what they have got is on
-its disk, so that a broker that is killed and comes back has it; all else is gone with it.  Its
-links are those of sockets: who lives notices a death only when the dead is back, and some of what
-it had said before may still arrive.  What is said to be settled must have been delivered, that very
-moment, to everybody whose subscription was granted before it was published.
+Every broker dispatches and matches. Its clients' subscriptions and deliveries are on disk and
+survive a kill; all else is lost. Links are as over sockets: neighbours notice a death only when the
+broker is back, and some of its earlier messages may still arrive. A settled publication must have
+been delivered at that moment to every subscription granted before it.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from tests.overlays.bluedove.cluster import TWO, Cluster, parameters
 
 
 class Restarts(Cluster):
-    """Brokers that are killed and start again, and what they promised."""
+    """Brokers that are killed and restarted, and the check of their promises."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"restarts/{seed}")
         names = " ".join(f"B{number}" for number in range(1, random.randint(3, 4) + 1))
-        # Links that are asked for, and ends of which the other is dead.
+        # Requested links, and ends whose other end is dead.
         self.opening: list[tuple[str, str]] = []
         self.away: set[tuple[str, str]] = set()
-        # By name: what is asked for at which broker, and what of it is granted.
+        # By name: subscriptions at each broker, and the granted ones.
         self.homes: dict[str, tuple[str, Subscription]] = {}
         self.granted: dict[str, Subscription] = {}
         self.numbers: dict[str, int] = {}
@@ -81,7 +80,7 @@ class Restarts(Cluster):
         self.begin_session(name, other)
 
     def begin_session(self, one: str, other: str) -> None:
-        """A link comes up; if it was up, what is under way in it is lost."""
+        """A link comes up; if it was up, its content is lost."""
         ends = {(one, other), (other, one)}
         linked, self.away = ends & self.links, self.away - ends
         self.links -= ends
@@ -109,7 +108,7 @@ class Restarts(Cluster):
         else:
             super().step(random)
 
-    # --- what happens -------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------
 
     def kill(self, name: str) -> None:
         self.killed += 1
@@ -121,7 +120,7 @@ class Restarts(Cluster):
         self.away |= {(other, name) for other in others}
         self.away = {end for end in self.away if end[0] != name}
         self.links = {end for end in self.links if end[0] != name}
-        # Of what it had said the first so many messages are on their way to each other.
+        # So many of its first messages are on their way to each neighbour.
         arrives = {other: self.random.choice((0, 1, 5, 1_000)) for other in self.names}
         kept = []
         for row in self.under_way:
@@ -156,7 +155,7 @@ class Restarts(Cluster):
         self.handle(home, Requested(wanted.client, Subscribe(wanted)), ack_tracker)
 
     def publish_at(self, broker: str) -> None:
-        """One or several, of a publisher of that broker."""
+        """Publish one or several, by a publisher of that broker."""
         publisher = f"P of {broker}"
         made = []
         for _ in range(self.random.randint(1, 3)):
@@ -186,7 +185,7 @@ class Restarts(Cluster):
         self, node: object, broker: str, owed: list[tuple[tuple[str, int], str]]
     ) -> None:
         if self.nodes.get(broker) is not node:
-            return  # what a dead broker would have said
+            return  # the settlement of a dead broker
         self.settled += 1
         self.required += len(owed)
         delivered = {
@@ -200,7 +199,7 @@ class Restarts(Cluster):
     # --- judging ------------------------------------------------------------------------------
 
     def check_order(self) -> None:
-        """Each subscription got each publisher's publications in their order, first time each."""
+        """Each subscription received each publisher's publications in order, repetitions aside."""
         got: dict[tuple[str, str], dict[int, None]] = {}
         for _, each in self.deliveries:
             publisher, number = each.routed.publication.key
@@ -210,7 +209,7 @@ class Restarts(Cluster):
             assert list(numbers) == sorted(numbers), pair
 
     def check_segments(self) -> None:
-        """Every place is served by somebody who says so."""
+        """Every place is served by a matcher that claims it."""
         for name in self.names:
             strategy = self.strategies[name]
             assert strategy.matcher is not None
@@ -220,7 +219,7 @@ class Restarts(Cluster):
 
 
 def play(seed: int) -> Restarts:
-    """A cluster's life; AssertionError when a promise is broken."""
+    """Play a random cluster; AssertionError if a promise is broken."""
     cluster = Restarts(seed)
     random = cluster.random
     for _ in range(6):

@@ -1,8 +1,8 @@
 """Three live brokers in virtual time that exchange links all the time, and are killed meanwhile.
 
-A live network (nodes, links, what is on disk of the overlay: all but sockets and the clock) on a
-`VirtualLoop`.  One broker after the other dies, at any step of an exchange, and starts again.  Then
-exchanges must go on before long, over a tree of all brokers: whoever is cut off can exchange none.
+A live network (nodes, links, stored overlay: all but sockets and the clock) on a `VirtualLoop`. One
+broker after the other dies, at any step of an exchange, and restarts. Exchanges must continue soon,
+over a tree of all brokers; a broker that is cut off can exchange none.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tests.runtime.live import LiveNetwork
 from tests.runtime.virtual_loop import Cable, VirtualLoop
 from tests.seeds.restarts.restless_clients import RestlessClients
 
-# Longer than a broker waits for anything, a link that is away included.
+# Longer than any timeout of a broker, disconnected links included.
 PATIENCE_S = 90.0
 
 
 class RandomRestless:
-    """One seed's network; `run` gives what went wrong."""
+    """One seed's network; `run` gives the violations."""
 
     def __init__(
         self, seed: int, *, kills: int = 12, most_at_once: int = 1, leaves: bool = False
     ) -> None:
-        """So many brokers are killed at once, at most.  With `leaves` each of them has one more."""
+        """So many brokers are killed at once, at most. With `leaves` each of them has one more."""
         self.random = Random(f"restless/{seed}")
         self.kills = kills
         self.most_at_once = most_at_once
@@ -132,7 +132,7 @@ class RandomRestless:
 
     @property
     def _exchanged(self) -> int:
-        """How many exchanges were begun and carried out by brokers that live."""
+        """The numbers of exchanges begun and committed by running brokers."""
         return sum(machine.description["exchanged"] for machine in self._machines.values())
 
     @property

@@ -1,9 +1,8 @@
-"""Clients of brokers that are killed and start again, in virtual time: what they are promised.
+"""Clients of brokers that are killed and restarted, in virtual time, and the promises to them.
 
-Each broker has a client that publishes, and one that has subscribed, to everything unless it is
-said.  What clients have been delivered, and that they subscribed, outlives their broker, as on its
-disk.  Whatever is said to be settled everybody who wants it must have, whoever is dead at that
-moment; once, and in order.
+Each broker has a publisher, and a subscriber of everything unless given a filter. Deliveries and
+subscriptions survive the broker, as on its disk. A settled publication must be with every
+subscriber, whichever broker is dead at that moment; once, and in order.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from shoal.mqtt.front_end.deduplication import OrderedDeduplication
 from shoal.runtime.node import Node
 
 Key = tuple[str, int]
-# Publications have one of so many topics each, by turns, and x below this.
+# Publications have these topics in turn, and x below this.
 TOPICS, X_LIMIT = 5, 100
 
 
 class Subscriber:
-    """One broker's; `got` is what it was delivered, in its order."""
+    """The subscriber of one broker; `got` has its deliveries in order."""
 
     def __init__(self, home: BrokerId, wanted: Filter = EVERYTHING) -> None:
         self.home = home
@@ -52,7 +51,7 @@ class Subscriber:
 
 
 class RestlessClients:
-    """All of them; `now_us` says the time."""
+    """All clients; `now_us` gives the time."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class RestlessClients:
         self._count = 0
 
     def start(self, node: Node) -> None:
-        """A broker has started: its clients are there again."""
+        """A broker has started: its clients connect."""
         client = f"s/{node.id}"
         subscriber = self.subscribers[node.id]
         node.attach(client, subscriber)
@@ -83,12 +82,12 @@ class RestlessClients:
         )
 
     def killed(self, broker: BrokerId) -> None:
-        """Nobody will hear what became of what it was asked."""
+        """A broker is killed: its pending requests get no answer."""
         gone = f"p/{broker}"
         self.unsettled = {key: one for key, one in self.unsettled.items() if key[0] != gone}
 
     def publish(self, node: Node) -> None:
-        """One publication of the client of this broker, unless that must wait."""
+        """One publication of this broker's publisher, unless it must wait."""
         if not node.is_ready or node.is_holding:
             return
         self._count += 1
@@ -108,7 +107,7 @@ class RestlessClients:
 
     def _settled(self, node: Node, publication: Publication) -> None:
         if self.unsettled.pop(publication.key, None) is None:
-            return  # what a dead broker would have said
+            return  # the settlement of a dead broker
         self.settled += 1
         self.problems += [
             f"{(self._now_us() - 1_000_000_000) / 1e6:.2f}: {each.home} lacks {publication.key}"
@@ -117,7 +116,7 @@ class RestlessClients:
         ]
 
     def judge(self) -> list[str]:
-        """What was wrong; to be asked when all is settled that can be."""
+        """Violations; call it when everything that can be settled is."""
         owed = [f"{key} is never settled" for key in self.unsettled]
         found = (problem for each in self.subscribers.values() for problem in each.problems)
         return [*self.problems, *found, *owed]

@@ -1,8 +1,8 @@
-"""Three live brokers of any system that all end and start again, in any order, in virtual time.
+"""Three live brokers of any system that all end and restart, in any order, in virtual time.
 
-A live network as in `random_restless.py`.  Clients publish at every broker that takes something.
-All brokers end at once; they start in one order, with pauses, in which connections of one of those
-that run may stand still; then all end again, and start in another order.
+A live network as in `random_restless.py`. Clients publish at every broker that accepts
+publications. All brokers end at once. They start in one order, with pauses in which the connections
+of a running one may hang. Then all end again, and start in another order.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.systems import eager
 
 NAMES = ("B1", "B2", "B3")
 ORDERS = tuple(permutations(NAMES))
-# Nobody counts as gone who comes back within this.
+# A broker that returns within this does not count as dead.
 PATIENCE_US = 60_000_000
-# Links that others go round are given up sooner: what was in them goes another way.
+# Links with detours are given up sooner: their content takes another way.
 GIVE_UP_US = {"octopia": 3_000_000}
-# Longer than a broker waits for anything.
+# Longer than any timeout of a broker.
 PATIENCE_S = 2 * PATIENCE_US / 1e6
-# Between one start and the next; all together are well below the patience.
+# Between one start and the next; all together are well below the timeout.
 PAUSES_S = (0.0, 0.3, 2.0, 8.0, 12.0)
 
 
@@ -45,7 +45,7 @@ class StartOrders:
     def __init__(
         self, seed: int, system: str, orders: Sequence[Sequence[str]], kills: int = 0
     ) -> None:
-        """While brokers start in an order so many are killed or cut off, and back by themselves."""
+        """During an order so many brokers are killed or cut off, and return by themselves."""
         self.kills = kills
         self.random = Random(f"starts/{seed}")
         self.system = system
@@ -64,7 +64,7 @@ class StartOrders:
         return self.cables[ends]
 
     def run(self) -> list[str]:
-        """What went wrong."""
+        """The violations."""
         random = Random(self.random.random())
         with (
             patch.object(live_network, "Clock", lambda: self.loop),
@@ -113,7 +113,7 @@ class StartOrders:
         self.clients.start(self.network.nodes[name])
 
     async def _spoil(self, number: int) -> None:
-        """Kill a broker that runs, or cut it off, at some time for a while."""
+        """Kill a running broker, or cut it off, at some time for a while."""
         await asyncio.sleep(self.random.uniform(2, 6) * (number + 1))
         name = self.random.choice(NAMES)
         pause_s = self.random.choice(PAUSES_S[:-1]) * self.random.uniform(0.5, 1.5)
@@ -152,7 +152,7 @@ class StartOrders:
             await self.network.kill(name)
 
     async def _pause(self) -> None:
-        """Nothing starts for a while; meanwhile connections of one broker may stand still."""
+        """Nothing starts for a while; meanwhile the connections of one broker may hang."""
         pause_s = self.random.choice(PAUSES_S) * self.random.uniform(0.5, 1.5)
         if len(self.network.nodes) == 2 and self.random.random() < 0.5:
             still = list(self.cables.values())
@@ -191,7 +191,7 @@ class StartOrders:
 
 
 def _parameters(system: str) -> msgspec.Struct | None:
-    """Eager ones, with which nobody counts as gone before its links do."""
+    """Eager parameters with which no broker counts as dead before its links do."""
     if system == "bluedove":
         dimensions = (Dimension(attribute="x", low=0, high=X_LIMIT),)
         return BlueDoveParameters(dimensions=dimensions, dispatchers=NAMES, matchers=NAMES)

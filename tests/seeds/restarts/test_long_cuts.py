@@ -1,6 +1,6 @@
-"""A link between two living brokers, cut for longer than who is away is waited for.
+"""A link between two living brokers, cut for longer than the timeout of disconnected ones.
 
-Once it is mended all are in one view again by themselves, and nothing waits any more.
+After it is mended all are in one view again by themselves, and nothing waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LongCut(RandomAckTracker):
         self.parameters = msgspec.structs.replace(self.parameters, brokers=NAMES)
         self.limits = LinkLimits(give_up_us=3 * SECOND_US)
         self.ends = ends
-        # In how many views of how many members brokers were when the link was mended.
+        # The numbers of views, and of their members, when the link was mended.
         self.views: set[tuple[int, int]] = set()
         self.unsettled_then = 0
 
@@ -59,17 +59,17 @@ class LongCut(RandomAckTracker):
         *at_length([("hybrid", ("B0", "B1")), ("hybrid", ("B1", "B3"))]),
     ],
 )
-def test_all_are_in_one_view_again(system: str, ends: tuple[str, str]) -> None:
+def test_all_brokers_are_in_one_view_after_a_long_cut(system: str, ends: tuple[str, str]) -> None:
     network = LongCut(system, ends)
     problems = network.run()
-    # Who is left out misses what is published meanwhile.
+    # Excluded brokers miss publications meanwhile.
     assert [each for each in problems if " lacks " not in each] == []
-    if "B0" in ends:  # who decides cannot have the other
+    if "B0" in ends:  # the deciding broker excludes the other
         assert len(NAMES) - 1 in {members for _, members in network.views}
     assert network.settled > 0
 
 
-def test_between_two_others_nothing_waits_where_the_hub_is_linked_to_both() -> None:
+def test_a_long_cut_between_two_brokers_of_a_hub_holds_nothing_up() -> None:
     network = LongCut("tco", ("B1", "B3"))
     assert network.run() == []
     assert {members for _, members in network.views} == {len(NAMES)}

@@ -1,4 +1,4 @@
-"""Brokers killed at random: what was settled had been delivered, in order, and nothing hangs."""
+"""Brokers killed at random: settled publications were delivered in order, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ SEEDS = (*range(6), *at_length(range(6, 60)))
 @pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
 @pytest.mark.parametrize("system", TREES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_kills(seed: int, system: str, is_stored: bool) -> None:
+def test_settled_publications_survive_random_kills(seed: int, system: str, is_stored: bool) -> None:
     play(seed, system, is_stored=is_stored)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("is_stored", [False, True], ids=["settled", "stored"])
 @pytest.mark.parametrize("seed", range(1_000, 4_000))
-def test_random_kills_at_length(seed: int, is_stored: bool) -> None:
+def test_settled_publications_survive_many_random_kills(seed: int, is_stored: bool) -> None:
     play(seed, is_stored=is_stored)

@@ -1,6 +1,6 @@
 """Brokers of every system with storage start in every order, some of them twice: nothing is lost.
 
-What brokers have over a link that fails may be lost in `tid`.
+In `tid` the content of a link that fails may be lost.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def play(seed: int, system: str, kills: int, settled: int = 10) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_in_two_orders(system: str) -> None:
+def test_two_start_orders_lose_nothing(system: str) -> None:
     play(SYSTEMS.index(system), system, kills=0)
 
 
 @pytest.mark.parametrize("system", ["tree", "bluedove", "self_organising", "octopia", "tco"])
-def test_brokers_are_killed_meanwhile(system: str) -> None:
+def test_kills_during_starts_lose_nothing(system: str) -> None:
     play(102, system, kills=4)
 
 
 class KilledAtOnce(StartOrders):
-    """The first broker is killed as soon as it has started, before others are there."""
+    """The first broker is killed as soon as it has started, before others run."""
 
     async def _start_all(self, order: Sequence[str]) -> None:
         first, second, third = order
@@ -65,7 +65,7 @@ class KilledAtOnce(StartOrders):
         for seed in (1, 8, 9, 12)
     ],
 )
-def test_the_first_is_killed_as_it_starts(system: str, seed: int) -> None:
+def test_a_kill_of_the_first_broker_at_its_start_loses_nothing(system: str, seed: int) -> None:
     network = KilledAtOnce(seed, system, ORDERS[:1])
     problems = network.run()
     assert not problems, (problems[:10], network.happened)
@@ -75,5 +75,5 @@ def test_the_first_is_killed_as_it_starts(system: str, seed: int) -> None:
 @pytest.mark.parametrize("kills", [0, 4])
 @pytest.mark.parametrize("seed", LONG)
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_in_many_orders(system: str, seed: int, kills: int) -> None:
-    play(seed, system, kills, settled=0)  # of some orders all is over in a few seconds
+def test_many_start_orders_lose_nothing(system: str, seed: int, kills: int) -> None:
+    play(seed, system, kills, settled=0)  # in some orders all is over in a few seconds

@@ -1,9 +1,9 @@
 """Random kills under MQTT clients: brokers with links and journals, in memory, and their clients.
 
-Every broker is a machine, its links, its MQTT side and a journal; what is written and told keeps
-the order of a flush, and a kill may come between any two of its phases.  Subscribers go from broker
-to broker, ask for their session and hang up, share, and are there at the moment of a kill.  The
-judge is outside: what a publisher was told is settled comes to every subscriber, at QoS 2 once.
+Every broker is a machine, its links, its MQTT side and a journal. Writes and messages keep the
+order of a flush, and a kill may come between any two phases. Subscribers move between brokers,
+request their session and hang up, share subscriptions, and are connected at the moment of a kill. A
+publication acknowledged as settled reaches every subscriber, at QoS 2 once.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tests.mqtt.backlogs import counted_again
 from tests.mqtt.broker_api import SECOND, Client
 from tests.seeds.sessions.session_network import KEPT, Network
 
-# How long brokers are down, at most; longer than a client waits for its session, or not.
+# The longest down time of brokers: beyond a client's wait for its session, or not.
 SHORT_US = 6 * SECOND
 LONG_US = 30 * SECOND
-# Its last word may have been a second old, and its links take a while to be up.
+# Its last announcement may be a second old, and its links take a while to come up.
 MEETING_US = 3 * SECOND // 2
 
 
-class Person:
-    """A client that comes back by itself.  `is_in`: it has its CONNACK."""
+class ReconnectingClient:
+    """A client that reconnects by itself. `is_in`: it has its CONNACK."""
 
     def __init__(self, network: Network, name: str) -> None:
         self.network, self.name, self.terms = network, name, KEPT
@@ -65,7 +65,7 @@ class Person:
         self.client, self.is_in = None, False
 
     def look(self) -> None:
-        """Take what came, and answer it."""
+        """Take the packets, and answer them."""
         client = self.client
         while client is not None and (packets := client.take()):
             for packet in packets:
@@ -87,8 +87,8 @@ class Person:
     def take(self, client: Client, packet: Any) -> None: ...
 
 
-class Subscriber(Person):
-    """Has one subscription at QoS 2, and takes down what comes: payload and QoS."""
+class Subscriber(ReconnectingClient):
+    """Has one subscription at QoS 2, and records payload and QoS of each message."""
 
     def __init__(self, network: Network, name: str, topic_filter: str = "a") -> None:
         super().__init__(network, name)
@@ -122,8 +122,10 @@ class Subscriber(Person):
             client.send(packet)
 
 
-class Dabbler(Subscriber):
-    """Now and then wants everything, and then nothing any more: what others want is covered."""
+class OccasionalSubscriber(Subscriber):
+    """Subscribes to everything and unsubscribes again, so that other subscriptions are covered for
+    a time.
+    """
 
     def look(self) -> None:
         super().look()
@@ -136,8 +138,8 @@ class Dabbler(Subscriber):
                     client.send(Unsubscribe(3, ("#",)))
 
 
-class Publisher(Person):
-    """Publishes, and sends again what was not acknowledged when it was cut off."""
+class Publisher(ReconnectingClient):
+    """Publishes, and retransmits publications that were not acknowledged before a disconnection."""
 
     def __init__(self, network: Network, name: str, home: str) -> None:
         super().__init__(network, name)
@@ -182,14 +184,14 @@ class Publisher(Person):
                 self._unacknowledged.pop(number, None)
 
 
-# What happens, and how often; and where clients go about six times as much.
+# Events with their weights; and the same with moves about six times as frequent.
 WHAT = ("publish", "move", "flush", "go", "leave", "look", "kill", "start", "wait")
 MOVES = (20, 30, 15, 4, 2, 10, 1.5, 5, 10)
 RESTLESS = (20, 30, 15, 25, 1, 15, 2, 5, 8)
 
 
-class Life:
-    """Some subscribers that go about, publishers that stay, and brokers that are killed."""
+class RandomSessions:
+    """Some subscribers that move, publishers that stay, and brokers that are killed."""
 
     def __init__(
         self, seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0
@@ -198,9 +200,9 @@ class Life:
         self.moves = moves
         self.network = Network(random, random.randint(2, 4) + more)
         self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
-        # Of what comes to a group each gets a part.
+        # Each member of a group gets a part of its messages.
         self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
-        self.dabblers = [Dabbler(self.network, f"d{n}", "#") for n in range(dabblers)]
+        self.dabblers = [OccasionalSubscriber(self.network, f"d{n}", "#") for n in range(dabblers)]
         self.publishers = [
             Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
         ]
@@ -209,11 +211,11 @@ class Life:
             person.go_to(random.choice(self.network.names))
         self._come_in(3)
         assert all(each.is_subscribed for each in self.roamers)
-        # Who must be there again by when.
+        # Brokers that must be back, with the time.
         self.down: dict[str, int] = {}
         self.long: set[str] = set()
-        # A session that has come does not wait longer for what a broker that is down has of it,
-        # and two that die together take more with them than either.
+        # An arrived session does not wait longer for a broker that is down; two brokers that die
+        # together lose more than either.
         self.is_in_order = True
         self.killed_us = 0
 
@@ -222,7 +224,7 @@ class Life:
         return [*self.subscribers, *self.workers, *self.dabblers]
 
     @property
-    def people(self) -> list[Person]:
+    def people(self) -> list[ReconnectingClient]:
         return [*self.roamers, *self.publishers]
 
     def _come_in(self, seconds: int) -> None:
@@ -272,7 +274,7 @@ class Life:
                             self.start(name)
 
     def kill(self) -> None:
-        """One for a long time, several for a short one."""
+        """Kill one for a long time, or several for a short one."""
         network = self.network
         if len(network.sites) > 1:
             name = self.random.choice(list(network.sites))
@@ -292,7 +294,7 @@ class Life:
         self.network.start(name)
 
     def end(self) -> None:
-        """All brokers run, all clients are there until nothing more comes."""
+        """All brokers run, and all clients are connected until nothing more arrives."""
         self.come_to_rest()
         for person in self.roamers:
             for _ in range(5):
@@ -302,13 +304,13 @@ class Life:
         self._come_in(30)
 
     def come_to_rest(self) -> None:
-        """All brokers run, and nobody else comes in."""
+        """All brokers run, and no other client connects."""
         for name in list(self.down):
             self.start(name)
         self._come_in(15)
 
     def astray(self) -> list[tuple[str, str, str | None]]:
-        """Clients whose session a broker looks for where it is not."""
+        """Clients whose session a broker expects where it is not."""
         found = []
         for person in self.roamers:
             name = person.name
@@ -328,7 +330,7 @@ class Life:
         for site in self.network.sites.values():
             assert site.clients.backlog.bytes == counted_again(site.clients)
         for person in self.people:
-            assert person.is_in, f"{person.name} was not let in"
+            assert person.is_in, f"{person.name} was not admitted"
         for publisher in self.publishers:
             assert not publisher._unacknowledged, publisher.name
         together = Counter(each for worker in self.workers for each in worker.taken)
@@ -336,7 +338,8 @@ class Life:
             lost = [each for each in publisher.acknowledged if each not in together]
             assert not lost, f"the group lost {lost}"
         twice = [each for each, count in together.items() if each[1] == 2 and count > 1]
-        # Where the publisher's broker and the member's die together, nobody may know of it.
+        # If the publisher's broker and the member's die together, no broker may know of the
+        # delivery.
         assert not (twice and self.is_in_order), f"the group got twice {twice}"
         for subscriber in self.subscribers:
             taken = Counter(subscriber.taken)
@@ -344,7 +347,7 @@ class Life:
                 acknowledged = set(publisher.acknowledged)
                 lost = [each for each in acknowledged if each not in taken]
                 assert not lost, f"{subscriber.name} lost {sorted(lost)}"
-                if self.is_in_order:  # what is sent again at QoS 1 may come late
+                if self.is_in_order:  # retransmissions at QoS 1 may be late
                     order = [each for each in publisher.sent.values() if each in taken]
                     order = [each for each in order if each[1] == 2]
                     found = [each for each in dict.fromkeys(subscriber.taken) if each in order]
@@ -353,9 +356,11 @@ class Life:
             assert not twice, f"{subscriber.name} got twice {twice}"
 
 
-def play(seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0) -> Life:
-    """A random life of two to four brokers, or more; AssertionError when a promise is broken."""
-    life = Life(seed, moves, more, dabblers)
+def play(
+    seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0
+) -> RandomSessions:
+    """Play a random network of brokers; AssertionError if a promise is broken."""
+    life = RandomSessions(seed, moves, more, dabblers)
     life.play()
     life.end()
     life.check()

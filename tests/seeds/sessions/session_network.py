@@ -1,4 +1,4 @@
-"""Brokers whose clients have sessions, killed and started again from what they wrote."""
+"""Brokers with sessions of clients, killed and restarted from their journals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CODEC = Codec(COMMON + CONTROLS + SYSTEMS["tree"].messages)
 
 
 class Site(BrokerApi):
-    """One life of a broker; `disk` are the batches that all its lives have written."""
+    """One incarnation of a broker; `disk` has the batches of all its incarnations."""
 
     def __init__(self, network: Network, name: str, incarnation: int, disk: list[bytes]) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Site(BrokerApi):
         assert self.clients.journal is not None
         assert self.clients.arrivals is not None
         self.clients.arrivals.begin_deduplication(self.clients.journal.heard)
-        # In every other seed a message for two clients is one for many.
+        # In every other seed a message for two clients counts as one for many.
         if network.seed % 2:
             self.clients.spreading.most = 1
         self.settling = Settling(Recording())
@@ -123,7 +123,7 @@ class Site(BrokerApi):
             self.clients.settled(publications)
 
     def take(self, neighbour: str) -> None:
-        """Handle what has come over a link."""
+        """Handle the content of a link."""
         link = self.links[neighbour]
         messages = link.take()
         first = link.handled - len(messages)
@@ -152,7 +152,7 @@ class Site(BrokerApi):
                 self.gathered.append(effect)
 
     def flush(self, phases: int = 4) -> None:
-        """Deliver, record, links, clients; fewer if it is killed meanwhile."""
+        """Deliver, record, links, clients; fewer phases if it is killed meanwhile."""
         self.now_us = self.network.now_us
         self.carry_out(self.clients.take_effects())
         while self.delivered:
@@ -183,7 +183,7 @@ class Site(BrokerApi):
                 self.carry_out(connection.take_held(self.now_us))
 
     def tick(self) -> None:
-        """What is due by now."""
+        """Fire the timers that are due."""
         now_us = self.now_us = self.network.now_us
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and deadline_us <= now_us:
@@ -197,7 +197,7 @@ class Site(BrokerApi):
 
 
 class Network:
-    """A tree of such brokers.  `sites` are those that run."""
+    """A tree of such brokers. `sites` are the running ones."""
 
     def __init__(self, random: Random, brokers: int) -> None:
         self.random = random
@@ -222,7 +222,7 @@ class Network:
         self.sites[name] = Site(self, name, self._incarnation, self.disks[name])
 
     def kill(self, name: str) -> None:
-        """kill -9, perhaps in the middle of a flush; what was written may still arrive."""
+        """Kill a broker, perhaps in the middle of a flush; written bytes may still arrive."""
         site = self.sites[name]
         site.flush(self.random.randrange(5))
         for other in self.neighbours[name]:
@@ -240,7 +240,7 @@ class Network:
             self.sites[other].links[name].lost(self.now_us)
 
     def connect(self) -> None:
-        """Every two neighbours that run are connected."""
+        """Connect every two running neighbours."""
         for left, right in self.pairs:
             if (left, right) in self.buffers or not {left, right} <= self.sites.keys():
                 continue
@@ -274,7 +274,7 @@ class Network:
             site.flush()
 
     def settle(self, seconds: float) -> None:
-        """Everything connects, and all that is under way arrives, for so long."""
+        """Connect everything, and let all messages arrive, for so long."""
         for _ in range(round(seconds / 0.1)):
             self.connect()
             self.flush()

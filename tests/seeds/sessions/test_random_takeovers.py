@@ -1,6 +1,6 @@
-"""Clients that connect anywhere while an old connection of theirs is open, and brokers are killed.
+"""Clients that connect anywhere while an old connection stays open, and brokers are killed.
 
-In the end each has one session at most, where it connected last, and nobody looks elsewhere for it.
+In the end each has one session at most, at its last broker, and no broker expects it elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLIENTS = ("c0", "c1", "c2")
 
 
 class Takeovers:
-    """Some clients, each with whatever connections it has ever opened."""
+    """Some clients, each with all connections that it has ever opened."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(f"takeovers/{seed}")
@@ -59,7 +59,7 @@ class Takeovers:
         return client
 
     def end(self) -> None:
-        """All brokers run, and each client is let in once more."""
+        """All brokers run, and each client connects once more."""
         network = self.network
         for name in sorted(set(network.names) - network.sites.keys()):
             network.start(name)
@@ -81,7 +81,7 @@ class Takeovers:
             sessions = {
                 each.name: each.clients.sessions.get(name) for each in network.sites.values()
             }
-            # Who gave it may keep it until all has come that it waits for itself.
+            # The source may keep it until everything that it waits for has come.
             at = [each for each, found in sessions.items() if found and found.going is None]
             assert at == [broker], name
             for other in set(network.names) - {broker}:
@@ -90,7 +90,7 @@ class Takeovers:
                 assert side.registry.place(name) in (None, broker), (name, other)
 
     def leave(self) -> None:
-        """All leave for good; nobody is remembered who is not there."""
+        """All leave for good; no departed client is kept."""
         for _, client in self.last.values():
             client.lose()
         self.network.settle(5)
@@ -108,8 +108,8 @@ class Takeovers:
 
 
 @pytest.mark.parametrize("seed", [*range(8), 386, *at_length(range(8, 30))])
-def test_random_takeovers(seed: int) -> None:
-    """In 386 a session ended, and another broker heard after that that it was there."""
+def test_random_takeovers_leave_one_session_per_client(seed: int) -> None:
+    """386: a session ends, and another broker learns of its start only after that."""
     takeovers = Takeovers(seed)
     takeovers.play()
     takeovers.end()

@@ -1,4 +1,4 @@
-"""A broker that starts begins no session anew that began elsewhere while it was down."""
+"""A starting broker begins no session anew that began elsewhere during its down time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.seeds.sessions.session_network import Network
 
 @pytest.mark.parametrize("seed", [*range(8), *at_length(range(8, 20))])
 @pytest.mark.parametrize("down", [1, 2])
-def test_who_goes_to_a_broker_that_has_just_started(seed: int, down: int) -> None:
-    """It comes before the first link, with the links, or later."""
+def test_a_client_of_a_starting_broker_finds_its_session_elsewhere(seed: int, down: int) -> None:
+    """The client connects before the first link, with the links, or later."""
     random = Random(seed)
     network = Network(random, 4)
     network.settle(3)

@@ -1,4 +1,4 @@
-"""The linear index against the naive truth, while filters come and go."""
+"""The linear index against naive matching, while filters come and go."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_an_incomplete_publication_matches_nothing() -> None:
     "text",
     ["x = 1 OR y = 2", "x <> 5", "z > 1", "x IN (1, 2)", "x = 'a'", "x IS NULL", "x > 3 AND x < 1"],
 )
-def test_what_is_no_box_is_refused(text: str) -> None:
+def test_a_filter_that_is_no_box_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not"):
         LinearIndex(("x", "y")).add("s", parse(text))

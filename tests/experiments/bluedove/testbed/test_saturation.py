@@ -1,4 +1,4 @@
-"""Saturation is found where it is, and only linear growth counts as such."""
+"""The search for saturation finds it, and only linear growth counts as saturation."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_linear_growth_is_saturation(extra_us: np.ndarray, growing: bool) -> Non
     assert is_growing(Responses(TIMES_US, 300_000 + NOISE + extra_us)) is growing
 
 
-def test_nothing_does_not_grow() -> None:
+def test_an_empty_queue_does_not_grow() -> None:
     empty = np.array([])
     assert not is_growing(Responses(empty, empty))
     assert not is_growing(Responses(TIMES_US, np.full(len(TIMES_US), 7.0)))
 
 
-def test_what_is_done_faster_once_no_more_messages_come_is_still_growth() -> None:
-    """A queue that grows all the time is emptied faster afterwards, by the cores that are free."""
+def test_faster_work_after_the_last_message_is_still_growth() -> None:
+    """A queue that grows all the time is emptied faster afterwards, by the free cores."""
     took_us = 0.3 * TIMES_US
     end_us = TIMES_US[-1]
     late = took_us + TIMES_US > end_us
@@ -74,7 +74,7 @@ def test_a_message_of_the_first_half_that_still_waits_is_growth() -> None:
         ([1] * 12 + [5] * 4, False),  # more, and next to nothing
     ],
 )
-def test_what_waits_may_go_up_and_down_and_must_not_grow(waiting: list[int], grows: bool) -> None:
+def test_a_queue_may_vary_without_growth(waiting: list[int], grows: bool) -> None:
     assert is_piling_up(waiting, 400.0) is grows
 
 
@@ -92,18 +92,18 @@ FULL = BlueDoveSetting(
 
 
 @pytest.mark.parametrize("messages", [150, 300])
-def test_what_forwarding_is_blind_to_loads_sustains_is_arithmetic(messages: int) -> None:
+def test_the_saturation_of_load_blind_forwarding_is_calculated(messages: int) -> None:
     """12 cores, 40 subscriptions of 6 ms each (100 times slower): 12 / 0.24 s = 50 a second.
 
-    Trials alone said 45 or less, and more the longer they were.
+    Trials alone give 45 or less, and more the longer they are.
     """
     testbed = LoadedCluster(FULL)
     assert limit_by_arithmetic(testbed) == pytest.approx(50, rel=0.02)
     assert saturation_rate(testbed, messages) == pytest.approx(50, rel=0.02)
 
 
-def test_a_trial_that_contradicts_arithmetic_counts() -> None:
-    # Dispatching takes 0.1 s, and more for what comes back: two dispatchers are too slow.
+def test_a_trial_that_contradicts_the_calculation_counts() -> None:
+    # Dispatching takes 0.1 s, and more for answers: two dispatchers are too slow.
     slow = msgspec.structs.replace(FULL, slowdown=100_000, search_ns=60)
     testbed = LoadedCluster(slow)
     assert limit_by_arithmetic(testbed) == pytest.approx(50, rel=0.02)

@@ -32,13 +32,13 @@ def test_ranges_lie_around_hot_spots(drawing: Drawing, hot_spots: tuple[float, f
     (low,) = (dimension for dimension in workload.dimensions(4) if dimension.attribute == "a1")
     ranges = [low.ranges(workload.filter()) for _ in range(200)]
     middles = [(each[0].low + each[0].high) / 2 for each in ranges]
-    # Most of a range around the lower end is cut off: what is left lies higher.
+    # Most of a range around the lower end is cut off: the rest lies higher.
     assert abs(np.median(middles) - hot_spots[0]) < (90 if drawing == "cut" else 60)
     longest = NARROW if drawing == "single" else RANGE
     assert max(each[0].high - each[0].low for each in ranges) <= longest + 1e-6
 
 
-def test_points_come_back_as_they_were(tmp_path: Path) -> None:
+def test_points_read_back_equal(tmp_path: Path) -> None:
     points = Points(("x", "y"), np.arange(8.0).reshape(4, 2))
     for name in ("one.npz", "two.npz"):
         save_points(tmp_path / name, points)
@@ -50,7 +50,7 @@ def test_points_come_back_as_they_were(tmp_path: Path) -> None:
     assert points_digest(tmp_path / "one.npz") != points_digest(tmp_path / "two.npz")
 
 
-def test_subscriptions_want_what_lies_close_to_a_row() -> None:
+def test_subscriptions_are_boxes_around_rows() -> None:
     values = np.random.default_rng(5).lognormal(1.0, 1.0, (400, 2))
     workload = PointsWorkload(Points(("x", "y"), values), Random(1), quantiles=False)
     rows = [dict(zip(("x", "y"), row, strict=True)) for row in values.tolist()]

@@ -67,7 +67,7 @@ def test_a_cut_is_the_best_over_spreads(after: float) -> None:
          {POP: {1: 10, 2: 10}, LOAD: {1: 1, 2: 5}}, 0.9),
     ],
 )  # fmt: skip
-def test_values(
+def test_values_are_judged_at_each_spread(
     judge: Judge, values: dict[RelocationSetting, dict[int, float]], value: float
 ) -> None:
     outcome = judge(given_by(values))
@@ -88,7 +88,7 @@ def test_values(
         crowded(greatest([WIDE], [BASELINE], "delay_us", str)),
     ],
 )
-def test_what_was_not_run_has_no_outcome(judge: Judge) -> None:
+def test_missing_runs_have_no_outcome(judge: Judge) -> None:
     assert judge(given_by({BASELINE: {1: 3.0}})) is None
 
 

@@ -55,7 +55,7 @@ def thresholds(system: Any, falls_at: list[int], overheads: list[float]) -> list
     return found
 
 
-def test_thresholds() -> None:
+def test_thresholds_are_judged() -> None:
     grape_runs = thresholds("grape", [1, 2, 3, 4, 9], [0.5, 0.4, 0.3, 0.2, 0.1])
     baseline = summary(spec(BASELINE, study="threshold"), hops=0.05)
     given = evidence(*grape_runs, baseline, *thresholds("pop", [5, 4, 3, 2, 1], [0.1] * 5))

@@ -1,4 +1,4 @@
-"""What weights trade, and what they do not change."""
+"""The figures that weights trade, and those that they do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of tracing: only what traces is counted, and its peak is kept."""
+"""Memory of tracing: only systems that trace are counted, and the peak is kept."""
 
 from __future__ import annotations
 

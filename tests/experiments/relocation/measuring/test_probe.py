@@ -1,4 +1,4 @@
-"""Probes: who stands where, how many brokers a publication passes, and counters that agree."""
+"""Probes: places of publishers, brokers passed by publications, and counters that agree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def naive_passed(links: list[tuple[str, str]], source: str, targets: list[str]) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_brokers_passed_on_random_trees(seed: int) -> None:
+def test_brokers_passed_equal_walked_paths(seed: int) -> None:
     random = Random(seed)
     brokers = [f"B{number}" for number in range(random.randint(1, 15))]
     links = random_tree(brokers, seed)
@@ -55,7 +55,7 @@ def test_brokers_passed_on_random_trees(seed: int) -> None:
         assert paths.passed(source, targets) == naive_passed(links, source, targets), f"{seed=}"
 
 
-def test_everybody_moves_on_by_one(tmp_path: Path) -> None:
+def test_probes_shift_publishers_by_one_broker(tmp_path: Path) -> None:
     workload = read_workload(write_workload(tmp_path))
     assert [places(workload, probe)["UA-EWR"] for probe in (0, 1, 2)] == ["EWR", "ATL", "EWR"]
 
@@ -85,7 +85,7 @@ def result(deliveries: list[Row], messages_in: int) -> RunResult:
     return RunResult(tables=tables, checks={})
 
 
-def test_a_publisher_costs_what_its_publications_pass() -> None:
+def test_a_publishers_cost_is_the_brokers_its_publications_pass() -> None:
     rows = [Row(0, "C", 30), Row(0, "B", 20)]
     summary = summarise_probe(spec(BASELINE, probe=1), "key", result(rows, messages_in=4))
     stand = summary.stands["P"]

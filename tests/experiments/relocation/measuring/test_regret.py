@@ -38,7 +38,7 @@ def test_costs_are_gathered_from_all_probes() -> None:
     assert regret(costs["Q"], "A", "traced_load") == pytest.approx(0.6)
 
 
-def test_regrets_of_a_run() -> None:
+def test_regrets_equal_calculated_ones() -> None:
     results = RelocationResults([*PROBES, run(("P", "A"), ("P", "B"), ("Q", "B"))])
     (one,) = regrets(results, [LOAD, DELAY], ["load"])
     assert (one.setting, one.decisions, one.median) == ("load100", 3, 0)

@@ -1,4 +1,4 @@
-"""Results answer by setting and spread; what was not run is missing; tables have every row."""
+"""Results by setting and spread; missing runs give missing values; tables have every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of a run from its tables: what counts, over which brokers, over which time."""
+"""Metrics of a run from its tables: the events, brokers and times that count."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: WorkloadFi
     assert metrics["overhead_whole"] == pytest.approx((120 + 42) / (1_200 + 252))
 
 
-def test_delays_are_those_of_what_was_published_late(workload: WorkloadFiles) -> None:
+def test_delays_are_those_of_late_publications(workload: WorkloadFiles) -> None:
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
@@ -96,7 +96,7 @@ def test_delays_are_those_of_what_was_published_late(workload: WorkloadFiles) ->
     ]
 
 
-def test_selections_and_migrations(workload: WorkloadFiles) -> None:
+def test_selections_and_migrations_are_counted(workload: WorkloadFiles) -> None:
     rows = tables(
         selections=[
             ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0, None),
@@ -112,7 +112,7 @@ def test_selections_and_migrations(workload: WorkloadFiles) -> None:
     assert summary.migrations[0].path_hops == 3
 
 
-def test_what_was_lost_is_against_the_filters(workload: WorkloadFiles) -> None:
+def test_losses_are_judged_by_the_filters(workload: WorkloadFiles) -> None:
     assert expected_deliveries(workload) == 4
     summary = summarise(
         SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY

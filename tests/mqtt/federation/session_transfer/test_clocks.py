@@ -1,4 +1,4 @@
-"""Sessions that were last at a broker whose clock is ahead."""
+"""Sessions last owned by a broker with a clock that is ahead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.mqtt.timers import MqttTimers
 HOUR_US = 3_600_000_000
 
 
-def test_who_does_not_answer_counts_as_silent_by_the_clock_here() -> None:
+def test_a_brokers_silence_is_measured_by_the_local_clock() -> None:
     timers: Any = MqttTimers()
     limits = SimpleNamespace(connect_timeout_s=60, silent_broker_s=60)
     sessions: Any = SimpleNamespace(limits=limits)
@@ -22,7 +22,7 @@ def test_who_does_not_answer_counts_as_silent_by_the_clock_here() -> None:
     fetching.journal = journal
     connection: Any = SimpleNamespace(is_closed=False)
     admission: Any = SimpleNamespace(user="ann")
-    # Its clock is an hour ahead: the client enters here later than it has ever entered there.
+    # Its clock is an hour ahead: the client's entry here is later than all its entries there.
     transfer = ("c", HOUR_US + 1)
     fetching.begin(transfer, SessionOwner("B2", HOUR_US, "ann"), connection, admission, 1_000)
     fetching.due(transfer, 1_000 + WAIT_US)

@@ -1,4 +1,4 @@
-"""Clients that wait for sessions of a broker that does not answer, many at once."""
+"""Clients that wait for sessions at a broker that does not answer, many at once."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.mqtt.network_broker_api import Network
 START_US = 1_000_000_000
 
 
-class Waiting:
-    """Clients of B2, which is down, wait at B1; `said` is to whom who was asked for, and when."""
+class WaitingClients:
+    """Clients of B2, which is down, wait at B1; `said`: the questions with their times."""
 
     def __init__(self, clients: int) -> None:
         self.timers = MqttTimers()
@@ -51,7 +51,7 @@ class Waiting:
         self.said.append((now_us, to, control.client_id))
 
     def until(self, at_us: int) -> None:
-        """Time passes."""
+        """Let time pass."""
         while (next_us := self.timers.next_us) is not None and next_us <= at_us:
             self.now_us = next_us
             for kind, about in self.timers.due(next_us):
@@ -64,9 +64,9 @@ class Waiting:
         self.now_us = at_us
 
 
-def test_a_few_of_many_ask_all_each_in_its_turn() -> None:
-    """Each asked all twice a second: 5,000 clients of a dead broker said 90,000 words in 10 s."""
-    waiting = Waiting(50)
+def test_of_many_waiting_clients_a_few_at_a_time_ask_all_brokers() -> None:
+    """If each of 5,000 asked all brokers twice a second, that would be 90,000 messages in 10 s."""
+    waiting = WaitingClients(50)
     waiting.until(START_US + 5_000_000)
     assert {to for _, to, _ in waiting.said} == {"*"}
     assert len(waiting.said) <= 10 * MOST_TO_ALL
@@ -75,30 +75,30 @@ def test_a_few_of_many_ask_all_each_in_its_turn() -> None:
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_where_few_wait_each_asks_all_twice_a_second() -> None:
-    waiting = Waiting(3)
+def test_few_waiting_clients_each_ask_all_brokers_twice_a_second() -> None:
+    waiting = WaitingClients(3)
     waiting.until(START_US + 5_000_000)
     counts = Counter(client_id for _, _, client_id in waiting.said)
     assert min(counts.values()) >= 9
 
 
-def test_all_ask_a_broker_that_is_back_once() -> None:
-    waiting = Waiting(500)
+def test_all_waiting_clients_ask_a_returned_broker_once() -> None:
+    waiting = WaitingClients(500)
     waiting.until(START_US + 2 * WAIT_US)
     waiting.said.clear()
     waiting.fetching.on_alive("B2", waiting.now_us)
     waiting.until(waiting.now_us + ASK_AGAIN_US)
     asked = [client_id for _, to, client_id in waiting.said if to == "B2"]
     assert set(asked) == {f"c{number}" for number in range(500)}
-    assert len(asked) <= 500 + MOST_AT_ONCE  # those that ask in the microsecond of the word
+    assert len(asked) <= 500 + MOST_AT_ONCE  # the questions of the microsecond of the answer
     waiting.said.clear()
     waiting.until(waiting.now_us + 2 * ASK_AGAIN_US)
     assert len(waiting.said) <= MOST_AT_ONCE
 
 
-def test_who_answers_is_asked_by_more_and_more() -> None:
-    """The first questions were lost with a broker that passed them on, and nobody says a word."""
-    waiting = Waiting(5_000)
+def test_an_answering_broker_is_asked_by_more_and_more() -> None:
+    """The first questions were lost with a broker that forwarded them, and no answer comes."""
+    waiting = WaitingClients(5_000)
     waiting.until(START_US + 6_000_000)
     answers = 1
     for _ in range(6):
@@ -110,8 +110,8 @@ def test_who_answers_is_asked_by_more_and_more() -> None:
         answers = len(waiting.said)
 
 
-def test_nothing_is_kept_of_a_broker_for_which_nobody_waits() -> None:
-    waiting = Waiting(3)
+def test_nothing_is_kept_of_a_broker_without_waiting_clients() -> None:
+    waiting = WaitingClients(3)
     waiting.until(START_US + 20_000_000)
     assert waiting.refused == [ReasonCode.SERVER_UNAVAILABLE] * 3
     assert not waiting.fetching.waiting
@@ -119,8 +119,8 @@ def test_nothing_is_kept_of_a_broker_for_which_nobody_waits() -> None:
     assert waiting.timers.next_us is None
 
 
-def come(network: Network, count: int) -> list[Client]:
-    """Clients connect at B1 whose sessions are at B9, which is not there."""
+def connect_missing(network: Network, count: int) -> list[Client]:
+    """Clients connect at B1 whose sessions are at B9, which is down."""
     site = network["B1"]
     site.clients.begin_journal(SessionJournal())
     assert site.clients.federation is not None
@@ -133,12 +133,12 @@ def come(network: Network, count: int) -> list[Client]:
     return ends
 
 
-def test_few_of_many_are_seen_to_in_a_turn() -> None:
-    """5,000 that came at once were 0.1 s in each half second, and in the turn of their refusal."""
+def test_waiting_clients_are_handled_in_slices() -> None:
+    """5,000 that connect at once must not take 0.1 s in each half second and at their refusal."""
     network = Network("B1", "B2")
     network.after(20)
     most = TIMERS_WORK // WAITING_WORK[WAITING_TIMER]
-    ends = come(network, 3 * most)
+    ends = connect_missing(network, 3 * most)
     site, refused = network["B1"], 0
     end_us = site.now_us + 12_000_000
     while (deadline_us := site.clients.deadline_us) is not None and deadline_us <= end_us:
@@ -150,8 +150,8 @@ def test_few_of_many_are_seen_to_in_a_turn() -> None:
     assert refused == len(ends)
 
 
-def test_a_session_is_found_that_moved_on_though_the_first_question_was_lost() -> None:
-    """Where it was is down, and who has it knows nothing of the client."""
+def test_a_session_that_moved_on_is_found_after_a_lost_question() -> None:
+    """The session's former broker is down, and the present one knows nothing of the client."""
     network = Network("B1", "B2")
     network.after(20)
     olds = [network["B2"].connect(f"c{number}", **KEPT) for number in range(3)]
@@ -159,7 +159,7 @@ def test_a_session_is_found_that_moved_on_though_the_first_question_was_lost() -
         old.subscribe("a", qos=1)
         old.lose()
     network.is_slow = True
-    ends = come(network, 3)
+    ends = connect_missing(network, 3)
     assert network.links["B1", "B2"]
     network.links["B1", "B2"].clear()
     network.is_slow = False

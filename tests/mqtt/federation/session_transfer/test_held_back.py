@@ -1,4 +1,4 @@
-"""What a broker holds back for a session that arrives is bounded, and delivered in turns."""
+"""Messages held back for an arriving session are bounded, and delivered in slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AT_ONCE = time_slices.MOST_AT_ONCE
 
 
 def held_back(**limits: Any) -> tuple[Network, Client, list[bytes]]:
-    """A client has come to B2, B1 says nothing more, and B2 gets much for it."""
+    """A client has connected at B2, B1 sends nothing more, and B2 receives many messages for it."""
     network = Network("B1", "B2", **limits)
     network.after(20)
     old = network["B1"].connect("c", **KEPT)
@@ -42,7 +42,7 @@ def held_back(**limits: Any) -> tuple[Network, Client, list[bytes]]:
 
 
 def turn(site: Site) -> bool:
-    """What is due next, within 10 s; whether anything is."""
+    """The next event within 10 s; whether there is one."""
     deadline_us = site.clients.deadline_us
     if deadline_us is None or deadline_us > site.now_us + 10_000_000:
         return False
@@ -56,10 +56,10 @@ def session_at(network: Network, name: str) -> Session:
 
 
 @pytest.mark.parametrize("at_once", [50, AT_ONCE])
-def test_it_is_delivered_bit_by_bit_and_what_comes_meanwhile_behind_it(
+def test_held_messages_are_delivered_in_slices_before_later_ones(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """50,000 were one turn of 0.1 s."""
+    """50,000 in one slice would take 0.1 s."""
     network, new, payloads = held_back()
     monkeypatch.setattr(time_slices, "MOST_AT_ONCE", at_once)
     publisher, site, got = network["B2"].connect("q"), network["B2"], []
@@ -76,7 +76,7 @@ def test_it_is_delivered_bit_by_bit_and_what_comes_meanwhile_behind_it(
     assert site.clients.backlog.bytes == counted_again(site.clients)
 
 
-def test_a_session_that_ends_meanwhile_is_counted_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ends_meanwhile_is_uncounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     network, new, _ = held_back()
     monkeypatch.setattr(time_slices, "MOST_AT_ONCE", 50)
     site = network["B2"]
@@ -93,8 +93,8 @@ def test_a_session_that_ends_meanwhile_is_counted_out_once(monkeypatch: pytest.M
     assert site.clients.backlog.bytes == counted_again(site.clients) == 0
 
 
-def test_no_more_is_held_back_than_may_wait_for_a_client() -> None:
-    """Of 50,000 all were, and most were dropped when they were to wait."""
+def test_held_messages_are_bounded_like_a_queue() -> None:
+    """Messages beyond the queue's bound would be dropped at delivery anyway."""
     network, _, _ = held_back(maximum_queued_messages=100)
     session = session_at(network, "B2")
     assert session.diversion is not None
@@ -115,11 +115,11 @@ def message(number: int) -> PublishedMessage:
 
 
 def item(number: int) -> Item:
-    """As the broker where the session was sends it on."""
+    """A message as the former broker forwards it."""
     return item_of(Outgoing(message(number), 1, False, ()), ("c", 5), 1)
 
 
-def test_bytes_are_bounded_as_well() -> None:
+def test_held_bytes_are_bounded() -> None:
     session, move = moving(maximum_queued_bytes=1_000)
     for number in range(20):
         move.deliver(message(number), 1, False, (), 1)
@@ -131,7 +131,7 @@ def test_bytes_are_bounded_as_well() -> None:
     assert move._held_bytes == 0
 
 
-def test_what_has_come_from_elsewhere_makes_room() -> None:
+def test_messages_from_the_source_make_room() -> None:
     session, move = moving(maximum_queued_messages=10)
     for number in range(10):
         move.deliver(message(number), 1, False, (), 1)
@@ -146,7 +146,7 @@ def test_what_has_come_from_elsewhere_makes_room() -> None:
     assert got == [("p", number) for number in range(10)]
 
 
-def test_what_comes_from_elsewhere_after_all_comes_behind_what_was_held_back() -> None:
+def test_late_messages_from_the_source_follow_held_ones() -> None:
     _, move = moving()
     for number in range(5):
         move.deliver(message(number), 1, False, (), 1)

@@ -1,4 +1,4 @@
-"""Clients that roam at random: nothing is lost, doubled or out of order on the way."""
+"""Clients that move between brokers at random: nothing is lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.mqtt.network_broker_api import Network
 
 
 class Roamer:
-    """A subscriber that goes from broker to broker, and takes and acknowledges what comes."""
+    """A subscriber that moves from broker to broker, and takes and acknowledges messages."""
 
     def __init__(self, network: Network, name: str) -> None:
         self.network, self.name = network, name
@@ -38,7 +38,7 @@ class Roamer:
         self.client.send(Connect(self.name, **KEPT))
 
     def move(self, broker: str, is_told: bool) -> None:
-        """Go there, either by itself or sent by the broker where it is."""
+        """Move there, by itself or redirected by its broker."""
         if not is_told:
             self.go_to(broker)
         elif self.client is not None and self.client.connection.client_id is not None:
@@ -47,7 +47,7 @@ class Roamer:
                 site.carry_out(self.client.connection.redirect(broker, site.now_us))
 
     def look(self) -> None:
-        """Take what came and acknowledge it."""
+        """Take and acknowledge the messages."""
         client = self.client
         while client is not None and (packets := client.take()):
             for packet in packets:
@@ -78,13 +78,13 @@ def wait_for_all(network: Network, roamer: Roamer) -> None:
 @pytest.mark.parametrize("at_once", [1, time_slices.MOST_AT_ONCE])
 @pytest.mark.parametrize("is_told", [False, True], ids=["by itself", "redirected"])
 @pytest.mark.parametrize("seed", range(examples(25)))
-def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
+def test_random_moves_lose_double_and_reorder_nothing(
     seed: int, is_told: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Links are slow and of random speed, and the client does not stay long anywhere.
+    """Links are slow and of random speed, and the client moves again soon.
 
-    Its session is sent a message at a time, so that much comes in between, or as a whole.  One that
-    goes where it is sent gets everything once, at QoS 1 too.
+    Its session is sent message by message, so that other events come in between, or as a whole. A
+    redirected client receives everything once, at QoS 1 too.
     """
     monkeypatch.setattr(time_slices, "MOST_AT_ONCE", at_once)
     monkeypatch.setattr(moves, "ITEMS_AT_ONCE", at_once)
@@ -92,7 +92,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_on_the_way(
 
 
 @pytest.mark.parametrize(("seed", "is_told"), [(72, False), (142, True)])
-def test_what_comes_late_overtakes_nothing_that_went_round(seed: int, is_told: bool) -> None:
+def test_a_late_message_overtakes_none_of_a_round_trip(seed: int, is_told: bool) -> None:
     """The session goes B1, B2, B4, B3, B2, and B1 still sends to B2."""
     roam(seed, is_told)
 
@@ -125,7 +125,7 @@ def roam(seed: int, is_told: bool) -> None:
         network.after(0.001)
     wait_for_all(network, roamer)
     if roamer.client.closed:
-        assert not is_told, "sent to one broker, and closed by it"
+        assert not is_told, "redirected to one broker, and closed by it"
         roamer.go_to("B2")
         wait_for_all(network, roamer)
     for number, expected in enumerate(sent):

@@ -1,4 +1,4 @@
-"""A client and its session at one broker after the other: as if they were one."""
+"""A client and its session at one broker after the other, as if they were one broker."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CODES = ReasonCode
 
 @pytest.fixture(params=["strangers", "acquainted"])
 def network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Network:
-    """Brokers that have not met tell all of everything; those that have, whom it concerns."""
+    """New brokers announce everything to all; introduced ones only to the brokers concerned."""
     monkeypatch.setattr(announcing, "GATHER_US", 0)
     network = Network("B1", "B2", "B3")
     if request.param == "acquainted":
@@ -62,7 +62,7 @@ def test_a_client_that_connects_elsewhere_loses_its_old_connection(network: Netw
     assert network["B1"].clients.subscriptions.count == 0
 
 
-def test_its_session_comes_with_it(network: Network) -> None:
+def test_a_session_follows_its_client(network: Network) -> None:
     publisher = network["B2"].connect("p")
     old = network["B1"].connect("c", **KEPT)
     old.subscribe("a/+", qos=1, properties=Properties(subscription_identifiers=(7,)))
@@ -84,7 +84,7 @@ def test_its_session_comes_with_it(network: Network) -> None:
     assert network["B1"].clients.subscriptions.count == 0
 
 
-def test_what_was_in_flight_is_sent_again_with_its_identifiers(network: Network) -> None:
+def test_in_flight_messages_are_retransmitted_with_their_identifiers(network: Network) -> None:
     publisher = network["B2"].connect("p")
     old = network["B1"].connect("c", **KEPT)
     old.subscribe("a", qos=2)
@@ -143,7 +143,7 @@ def test_a_broker_that_does_not_answer_is_not_waited_for_long(network: Network) 
     assert client.take() == []
     site.after(0.1)
     (connack, *rest) = client.take()
-    site.after(3)  # nobody says whether the client is connected elsewhere
+    site.after(3)  # no broker knows whether the client is connected elsewhere
     site.take_held()
     (puback,) = [*rest, *client.take()]
     assert (connack.session_present, puback.packet_id) == (False, 1)
@@ -185,7 +185,7 @@ def test_a_client_that_connects_twice_while_its_session_is_under_way(network: Ne
     assert second.closed
 
 
-def test_of_two_that_connect_at_once_the_later_stays(network: Network) -> None:
+def test_of_two_simultaneous_connections_the_later_stays(network: Network) -> None:
     network.is_slow = True
     first = network["B1"].connect("c")
     network["B3"].after(0.1)
@@ -195,7 +195,7 @@ def test_of_two_that_connect_at_once_the_later_stays(network: Network) -> None:
     assert not second.closed
 
 
-def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Network) -> None:
+def test_the_valid_part_of_an_invalid_session_is_installed(network: Network) -> None:
     network["B1"].connect("c", **KEPT).lose()
     network.is_slow = True
     client = network["B3"].open()
@@ -223,8 +223,8 @@ def test_a_session_that_makes_no_sense_is_taken_as_far_as_it_goes(network: Netwo
     ]
 
 
-def test_who_moves_leaves_behind_who_has_what_it_published(network: Network) -> None:
-    """The journal that has it goes on having it until it is settled, wherever the client is."""
+def test_unsettled_publications_stay_in_the_former_brokers_journal(network: Network) -> None:
+    """The journal keeps them until they are settled, wherever the client is."""
     client = network["B1"].connect("c", **KEPT)
     network.is_settling = False
     client.send(Publish("a", b"x", 2, packet_id=1))
@@ -238,7 +238,7 @@ def test_who_moves_leaves_behind_who_has_what_it_published(network: Network) -> 
     assert "c" not in network["B1"].clients.sessions
 
 
-def test_a_filter_whose_text_would_nest_too_deep_comes_along(network: Network) -> None:
+def test_a_deeply_nested_filter_is_transferred(network: Network) -> None:
     where = "NOT (n = 1 AND " * 50 + "n NOT BETWEEN 7 AND 8" + ")" * 50
     asked = Properties(user_properties=(("$where", where),))
     client = network["B1"].connect("c", **KEPT)
@@ -280,16 +280,16 @@ def test_a_session_of_any_size_moves_in_controls_of_bounded_size(
     assert sum(len(each.came) for each in parts) == 10_000
     again = network["B3"].open()
     again.send(Connect(client_id="c", **KEPT))
-    network["B3"].after(0.1)  # it is filed a bit at a time
+    network["B3"].after(0.1)  # it is installed in slices
     assert again.take()[0].session_present
     assert network["B3"].clients.subscriptions.count == count
 
 
-# --- clients that are sent away ------------------------------------------------------------------
+# --- redirected clients ---------------------------------------------------------------------------
 
 
-class Sent:
-    """A client at B1, with publications it has not acknowledged, that is sent to B3."""
+class RedirectedClient:
+    """A client at B1 with unacknowledged publications that is redirected to B3."""
 
     def __init__(self, network: Network) -> None:
         self.publisher = network["B2"].connect("p")
@@ -306,19 +306,19 @@ class Sent:
         assert self.client.half_closed
 
     def acknowledge(self) -> None:
-        """All but the last."""
+        """Acknowledge all but the last."""
         first, second, third, _ = self.ids
         self.client.send(Puback(first), Pubrec(second), Pubrec(third), Pubcomp(second))
 
     @property
     def left(self) -> list[Any]:
-        """What the next broker has still to say."""
+        """The messages that the next broker still has."""
         _, _, third, last = self.ids
         return [Pubrel(third), Publish("a", b"3", 1, duplicate=True, packet_id=last)]
 
 
-def test_what_a_client_that_is_sent_away_acknowledges_is_not_sent_again(network: Network) -> None:
-    sent = Sent(network)
+def test_messages_acknowledged_after_a_redirect_are_not_retransmitted(network: Network) -> None:
+    sent = RedirectedClient(network)
     sent.acknowledge()
     assert not sent.client.closed
     sent.client.lose()
@@ -330,12 +330,12 @@ def test_what_a_client_that_is_sent_away_acknowledges_is_not_sent_again(network:
     assert new.take_payloads() == [b"4"]
 
 
-def test_a_session_waits_for_what_its_client_says_last(network: Network) -> None:
-    sent = Sent(network)
+def test_a_session_waits_for_its_clients_last_packets(network: Network) -> None:
+    sent = RedirectedClient(network)
     new = network["B3"].open()
     new.send(Connect("c", **KEPT))
     assert new.take() == []
-    network.after(0.6)  # and it is asked for again
+    network.after(0.6)  # and it is requested again
     sent.acknowledge()
     assert new.take() == []
     sent.client.lose()
@@ -347,7 +347,7 @@ def test_a_session_waits_for_what_its_client_says_last(network: Network) -> None
 def test_a_connection_that_its_client_does_not_close_is_not_waited_for_long(
     network: Network,
 ) -> None:
-    sent = Sent(network)
+    sent = RedirectedClient(network)
     new = network["B3"].open()
     new.send(Connect("c", **KEPT))
     sent.acknowledge()
@@ -358,8 +358,8 @@ def test_a_connection_that_its_client_does_not_close_is_not_waited_for_long(
     assert packets == sent.left
 
 
-def test_a_client_that_does_not_go_where_it_is_sent_is_cut_off(network: Network) -> None:
-    sent = Sent(network)
+def test_a_client_that_ignores_a_redirect_is_closed(network: Network) -> None:
+    sent = RedirectedClient(network)
     sent.client.send(Publish("a", b"no more", 1, packet_id=9))
     network.after(29)
     sent.acknowledge()
@@ -371,10 +371,10 @@ def test_a_client_that_does_not_go_where_it_is_sent_is_cut_off(network: Network)
 
 
 @pytest.mark.parametrize("garbage", ["40020063ff", "5002", "ffff"])
-def test_a_client_that_is_sent_away_and_breaks_the_rules_is_cut_off(
+def test_a_redirected_client_that_breaks_the_protocol_is_closed(
     network: Network, garbage: str
 ) -> None:
-    sent = Sent(network)
+    sent = RedirectedClient(network)
     sent.acknowledge()
     sent.client.send_bytes(garbage)
     network.after(31)
@@ -382,8 +382,8 @@ def test_a_client_that_is_sent_away_and_breaks_the_rules_is_cut_off(
     assert network["B3"].connect("c", **KEPT).take() == sent.left
 
 
-def test_a_client_that_is_sent_away_may_come_back(network: Network) -> None:
-    sent = Sent(network)
+def test_a_redirected_client_may_come_back(network: Network) -> None:
+    sent = RedirectedClient(network)
     sent.acknowledge()
     again = network["B1"].connect("c", **KEPT)
     assert sent.client.closed
@@ -392,8 +392,8 @@ def test_a_client_that_is_sent_away_may_come_back(network: Network) -> None:
     assert again.take_payloads() == [b"4"]
 
 
-def test_a_client_that_is_sent_away_and_starts_clean_ends_its_session(network: Network) -> None:
-    sent = Sent(network)
+def test_a_clean_start_after_a_redirect_ends_the_session(network: Network) -> None:
+    sent = RedirectedClient(network)
     new = network["B3"].connect("c", clean_start=True)
     assert not new.connack.session_present
     sent.acknowledge()

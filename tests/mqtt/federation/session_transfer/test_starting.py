@@ -1,4 +1,4 @@
-"""Who is let in at a broker that has just started, and does not know all that was meanwhile."""
+"""Admission at a broker that has just started, and may have missed news of sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def network() -> Network:
 
 
 def start(network: Network, name: str, **limits: Any) -> None:
-    """The MQTT side of a broker begins anew, without memory, and hears nobody yet."""
+    """Restart the MQTT side of a broker, without memory or links."""
     network.is_slow = True
     site = network[name]
     for end in list(site._ends.values()):
@@ -47,13 +47,13 @@ def start(network: Network, name: str, **limits: Any) -> None:
 
 
 def answers(network: Network, name: str, client_id: str = "c", **terms: Any) -> Any:
-    """A client connects that nobody has to know; what it gets, it says."""
+    """The answers to a client without a session that connects."""
     client = network[name].open()
     client.send(Connect(client_id, **{**KEPT, **terms}))
     return client
 
 
-def test_it_waits_until_all_have_said_who_is_there(network: Network) -> None:
+def test_an_unknown_client_waits_until_all_brokers_answer(network: Network) -> None:
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
     client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
@@ -69,7 +69,7 @@ def test_it_waits_until_all_have_said_who_is_there(network: Network) -> None:
     assert not connack.session_present
 
 
-def test_one_whose_session_is_known_need_not_wait_for_the_others(network: Network) -> None:
+def test_a_client_of_a_known_session_does_not_wait_for_others(network: Network) -> None:
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
     client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
@@ -82,7 +82,7 @@ def test_one_whose_session_is_known_need_not_wait_for_the_others(network: Networ
     assert newcomer.take() == []
 
 
-def test_what_a_broker_that_is_down_has_the_others_know(network: Network) -> None:
+def test_sessions_of_a_broker_that_is_down_are_known_to_others(network: Network) -> None:
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
     client, newcomer = answers(network, "B3"), answers(network, "B3", "new")
@@ -90,14 +90,14 @@ def test_what_a_broker_that_is_down_has_the_others_know(network: Network) -> Non
     network.is_slow = False
     network.after(START_S + 3)
     assert newcomer.take()[0].reason_code is ReasonCode.SUCCESS
-    # Without a disk B1 counts as gone once it has been asked in vain; with one it is waited for.
+    # Without a disk B1 counts as dead once a question got no answer; with one it is waited for.
     federation = network["B3"].clients.federation
     assert federation is not None
     assert federation.session_transfer.fetching._silent.keys() == {"B1"}
     assert client.take() != []
 
 
-def test_they_are_asked_though_others_come_all_the_time(network: Network) -> None:
+def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> None:
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     start(network, "B3")
     answers(network, "B3")
@@ -112,8 +112,8 @@ def test_they_are_asked_though_others_come_all_the_time(network: Network) -> Non
 
 
 @pytest.mark.parametrize("is_over", [True, False], ids=["let in", "refused"])
-def test_few_of_many_have_their_answer_in_a_turn(network: Network, is_over: bool) -> None:
-    """The timer was due again in the same turn: all were let in at once."""
+def test_waiting_clients_are_admitted_in_slices(network: Network, is_over: bool) -> None:
+    """The timer must not be due again in the same slice, or all would be admitted at once."""
     limits = {} if is_over else {"connect_timeout_s": 5}
     start(network, "B3", **limits)
     clients = [answers(network, "B3", f"c{number}") for number in range(3 * MOST_AT_ONCE)]
@@ -128,29 +128,29 @@ def test_few_of_many_have_their_answer_in_a_turn(network: Network, is_over: bool
     assert answered == len(clients)
 
 
-class Looked(OrderedDict[str, Any]):
-    """Counts which of its entries are looked at."""
+class CountedReads(OrderedDict[str, Any]):
+    """Counts the entries that are read."""
 
     looked = 0
 
     def __iter__(self) -> Iterator[str]:
         for each in super().__iter__():
-            Looked.looked += 1
+            CountedReads.looked += 1
             yield each
 
     def items(self) -> Any:
         for each in super().items():
-            Looked.looked += 1
+            CountedReads.looked += 1
             yield each
 
     def values(self) -> Any:
         for each in super().values():
-            Looked.looked += 1
+            CountedReads.looked += 1
             yield each
 
 
-def test_a_turn_looks_at_few_of_those_that_wait() -> None:
-    """All 50,000 were copied for each 100 that came in: 500 turns of 13 ms."""
+def test_a_slice_reads_few_of_the_waiting_clients() -> None:
+    """Copying all 50,000 for each 100 admitted would be 500 slices of 13 ms."""
     came: list[str] = []
     sessions: Any = type("Sessions", (dict,), {"limits": SimpleNamespace(connect_timeout_s=10)})()
     never: Any = None
@@ -159,20 +159,20 @@ def test_a_turn_looks_at_few_of_those_that_wait() -> None:
     )
     others = ["B2"]
     starting.others = lambda: others
-    starting._waiting = Looked()
+    starting._waiting = CountedReads()
     connection: Any = SimpleNamespace(is_closed=False)
     for number in range(1_000):
         connect = Connect(f"c{number}", clean_start=False)
         assert starting.must_wait(connection, connect, ClientAdmission(), 1)
     others.clear()
     while starting._waiting:
-        Looked.looked = 0
+        CountedReads.looked = 0
         starting.due(2)
-        assert Looked.looked <= 2 * MOST_AT_ONCE + 2
+        assert CountedReads.looked <= 2 * MOST_AT_ONCE + 2
     assert came == [f"c{number}" for number in range(1_000)]
 
 
-def test_a_broker_alone_serves_when_time_is_up(network: Network) -> None:
+def test_a_broker_without_answers_serves_after_the_timeout(network: Network) -> None:
     start(network, "B3")
     early = answers(network, "B3")
     network["B3"].after(START_S - 0.01)
@@ -183,14 +183,14 @@ def test_a_broker_alone_serves_when_time_is_up(network: Network) -> None:
 
 
 @pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])
-def test_who_begins_anew_anyway_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
+def test_a_clean_start_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
     start(network, "B3")
     client = network["B3"].open()
     client.send(Connect(**{"client_id": "c", **KEPT, **terms}))
     assert client.take()[0].reason_code is ReasonCode.SUCCESS
 
 
-def test_nor_does_who_is_alone_by_its_file(network: Network) -> None:
+def test_a_client_of_a_single_broker_does_not_wait(network: Network) -> None:
     start(network, "B3")
     federation = network["B3"].clients.federation
     assert federation is not None
@@ -198,7 +198,7 @@ def test_nor_does_who_is_alone_by_its_file(network: Network) -> None:
     assert answers(network, "B3").take()[0].reason_code is ReasonCode.SUCCESS
 
 
-def test_who_would_wait_too_long_hears_why(network: Network) -> None:
+def test_a_client_that_would_wait_too_long_is_refused_with_the_reason(network: Network) -> None:
     start(network, "B3", connect_timeout_s=3, server_keep_alive_s=0)
     client = answers(network, "B3")
     network["B3"].after(2.6)
@@ -208,7 +208,7 @@ def test_who_would_wait_too_long_hears_why(network: Network) -> None:
     assert client.closed
 
 
-def test_who_connects_again_takes_the_place_of_the_first(network: Network) -> None:
+def test_a_second_connection_replaces_a_waiting_one(network: Network) -> None:
     network["B1"].connect("c", **KEPT)
     start(network, "B3")
     first, second = answers(network, "B3"), answers(network, "B3")
@@ -219,7 +219,7 @@ def test_who_connects_again_takes_the_place_of_the_first(network: Network) -> No
     assert second.take()[0].session_present
 
 
-def test_who_has_connected_elsewhere_is_not_let_in_here(network: Network) -> None:
+def test_a_waiting_client_that_connected_elsewhere_is_not_admitted(network: Network) -> None:
     network["B1"].connect("c", **KEPT)
     start(network, "B3")
     network.after(0.2)
@@ -231,7 +231,7 @@ def test_who_has_connected_elsewhere_is_not_let_in_here(network: Network) -> Non
     assert client.take()[0].reason_code is ReasonCode.SERVER_BUSY
 
 
-def test_who_hangs_up_is_not_let_in(network: Network) -> None:
+def test_a_waiting_client_that_disconnects_is_not_admitted(network: Network) -> None:
     start(network, "B3")
     answers(network, "B3").lose()
     network.is_slow = False
@@ -260,7 +260,7 @@ def test_parts_may_come_in_any_order(network: Network, monkeypatch: pytest.Monke
     assert starting.unheard(network["B3"].now_us) == []
 
 
-def test_who_leaves_the_network_is_not_waited_for(network: Network) -> None:
+def test_a_departed_broker_is_not_waited_for(network: Network) -> None:
     start(network, "B3")
     client = answers(network, "B3")
     federation = network["B3"].clients.federation
@@ -271,7 +271,7 @@ def test_who_leaves_the_network_is_not_waited_for(network: Network) -> None:
     assert client.take()[0].reason_code is ReasonCode.SUCCESS
 
 
-def test_many_that_have_waited_come_in_in_turns(network: Network) -> None:
+def test_many_waiting_clients_are_admitted_in_slices(network: Network) -> None:
     start(network, "B3")
     clients = [answers(network, "B3", f"c{number}") for number in range(250)]
     network.is_slow = False

@@ -1,4 +1,4 @@
-"""A client that connects elsewhere is heard of in one order: the old will, then the new words."""
+"""A client that connects elsewhere: its old will precedes its new publications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.mqtt.federation.session_transfer.directory.registering import registr
 from shoal.mqtt.federation.session_transfer.takeovers import WAIT_US
 from shoal.mqtt.limits import MICROSECONDS
 from tests.mqtt.broker_api import KEPT, Client
-from tests.mqtt.federation.session_transfer.test_telling import (
+from tests.mqtt.federation.session_transfer.test_announcements import (
     NAMES,
     client_with,
     restart,
@@ -45,12 +45,12 @@ def subscribed(network: Network) -> list[Client]:
 
 
 def move(network: Network, name: str, to: str, **options: Any) -> Client:
-    """A client connects at another broker and publishes at once, while messages take their time."""
+    """A client connects at another broker and publishes at once, over slow links."""
     client = network[to].open()
     network.is_slow = True
     client.send(Connect(name, **options), Publish("state", b"online", 0, retain=True))
     network.settle()
-    network.after(0.1)  # what is said to all may be gathered for so long
+    network.after(0.1)  # announcements to all may be gathered for so long
     network.is_slow = False
     network.settle()
     network[to].take_held()
@@ -59,10 +59,10 @@ def move(network: Network, name: str, to: str, **options: Any) -> Client:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("registrars", [("B2", "B3"), ("B1", "B3"), ("B5", "B3"), ("B4", "B6")])
-def test_the_will_comes_before_what_is_published_elsewhere(
+def test_the_old_will_precedes_publications_elsewhere(
     network: Network, registrars: tuple[str, ...], qos: int
 ) -> None:
-    """The client was at B1 and goes to B5, whichever brokers know where it was."""
+    """The client moves from B1 to B5, whichever brokers are its registrars."""
     readers, name = subscribed(network), client_with(*registrars)
     old = network["B1"].connect(name, will=will(qos))
     move(network, name, "B5")
@@ -74,7 +74,7 @@ def test_the_will_comes_before_what_is_published_elsewhere(
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("was_kept", [False, True])
 @pytest.mark.parametrize("clean_start", [False, True])
-def test_so_it_does_for_sessions_that_are_kept(
+def test_the_old_will_precedes_publications_of_lasting_sessions(
     network: Network, was_kept: bool, is_kept: bool, clean_start: bool
 ) -> None:
     readers, name = subscribed(network), client_with("B2", "B3")
@@ -86,7 +86,7 @@ def test_so_it_does_for_sessions_that_are_kept(
         assert reader.take_payloads() == [b"offline", b"online"]
 
 
-def test_nothing_else_waits(network: Network) -> None:
+def test_only_publications_wait_for_the_old_will(network: Network) -> None:
     network.is_slow = True
     client = network["B1"].open()
     client.send(Connect(client_with("B4", "B5")), Pingreq(), Publish("a", b"x", 1, packet_id=1))
@@ -118,7 +118,7 @@ def test_brokers_that_do_not_answer_are_waited_for_once(network: Network) -> Non
 
 
 def test_a_will_that_comes_too_late_is_dropped(network: Network) -> None:
-    """The old broker was cut off as its client went elsewhere."""
+    """The old broker was cut off when its client connected elsewhere."""
     readers, name = subscribed(network), client_with("B5", "B6")
     old = network["B1"].connect(name, will=will())
     network.after(0.01)

@@ -1,4 +1,4 @@
-"""What waits for all clients together is bounded; what was acknowledged is not lost for that."""
+"""All clients' queues together are bounded, and acknowledged messages are not dropped for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EACH = SIZE + MESSAGE_BYTES + ENTRY_BYTES
 
 
 def crowded(count: int, **limits: int) -> BrokerApi:
-    """A house with room for so many messages of one session each, about."""
+    """A broker with room for about so many messages of one session each."""
     return BrokerApi(maximum_all_queued_bytes=(count + 1) * EACH, **limits)
 
 
@@ -33,7 +33,7 @@ def publish(client: Client, topic: str = "a/b", qos: int = 1) -> ReasonCode:
     return answer.reason_code
 
 
-def test_all_queues_together_are_bounded_and_what_was_acknowledged_comes() -> None:
+def test_all_queues_are_bounded_and_acknowledged_messages_arrive() -> None:
     broker_api = crowded(100)
     for number in range(20):
         away(broker_api, f"away-{number}", f"a/{number}")
@@ -79,7 +79,7 @@ def test_sessions_that_end_leave_nothing_behind() -> None:
     assert publish(publisher) is ReasonCode.NO_MATCHING_SUBSCRIBERS
 
 
-def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
+def test_qos_0_of_the_longest_queues_is_dropped_first() -> None:
     broker_api = crowded(100)
     much, little = broker_api.connect("much"), broker_api.connect("little")
     much.subscribe("a/#", qos=0)
@@ -98,18 +98,18 @@ def test_qos_0_goes_first_and_of_those_who_have_most() -> None:
     assert much.connection.session.dropped >= 50
     assert not broker_api.clients.backlog.is_full
     broker_api.carry_out(much.connection.resume(broker_api.now_us))
-    # The oldest of what was there are kept.
+    # The oldest of the queued ones are kept.
     came = [int(packet.payload.rstrip(b"\0")) for packet in much.take()]
     assert came == list(range(len(came)))
     assert came
-    # When nothing of QoS 0 waits any more, publishers are refused.
+    # When no QoS 0 message is queued, publishers are refused.
     codes = {publish(publisher, "c") for _ in range(40)}
     assert codes == {ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED}
     publisher.publish("a/b", bytes(SIZE))
-    assert len(much.take()) == 1  # who takes it at once gets it all the same
+    assert len(much.take()) == 1  # a subscriber that takes it at once still receives it
 
 
-def test_who_cannot_hear_of_quotas_is_closed() -> None:
+def test_a_3_1_1_publisher_is_closed_at_the_bound() -> None:
     broker_api = crowded(3)
     away(broker_api, "away")
     publisher = broker_api.connect("p", version=MQTT_3_1_1)
@@ -120,7 +120,7 @@ def test_who_cannot_hear_of_quotas_is_closed() -> None:
     assert 3 <= len(publisher.take()) <= 4
 
 
-def test_a_file_that_is_read_again_changes_the_bound() -> None:
+def test_a_reload_changes_the_bound() -> None:
     broker_api = crowded(1_000)
     away(broker_api, "away")
     publisher = broker_api.connect("p")
@@ -141,7 +141,7 @@ def publish_slowly(network: Network, client: Client, count: int) -> list[ReasonC
     return codes
 
 
-def test_no_broker_takes_what_another_has_no_room_for() -> None:
+def test_no_broker_accepts_messages_another_has_no_room_for() -> None:
     network = Network("B1", "B2", "B3", maximum_all_queued_bytes=20 * EACH)
     network.after(1)
     away(network["B3"], "away")
@@ -158,7 +158,7 @@ def test_no_broker_takes_what_another_has_no_room_for() -> None:
     assert publish(publisher) is ReasonCode.SUCCESS
 
 
-def test_a_broker_that_was_full_and_says_no_more_is_not_waited_for() -> None:
+def test_a_silent_full_broker_is_not_waited_for() -> None:
     network = Network("B1", "B2", maximum_all_queued_bytes=20 * EACH)
     network.after(1)
     away(network["B2"], "away")

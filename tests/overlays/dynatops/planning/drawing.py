@@ -1,4 +1,4 @@
-"""Problems by chance, for tests of plans."""
+"""Random planning problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.overlays.dynatops.structures.structure import Structure
 def draw_problem(
     structure: Structure, random: Random, *, is_measured: bool = False
 ) -> PlacementProblem:
-    """Brokers that want some of up to twelve topics, of which some are published to more often."""
+    """Brokers that want some of up to twelve topics, of which some have more publications."""
     size, topics = structure.size, random.randint(2, 12)
     share = random.uniform(0.1, 0.6)
     round_trips = [[random.randint(1, 9) / 4 for _ in range(size)] for _ in range(size)]
@@ -28,7 +28,7 @@ def draw_problem(
 
 
 def draw_users(problem: PlacementProblem, random: Random, count: int) -> list[User]:
-    """Users of kinds, as many topics as kinds; a tenth are pinned."""
+    """Users of as many kinds as topics; a tenth are pinned."""
     users = []
     for _ in range(count):
         kind = random.randrange(problem.topics)

@@ -1,4 +1,4 @@
-"""Clusters behind gateways: what an outlook says is what is sent there, way by way."""
+"""Clusters behind gateways: predicted messages equal those sent, route by route."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 NAMES = [f"B{number}" for number in range(20)]
 
 
-def test_what_is_sent() -> None:
+def test_predicted_messages_equal_those_sent() -> None:
     for seed in range(8):
         random = Random(seed)
         problem, together = draw_problem(Chord(20), random), random.randint(2, 6)
@@ -48,8 +48,8 @@ def test_what_is_sent() -> None:
         assert (found.messages, found.relays, found.busiest) == pytest.approx(sums)
 
 
-def test_swaps_bring_those_together_that_want_the_same() -> None:
-    """Three kinds of brokers, each of which wants topics of its own; four of a kind."""
+def test_swaps_bring_brokers_with_equal_topics_together() -> None:
+    """Three kinds of brokers with topics of their own; four of a kind."""
     wanted = np.array([[kind == broker % 3 for kind in range(3)] for broker in range(12)])
     problem = draw_problem(Chord(12), Random(1))
     problem = problem._replace(wanted=np.repeat(wanted, 4, axis=1), publications=np.ones(12))

@@ -1,4 +1,4 @@
-"""Planning without a manager: it gets nearly as far, and counts right."""
+"""Planning in pairs, without a manager: nearly the same costs, and correct counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RING = Chord(24)
 
 
 @pytest.mark.parametrize("heard_of", [0, 6])
-def test_rounds_end_lower_and_are_counted_right(heard_of: int) -> None:
+def test_pairwise_rounds_reduce_costs_and_are_counted_right(heard_of: int) -> None:
     better = 0
     for seed in range(8):
         random = Random(seed)
@@ -34,8 +34,8 @@ def test_rounds_end_lower_and_are_counted_right(heard_of: int) -> None:
     assert better >= 6
 
 
-def test_who_knows_nobody_better_gives_up() -> None:
-    """Of two brokers that are both where they should be the worse one asks once."""
+def test_a_broker_without_a_better_partner_gives_up() -> None:
+    """Of two brokers that are both placed well the worse one asks once."""
     ring = Chord(2)
     problem = draw_problem(ring, Random(1))._replace(delay_weight=1.0)
     last = [each for each in rounds(ring, problem, [0, 1]) if each.swaps]

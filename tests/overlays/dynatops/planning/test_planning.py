@@ -1,4 +1,4 @@
-"""Plans: the paper's example to the number, and compiled costs against what the paper defines."""
+"""Plans: the paper's example in numbers, and compiled costs against the paper's definitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shoal.overlays.dynatops.structures.prefixes import QuadGrid, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
 
 NAMES = "ABCDEFGH"
-# Where they stand in figure 2a: on positions 0 to 7.
+# The positions of figure 2a: 0 to 7.
 MAPPING = ["ABECGDHF".index(name) for name in NAMES]
 
 
@@ -75,7 +75,7 @@ def test_figure_2_prices(brokers: int, price: float) -> None:
 @pytest.mark.parametrize(
     ("publications", "steps"), [(1, 0), (4, 0), (5, 1), (22, 1), (23, 3), (100, 3)]
 )
-def test_figure_2_goes_as_far_as_it_pays(publications: int, steps: int) -> None:
+def test_figure_2_stops_when_no_swap_pays(publications: int, steps: int) -> None:
     assert len(propose(figure_2(publications), MAPPING).steps) == steps
 
 
@@ -85,8 +85,8 @@ def test_figure_2_without_delays() -> None:
     assert [step.cost for step in improvements(problem, MAPPING)] == [0]
 
 
-def test_whether_it_is_worth_a_look() -> None:
-    """A tenth of the highest price: of 8 brokers and 2 topics 12.8; the paper's sizes."""
+def test_planning_waits_for_costs_above_a_tenth_of_the_highest_price() -> None:
+    """A tenth of the highest price: 12.8 for 8 brokers and 2 topics; and the paper's sizes."""
     assert not is_worth_a_look(figure_2(), 12.8, 0.1)
     assert is_worth_a_look(figure_2(), 12.9, 0.1)
     assert round(0.1 * reconfiguration_cost(100, 1_000, 100)) == 66_890
@@ -94,7 +94,7 @@ def test_whether_it_is_worth_a_look() -> None:
     assert smoothed_rate(10, 20) == 13
 
 
-# --- against what the paper defines ----------------------------------------------------------
+# --- against the paper's definitions ----------------------------------------------------------
 
 
 def draw(
@@ -118,7 +118,7 @@ def draw(
 def defined_costs(
     problem: PlacementProblem, structure: Structure, roots: list[int], mapping: Mapping
 ) -> list[float]:
-    """Eq. 10 to 12, broker by broker, from the ways that publications take."""
+    """Eq. 10 to 12, broker by broker, from the routes of publications."""
     at = inverse(mapping)
     costs = [0.0] * len(mapping)
     for topic, root in enumerate(roots):
@@ -145,7 +145,7 @@ STRUCTURES = [
 
 @pytest.mark.parametrize("is_measured", [False, True])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_costs_and_swaps_are_as_defined(structure: Structure, is_measured: bool) -> None:
+def test_costs_and_swaps_equal_the_definitions(structure: Structure, is_measured: bool) -> None:
     for seed in range(10):
         random = Random(seed)
         problem, structure, roots = draw(structure, random, is_measured=is_measured)
@@ -191,7 +191,7 @@ def test_each_step_is_better_and_the_last_is_a_local_optimum(is_measured: bool) 
         assert swap_costs(problem, standing(problem, mapping), worst).min() >= -1e-6
 
 
-def test_nothing_that_gains_less_than_it_costs_is_proposed() -> None:
+def test_no_swap_that_costs_more_than_it_gains_is_proposed() -> None:
     for seed in range(20):
         random = Random(seed)
         problem, _structure, _ = draw(Chord(16), random, is_measured=False)
@@ -205,8 +205,8 @@ def test_nothing_that_gains_less_than_it_costs_is_proposed() -> None:
         assert found.gain > 0 or not found.steps
 
 
-def test_delay_alone_is_an_assignment() -> None:
-    """Without relays each broker costs what its position is away: no swap of two helps the best."""
+def test_with_delays_only_costs_are_those_of_an_assignment_problem() -> None:
+    """With delays only, each broker's cost depends on its own position."""
     for seed in range(5):
         random = Random(seed)
         problem, _structure, _roots = draw(Chord(6), random, is_measured=False)

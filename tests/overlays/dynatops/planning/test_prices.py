@@ -1,4 +1,4 @@
-"""Prices: what is predicted against the messages of the protocol's steps, one by one."""
+"""Prices: predictions against the messages of the protocol's steps, one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.overlays.dynatops.planning.drawing import draw_mapping, draw_problem
 def counted(
     structure: Structure, problem: PlacementProblem, before: Mapping, after: Mapping
 ) -> int:
-    """The messages of 5.1.2, by the ways that they take."""
+    """The messages of 5.1.2, over their routes."""
 
     def hops(start: int, target: int) -> int:
         return len(route(structure, start, target)) - 1
@@ -46,7 +46,7 @@ def counted(
 
 
 @pytest.mark.parametrize("structure", [Chord(8), Chord(13), tapestry(12, seed=3), QuadGrid(4)])
-def test_what_is_predicted_is_what_the_steps_send(structure: Structure) -> None:
+def test_predicted_prices_equal_the_messages_of_the_steps(structure: Structure) -> None:
     for seed in range(10):
         random = Random(seed)
         problem = draw_problem(structure, random)
@@ -57,7 +57,7 @@ def test_what_is_predicted_is_what_the_steps_send(structure: Structure) -> None:
         assert prices.of(before) == 0
 
 
-def test_the_bound_is_that_of_the_paper() -> None:
+def test_the_bound_is_the_papers() -> None:
     random = Random(1)
     problem = draw_problem(Chord(13), random)
     before, after = draw_mapping(13, random), draw_mapping(13, random)

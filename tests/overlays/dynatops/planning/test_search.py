@@ -1,4 +1,4 @@
-"""Longer searches: never worse than what they start from, and right where all can be tried."""
+"""Longer searches: never worse than their start, and optimal where all mappings can be tried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def draw(brokers: int, topics: int, seed: int) -> PlacementProblem:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_five_brokers(seed: int) -> None:
+def test_exhaustive_search_finds_the_optimum_of_five_brokers(seed: int) -> None:
     problem = draw(5, 10, seed)
     mapping, cost = cheapest(problem)
     costs = [notification_cost(problem, each) for each in permutations(range(5))]
@@ -31,7 +31,7 @@ def test_five_brokers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_longer_searches_end_lower(seed: int) -> None:
+def test_longer_searches_find_lower_costs(seed: int) -> None:
     problem = draw(20, 30, seed)
     start = list(range(20))
     *_, last = improvements(problem, start)
@@ -41,10 +41,10 @@ def test_longer_searches_end_lower(seed: int) -> None:
     warmed, lowest = annealed(problem, start, seed, 20)
     assert notification_cost(problem, warmed) == pytest.approx(lowest)
     assert lowest <= notification_cost(problem, start)
-    # No swap of any two helps any more.
+    # No swap of any two helps.
     assert by_any_swap(problem, warmed) == (tuple(warmed), pytest.approx(lowest))
 
 
-def test_nine_brokers_are_too_many_to_try() -> None:
+def test_exhaustive_search_refuses_nine_brokers() -> None:
     with pytest.raises(ValueError, match="9 brokers"):
         cheapest(draw(9, 3, 1))

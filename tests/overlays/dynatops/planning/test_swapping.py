@@ -1,4 +1,4 @@
-"""Swaps for an operator: each pays, all is allowed, and in the end nothing is left that would."""
+"""Swaps for an operator: each pays, none breaks a rule, and at the end no further swap pays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def swapped(mapping: Mapping, one: int, other: int) -> list[int]:
 
 
 def net(problem: PlacementProblem, prices: Prices, before: Mapping, then: Mapping) -> float:
-    """What the step from one mapping to the other saves beyond its price."""
+    """The savings of a step between two mappings, less its price."""
     gain = notification_cost(problem, before) - notification_cost(problem, then)
     each = [float(prices.moving[b, to]) for b, to in enumerate(then)]
     former = [float(prices.moving[b, to]) for b, to in enumerate(before)]
@@ -43,7 +43,7 @@ def net(problem: PlacementProblem, prices: Prices, before: Mapping, then: Mappin
 
 @pytest.mark.parametrize("search", ["next", "any"])
 @pytest.mark.parametrize("is_measured", [False, True])
-def test_each_swap_pays_and_in_the_end_none_would(
+def test_each_swap_pays_and_no_further_one_would(
     search: Literal["next", "any"], is_measured: bool
 ) -> None:
     taken = 0
@@ -77,7 +77,7 @@ def test_the_worst_brokers_swaps_are_the_papers_when_nothing_costs() -> None:
         assert [each.brokers for each in ours] == [step.swap for step in papers]
 
 
-def test_any_two_start_with_the_best_of_all() -> None:
+def test_the_first_of_any_swaps_is_the_best() -> None:
     random = Random(4)
     problem, start = draw_problem(RING, random), draw_mapping(12, random)
     first = next(swaps(problem, start, no_prices(start), SwapRules("any")))
@@ -110,7 +110,7 @@ def test_pins_regions_and_budget_hold() -> None:
 
 
 def loads(problem: PlacementProblem, mapping: Mapping) -> list[float]:
-    """(brokers): messages to and from each, by the ways that publications take."""
+    """(brokers): messages to and from each, over the routes of publications."""
     at, found = inverse(mapping), [0.0] * 12
     for topic, row in enumerate(problem.trees.of):
         root, weight = int(problem.trees.roots[row]), float(problem.publications[topic])
@@ -123,7 +123,7 @@ def loads(problem: PlacementProblem, mapping: Mapping) -> list[float]:
     return found
 
 
-def test_nobody_gets_above_what_it_can_handle() -> None:
+def test_no_broker_exceeds_its_capacity() -> None:
     bound = 0
     for seed in range(10):
         random = Random(seed)
@@ -143,7 +143,7 @@ def test_nobody_gets_above_what_it_can_handle() -> None:
     assert bound > 3
 
 
-def test_what_any_change_costs_must_be_saved_too() -> None:
+def test_savings_must_exceed_the_fixed_price_of_a_change() -> None:
     random = Random(2)
     problem, start = draw_problem(RING, random), draw_mapping(12, random)
     found = list(swaps(problem, start, no_prices(start), SwapRules()))

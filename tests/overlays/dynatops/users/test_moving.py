@@ -1,4 +1,4 @@
-"""Users who move: what it saves is what is sent less, and what is not allowed stays undone."""
+"""Plans for users: savings equal messages saved, and rules are kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def planned(
 def cost(
     problem: PlacementProblem, mapping: Mapping, users: list[User], broker_of: list[int]
 ) -> float:
-    """Hops of all publications, and weighted delays to subscribing brokers, by their ways."""
+    """Hops of all publications, and weighted delays to subscribing brokers, over their routes."""
     total = 0.0
     for topic, row in enumerate(problem.trees.of):
         brokers = {b for b, user in zip(broker_of, users, strict=True) if topic in user.topics}
@@ -52,7 +52,7 @@ def cost(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_gains_and_prices_are_those_of_messages(seed: int) -> None:
+def test_gains_and_prices_equal_counted_messages(seed: int) -> None:
     random = Random(seed)
     problem, mapping = draw_problem(RING, random), draw_mapping(12, random)
     users = draw_users(problem, random, 80)
@@ -78,7 +78,7 @@ def test_gains_and_prices_are_those_of_messages(seed: int) -> None:
         assert cost(problem, mapping, users, before) > now
 
 
-def test_a_budget_keeps_the_useful_ones() -> None:
+def test_a_budget_keeps_the_most_useful_moves() -> None:
     random = Random(3)
     problem, mapping = draw_problem(RING, random), draw_mapping(12, random)
     users = draw_users(problem, random, 80)
@@ -88,7 +88,7 @@ def test_a_budget_keeps_the_useful_ones() -> None:
     assert not planned(problem, crowd_of(problem, mapping, users), PlanLimits(most=0))
 
 
-def test_users_stay_in_their_region_and_find_room() -> None:
+def test_users_stay_in_their_region_and_within_capacities() -> None:
     moved = 0
     for seed in range(8):
         random = Random(seed)
@@ -105,7 +105,7 @@ def test_users_stay_in_their_region_and_find_room() -> None:
     assert moved > 20
 
 
-def test_a_broker_that_holds_too_much_is_relieved_whatever_it_saves() -> None:
+def test_an_overloaded_broker_is_relieved_at_any_savings() -> None:
     users = [User(frozenset([0]), 0) for _ in range(4)]
     problem = draw_problem(RING, Random(1))
     problem = problem._replace(publications=np.zeros(problem.topics))
@@ -117,8 +117,8 @@ def test_a_broker_that_holds_too_much_is_relieved_whatever_it_saves() -> None:
     assert crowd.loads[0] == 2
 
 
-def test_likes_come_together() -> None:
-    """Of two brokers with the same two kinds of users one gets each kind."""
+def test_similar_users_come_together() -> None:
+    """Of two brokers with the same two kinds of users each gets one kind."""
     kinds = [frozenset([0, 1]), frozenset([2, 3])]
     users = [User(kinds[number % 2], number // 2 % 2) for number in range(20)]
     problem = PlacementProblem(

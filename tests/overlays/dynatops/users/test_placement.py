@@ -1,4 +1,4 @@
-"""Where users should be: with those that want the same, where there is room."""
+"""The best broker for a user: similar users there, and capacity."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ def served(**brokers: tuple[str, int]) -> dict[str, Served]:
     return {name: Served(frozenset(topics), count) for name, (topics, count) in brokers.items()}
 
 
-def test_similarity_less_load() -> None:
+def test_the_value_is_similarity_less_load() -> None:
     found = utilities(frozenset("abcd"), served(B1=("ab", 30), B2=("abcd", 60), B3=("", 10)), 0.5)
     assert found == {"B1": 0.5 - 0.15, "B2": 1 - 0.3, "B3": -0.05}
 
 
-def test_likes_join_likes() -> None:
+def test_similar_users_join() -> None:
     assert best_broker(frozenset("ab"), served(B1=("ab", 1), B2=("c", 1)), 0.0) == "B1"
     assert best_broker(frozenset("c"), served(B1=("ab", 1), B2=("c", 1)), 0.0) == "B2"
 
 
-def test_of_equal_ones_a_user_stays_and_a_new_one_goes_by_name() -> None:
+def test_at_equal_values_a_user_stays_and_a_new_one_goes_by_name() -> None:
     brokers = served(B1=("a", 5), B2=("a", 5), B3=("", 5))
     assert best_broker(frozenset("a"), brokers, 1.0, present="B2") == "B2"
     assert best_broker(frozenset("a"), brokers, 1.0, present="B3") == "B1"
     assert best_broker(frozenset("a"), brokers, 1.0) == "B1"
 
 
-def test_a_small_gain_moves_nobody() -> None:
+def test_a_small_gain_moves_no_user() -> None:
     brokers = served(B1=("abcde", 5), B2=("abcd", 5))
     assert best_broker(frozenset("abcde"), brokers, 0.0, present="B2", least_gain=0.2) == "B2"
     assert best_broker(frozenset("abcde"), brokers, 0.0, present="B2", least_gain=0.1) == "B1"
 
 
-def test_who_wants_nothing_goes_where_least_is_to_do() -> None:
+def test_a_user_without_topics_goes_to_the_least_loaded_broker() -> None:
     assert best_broker(frozenset(), served(B1=("a", 5), B2=("", 0)), 1.0) == "B2"
 
 
@@ -42,7 +42,7 @@ def test_brokers_without_users_are_equal() -> None:
     assert best_broker(frozenset("a"), served(B2=("", 0), B1=("", 0)), 1.0) == "B1"
 
 
-def test_a_broker_that_comes_takes_its_own_users_and_no_others_move() -> None:
+def test_a_new_broker_takes_its_own_users_and_no_others_move() -> None:
     users = [f"u{number}" for number in range(5_000)]
     few, more = HashRing(range(9)), HashRing(range(10))
     before = {user: few.broker_of(user) for user in users}

@@ -1,4 +1,4 @@
-"""Users go to brokers where others want the same, by themselves, and miss nothing."""
+"""Users move to brokers where others want the same, and miss nothing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from shoal.simulation.world import World
 from tests.overlays.dynatops.test_trees import SECOND_US, Near
 
 BROKERS = ("A", "B", "C", "D")
-# Two that want the same at each of two brokers.
+# Two users with the same wish at each of two brokers.
 SETTLED = {"a1": "A", "a2": "A", "b1": "B", "b2": "B"}
 TOPIC_OF = {"A": "sport", "B": "news"}
 
 
 def world(users: Mapping[str, tuple[str, str]], **options: object) -> World:
-    """The settled ones, and later these: where they come, and what they want."""
+    """The settled users, and later these, with their brokers and topics."""
     parameters = DynatopsParameters(brokers=BROKERS, topic="topic", update_us=SECOND_US, **options)  # type: ignore[arg-type]
     found = World((), strategy_factory("dynatops", parameters), Near(), brokers=BROKERS)
     settled = {name: (home, TOPIC_OF[home]) for name, home in SETTLED.items()}
@@ -43,7 +43,7 @@ def moves(found: World) -> list[tuple[str, str]]:
 
 
 def publish_news(ring: World) -> None:
-    """Sixty times, once a second, from after the late ones have come."""
+    """Sixty publications, one a second, after the late users have come."""
     ring.add_publisher("P", "D", "D")
     ring.advertise(SECOND_US, Advertisement(id="P", publisher="P", filter=EVERYTHING))
     for number in range(60):
@@ -55,7 +55,7 @@ def publish_news(ring: World) -> None:
         ring.request(at_us, "P", Publish((said,)))
 
 
-def test_a_user_goes_where_others_want_the_same_and_misses_nothing() -> None:
+def test_a_user_moves_to_similar_users_and_misses_nothing() -> None:
     ring = world({"late": ("C", "news")}, cluster=4, load_weight=0.5)
     publish_news(ring)
     ring.run()
@@ -65,7 +65,7 @@ def test_a_user_goes_where_others_want_the_same_and_misses_nothing() -> None:
     assert got == list(range(60))
 
 
-def test_a_broker_that_has_much_to_do_is_no_place_for_it() -> None:
+def test_a_user_does_not_move_to_a_loaded_broker() -> None:
     assert moves(world_after(load_weight=0.5)) == [("late", "B")]
     assert moves(world_after(load_weight=3.0)) == []
 
@@ -76,15 +76,15 @@ def world_after(load_weight: float) -> World:
     return ring
 
 
-def test_users_see_no_brokers_of_other_clusters_and_stay_unless_they_are_to_go() -> None:
+def test_users_stay_in_their_cluster_and_stay_when_placing_is_off() -> None:
     for cluster in (0, 2):  # A and B, C and D
         ring = world({"late": ("C", "news")}, cluster=cluster)
         ring.run()
         assert moves(ring) == []
 
 
-def test_brokers_look_one_after_the_other_at_who_came_before_they_had_heard() -> None:
-    """Two that alone want the same at two brokers: only one goes."""
+def test_brokers_place_early_users_one_after_the_other() -> None:
+    """Two users with a wish of their own are at two brokers: only one moves."""
     ring = world({}, cluster=4, load_weight=0.0)
     for name, home in (("c", "C"), ("d", "D")):
         ring.add_subscriber(name, home)
@@ -112,7 +112,7 @@ def test_users_are_placed_by_hash_whatever_they_want_and_miss_nothing() -> None:
         assert got == list(range(60))
 
 
-def test_who_wants_any_topic_is_placed_by_hash_too() -> None:
+def test_users_of_any_topic_are_placed_by_hash() -> None:
     ring = world({}, placement=PlacementParameters.HASH)
     home = next(each for each in BROKERS if each != HashRing(BROKERS).broker_of("all"))
     ring.add_subscriber("all", home)
@@ -143,12 +143,11 @@ def test_users_placed_by_hash_have_no_clusters() -> None:
         DynatopsParameters(cluster=4, placement=PlacementParameters.HASH)
 
 
-# --- users behind front ends
-# -----------------------------------------------------------------------
+# --- users behind front ends -----------------------------------------------------------------
 
 
 class Behind:
-    """A front end at C, whose clients these are; both topics are wanted elsewhere."""
+    """A front end at C with these clients; both topics are wanted elsewhere."""
 
     def __init__(self) -> None:
         self.ring = world({}, cluster=4, load_weight=0.0)
@@ -173,14 +172,14 @@ def follower(*topics: str, since_us: int = 0) -> Wish:
     return Wish("u", topics, since_us, follows=True)
 
 
-def test_a_front_end_that_stands_for_others_is_no_user_and_they_are() -> None:
+def test_a_front_ends_clients_are_users_and_it_is_none() -> None:
     front_end = Behind()
     assert moves(front_end.ring) == []
     front_end.wishes(follower("sport"), Wish("stays", ("news",)), Wish("away", ()))
     assert moves(front_end.ring) == [("u", "A")]
 
 
-def test_who_is_sent_away_is_not_looked_at_until_it_stays_or_comes_again() -> None:
+def test_a_moved_user_is_not_placed_until_it_stays_or_returns() -> None:
     front_end = Behind()
     front_end.wishes(follower("sport"))
     front_end.wishes(follower("news"))
@@ -195,14 +194,14 @@ def test_who_is_sent_away_is_not_looked_at_until_it_stays_or_comes_again() -> No
     assert len(moves(front_end.ring)) == 4
 
 
-def test_who_does_not_follow_counts_where_it_is() -> None:
+def test_a_user_that_does_not_follow_counts_at_its_broker() -> None:
     front_end = Behind()
     front_end.wishes(Wish("stays", ("sport",)))
     front_end.wishes(follower("sport"))
     assert moves(front_end.ring) == []
 
 
-def test_a_front_end_may_speak_of_somebody_who_is_a_client_itself() -> None:
+def test_a_front_end_may_report_a_user_that_is_a_client_itself() -> None:
     front_end = Behind()
     front_end.ring.add_subscriber("u", "C")
     own = Subscription(id="own", client="u", filter=parse("topic = 'art'"))

@@ -1,4 +1,4 @@
-"""Sharp bits: what a host is told that clusters want, against everybody's subscriptions."""
+"""Sharp bits: filters that a host knows of other clusters, against all subscriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.overlays.octopia.stages import ProductStage
 
 
 class SharpStage(ProductStage):
-    """A product whose bits come with filters, and everybody who was told something."""
+    """A product whose bits come with filters, and the set of brokers that were sent some."""
 
     def __init__(self, most: int, dynamic: Dynamic = Dynamic.FREE) -> None:
         super().__init__("abc", (0, 1), 3, dynamic, sharp_bits=most)
@@ -41,7 +41,7 @@ class SharpStage(ProductStage):
         self.ask(home, wanted.client, Unsubscribe(name))
 
     def narrow(self) -> None:
-        """Let everything arrive, and be told again where less is wanted."""
+        """Let everything arrive, and send narrower filters where less is wanted."""
         self.settle()
         while due := [broker for broker, key in self.timers if key == bits.TIMER]:
             for broker in due:
@@ -49,7 +49,7 @@ class SharpStage(ProductStage):
             self.settle()
 
     def filters(self, name: str = "p") -> list[Filter | None]:
-        """What goes with the bits of a promise, by the clusters that are on; None: nothing."""
+        """The filters of an advertisement's bits, by set cluster bits; None: a plain bit."""
         promised, home = self.advertised[name]
         hosted = self.brokers[home].strategy.hosted
         row = hosted.rows[promised.id]
@@ -70,7 +70,7 @@ class SharpStage(ProductStage):
         return {cluster for cluster in range(3) if found >> cluster & 1}
 
     def least(self, name: str, x: int) -> set[int]:
-        """Those with a subscription that it matches."""
+        """The clusters with a matching subscription."""
         others = {0, 1, 2} - {int(self.advertised[name][1][1])}
         return {
             cluster
@@ -79,7 +79,7 @@ class SharpStage(ProductStage):
         }
 
     def is_few(self, name: str, cluster: int) -> bool:
-        """Whether all that a cluster wants of a promise can be said."""
+        """Whether filters can describe everything that a cluster wants of an advertisement."""
         wanted = covering_set(self.wanted(name, cluster))
         everything = self.advertised[name][0].filter
         return len(wanted) <= self.most and not any(covers(each, everything) for each in wanted)
@@ -92,8 +92,8 @@ def _draw(random: Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_a_host_sends_what_is_wanted_and_no_less(seed: int) -> None:
-    """Whatever comes and goes, in any order of arrival; at rest no more, where that can be said."""
+def test_a_host_sends_at_least_what_clusters_want(seed: int) -> None:
+    """For every order of arrivals; at rest no more is sent, where filters can describe it."""
     random = Random(seed)
     here = SharpStage(random.choice([1, 2, 3, 8]))
     homes = sorted(here.brokers)
@@ -141,7 +141,7 @@ def _judge(here: SharpStage, where: str) -> None:
             assert here.owed(promise, x) >= here.least(promise, x), (where, promise, x)
 
 
-def test_only_what_somebody_there_wants_goes_to_another_cluster() -> None:
+def test_only_wanted_publications_go_to_another_cluster() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "low")
@@ -157,7 +157,7 @@ def test_only_what_somebody_there_wants_goes_to_another_cluster() -> None:
     assert sent == [("b0", "b1", 3), ("b1", "a1", 3), ("b0", "b2", 95), ("b2", "c2", 95)]
 
 
-def test_what_is_covered_costs_no_word() -> None:
+def test_covered_subscriptions_cost_no_messages() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "first")
@@ -171,7 +171,7 @@ def test_what_is_covered_costs_no_word() -> None:
     assert [len(each or ()) for each in here.filters()] == [1]
 
 
-def test_too_many_are_a_plain_bit_until_they_are_few_again() -> None:
+def test_too_many_filters_are_a_plain_bit_until_they_are_few() -> None:
     here = SharpStage(2)
     here.promise("b0", "x >= 0")
     for number in range(3):
@@ -193,7 +193,7 @@ def test_too_many_are_a_plain_bit_until_they_are_few_again() -> None:
     assert here.filters() == []
 
 
-def test_what_covered_too_many_stays_until_they_are_few() -> None:
+def test_a_filter_that_covered_too_many_stays_until_they_are_few() -> None:
     here = SharpStage(2)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 9", "wide")
@@ -209,7 +209,7 @@ def test_what_covered_too_many_stays_until_they_are_few() -> None:
     assert [here.owed("p", x) for x in (1, 2, 8)] == [{1}, set(), set()]
 
 
-def test_what_is_too_much_to_compare_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_too_costly_to_compare_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bits, "MOST_PAIRS", 0)
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
@@ -222,7 +222,7 @@ def test_what_is_too_much_to_compare_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert here.owed("p", 11) == {1}
 
 
-def test_who_wants_everything_gets_a_plain_bit() -> None:
+def test_a_subscription_to_everything_sets_a_plain_bit() -> None:
     here = SharpStage(4)
     here.promise("b0", "x BETWEEN 0 AND 9")
     here.subscribe("a1", "x < 5", "some")
@@ -234,8 +234,8 @@ def test_who_wants_everything_gets_a_plain_bit() -> None:
     assert [len(each or ()) for each in here.filters()] == [1]
 
 
-def test_a_subscription_that_changes_leaves_no_gap() -> None:
-    """Its bit was cleared and set again: what was published between went nowhere."""
+def test_a_changed_subscription_leaves_no_gap() -> None:
+    """Otherwise publications between the clearing and the setting of its bit would be lost."""
     here = SharpStage(0)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "s")
@@ -246,7 +246,7 @@ def test_a_subscription_that_changes_leaves_no_gap() -> None:
     assert here.owed("p", 3) == {1}
 
 
-def test_without_the_option_bits_say_what_the_paper_says() -> None:
+def test_without_the_option_bits_are_the_papers() -> None:
     here = SharpStage(0)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "s")
@@ -255,7 +255,7 @@ def test_without_the_option_bits_say_what_the_paper_says() -> None:
     assert here.owed("p", 7) == {1}
 
 
-def test_an_older_broker_says_that_it_wants_everything() -> None:
+def test_bits_of_an_older_broker_are_plain() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.settle()
@@ -263,8 +263,8 @@ def test_an_older_broker_says_that_it_wants_everything() -> None:
     assert here.owed("p", 7) == {1}
 
 
-def test_a_link_that_comes_up_makes_bits_plain_until_all_is_said() -> None:
-    """Words may be lost with the link: what was said before it is not all that is wanted."""
+def test_bits_are_plain_from_link_up_until_tables_are_sent() -> None:
+    """Messages may be lost with the link, so what was known before it is incomplete."""
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "s")
@@ -279,8 +279,8 @@ def test_a_link_that_comes_up_makes_bits_plain_until_all_is_said() -> None:
     assert here.owed("p", 6) == set()
 
 
-def test_words_that_are_lost_with_a_link_make_bits_plain_until_all_is_said() -> None:
-    """As when the other end comes back at once, and nobody has seen it go."""
+def test_bits_are_plain_after_messages_lost_with_a_link() -> None:
+    """The other end returns at once, and its loss is not noticed."""
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "s")
@@ -294,7 +294,7 @@ def test_words_that_are_lost_with_a_link_make_bits_plain_until_all_is_said() -> 
     assert [here.owed("p", x) for x in (6, 7)] == [set(), {1}]
 
 
-def test_what_is_promised_anew_is_not_told_less_for_the_sake_of_what_was() -> None:
+def test_a_new_advertisement_is_not_narrowed_by_a_former_one() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 2")
     here.subscribe("a1", "x < 5", "s")
@@ -309,7 +309,7 @@ def test_what_is_promised_anew_is_not_told_less_for_the_sake_of_what_was() -> No
     assert [here.owed("p", x) for x in (4, 7, 9)] == [{1}, set(), {1}]
 
 
-def test_nothing_is_kept_for_what_is_not_promised_any_more() -> None:
+def test_nothing_is_kept_for_a_withdrawn_advertisement() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "s")
@@ -320,12 +320,12 @@ def test_nothing_is_kept_for_what_is_not_promised_any_more() -> None:
 
 
 @pytest.mark.parametrize("most", [-1, 257])
-def test_how_many_there_may_be(most: int) -> None:
+def test_the_number_of_filters_is_bounded(most: int) -> None:
     with pytest.raises(ValueError, match="sharp_bits"):
         OctopiaParameters(sharp_bits=most)
 
 
-def test_publications_still_travel_in_one_message_where_they_go_alike() -> None:
+def test_publications_of_one_route_still_travel_in_one_message() -> None:
     here = SharpStage(4)
     here.promise("b0", "x >= 0")
     here.subscribe("a1", "x < 5", "low")

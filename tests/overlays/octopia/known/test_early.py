@@ -1,4 +1,4 @@
-"""Who starts again knows what its cluster wants before it lets anything in."""
+"""A restarted broker knows its cluster's subscriptions before it admits publications."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ AROUND = ("b0", "a1")
 
 
 def notification(*numbers: int) -> Notification:
-    """What P at b1 has sent to a0."""
+    """P's notification from b1 to a0."""
     routed = [RoutedPublication(publication(each), MessageId("b1", "P", each)) for each in numbers]
     return Notification(tuple(routed), 1)
 
 
 def started_again() -> ProductStage:
-    """a0 begins anew; of a1, b1 and b0, where S is, the last one is not linked to it yet."""
+    """a0 has restarted; of a1, b1 and b0 (where S is) the last is not linked to it yet."""
     here = ProductStage("ab", (0,), 2, dynamic=Dynamic.ORDERED)
     here.ask("b0", "S", Subscribe(subscription("s", client="S")))
     here.ask("b1", "P", Advertise(advertisement("p")))
@@ -46,7 +46,7 @@ def started_again() -> ProductStage:
     return here
 
 
-def told(here: ProductStage, neighbour: str, message: Message) -> list[Effect]:
+def receive(here: ProductStage, neighbour: str, message: Message) -> list[Effect]:
     return here.handle("a0", Received(neighbour, message))
 
 
@@ -58,25 +58,27 @@ def keys(effects: list[Effect], kind: type[Unsettled | Settled]) -> list[object]
     return [each.key for each in effects if isinstance(each, kind)]
 
 
-def test_what_comes_early_waits_until_it_is_known_who_wants_it() -> None:
-    """A host entered the cluster by who started again, which took it for one that only answers:
-    nobody wanted yet what it sent once more, so that was settled and lost (growth seed 1378)."""
+def test_an_early_publication_waits_until_subscriptions_are_known() -> None:
+    """A host entered the cluster through the restarted broker and retransmitted a publication.
+
+    Handled before the tables were complete it would be settled and lost (random growth).
+    """
     here = started_again()
-    assert len(keys(told(here, "b1", notification(1, 2)), Unsettled)) == held(here) == 2
+    assert len(keys(receive(here, "b1", notification(1, 2)), Unsettled)) == held(here) == 2
     here.mend_link("a0", "b0")
     here.settle()
     assert here.delivered() == [(1, "S"), (2, "S")]
     assert held(here) == 0
 
 
-def test_what_is_let_in_is_settled_where_it_has_gone_on() -> None:
+def test_an_admitted_publication_is_settled_after_its_next_hops() -> None:
     here = started_again()
-    first, second = keys(told(here, "b1", notification(1, 2)), Unsettled)
+    first, second = keys(receive(here, "b1", notification(1, 2)), Unsettled)
     here.mend_link("a0", "b0")
     effects: list[Effect] = []
     while not keys(effects, Settled):
         here.carry("a0", "b0", len(here.links["a0", "b0"]))
-        effects = told(here, "b0", here.links["b0", "a0"].popleft())
+        effects = receive(here, "b0", here.links["b0", "a0"].popleft())
     done = [
         each
         for each in effects
@@ -88,10 +90,10 @@ def test_what_is_let_in_is_settled_where_it_has_gone_on() -> None:
 
 
 @pytest.mark.parametrize("message", [Sweep("b1", 1), NumbersBegin("P", 9)])
-def test_what_comes_behind_it_waits_too(message: Message) -> None:
+def test_publications_behind_an_early_one_wait(message: Message) -> None:
     here = started_again()
-    told(here, "b1", notification(1))
-    assert not told(here, "b1", message)
+    receive(here, "b1", notification(1))
+    assert not receive(here, "b1", message)
     assert held(here) == 2
     here.mend_link("a0", "b0")
     here.settle()
@@ -101,9 +103,9 @@ def test_what_comes_behind_it_waits_too(message: Message) -> None:
     assert is_answered is isinstance(message, Sweep)
 
 
-def test_what_came_over_a_link_that_is_lost_goes_back_to_its_other_end() -> None:
+def test_an_early_publication_returns_over_its_lost_link() -> None:
     here = started_again()
-    unsettled = keys(told(here, "b1", notification(1)), Unsettled)
+    unsettled = keys(receive(here, "b1", notification(1)), Unsettled)
     effects = here.handle("a0", LinkChanged("b1", LinkState.FAILED))
     assert keys(effects, Settled) == unsettled
     here.mend_link("a0", "b0")

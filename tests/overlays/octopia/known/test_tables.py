@@ -1,4 +1,4 @@
-"""The tree of a cluster as its brokers have said it, also where their words do not fit together."""
+"""The tree of a cluster from its brokers' announcements, some of which contradict others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ PRODUCT = Product((("A", "B"), ("C", "D"), ("E", "F"), ("G", "H")), (0, 0, 2))
 
 
 @pytest.mark.parametrize("own", range(4))
-def test_a_circle_of_words_ends(own: int) -> None:
-    """A place that was taken anew links up to one whose broker has yet to say its new way: a
-    broker that looked for the way to them never came to an end."""
+def test_contradicting_announcements_end_in_no_endless_search(own: int) -> None:
+    """A new broker at a known place links up to one whose new way is not announced yet.
+
+    The search for their way to the root must end.
+    """
     tables = Tables(own, 0, PRODUCT, {})
     tables.link_up(0, 1)
     for region in range(4):
@@ -27,8 +29,8 @@ def test_a_circle_of_words_ends(own: int) -> None:
     assert tables.is_below(3)
 
 
-def test_who_came_later_is_known_by_who_comes_after_it() -> None:
-    """Its next word was taken for one of who came to its place: its table was forgotten."""
+def test_a_later_broker_keeps_its_place_when_another_comes() -> None:
+    """Otherwise its next announcement would be taken for its successor's, and its table dropped."""
     product = Product((("A",), ("B",)))
     product.place("N", Position(2, 0), 5, parent=1)
     tables = Tables(1, 0, product, {})

@@ -1,4 +1,4 @@
-"""Who is used, who is awaited, and who is left alone."""
+"""Attachments: the broker that is used for a purpose, and those that are awaited."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Bench:
         self.attachments.settle(0, [])
 
 
-def test_nobody_worse_is_awaited_while_who_is_used_says_all_anew() -> None:
-    """It would be left again at once: each answer of it asked all others like it for more."""
+def test_no_worse_broker_is_awaited_while_the_current_one_resends_its_tables() -> None:
+    """It would be left again at once, and each answer would cause further requests."""
     bench = Bench()
     bench.attachments.ready(bench.purpose, "b")
     bench.settle()
     assert (bench.purpose.current, bench.awaited) == ("b", ["a"])
-    bench.attachments.linked("b")  # it has started again
+    bench.attachments.linked("b")  # it has restarted
     bench.awaited.clear()
     bench.settle()
     assert (bench.purpose.current, bench.awaited) == ("b", ["a", "b"])
 
 
-def test_who_is_ready_takes_the_place_of_who_has_to_say_all_anew() -> None:
+def test_a_ready_broker_replaces_one_that_must_resend_its_tables() -> None:
     bench = Bench()
     bench.attachments.ready(bench.purpose, "a")
     bench.settle()
@@ -55,7 +55,7 @@ def test_who_is_ready_takes_the_place_of_who_has_to_say_all_anew() -> None:
     assert bench.purpose.current == "c"
 
 
-def test_who_is_used_is_left_for_somebody_better_when_it_may_be() -> None:
+def test_a_better_broker_replaces_the_current_one_once_allowed() -> None:
     bench = Bench()
     bench.attachments.ready(bench.purpose, "b")
     bench.settle()

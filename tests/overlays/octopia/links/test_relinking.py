@@ -1,4 +1,4 @@
-"""Who goes back to a parent that is there again: nothing overtakes what is on the repair link."""
+"""A broker returns to its former parent: nothing overtakes publications on the repair link."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.broker.transcript import advertisement, publish, subscription
 from tests.overlays.octopia.order.crowded import break_and_return, carry_all_but, got
 from tests.overlays.octopia.stages import ProductStage
 
-# Of the path a, b, c: the link that takes the place of b0-c0; who publishes, and who subscribes.
+# Of the path a, b, c: the link that replaces b0-c0; the publisher's and the subscriber's brokers.
 REPAIR = ("a0", "c0")
 DOWN = [("a0", "c0"), ("b0", "c0"), ("a1", "c0")]
 WAYS = [*DOWN, ("c0", "a0"), ("c0", "b0"), ("c1", "a0")]
 
 
 def repaired(home: str, subscriber: str) -> ProductStage:
-    """P and S at their homes; c0 is linked to a0 meanwhile, and not to b0."""
+    """P and S at their edge brokers; c0 is linked to a0 meanwhile, and not to b0."""
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
     here.ask(subscriber, "S", Subscribe(subscription("s", client="S")))
     here.ask(home, "P", Advertise(advertisement("p")))
@@ -79,7 +79,7 @@ def test_nothing_overtakes_whatever_link_is_slow(home: str, subscriber: str, see
 
 
 def leaving(home: str, subscriber: str) -> ProductStage:
-    """P and S at their homes; c0 sweeps the link to a0, where 1 is under way, and keeps 2."""
+    """P and S at their edge brokers; c0 sweeps its link to a0, which carries 1, and keeps 2."""
     here = repaired(home, subscriber)
     here.ask(home, "P", publish(1))
     carry_all_but(here, REPAIR, REPAIR[::-1])
@@ -90,7 +90,7 @@ def leaving(home: str, subscriber: str) -> ProductStage:
 
 
 def between() -> ProductStage:
-    """P at a0, S at c0, which holds 3 from b0 until its word is back from a0, behind 2."""
+    """P at a0, S at c0, which holds 3 from b0 until its sweep is back from a0, behind 2."""
     here = leaving("a0", "c0")
     here.carry("c0", "a0", len(here.links["c0", "a0"]))
     carry_all_but(here, REPAIR)
@@ -109,7 +109,7 @@ def described(here: ProductStage, what: str) -> int:
     return here.brokers["c0"].strategy.description[what]
 
 
-def test_what_is_kept_meanwhile_waits_for_longer_than_anybody_who_is_gone() -> None:
+def test_publications_kept_during_a_sweep_outlast_the_timeout() -> None:
     here = leaving("c0", "a0")
     for _ in range(2 * QUARTERS):
         here.fire("c0", KEPT)
@@ -121,7 +121,7 @@ def test_what_is_kept_meanwhile_waits_for_longer_than_anybody_who_is_gone() -> N
 
 
 @pytest.mark.parametrize("lost", ["a0", "b0"])
-def test_who_is_lost_before_is_done_without(lost: str) -> None:
+def test_a_broker_lost_before_is_not_waited_for(lost: str) -> None:
     here = leaving("c0", "a0")
     break_and_return(here, "c0", lost)
     here.fire("c0", RETRY)
@@ -130,7 +130,7 @@ def test_who_is_lost_before_is_done_without(lost: str) -> None:
     assert described(here, "kept") == 0
 
 
-def test_what_is_held_from_who_is_lost_comes_back_from_there() -> None:
+def test_publications_held_from_a_lost_broker_return_to_it() -> None:
     here = between()
     last = [each for _, target, each in here.sent(Notification) if target == "c0"][-1]
     break_and_return(here, "b0", "c0")
@@ -141,7 +141,7 @@ def test_what_is_held_from_who_is_lost_comes_back_from_there() -> None:
     assert got(here, "S") == [1, 2, 3, 4]
 
 
-def test_what_is_held_goes_on_when_what_was_on_the_former_link_that_is_lost_has_come() -> None:
+def test_held_publications_go_on_after_those_of_the_lost_former_link() -> None:
     here = between()
     break_and_return(here, "a0", "c0")
     here.fire("a0", RETRY)
@@ -150,7 +150,7 @@ def test_what_is_held_goes_on_when_what_was_on_the_former_link_that_is_lost_has_
     assert described(here, "held") == 0
 
 
-def test_what_is_held_waits_for_a_word_that_never_comes_for_a_while_only() -> None:
+def test_held_publications_wait_a_bounded_time_for_a_sweep() -> None:
     here = between()
     for _ in range(QUARTERS + 1):
         assert got(here, "S") == [1, 2]
@@ -159,7 +159,7 @@ def test_what_is_held_waits_for_a_word_that_never_comes_for_a_while_only() -> No
 
 
 @pytest.mark.parametrize("source", ["b0", "c1"])
-def test_a_sweep_passes_behind_what_waits_and_needs_nothing_to_follow(source: str) -> None:
+def test_a_sweep_follows_waiting_publications_and_needs_none_behind_it(source: str) -> None:
     here = between() if source == "b0" else leaving("c0", "a0")
     here.tell(source, "c0", Sweep("x", 1))
     carry_all_but(here, REPAIR)
@@ -170,8 +170,8 @@ def test_a_sweep_passes_behind_what_waits_and_needs_nothing_to_follow(source: st
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_nothing_overtakes_as_all_children_go_back_to_a_broker_at_once(seed: int) -> None:
-    """a above b above c and d, and e below d: b is away and comes back, everybody publishes."""
+def test_nothing_overtakes_when_all_children_return_at_once(seed: int) -> None:
+    """a above b above c and d, and e below d: b disconnects and returns while all publish."""
     random = Random(f"relinking/all/{seed}")
     here = ProductStage("abcde", (0, 1, 1, 3), clusters=2, dynamic=Dynamic.ORDERED)
     homes = [f"{region}0" for region in "abcde"]
@@ -209,8 +209,8 @@ def test_nothing_overtakes_as_all_children_go_back_to_a_broker_at_once(seed: int
     assert [here.brokers[each].strategy.tables.own.up for each in ("c0", "d0")] == [1, 1]
 
 
-def test_word_of_who_links_up_elsewhere_goes_over_the_tree_alone() -> None:
-    """Over c0, which is linked to both, it was at a0 before what b0 had sent there for d0."""
+def test_news_of_a_broker_that_links_up_elsewhere_use_the_tree_only() -> None:
+    """Over c0, which is linked to both, it would be at a0 before publications from b0 for d0."""
     here = ProductStage("abcde", (0, 1, 1, 3), clusters=1, dynamic=Dynamic.ORDERED)
     for child in ("c0", "d0"):
         here.break_link("b0", child)
@@ -241,12 +241,12 @@ def test_word_of_who_links_up_elsewhere_goes_over_the_tree_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize(("home", "subscriber"), DOWN)
-def test_nothing_overtakes_what_comes_back_from_a_link_that_is_given_up(
+def test_nothing_overtakes_publications_returned_from_a_link_given_up(
     home: str, subscriber: str, seed: int
 ) -> None:
-    """Both ends of b0-c0 live and give it up, the one later than the other.
+    """Both ends of b0-c0 live and give it up at different times.
 
-    What goes up is unsettled at c0 until it has arrived, and goes once more in front of the rest.
+    An upward publication is unsettled at c0 until it has arrived, and is retransmitted first.
     """
     random = Random(f"given up/{home}/{subscriber}/{seed}")
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
@@ -275,10 +275,10 @@ def test_nothing_overtakes_what_comes_back_from_a_link_that_is_given_up(
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize(("home", "subscriber"), DOWN)
-def test_nothing_overtakes_what_comes_back_from_the_repair_link(
+def test_nothing_overtakes_publications_returned_from_the_repair_link(
     home: str, subscriber: str, seed: int
 ) -> None:
-    """It is given up while c0 goes back to b0, at one end later than at the other."""
+    """The link is given up while c0 returns to b0, at one end later than at the other."""
     random = Random(f"former given up/{home}/{subscriber}/{seed}")
     here = repaired(home, subscriber)
     here.ask(home, "P", publish(0))
@@ -302,7 +302,7 @@ CUT = (("b0", "c0"), ("c0", "b0"))
 
 
 def give_up(here: ProductStage, end: str, other: str) -> None:
-    """One end loses a link; what it had sent over it, and has not arrived, comes back."""
+    """One end loses a link; its publications that have not arrived are returned."""
     lost = [*here.links[end, other]]
     here.links[end, other].clear()
     here.handle(end, LinkChanged(other, LinkState.FAILED))

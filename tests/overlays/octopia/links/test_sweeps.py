@@ -1,4 +1,4 @@
-"""Another broker is used to enter a cluster: in front of that goes what went by the former."""
+"""A cluster is entered through another broker: publications over the former entry come first."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.overlays.octopia.order.crowded import break_and_return, carry_all_but
 from tests.overlays.octopia.stages import ProductStage
 
 
-def test_what_the_former_entry_did_not_get_goes_before_what_waited_for_its_sweep() -> None:
-    """The sweep was over with the link to it, and what waited went at once."""
+def test_publications_the_former_entry_missed_precede_those_behind_its_sweep() -> None:
+    """The sweep ends with the link, so waiting publications must follow the returned ones."""
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
     here.ask("a1", "S", Subscribe(subscription("s", client="S")))
     here.ask("c0", "P", Advertise(advertisement("p")))
@@ -38,8 +38,8 @@ def test_what_the_former_entry_did_not_get_goes_before_what_waited_for_its_sweep
 
 
 @pytest.mark.parametrize("is_for_lost", [False, True])
-def test_a_sweep_waits_for_what_comes_back_from_a_link_that_is_lost(is_for_lost: bool) -> None:
-    """It was answered with the loss, before what had been on its way there was sent again."""
+def test_a_sweep_waits_for_publications_returned_from_a_lost_link(is_for_lost: bool) -> None:
+    """The sweep must not be answered before the returned publications are sent again."""
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
     here.ask("c0", "S", Subscribe(subscription("s", client="S")))
     here.ask("b1", "P", Advertise(advertisement("p")))
@@ -58,7 +58,7 @@ def test_a_sweep_waits_for_what_comes_back_from_a_link_that_is_lost(is_for_lost:
         here.handle("b0", Returned("c0", message))
     here.fire("b0", RETRY)
     carry_all_but(here, down)
-    # A sweep of who asks for what was lost there does not wait until there is a way.
+    # A sweep by a broker that requests lost content does not wait for a way.
     assert (answer in here.everything_sent) is is_for_lost
     here.handle("c0", LinkChanged("b0", LinkState.FAILED))
     link(here, "a0", "c0")
@@ -67,8 +67,8 @@ def test_a_sweep_waits_for_what_comes_back_from_a_link_that_is_lost(is_for_lost:
     assert answer in here.everything_sent
 
 
-def test_a_sweep_for_what_was_lost_goes_to_its_own_broker_over_links_beside_the_tree() -> None:
-    """Who has not noticed yet that the link is lost has what was on it."""
+def test_a_sweep_for_lost_content_uses_links_beside_the_tree() -> None:
+    """A broker that has not noticed the loss of the link has its content."""
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=2)
     here.handle("c0", LinkChanged("b0", LinkState.FAILED))
     link(here, "a0", "c0")
@@ -81,7 +81,7 @@ def test_a_sweep_for_what_was_lost_goes_to_its_own_broker_over_links_beside_the_
     here.fire("b0", RETRY)
     here.settle()
     assert [each for _, end, each in here.sent(Swept) if end == "c0"]
-    # Had the link come up again, that is said behind what was on it.
+    # If the link had come up again, that message would follow the content.
     here.mend_link("b0", "c0")
     here.tell("b0", "c0", sweep)
     assert here.links["c0", "b0"][-1] == Swept("c0", sweep.number)

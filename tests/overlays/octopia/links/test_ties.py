@@ -1,4 +1,4 @@
-"""By whom other clusters are entered, and what these were asked."""
+"""The brokers through which other clusters are entered, and requests to them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from tests.overlays.octopia.order.crowded import carry_all_but
 from tests.overlays.octopia.stages import ProductStage
 
 
-def test_who_is_asked_again_has_answered_before() -> None:
-    """Its late answer was taken for the new one: what was not said again yet was not wanted, so a
-    publication was settled and lost."""
+def test_a_late_answer_to_an_earlier_request_does_not_count() -> None:
+    """Its late answer to the first request must not count for the second.
+
+    Otherwise a publication could be settled before all subscriptions are known again, and lost.
+    """
     here = ProductStage("ab", (0,), 2)
     here.ask("b1", "S", Subscribe(subscription("s", client="S")))
     here.ask("a0", "P", Advertise(advertisement("p")))

@@ -1,4 +1,4 @@
-"""A stage on which a cluster is entered in order while the shortest way there is congested."""
+"""A stage where a cluster is entered in order while the shortest way there is congested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ CROWDED = ("b2", "b0", 40)
 
 
 def stage(*more: tuple[str, str], clusters: int = 3) -> ProductStage:
-    """P at b2; S1 in cluster 0, S2 in cluster 1, both beyond region c; `more` at their homes."""
+    """P at b2; S1 in cluster 0, S2 in cluster 1, both beyond region c; `more` at their edge
+    brokers.
+    """
     here = ProductStage(dynamic=Dynamic.ORDERED, clusters=clusters)
     for client, home in (("S1", "c0"), ("S2", "c1"), *more):
         here.ask(home, client, Subscribe(subscription(client, client=client)))
@@ -35,19 +37,19 @@ def held(here: ProductStage) -> dict[str, int]:
 
 
 def carry_all_but(here: ProductStage, *ends: tuple[str, str]) -> None:
-    """Until only what is on these links is left."""
+    """Deliver everything except the content of these links."""
     while busy := [pair for pair, queue in here.links.items() if queue and pair not in ends]:
         here.carry(*busy[0])
 
 
 def wait_in_vain(here: ProductStage, gate: str) -> None:
-    """Until nothing is held there."""
+    """Let time pass until nothing is held there."""
     while (gate, TIMER) in here.timers:
         here.fire(gate, TIMER)
 
 
 def break_and_return(here: ProductStage, left: str, right: str) -> None:
-    """A link is lost; what was under way over it comes back."""
+    """Lose a link; its content is returned."""
     ways = [(left, right), (right, left)]
     lost = [(source, target, [*here.links[source, target]]) for source, target in ways]
     here.break_link(left, right)

@@ -1,4 +1,4 @@
-"""A gate that takes another's place is told when all that was numbered for that one has come."""
+"""A new sequencer learns when all publications numbered for the former one have come."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tests.overlays.octopia.stages import ProductStage
 
 
 @pytest.fixture(autouse=True)
-def _is_all_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever goes on has said all that there is to say, whether or not all were looked at."""
+def _is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more would be sent after a check of all publishers."""
     go_on = Clearing.update
 
     def checked(self: Clearing, now_us: int, out: list[Effect]) -> None:
@@ -48,12 +48,12 @@ def _is_all_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clearing, "update", checked)
 
 
-# Of the region of the publisher: its host, and who carries for it.
+# Of the publisher's region: its host, and the brokers that carry for it.
 HOST, CARRIER, GATE, NEXT = "b2", "b1", "b0", "a0"
 
 
 def fail(here: ProductStage, broker: str, lost: str) -> None:
-    """A broker notices that a link is lost: what it had sent comes back, then it goes on."""
+    """A broker notices a lost link: its content is returned, then the broker continues."""
     back = [*here.links[broker, lost]]
     here.links[broker, lost].clear()
     here.handle(broker, LinkChanged(lost, LinkState.FAILED))
@@ -65,7 +65,7 @@ def fail(here: ProductStage, broker: str, lost: str) -> None:
 
 
 def kill(here: ProductStage, dead: str, *but: str) -> None:
-    """All who are linked to a broker lose it, but for these."""
+    """All neighbours of a broker lose it, except these."""
     for left, right in here.edges:
         if dead in (left, right):
             other = left if right == dead else right
@@ -75,7 +75,7 @@ def kill(here: ProductStage, dead: str, *but: str) -> None:
 
 
 def enter_by(here: ProductStage, gate: str) -> None:
-    """The links over which the dead one's cluster is repaired and entered."""
+    """The links by which the dead broker's cluster is repaired and entered."""
     for link in [(HOST, gate), (CARRIER, gate), ("c0", gate)]:
         here.links |= {link: deque(), link[::-1]: deque()}
         here.mend_link(*link)
@@ -83,7 +83,7 @@ def enter_by(here: ProductStage, gate: str) -> None:
 
 
 def crowded() -> ProductStage:
-    """1 is on its way to the gate over its carrier, 0 and 2 are on theirs from the host."""
+    """1 is on its way to the sequencer over its carrier, 0 and 2 are on theirs from the host."""
     here = stage()
     here.congest(CROWDED)
     here.ask(HOST, "P", publish(1))
@@ -96,7 +96,7 @@ def opened(here: ProductStage) -> list[int | None]:
     return [each.number for _, _, each in here.sent(NumbersOpen)]
 
 
-def test_what_comes_to_the_next_gate_waits_for_nothing_that_does_not_come() -> None:
+def test_the_next_sequencer_waits_for_no_publication_that_cannot_come() -> None:
     here = crowded()
     kill(here, GATE)
     enter_by(here, NEXT)
@@ -108,8 +108,8 @@ def test_what_comes_to_the_next_gate_waits_for_nothing_that_does_not_come() -> N
     assert (got(here, "S1"), held(here)) == ([1, 2, 3], {})
 
 
-def test_what_was_carried_is_waited_for_however_long_it_takes() -> None:
-    """The carrier answers behind all that it was to carry."""
+def test_the_next_sequencer_waits_for_carried_publications() -> None:
+    """The carrier answers after everything that it was to carry."""
     here = crowded()
     kill(here, GATE)
     enter_by(here, NEXT)
@@ -126,12 +126,12 @@ def test_what_was_carried_is_waited_for_however_long_it_takes() -> None:
     assert (got(here, "S1"), held(here)) == ([1, 2, 3], {})
 
 
-def test_a_host_does_not_say_so_before_all_have_answered() -> None:
+def test_a_host_does_not_confirm_before_all_carriers_answered() -> None:
     here = crowded()
     kill(here, GATE, CARRIER)
     enter_by(here, NEXT)
     carry_all_but(here, (CARRIER, GATE), (HOST, CARRIER))
-    assert opened(here) == []  # one that has its link yet may never answer
+    assert opened(here) == []  # a broker that still has its link may never answer
     here.settle()
     assert opened(here) == []
     wait_in_vain(here, NEXT)
@@ -139,7 +139,7 @@ def test_a_host_does_not_say_so_before_all_have_answered() -> None:
     assert NEXT not in held(here)
 
 
-def test_who_is_lost_need_not_answer() -> None:
+def test_a_lost_carrier_need_not_answer() -> None:
     here = crowded()
     kill(here, GATE)
     enter_by(here, NEXT)
@@ -151,8 +151,8 @@ def test_who_is_lost_need_not_answer() -> None:
     assert (got(here, "S1"), held(here)) == ([1, 2], {})
 
 
-def test_who_has_the_link_again_does_not_answer() -> None:
-    """What it was to carry goes there now: it need not be back at its host first."""
+def test_a_carrier_that_is_linked_again_does_not_answer() -> None:
+    """Its carried publications use that link; they need not return to their host first."""
     here = crowded()
     kill(here, GATE)
     enter_by(here, NEXT)
@@ -169,8 +169,8 @@ def test_who_has_the_link_again_does_not_answer() -> None:
     assert NEXT not in held(here)
 
 
-def test_what_is_sent_again_by_itself_closes_no_way() -> None:
-    """A gate that is back at once has from others what its earlier life had not settled."""
+def test_retransmissions_to_a_returned_sequencer_close_no_way() -> None:
+    """Other brokers send a restarted sequencer what it had not settled before."""
     here = crowded()
     here.handle(HOST, LinkChanged(GATE, LinkState.FAILED))
     here.handle(HOST, LinkChanged(GATE, LinkState.UP))
@@ -192,8 +192,8 @@ def test_neighbours_of_earlier_versions_are_not_waited_for() -> None:
     assert NEXT not in held(here)
 
 
-def test_what_is_carried_twice_is_waited_for_as_well() -> None:
-    """With four clusters a carrier has another one carry: that answers behind the first."""
+def test_the_next_sequencer_waits_for_publications_carried_twice() -> None:
+    """With four clusters a carrier uses another one, which answers behind the first."""
     here = stage(("S3", "c3"), clusters=4)
     here.congest(CROWDED, (HOST, "b3", 40), (CARRIER, GATE, 40))
     here.ask(HOST, "P", publish(1))
@@ -209,8 +209,8 @@ def test_what_is_carried_twice_is_waited_for_as_well() -> None:
     assert (got(here, "S1"), held(here)) == ([1, 2], {})
 
 
-def test_nobody_is_promised_what_one_may_hold_up_of_whom_the_host_knows_nothing() -> None:
-    """The carrier waits for another's word, which is not linked to the host and says none."""
+def test_a_host_confirms_nothing_that_an_unknown_broker_may_hold_up() -> None:
+    """The carrier waits for a broker that is not linked to the host and does not answer."""
     here = stage(clusters=4)
     here.break_link(HOST, "b3")
     here.congest(CROWDED)
@@ -227,8 +227,8 @@ def test_nobody_is_promised_what_one_may_hold_up_of_whom_the_host_knows_nothing(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_in_order_whenever_what_arrives(seed: int) -> None:
-    """A gate dies while publications go round it; links are of any speed."""
+def test_order_holds_in_any_order_of_arrival(seed: int) -> None:
+    """A sequencer dies while publications detour around it; links are of any speed."""
     random = Random(seed)
     here = stage()
     for number in range(20):
@@ -252,10 +252,10 @@ def test_in_order_whenever_what_arrives(seed: int) -> None:
     assert not held(here).keys() - {GATE}
 
 
-def test_publishers_of_a_lost_gate_are_looked_at_when_something_has_changed(
+def test_publishers_of_a_lost_sequencer_are_checked_only_after_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All were, after every publication: 8 ms for each with 10,000 of them."""
+    """A check after every publication takes 8 ms with 10,000 publishers."""
     monkeypatch.undo()  # the fixture has all looked at
     here = stage()
     names = [f"P{number}" for number in range(20)]

@@ -1,4 +1,4 @@
-"""Whether what comes back to a host was published in this life of it, also by who has left."""
+"""Whether a publication returned to a host is of its present incarnation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOST = "b2"
 
 
 def back(number: int, publisher: str) -> Notification:
-    """An assured publication of the host's, given back by who was to carry it."""
+    """An assured publication of the host, returned by a carrier."""
     assured = msgspec.structs.replace(publication(number, publisher=publisher), assured=True)
     routed = RoutedPublication(assured, MessageId(HOST, publisher, number))
     return Notification((routed,), 3, 0b001, (), {})
@@ -41,8 +41,8 @@ def come_and_go(here: ProductStage, publisher: str, count: int) -> None:
     here.settle()
 
 
-def test_what_a_publisher_that_has_left_was_given_back_goes_on() -> None:
-    """It waits for that maybe elsewhere, where it has moved to."""
+def test_a_returned_publication_of_a_departed_publisher_goes_on() -> None:
+    """The publisher may await its settlement at another broker."""
     here = stage()
     assured = msgspec.structs.replace(publication(0), assured=True)
     here.congest(CROWDED)
@@ -54,22 +54,22 @@ def test_what_a_publisher_that_has_left_was_given_back_goes_on() -> None:
     assert (got(here, "S1"), held(here)) == ([0], {})
 
 
-def test_what_those_who_have_left_published_in_an_earlier_life_does_not_go_on() -> None:
+def test_returned_publications_of_a_former_incarnation_are_dropped() -> None:
     here = stage()
     come_and_go(here, "Q", 3)
     come_and_go(here, "R", 2)  # has 3 and 4
     assert [goes_on(here, number, "Q") for number in (2, 3)] == [True, False]
     assert [goes_on(here, number, "R") for number in (4, 5)] == [True, False]
     assert not goes_on(here, 0, "P")
-    # Who comes again has what it published before, too.
+    # The former publications of a returning publisher count, too.
     come_and_go(here, "Q", 1)
     assert [goes_on(here, number, "Q") for number in (5, 6)] == [True, False]
 
 
-def test_of_publishers_that_left_long_ago_no_more_is_remembered_than_a_number(
+def test_a_bounded_number_of_departed_publishers_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A number of each was kept for ever, 130 bytes."""
+    """A number for each would take 130 bytes for ever."""
     monkeypatch.setattr(giving_back, "MOST_LEFT", 2)
     here = stage()
     for name in ("Q", "R", "S", "T", "R"):
@@ -77,6 +77,6 @@ def test_of_publishers_that_left_long_ago_no_more_is_remembered_than_a_number(
     known = here.brokers[HOST].strategy.routing.giving_back
     assert list(known._left) == ["T", "R"]
     assert not known._unused_numbers
-    # Rather than losing what Q and S published, what nobody knows may be sent again.
+    # Publications of forgotten publishers are sent again rather than lost.
     assert [goes_on(here, number, "Q") for number in (1, 5, 6)] == [True, True, False]
     assert [goes_on(here, number, "T") for number in (7, 8)] == [True, False]

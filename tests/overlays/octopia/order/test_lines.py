@@ -1,4 +1,4 @@
-"""Lines at a gate: nothing leaves out of turn unless it was given up, and nothing stays."""
+"""Lines of a sequencer: publications leave in order unless a gap was given up, and none stays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def numbers(entries: list[LineEntry]) -> list[int]:
 
 @settings(max_examples=examples(200))
 @given(st.permutations(range(FIRST, FIRST + 12)), st.integers(0, 12), st.booleans())
-def test_in_turn_whatever_comes_first(order: list[int], begins_at: int, ends: bool) -> None:
+def test_publications_leave_in_order_for_any_order_of_arrival(
+    order: list[int], begins_at: int, ends: bool
+) -> None:
     lines, left = OrderLines(ORDER_US, DOUBT_US), []
     for place, number in enumerate(order):
         if place == begins_at:
@@ -51,10 +53,10 @@ def test_in_turn_whatever_comes_first(order: list[int], begins_at: int, ends: bo
     st.lists(st.tuples(st.integers(0, 15), st.integers(1, 400)), max_size=30),
     st.one_of(st.none(), st.integers(0, 30)),
 )
-def test_each_that_comes_leaves_once(
+def test_each_publication_that_arrives_leaves_once(
     arrivals: list[tuple[int, int]], doubted_at: int | None
 ) -> None:
-    """Some are lost, some come twice; each that comes leaves once."""
+    """Some are lost, some come twice; each that arrives leaves once."""
     lines, now_us = OrderLines(ORDER_US, DOUBT_US), 0
     lines.begin("H", "P", 0, now_us)
     came: list[int] = []
@@ -83,19 +85,19 @@ def test_a_gap_is_given_up_after_its_time() -> None:
     assert numbers(lines.arrive("H", "P", 1, entry(1), 2_000)[1]) == [1]
 
 
-def test_and_sooner_when_a_link_was_lost() -> None:
+def test_a_gap_is_given_up_sooner_after_a_lost_link() -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
     lines.doubt(20)
     assert numbers(lines.give_up(20 + DOUBT_US)) == [2]
-    # What comes out of turn in the time after may miss one that was lost, too.
+    # Later gaps may be due to the lost link, too.
     lines.arrive("H", "P", 4, entry(4), 100)
     assert numbers(lines.give_up(100 + DOUBT_US)) == [4]
 
 
-def test_but_no_sooner_where_its_host_is_linked() -> None:
-    """What was lost comes back to it, and from there under the same number."""
+def test_a_gap_is_not_given_up_sooner_if_its_host_is_linked() -> None:
+    """Lost publications return to the host, which sends them again under the same number."""
     lines = OrderLines(ORDER_US, DOUBT_US, lambda host: host == "H")
     for host in ("H", "I"):
         lines.begin(host, "P", 0, 0)
@@ -106,13 +108,13 @@ def test_but_no_sooner_where_its_host_is_linked() -> None:
     assert numbers(lines.give_up(ORDER_US + 9)) == []
     assert numbers(lines.arrive("H", "P", 0, entry(0), ORDER_US)[1]) == [0]
     assert numbers(lines.arrive("H", "P", 1, entry(1), ORDER_US)[1]) == [1, 2]
-    # One that began elsewhere knows of nothing that would come.
+    # A line that began elsewhere does not expect anything of its host.
     lines.begin("H", "Q", None, 0)
     lines.arrive("H", "Q", 2, entry(2), ORDER_US)
     assert numbers(lines.give_up(ORDER_US + DOUBT_US)) == [2]
 
 
-def test_what_is_said_does_not_prolong_a_wait() -> None:
+def test_messages_about_numbering_do_not_prolong_a_wait() -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
@@ -121,8 +123,8 @@ def test_what_is_said_does_not_prolong_a_wait() -> None:
     assert numbers(lines.give_up(ORDER_US + 10)) == [2]
 
 
-def test_what_came_a_moment_ago_is_not_let_in_before_what_is_on_its_way() -> None:
-    """A line gives up what the first in it waits for; behind that another has just come."""
+def test_a_recent_publication_waits_for_a_recent_gap() -> None:
+    """A line gives up the gap before its first publication; another gap behind it is younger."""
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
     lines.arrive("H", "P", 2, entry(2), 10)
@@ -133,8 +135,8 @@ def test_what_came_a_moment_ago_is_not_let_in_before_what_is_on_its_way() -> Non
 
 @settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, DOUBT_US - 40)), max_size=40))
-def test_who_knows_no_beginning_lets_in_all_in_turn(ways: list[tuple[int, int]]) -> None:
-    """Each is sent so long after the one before, and under way so long, less than is waited."""
+def test_a_line_of_unknown_start_keeps_the_order(ways: list[tuple[int, int]]) -> None:
+    """Times between publications, and on the way, all shorter than the wait."""
     lines, left = OrderLines(ORDER_US, DOUBT_US), []
     lines.begin("H", "P", None, 0)
     sent_us, arrivals = 0, []
@@ -148,7 +150,7 @@ def test_who_knows_no_beginning_lets_in_all_in_turn(ways: list[tuple[int, int]])
     assert numbers(left) == list(range(len(ways)))
 
 
-def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_held_publications_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MOST", 10)
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", 0, 0)
@@ -163,10 +165,10 @@ def test_more_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     st.randoms(use_true_random=False),
     st.booleans(),
 )
-def test_what_another_life_had_not_settled_leaves_in_its_order(
+def test_unsettled_publications_of_a_former_incarnation_leave_in_order(
     are_numbered: list[bool], random: Random, ends: bool
 ) -> None:
-    """Before, between and behind numbers that nobody knows some have none."""
+    """Some publications before, between and behind unknown numbers have none."""
     lines, left = OrderLines(ORDER_US, DOUBT_US), []
     assert lines.begin("H", "P", None, 0) == []
     arrivals = list(enumerate(are_numbered))
@@ -182,19 +184,19 @@ def test_what_another_life_had_not_settled_leaves_in_its_order(
     assert len(lines) == 0
 
 
-def test_what_has_no_number_waits_for_others_once() -> None:
+def test_a_publication_without_a_number_waits_once() -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", None, entry(1), 0)
     assert numbers(lines.give_up(DOUBT_US)) == [1]
     assert lines.arrive("H", "P", None, entry(2), DOUBT_US) == (None, [entry(2)])
-    # Of numbers nobody knows the first, as before.
+    # The first number is unknown, as before.
     lines.arrive("H", "P", FIRST, entry(3), DOUBT_US)
     assert numbers(lines.give_up(2 * DOUBT_US)) == [3]
     assert numbers(lines.arrive("H", "P", FIRST + 1, entry(4), 2 * DOUBT_US)[1]) == [4]
 
 
-def test_a_line_whose_numbers_began_elsewhere_goes_on_when_all_has_come() -> None:
+def test_a_line_that_began_elsewhere_opens_when_all_has_come() -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     for number in (7, 5):
@@ -206,7 +208,7 @@ def test_a_line_whose_numbers_began_elsewhere_goes_on_when_all_has_come() -> Non
     assert len(lines) == 0
 
 
-def test_who_is_told_that_it_will_be_told_waits_longer() -> None:
+def test_a_line_that_expects_a_confirmation_waits_longer() -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
@@ -217,7 +219,7 @@ def test_who_is_told_that_it_will_be_told_waits_longer() -> None:
 
 
 @pytest.mark.parametrize("is_taken_back", [False, True])
-def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
+def test_a_line_without_the_expected_confirmation_gives_up(is_taken_back: bool) -> None:
     lines = OrderLines(ORDER_US, DOUBT_US)
     lines.begin("H", "P", None, 0)
     lines.arrive("H", "P", 7, entry(7), 1, is_near=False)
@@ -228,12 +230,12 @@ def test_who_waits_for_a_word_in_vain_gives_up(is_taken_back: bool) -> None:
         due_us = DOUBT_US + 3
     assert numbers(lines.give_up(due_us - 1)) == []
     assert numbers(lines.give_up(due_us)) == [7]
-    # What it waited for is no news then.
+    # The message that it waited for changes nothing then.
     assert numbers(lines.open("H", "P", 8, due_us)) == []
     assert numbers(lines.arrive("H", "P", 8, entry(8), due_us, is_near=False)[1]) == [8]
 
 
-def test_whether_a_host_has_lines_is_known_without_a_look_at_others() -> None:
+def test_whether_a_host_has_lines_is_known_without_a_search() -> None:
     """Each publication without a number asks, and 10,000 publishers may have one."""
     lines = OrderLines(ORDER_US, DOUBT_US)
     for client in range(100):
@@ -242,7 +244,7 @@ def test_whether_a_host_has_lines_is_known_without_a_look_at_others() -> None:
     lines._lines = Unread(lines._lines)
     assert [lines.has_of(host) for host in ("H", "I", "J")] == [True, True, False]
     for client in range(100):
-        lines.begin("H", f"P{client}", FIRST, 0)  # once more
+        lines.begin("H", f"P{client}", FIRST, 0)  # a second time
         lines.end("H", f"P{client}", FIRST, 0)
         assert lines.has_of("H") == (client < 99)
     lines._lines = lines._lines.rows()

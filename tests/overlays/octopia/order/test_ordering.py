@@ -51,7 +51,7 @@ from tests.unread import Unread
 DEFAULTS = OctopiaParameters()
 
 
-def test_what_overtakes_waits_at_the_gate() -> None:
+def test_an_overtaking_publication_waits_at_the_sequencer() -> None:
     here = stage()
     here.ask("b2", "P", publish(0))
     here.congest(CROWDED)
@@ -68,7 +68,7 @@ def test_what_overtakes_waits_at_the_gate() -> None:
     assert held(here) == {}
 
 
-def test_what_waits_is_settled_when_it_has_gone_on() -> None:
+def test_a_held_publication_is_settled_after_its_next_hops() -> None:
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -78,7 +78,7 @@ def test_what_waits_is_settled_when_it_has_gone_on() -> None:
     assert kinds == [Settled]
 
 
-def test_numbers_end_when_the_shortest_way_has_long_been_free() -> None:
+def test_numbering_ends_when_the_shortest_way_has_long_been_free() -> None:
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -96,7 +96,7 @@ def test_numbers_end_when_the_shortest_way_has_long_been_free() -> None:
     assert not here.brokers["b0"].strategy.routing.sequencer.lines.has_of("b2")
 
 
-def test_numbers_end_with_their_publisher() -> None:
+def test_numbering_ends_with_its_publisher() -> None:
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -108,8 +108,8 @@ def test_numbers_end_with_their_publisher() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_order_of_messages_over_links_that_change(seed: int) -> None:
-    """Numbers begin and end again and again while what went before is under way."""
+def test_order_holds_for_any_order_of_messages_and_changing_links(seed: int) -> None:
+    """Numbering begins and ends repeatedly while earlier publications are under way."""
     random = Random(seed)
     here = stage()
     for number in range(60):
@@ -128,8 +128,8 @@ def test_any_order_of_messages_over_links_that_change(seed: int) -> None:
     assert len(list(here.sent(NumbersEnd))) > 3
 
 
-def test_what_is_missing_is_given_up() -> None:
-    """A carrier is lost, and with it what nobody waits for."""
+def test_a_missing_publication_is_given_up() -> None:
+    """A carrier is lost with publications that are not retransmitted."""
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -144,13 +144,13 @@ def test_what_is_missing_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("is_numbered_anew", [False, True])
-def test_what_comes_back_after_its_numbering_takes_its_turn(is_numbered_anew: bool) -> None:
+def test_a_publication_returned_after_its_numbering_keeps_its_place(is_numbered_anew: bool) -> None:
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
     here.congest()
     here.now_us += 2_000_000
-    here.ask("b2", "P", publish(1))  # not numbered, held at the gate until 0 is there
+    here.ask("b2", "P", publish(1))  # not numbered, held at the sequencer until 0 is there
     if is_numbered_anew:
         here.congest(CROWDED)
         here.ask("b2", "P", publish(2))
@@ -160,8 +160,8 @@ def test_what_comes_back_after_its_numbering_takes_its_turn(is_numbered_anew: bo
     assert held(here) == {}
 
 
-def test_what_comes_back_goes_to_those_it_was_for_when_it_was_sent() -> None:
-    """c0 had linked up elsewhere before b0 knew that the link to it was lost: it got nothing."""
+def test_a_returned_publication_goes_to_its_original_receivers() -> None:
+    """c0 had linked up elsewhere before b0 noticed the loss of its link to c0."""
     here = ProductStage(clusters=2)
     here.ask("c0", "S1", Subscribe(subscription("s", client="S1")))
     here.ask("a0", "P", Advertise(advertisement("p")))
@@ -177,7 +177,7 @@ def test_what_comes_back_goes_to_those_it_was_for_when_it_was_sent() -> None:
     assert message.only == (2,)
 
 
-def test_a_gate_gives_back_what_it_holds_of_a_host_that_is_lost() -> None:
+def test_a_sequencer_returns_held_publications_of_a_lost_host() -> None:
     here = stage()
     here.ask("b2", "P", publish(0))
     here.congest(CROWDED)
@@ -192,14 +192,14 @@ def test_a_gate_gives_back_what_it_holds_of_a_host_that_is_lost() -> None:
     here.settle()
     here.ask("b2", "P", publish(2))
     here.settle()
-    # What came before to whoever was the gate meanwhile may be on its way.
+    # Earlier publications to an interim sequencer may be on their way.
     assert held(here) == {"b0": 3}
     wait_in_vain(here, "b0")
     here.settle()
     assert got(here, "S1") == [0, 1, 2]
 
 
-def test_a_gate_lets_in_what_it_holds_of_a_host_that_is_gone() -> None:
+def test_a_sequencer_admits_held_publications_of_a_dead_host() -> None:
     here = stage()
     here.ask("b2", "P", publish(0))
     here.congest(CROWDED)
@@ -212,7 +212,7 @@ def test_a_gate_lets_in_what_it_holds_of_a_host_that_is_gone() -> None:
     assert (got(here, "S1"), held(here)) == ([1, 2], {})
 
 
-def test_who_cannot_reach_a_gate_gives_back_what_it_carries() -> None:
+def test_a_carrier_that_cannot_reach_a_sequencer_returns_publications() -> None:
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -226,10 +226,10 @@ def test_who_cannot_reach_a_gate_gives_back_what_it_carries() -> None:
 
 
 @pytest.mark.parametrize(("assured", "arrives"), [(True, []), (False, [1])])
-def test_what_was_carried_for_a_host_that_dies_does_not_enter_before_what_was_not(
+def test_carried_publications_of_a_dead_host_do_not_overtake_direct_ones(
     assured: bool, arrives: list[int]
 ) -> None:
-    """0 dies with its host on the way; its publisher sends 0 and 1 again, if it waits for them."""
+    """0 dies with its host on the way; its publisher retransmits 0 and 1, if it awaits them."""
     here = stage()
     zero, one = (
         msgspec.structs.replace(publish(n).publications[0], assured=assured) for n in (0, 1)
@@ -249,10 +249,10 @@ def test_what_was_carried_for_a_host_that_dies_does_not_enter_before_what_was_no
     ("then", "back"),
     [(Received("b2", BitsSaid()), [1]), (LinkChanged("b2", LinkState.FAILED), [])],
 )
-def test_what_was_carried_waits_for_a_host_that_is_back_and_has_yet_to_speak(
+def test_carried_publications_wait_for_a_returned_hosts_first_message(
     then: Input, back: list[int]
 ) -> None:
-    """It may be another life of it: that publishes again what is not settled, 0 and then 1."""
+    """It may be a new incarnation, which publishes unsettled publications again: 0 and then 1."""
     here = stage()
     zero, one = (msgspec.structs.replace(publish(n).publications[0], assured=True) for n in (0, 1))
     here.ask("b2", "P", Publish((zero,)))
@@ -280,7 +280,7 @@ def routed(number: int, host: str, publisher: str) -> RoutedPublication:
     return RoutedPublication(publication, MessageId(host, publisher, number))
 
 
-def test_whether_what_comes_back_is_of_this_life_is_asked_of_its_publisher() -> None:
+def test_the_publishers_numbers_show_a_returned_publications_incarnation() -> None:
     here = stage()
     here.ask("b2", "Q", Advertise(advertisement("q", publisher="Q")))
     here.ask("b2", "Q", publish(0, 1, 2, publisher="Q"))
@@ -289,28 +289,29 @@ def test_whether_what_comes_back_is_of_this_life_is_asked_of_its_publisher() -> 
     assert not here.handle("b2", Received("b1", back))
 
 
-def test_what_comes_back_from_an_earlier_life_is_not_sent_before_what_is_published_again() -> None:
+def test_returned_publications_of_a_former_incarnation_do_not_precede_retransmissions() -> None:
     here = stage()
     own = routed(1, "b2", "P")
     back = Notification((own,), 3, 0b001, (), {})
     assert not here.handle("b2", Received("b1", back))
-    # One that was published since the broker started is its own.
+    # A publication made since the broker's start is its own.
     here.ask("b2", "P", Publish((own.publication,)), Publish((own.publication,)))
     here.settle()
     assert here.handle("b2", Received("b1", back))
 
 
-def test_what_a_link_has_joined_with_what_is_of_an_earlier_life_goes_on() -> None:
-    """All of it was taken for what this broker had published before it was killed, and settled
-    and lost (growth seed 1223)."""
+def test_a_batch_with_publications_of_a_former_incarnation_is_split() -> None:
+    """One batch must not count as wholly of the former incarnation; its rest would be lost (random
+    growth).
+    """
     here = stage()
     here.tell("b2", "b0", Notification((routed(1, "b0", "Q"), routed(2, "b2", "P")), 2))
     here.settle()
     assert got(here, "S1") == [2]
 
 
-def test_what_a_link_has_joined_goes_back_to_the_host_of_each() -> None:
-    """All of it went to the host of the first one, which dropped the rest."""
+def test_a_returned_batch_is_split_by_host() -> None:
+    """Otherwise the host of the first publication would drop the rest."""
     here = stage(clusters=4)
     one, two = routed(1, "b2", "P"), routed(2, "b3", "Q")
     here.tell("b0", "b1", Notification((one, two), 3, 0b0001, (), {}))
@@ -318,8 +319,8 @@ def test_what_a_link_has_joined_goes_back_to_the_host_of_each() -> None:
     assert back == {"b2": (one,), "b3": (two,)}
 
 
-def test_what_a_dead_carrier_had_is_waited_for_until_its_host_has_it_back() -> None:
-    """The link to who carried it is given up later than what is missing used to be."""
+def test_publications_of_a_dead_carrier_are_waited_for_until_returned() -> None:
+    """The link to the carrier is given up later than a gap usually is."""
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0))
@@ -342,8 +343,8 @@ def test_what_a_dead_carrier_had_is_waited_for_until_its_host_has_it_back() -> N
     assert (got(here, "S1"), held(here)) == ([0, 1], {})
 
 
-def test_who_stands_still_gives_up_no_sooner() -> None:
-    """What is missing waited all that time, too: before the broker, or in the way."""
+def test_a_paused_sequencer_does_not_give_up_sooner() -> None:
+    """The missing publication was delayed as long, before the broker or on its way."""
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(0, 1))
@@ -359,10 +360,10 @@ def test_who_stands_still_gives_up_no_sooner() -> None:
 
 
 @pytest.mark.parametrize("is_given_back", [False, True])
-def test_what_is_numbered_for_a_gate_that_goes_comes_there_before_the_sweep(
+def test_publications_for_a_leaving_sequencer_arrive_before_the_sweep(
     is_given_back: bool,
 ) -> None:
-    """It waited for the sweep, which waited at the gate behind what was to come after it: 30 s."""
+    """Otherwise it waits for the sweep, and the sweep waits behind later publications for 30 s."""
     here = stage()
     here.congest(CROWDED)
     here.ask("b2", "P", publish(1))
@@ -391,8 +392,8 @@ def test_what_is_numbered_for_a_gate_that_goes_comes_there_before_the_sweep(
     assert ("b2", "a0") in {ends[:2] for ends in here.sent(Notification)}
 
 
-class Front(OrderedDict[Any, Any]):
-    """Only its front is looked at."""
+class FrontOnly(OrderedDict[Any, Any]):
+    """A table of which only the front may be read."""
 
     def items(self) -> Any:
         raise AssertionError("all are looked at")
@@ -400,11 +401,11 @@ class Front(OrderedDict[Any, Any]):
     keys = items
 
 
-def test_numberings_that_ended_long_ago_are_forgotten_from_the_front() -> None:
-    """All that had ended were copied at each end: 1 ms with 10,000 of them."""
+def test_ended_numberings_are_dropped_from_the_front() -> None:
+    """Copying all ended ones at each end takes 1 ms with 10,000 of them."""
     here, order_us = stage(), DEFAULTS.order_us
     numbering = here.brokers["b2"].strategy.routing.numbering
-    numbering._ended = Front()
+    numbering._ended = FrontOnly()
     parts = range(1, 9)
     for part in parts:
         publications = (routed(1, "b2", f"P{part}"),)
@@ -415,8 +416,8 @@ def test_numberings_that_ended_long_ago_are_forgotten_from_the_front() -> None:
     assert remembered == [4, 5, 6, 7, 8]
 
 
-def test_a_publisher_that_leaves_ends_its_own_numbers() -> None:
-    """All that are numbered were looked at, 0.5 ms with 10,000 of them."""
+def test_a_leaving_publisher_ends_its_own_numbering() -> None:
+    """A search of all numbered publishers takes 0.5 ms with 10,000 of them."""
     here = stage()
     for name in ("P", "Q"):
         here.ask("b2", name, Advertise(advertisement(name, publisher=name)))
@@ -429,6 +430,6 @@ def test_a_publisher_that_leaves_ends_its_own_numbers() -> None:
     here.ask("b2", "P", Goodbye())
     here.ask("b2", "P", Goodbye())
     assert numbering._numbers.rows().keys() == {("Q", 0)}
-    assert numbering.sequencer_of(("P", 0)) == "b0"  # of what has ended
+    assert numbering.sequencer_of(("P", 0)) == "b0"  # of ended numberings
     here.settle()
     assert [each.publisher for _, _, each in here.sent(NumbersEnd)] == ["P"]

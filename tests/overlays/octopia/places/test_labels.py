@@ -25,7 +25,7 @@ def products(draw: st.DrawFn, most_regions: int = 6, most_clusters: int = 4) -> 
     return product(regions, clusters, parents)
 
 
-def test_figure_1() -> None:
+def test_figure_1_has_seven_links() -> None:
     """Two clusters of a path of three: seven links."""
     found = Product((("1", "4"), ("2", "5"), ("3", "6")), (0, 1)).links
     assert {frozenset(link) for link in found} == {
@@ -33,7 +33,7 @@ def test_figure_1() -> None:
     }
 
 
-def test_figure_3() -> None:
+def test_figure_3_has_18_brokers_15_alinks_and_18_ilinks() -> None:
     """18 brokers, 15 aLinks, 18 iLinks."""
     regions, parents = SIX
     found = Product(rows(regions, 3), parents)
@@ -42,7 +42,7 @@ def test_figure_3() -> None:
 
 
 @given(products())
-def test_numbers_of_links(found: Product) -> None:
+def test_numbers_of_links_equal_the_papers_formulas(found: Product) -> None:
     regions, clusters = found.regions, found.clusters
     inner = [
         link for link in found.links if len({found.position(end).cluster for end in link}) == 1
@@ -60,7 +60,7 @@ def test_any_fewer_than_k_failures_leave_it_connected(found: Product) -> None:
 
 
 @given(products(most_clusters=1), st.sets(st.integers(0, 5)))
-def test_whoever_died_the_living_that_link_up_are_one_tree(found: Product, dead: set[int]) -> None:
+def test_living_brokers_that_link_up_are_one_tree(found: Product, dead: set[int]) -> None:
     living = [region for region in range(found.regions) if region not in dead]
     ups = {
         region: next((above for above in found.above(region, 0) if above not in dead), None)
@@ -77,7 +77,7 @@ def test_entries_begin_with_the_region_itself_and_name_every_other() -> None:
 
 
 @pytest.mark.parametrize(("brokers", "clusters"), [(12, 3), (8, 2), (7, 1), (2, 2), (9, 3)])
-def test_how_many_clusters_without_a_word(brokers: int, clusters: int) -> None:
+def test_the_default_number_of_clusters(brokers: int, clusters: int) -> None:
     assert most_clusters(brokers) == clusters
 
 
@@ -94,6 +94,6 @@ def test_how_many_clusters_without_a_word(brokers: int, clusters: int) -> None:
         ({"rows": (("A",), ("B",), ("C",)), "clusters": 3}, "clusters: 3, but rows have 1"),
     ],
 )
-def test_what_makes_no_overlay(parameters: dict[str, object], problem: str) -> None:
+def test_impossible_overlays_are_refused(parameters: dict[str, object], problem: str) -> None:
     with pytest.raises((TopologyError, ValueError), match=problem):
         links(OctopiaParameters(**parameters), ["A", "B", "C"])  # type: ignore[arg-type]

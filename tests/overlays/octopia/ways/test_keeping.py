@@ -1,4 +1,4 @@
-"""What has no way waits for one: for how long, and that a pause of the broker does not count."""
+"""Publications without a way are kept for a bounded time, in which pauses do not count."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def kept(here: ProductStage) -> int:
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_a_pause_of_the_broker_is_no_patience(is_before: bool) -> None:
-    """Whether it began before the publication came or behind it."""
+def test_a_pause_of_the_broker_does_not_count_as_waiting(is_before: bool) -> None:
+    """The pause may begin before the publication comes, or after."""
     here = stage()
     if is_before:
         here.now_us += MINUTE_US
@@ -57,7 +57,7 @@ def test_a_pause_of_the_broker_is_no_patience(is_before: bool) -> None:
     assert kept(here) == 0
 
 
-def test_who_is_not_there_for_long_counts_as_gone() -> None:
+def test_a_broker_disconnected_for_long_counts_as_dead() -> None:
     here = stage()
     here.ask("a0", "P", publish(1))
     here.settle()
@@ -72,8 +72,8 @@ def test_who_is_not_there_for_long_counts_as_gone() -> None:
     assert ("b0", TIMER) not in here.timers
 
 
-def test_who_is_asked_for_a_link_in_vain_is_waited_for_no_longer() -> None:
-    """Who is dead is asked every 2 s, and began to be missed anew each time: for ever."""
+def test_vain_link_requests_do_not_prolong_the_wait() -> None:
+    """A dead broker is asked for a link every 2 s; the requests must not prolong its timeout."""
     here = stage()
     here.ask("a0", "P", publish(1))
     here.settle()
@@ -84,7 +84,7 @@ def test_who_is_asked_for_a_link_in_vain_is_waited_for_no_longer() -> None:
     assert kept(here) == 0
 
 
-def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
+def test_a_returning_broker_is_waited_for_until_its_tables_came() -> None:
     here = stage()
     here.ask("a0", "P", publish(1))
     here.settle()
@@ -99,7 +99,7 @@ def test_who_comes_back_is_waited_for_until_it_has_said_its_tables() -> None:
     assert here.delivered() == [(1, "S")]
 
 
-def test_a_broker_that_starts_waits_for_who_was_there_before_as_long_as_for_who_goes() -> None:
+def test_a_starting_broker_waits_for_former_neighbours_as_for_disconnected_ones() -> None:
     parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     machine = Broker("a0", (), strategy_factory("octopia", parameters), expected=("a1", "b0"))
     started = Started(former=("b0",), give_up_us=3_000_000)
@@ -114,8 +114,8 @@ def test_a_broker_that_starts_waits_for_who_was_there_before_as_long_as_for_who_
     assert machine.is_ready
 
 
-def test_what_comes_back_for_a_cluster_whose_last_broker_has_left_counts_as_settled() -> None:
-    """It came back when the link was known to be lost, and waited for ever (growth seed 1515)."""
+def test_a_publication_for_a_cluster_without_brokers_is_settled() -> None:
+    """It returns when the link is known to be lost, and must not wait for ever (random growth)."""
     here = ProductStage("a", (), 2)
     here.ask("a1", "S", Subscribe(subscription("s", client="S")))
     here.ask("a0", "P", Advertise(advertisement("p")))
@@ -141,10 +141,10 @@ RUNS = st.tuples(
 
 @settings(max_examples=examples(100))
 @given(st.lists(st.one_of(st.none(), RUNS), max_size=12))
-def test_whose_publications_wait_is_known_without_a_look_at_all(
+def test_publishers_with_kept_publications_are_known_without_a_search(
     steps: list[tuple[str, list[str], set[int], set[int]] | None],
 ) -> None:
-    """As it is found by going over all that is kept; None: all is taken out."""
+    """The index equals a search of all kept publications; None: all is taken out."""
     keeping = ProductStage().brokers["b2"].strategy.routing.kept
     parts: list[tuple[str, list[str], set[int], set[int]]] = []
     for step in steps:

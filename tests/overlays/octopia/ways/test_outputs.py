@@ -1,4 +1,4 @@
-"""How congested outputs are: both readings of Eq. 10, its flaw, and what we do instead."""
+"""Congestion of outputs: both readings of Eq. 10, its flaw, and our measure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ TAU = 10.0
         (LinkLoad(5, 10, 40), 0.5, 20.5, 20),
     ],
 )
-def test_both_readings(load: LinkLoad, element: float, paper: float, product: float) -> None:
+def test_both_readings_of_eq_10(
+    load: LinkLoad, element: float, paper: float, product: float
+) -> None:
     assert congestion_element(load) == element
     assert FORMULAS[Congestion.PAPER](load) == paper
     assert FORMULAS[Congestion.PRODUCT](load) == product
 
 
 @pytest.mark.parametrize("congestion", Congestion)
-def test_a_window_without_arrivals_calls_a_long_queue_free(congestion: Congestion) -> None:
-    """In either reading of the paper's; so routes flap while a queue drains.  Not in ours."""
+def test_a_window_without_arrivals_counts_a_long_queue_as_free(congestion: Congestion) -> None:
+    """In either reading of the paper's, so routes flap while a queue drains. Not in ours."""
     outputs = OutputLoads(congestion, TAU)
     found = []
     for window in range(1, 6):
@@ -41,10 +43,10 @@ def test_a_window_without_arrivals_calls_a_long_queue_free(congestion: Congestio
     assert found == (flaps if congestion is not Congestion.STEADY else [True] * 5)
 
 
-def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
+def test_sends_beyond_a_busy_outputs_rate_count_as_congestion() -> None:
     outputs = OutputLoads(Congestion.STEADY, TAU)
     outputs.sent("B", 500)
-    assert outputs.cost("B") == 0  # nobody knows yet what it passes
+    assert outputs.cost("B") == 0  # its rate is not known yet
     outputs.renew({"B": LinkLoad(30, 25, 5)}, 1)
     outputs.sent("B", 25)
     assert outputs.cost("B") == 5
@@ -54,8 +56,8 @@ def test_own_sends_count_beyond_what_a_busy_output_passes_in_a_window() -> None:
     assert outputs.cost("B") == 0
 
 
-def test_an_output_that_was_never_busy_passes_no_more_than_the_others() -> None:
-    """It was free whatever was sent, so that a burst piled up in one carrier's output."""
+def test_an_idle_output_is_assumed_no_faster_than_others() -> None:
+    """Otherwise it counts as free whatever is sent, and a burst fills one carrier's output."""
     outputs = OutputLoads(Congestion.STEADY, TAU)
     outputs.renew({"B": LinkLoad(9, 4, 5), "C": LinkLoad(9, 2, 7), "D": LinkLoad(0, 0, 0)}, 1)
     outputs.sent("D", 14)

@@ -16,7 +16,7 @@ from tests.overlays.octopia.stages import ProductStage
 
 
 def stage() -> ProductStage:
-    """P publishes at a0, and somebody at each broker wants it."""
+    """P publishes at a0, with a subscriber at each broker."""
     here = ProductStage(dynamic=Dynamic.SPREAD)
     here.ask("a0", "P", Advertise(advertisement("p")))
     here.settle()
@@ -43,9 +43,9 @@ def test_nothing_is_spread_while_no_output_is_congested() -> None:
 @pytest.mark.parametrize(
     ("congested", "tree"),
     [
-        # The host's way in its own tree is full: along that of the least congested other.
+        # The host's way in its own tree is full: the tree of the least congested other way.
         ([("a0", "b0", 50), ("a0", "a1", 3)], {("a0", "a2"), ("a2", "b2"), ("b2", "c2")}),
-        # Its ways to others are: along its own.
+        # Its ways to others are full: its own tree.
         ([("a0", "a1", 50), ("a0", "a2", 3)], {("a0", "b0"), ("b0", "c0")}),
     ],
 )
@@ -61,8 +61,8 @@ def test_every_broker_gets_one_copy_along_one_tree(
     assert sorted(client for _, client in here.delivered()) == sorted(here.brokers)
 
 
-def test_where_the_tree_is_broken_other_clusters_are_entered_for_all_beyond() -> None:
-    """Their brokers there have ways of their own; nobody gets it twice."""
+def test_beyond_a_broken_link_each_cluster_is_entered_separately() -> None:
+    """Brokers there have ways of their own; no subscriber receives it twice."""
     here = stage()
     here.congest(("a0", "b0", 50), ("a0", "a2", 3))
     here.ask("a0", "P", publish(1))
@@ -74,11 +74,11 @@ def test_where_the_tree_is_broken_other_clusters_are_entered_for_all_beyond() ->
     here.settle()
     got = Counter(here.delivered())
     assert set(got.values()) == {1}
-    # What was under way on the link is lost with it here, as nobody waited for it.
+    # Unassured publications on the lost link are lost.
     assert {client for number, client in got if number == 2} >= here.brokers.keys() - {"b1", "c1"}
 
 
-def test_what_a_lost_link_has_not_settled_goes_the_usual_way_once_more() -> None:
+def test_unsettled_publications_of_a_lost_link_take_the_usual_way() -> None:
     here = stage()
     here.congest(("a0", "b0", 50), ("a0", "a2", 3))
     here.ask("a0", "P", publish(1))
@@ -100,7 +100,7 @@ def test_what_a_lost_link_has_not_settled_goes_the_usual_way_once_more() -> None
     assert got >= {name for name in here.brokers if name[1] != "1"}
 
 
-def test_nothing_is_spread_where_a_cluster_has_a_region_more() -> None:
+def test_nothing_is_spread_if_a_cluster_has_an_additional_region() -> None:
     """There are as many brokers as in a whole product of the host's regions."""
     parameters = OctopiaParameters(
         rows=(("a0", "a1", "a2"), ("b0", "b1", ""), ("c0", "", "")),

@@ -1,4 +1,4 @@
-"""The decision which copies go where: the paper's cases, and its invariant (VII-B)."""
+"""The routing decision: the paper's cases, and its invariant (VII-B)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ COSTS = st.dictionaries(st.sampled_from("abcvwxyz"), st.floats(0, 40))
         ("", {"x": 20, "y": 30, "z": 40}, {"x": 0b110}),
     ],
 )
-def test_the_cases(inner: str, costs: dict[str, float], expected: dict[str, int]) -> None:
+def test_the_papers_cases_give_the_papers_copies(
+    inner: str, costs: dict[str, float], expected: dict[str, int]
+) -> None:
     entries = {0: "x", 1: "y", 2: "z"}
     assert copies(tuple(inner), entries, costs.get, 10) == expected
 
@@ -57,6 +59,6 @@ def test_every_owed_cluster_is_entered_or_carried_once(
 
 
 @given(st.lists(st.sampled_from("abc"), unique=True), st.sets(st.integers(0, 4)))
-def test_without_congestion_ways_are_the_shortest(inner: list[str], owed: set[int]) -> None:
+def test_without_congestion_routes_are_the_shortest(inner: list[str], owed: set[int]) -> None:
     entries = {cluster: "vwxyz"[cluster] for cluster in owed}
     assert copies(inner, entries, {}.get, 10) == shortest(inner, entries)

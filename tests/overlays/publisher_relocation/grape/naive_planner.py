@@ -1,6 +1,6 @@
 """The quadratic form of broker selection (relocation paper, algorithms 1 to 3): the tests' twin.
 
-For every candidate the whole tree is walked again, recursively, with exact fractions.
+Each candidate's value is a recursive walk over the whole tree, with exact fractions.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def naive_select(
 
 
 def naive_knee(points: Mapping[BrokerId, tuple[Fraction, Fraction]]) -> dict[BrokerId, Fraction]:
-    """Of those that no other beats: what they give up of either figure, both from 0 to 1, added."""
+    """The candidate with the smallest sum of both figures' excess over the best, each scaled to
+    0..1.
+    """
     front = {
         broker: point
         for broker, point in points.items()

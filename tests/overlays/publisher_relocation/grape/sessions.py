@@ -31,7 +31,7 @@ def random_session(
         traces.append(
             BrokerTrace(
                 broker=name,
-                # A neighbour that got nothing from this publisher does not answer.
+                # A neighbour that received nothing from this publisher does not answer.
                 neighbours=(*known, "no answer") if generator.random() < 0.1 else tuple(known),
                 bits=pattern,
                 deliveries=pattern.bit_count() * generator.randrange(1, 4),

@@ -26,6 +26,6 @@ def test_defaults_are_the_papers() -> None:
         ("ping_timeout_us", 3_600_000_001),
     ],
 )
-def test_out_of_bounds(key: str, value: int) -> None:
+def test_values_out_of_bounds_are_errors(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^{key}: {value} is not between"):
         msgspec.convert({key: value}, GrapeParameters)

@@ -104,7 +104,7 @@ def test_weight_zero_leaves_the_decision_to_the_other_figure() -> None:
 
 
 def test_a_half_weight_keeps_candidates_up_to_the_middle() -> None:
-    # Rates 310, 210, 110, 210, 200: the middle of 110..310 is 210, and on the limit is kept.
+    # Rates 310, 210, 110, 210, 200: the middle of 110..310 is 210, and the limit is included.
     half = {"B5", "B6", "B7", "B8"}
     assert set(shortlist(first_figure(), Priority.LOAD, 50).candidates) == half
     assert set(shortlist(first_figure(), Priority.LOAD, 51).candidates) == {"B6", "B8"}
@@ -133,15 +133,15 @@ def test_ties_stay_then_go_near_then_to_the_smaller_identifier() -> None:
     assert select(around, Priority.LOAD, 100, unreachable_current).target == "B"
 
 
-def test_the_knee_gives_up_least_and_says_which_weight_of_load_it_is() -> None:
-    # Rates 310, 210, 110, 210, 200; 210 at B5 saves half of what B6 does, and nearly all the delay.
+def test_the_knee_gives_up_least_and_names_its_weight_of_load() -> None:
+    # Rates 310, 210, 110, 210, 200; 210 at B5 saves half of B6's saving, and nearly all the delay.
     snapshot = first_figure()
     pings = {"B1": 0, "B5": 1_000, "B6": 90_000, "B7": 90_000, "B8": 90_000}
     decision = select(snapshot, Priority.KNEE, 0, pings)
     assert (decision.target, decision.weight) == ("B5", 50)
     assert select(snapshot, Priority.LOAD, 50, pings).target == "B5"
     assert select(snapshot, Priority.LOAD, 51, pings).target == "B6"
-    # Where one broker is best in both figures there is nothing to give up.
+    # If one broker is best in both figures there is nothing to give up.
     near = {**pings, "B6": 0}
     assert (select(snapshot, Priority.KNEE, 0, near).target) == "B6"
     assert select(snapshot, Priority.KNEE, 0, near).weight == 100
@@ -173,7 +173,7 @@ def test_equals_the_quadratic_form(
         )
     decision = select(snapshot, priority, weight, pings)
     assert decision.target == naive_select(snapshot, priority, weight, pings)
-    # Asking only the shortlist for ping times, as a broker does, decides the same.
+    # The decision is the same if ping times are known for the shortlist only, as at a broker.
     remaining = shortlist(snapshot, priority, weight)
     asked = {broker: pings[broker] for broker in remaining.candidates}
     assert choose(snapshot, remaining, asked).target == decision.target
@@ -184,7 +184,7 @@ def test_equals_the_quadratic_form(
 
 
 @pytest.mark.parametrize("shape", ["line", "star"])
-def test_ten_thousand_brokers(shape: str) -> None:
+def test_ten_thousand_brokers_are_planned(shape: str) -> None:
     snapshot, pings = random_session(random.Random(5), 10_000, shape)
     rates = message_rates(snapshot.traces)
     decision = select(snapshot, Priority.LOAD, 100, pings)
@@ -225,12 +225,14 @@ def test_candidates_without_ping_time_are_left_out() -> None:
         ),
     ],
 )
-def test_answers_that_are_no_tree(traces: tuple[BrokerTrace, ...], message: str) -> None:
+def test_answers_that_form_no_tree_are_errors(
+    traces: tuple[BrokerTrace, ...], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         shortlist(Snapshot(current="A", traces=traces), Priority.LOAD, 100)
 
 
-def test_wrong_figures() -> None:
+def test_wrong_figures_are_errors() -> None:
     with pytest.raises(ValueError, match="weight: 101"):
         shortlist(first_figure(), Priority.LOAD, 101)
     with pytest.raises(ValueError, match="'A' has a negative figure"):
@@ -266,8 +268,8 @@ def test_a_publisher_moves_only_for_the_least_gain(
     assert bound.path[-1] == bound.target
 
 
-def test_equally_good_brokers_do_not_exchange_a_publisher() -> None:
-    """Two brokers with the same deliveries: what little speaks for either is no reason to move."""
+def test_a_publisher_does_not_oscillate_between_equal_brokers() -> None:
+    """Two brokers with the same deliveries: a small difference is no reason to move."""
     ends = [trace("A", "B", 0b11, 2), trace("B", "A", 0b11, 2)]
     snapshot = Snapshot(current="A", traces=tuple(ends))
     pings = {"A": 1_010, "B": 1_000}

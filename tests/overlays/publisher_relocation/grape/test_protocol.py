@@ -20,7 +20,7 @@ from tests.broker.transcript import Stage, advertisement, publish, subscription
 
 #  B1 - B2 - B3      P publishes at B1, C subscribes at B3
 #        \
-#         B4         (nobody)
+#         B4         (no clients)
 WEB = (("B1", "B2"), ("B2", "B3"), ("B2", "B4"))
 PATH = ("B1", "B2", "B3")
 SESSION = MessageId("B1", "P", 0)
@@ -43,7 +43,7 @@ def grape(
     stage.ask("B1", "P", Advertise(advertisement("a")))
     stage.ask(at, "C", Subscribe(subscription("s")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -59,7 +59,7 @@ def sessions(stage: Stage) -> dict:
 def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage = grape()
     fill_session(stage)
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B1 -> B2: PublicationBatch P/0* hops 1",
         "B1 -> B2: PublicationBatch P/1* P/2* hops 1",
         "B1 -> B2: TraceInformationRequest B1-P-M0",
@@ -77,7 +77,7 @@ def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert [line for line in stage.heard() if "ubscribe" not in line] == [
+    assert [line for line in stage.take_transcript() if "ubscribe" not in line] == [
         "B3 -> B2: MigrationUpdate P retracted (s)",
         "B2 -> B1: MigrationUpdate P retracted (s)",
         "B1 -> B2: MigrationComplete P",
@@ -89,9 +89,11 @@ def test_load_first_from_the_first_publication_to_the_end_of_the_move() -> None:
     assert isinstance(selection, SelectionRecord)
     assert (selection.target, selection.candidates) == ("B3", 3)
     assert (selection.rate_now, selection.rate_target) == (9, 3)
-    # At the target the next session is named after it, and has nobody to ask: stay.
+    # At the target the next session is named after it, and has no one to ask: stay.
     stage.ask("B3", "P", publish(3), publish(4), publish(5))
-    assert stage.heard() == [f"B3 : delivered P/{number} to C (s)" for number in (3, 4, 5)]
+    assert stage.take_transcript() == [
+        f"B3 : delivered P/{number} to C (s)" for number in (3, 4, 5)
+    ]
     assert stage.records[1].target == "B3"  # type: ignore[attr-defined]
     assert stage.timers == {}
 
@@ -115,10 +117,10 @@ def test_the_publishers_pings_are_round_trips() -> None:
     assert (selection.delay_now_us, selection.delay_target_us) == (50, 40)
 
 
-def test_a_decision_to_stay() -> None:
+def test_a_decision_to_stay_sends_no_move() -> None:
     stage = grape(at="B1")
     fill_session(stage)
-    assert [line for line in stage.heard() if "delivered" not in line] == []
+    assert [line for line in stage.take_transcript() if "delivered" not in line] == []
     assert stage.records[0].target == "B1"  # type: ignore[attr-defined]
     assert (sessions(stage), stage.timers) == ({}, {})
     stage.ask("B1", "P", publish(3))
@@ -129,7 +131,7 @@ def test_exactly_so_many_publications_are_traced() -> None:
     """A batch that goes beyond the end of a session is traced up to it."""
     stage = grape(length=5)
     stage.ask("B1", "P", publish(0, 1, 2), publish(3, 4, 5, 6), publish(7))
-    assert stage.heard() == [
+    assert stage.take_transcript() == [
         "B1 -> B2: PublicationBatch P/0* P/1* P/2* hops 1",
         "B1 -> B2: PublicationBatch P/3* P/4* P/5 P/6 hops 1",
         "B1 -> B2: TraceInformationRequest B1-P-M0",
@@ -144,7 +146,7 @@ def test_one_batch_may_be_several_sessions_long() -> None:
     stage = grape(length=2)
     stage.ask("B1", "P", publish(*range(9)))
     stage.settle()
-    assert stage.heard()[0].startswith("B1 -> B2: PublicationBatch P/0* P/1* P/2 P/3")
+    assert stage.take_transcript()[0].startswith("B1 -> B2: PublicationBatch P/0* P/1* P/2 P/3")
 
 
 def test_refused_publications_do_not_count() -> None:
@@ -165,23 +167,23 @@ def test_one_request_and_one_answer_on_every_link_of_the_session_only() -> None:
     assert answered == [("B3", "B2"), ("B2", "B1")]
 
 
-# --- sessions that do not end well ------------------------------------------------------------
+# --- sessions that fail -----------------------------------------------------------------------
 
 
-def test_when_answers_do_not_come_the_session_is_given_up() -> None:
+def test_a_session_without_answers_is_given_up() -> None:
     stage = grape()
     stage.ask("B1", "P", publish(0, 1, 2))
     assert stage.timers == {("B1", TIMER): stage.now_us + ANSWER_US}
     stage.fire("B1", TIMER)
     assert (sessions(stage), stage.timers) == ({}, {})
-    stage.settle()  # the answers come after all
+    stage.settle()  # late answers
     assert not stage.refusals()
     assert stage.notified == []
     fill_session(stage, 3)
     assert stage.notified == [("B1", "P", Relocate(PATH))]
 
 
-def test_when_ping_times_do_not_come_the_session_is_given_up() -> None:
+def test_a_session_without_ping_times_is_given_up() -> None:
     stage = grape(Priority.DELAY)
     fill_session(stage)
     assert stage.timers == {("B1", TIMER): stage.now_us + PING_US}
@@ -211,7 +213,7 @@ def test_a_publisher_that_leaves_takes_its_session_along(when: str) -> None:
         assert not tracing._retrievals, broker.id
 
 
-def test_a_publisher_that_promises_something_else_is_traced_afresh() -> None:
+def test_a_changed_advertisement_begins_a_new_session() -> None:
     stage = grape()
     stage.ask("B1", "P", publish(0, 1), Advertise(advertisement("a", "x > 1")))
     stage.settle()
@@ -224,15 +226,15 @@ def test_a_publisher_that_promises_something_else_is_traced_afresh() -> None:
 def test_while_a_publisher_moves_nothing_is_traced() -> None:
     stage = grape()
     fill_session(stage)
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B1", "P", publish(3, 4, 5))
-    assert stage.heard() == ["B1 -> B2: PublicationBatch P/3 P/4 P/5 hops 1"]
+    assert stage.take_transcript() == ["B1 -> B2: PublicationBatch P/3 P/4 P/5 hops 1"]
 
 
-# --- what is refused or ignored ---------------------------------------------------------------
+# --- refused or ignored messages --------------------------------------------------------------
 
 
-def test_ping_times_from_somebody_else() -> None:
+def test_ping_times_of_another_client_are_ignored() -> None:
     stage = grape(Priority.DELAY)
     fill_session(stage)
     stage.ask("B1", "C", PingTimes(SESSION, {"B1": 1, "B2": 1, "B3": 1}))
@@ -256,14 +258,14 @@ def test_useless_ping_times_end_the_session(times: dict[str, int]) -> None:
     assert (stage.records, sessions(stage), stage.timers) == ([], {}, {})
 
 
-def test_a_candidate_that_the_publisher_cannot_reach_is_left_out() -> None:
+def test_a_candidate_without_ping_time_is_left_out() -> None:
     stage = grape(Priority.DELAY)
     fill_session(stage)
     stage.ask("B1", "P", PingTimes(SESSION, {"B1": 90_000, "B2": 10}))
     assert stage.notified[1:] == [("B1", "P", Relocate(("B1", "B2")))]
 
 
-def test_answers_that_make_no_tree_end_the_session() -> None:
+def test_answers_that_form_no_tree_end_the_session() -> None:
     stage = grape()
     stage.ask("B1", "P", publish(0, 1, 2))
     stranger = BrokerTrace(
@@ -280,20 +282,20 @@ def test_answers_that_make_no_tree_end_the_session() -> None:
     assert (sessions(stage), stage.timers, stage.refusals()) == ({}, {}, [])
 
 
-def test_answers_from_those_who_were_not_asked() -> None:
+def test_unrequested_answers_are_refused() -> None:
     stage = grape()
     stage.ask("B1", "P", publish(0, 1, 2))
-    stage.tell("B4", "B2", TraceInformationAnswer(SESSION, ()))  # B2 has not asked anyone yet
+    stage.tell("B4", "B2", TraceInformationAnswer(SESSION, ()))  # B2 has not asked any broker yet
     stage.tell("nobody", "B1", TraceInformationAnswer(SESSION, ()))
     stage.tell("nobody", "B1", TraceInformationRequest(SESSION))
     assert stage.refusals() == ["nobody is not a neighbour of B1"] * 2
 
 
-# --- the paper's figure 3, over the wire ------------------------------------------------------
+# --- the paper's figure 3, between brokers ----------------------------------------------------
 
 
 def test_figure_3_sessions_start_where_the_counter_is() -> None:
-    """Section 4.1: message ids are the first broker and a counter; M = 212 in the example."""
+    """Section 4.1: message IDs are the first broker and a counter; M = 212 in the example."""
     stage = grape(length=10)
     strategy = stage.brokers["B1"]._strategy  # type: ignore[attr-defined]
     strategy.tree.publishers._next_numbers["P"] = 212
@@ -308,7 +310,7 @@ def test_figure_3_sessions_start_where_the_counter_is() -> None:
     assert [row.bits for row in answer[2].traces] == [0b10010011]  # type: ignore[attr-defined]
 
 
-def test_the_answers_carry_what_the_monitors_measured() -> None:
+def test_answers_carry_the_monitors_measurements() -> None:
     stage = grape()
     stage.measure("B3", MeasuredDelays(11, 22, {"B2": 33}, 44))
     fill_session(stage)
@@ -319,7 +321,7 @@ def test_the_answers_carry_what_the_monitors_measured() -> None:
     assert (*figures, trace.output_queue_us) == (11, 22, 44, (("B2", 33),))
 
 
-def test_after_a_link_was_down_sessions_go_through_again() -> None:
+def test_sessions_complete_again_after_a_link_was_down() -> None:
     stage = grape()
     stage.break_link("B2", "B3")
     stage.settle()

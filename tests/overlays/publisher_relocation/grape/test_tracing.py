@@ -1,4 +1,4 @@
-"""What brokers note of a trace session and how they answer for it (relocation paper, 4.1)."""
+"""Notes of a trace session at a broker, and its answers (relocation paper, 4.1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ M212 = MessageId("B1", "P", 212)
 NEWER = MessageId("B1", "P", 312)
 
 
-# A publication, and the way it went.
+# A publication, and its route.
 Went = tuple[RoutedPublication, Route]
 
 
@@ -98,7 +98,7 @@ def test_all_seven_fields_of_the_payload() -> None:
     )
 
 
-def test_only_neighbours_that_got_some_of_the_session_are_asked() -> None:
+def test_only_neighbours_that_received_the_session_are_asked() -> None:
     tracing = tracing_at_b5()
     note(tracing, forward("B7", 212, 213), forward("B6", 213, session=None))
     out: list[Effect] = []
@@ -106,7 +106,7 @@ def test_only_neighbours_that_got_some_of_the_session_are_asked() -> None:
     assert out == [Send("B7", TraceInformationRequest(M212))]
 
 
-def test_whence_it_came_is_not_asked_though_it_wants_it_too() -> None:
+def test_the_upstream_neighbour_is_not_asked() -> None:
     tracing = tracing_at_b5()
     note(tracing, forward("B1", 212), forward("B6", 212), upstream="B1")
     assert tracing.retrieve(M212, None, []) is None
@@ -115,8 +115,8 @@ def test_whence_it_came_is_not_asked_though_it_wants_it_too() -> None:
     assert tracing.retrieve(M212, None, []) is not None
 
 
-def test_who_sent_some_is_asked_once_they_come_from_elsewhere() -> None:
-    """B6 and B7 change places upstream within a session: each got what the other sent."""
+def test_a_former_upstream_neighbour_is_asked_once_upstream_changed() -> None:
+    """B6 and B7 swap places as upstream within a session: each received from the other."""
     tracing, out = tracing_at_b5(), list[Effect]()
     note(tracing, forward("B7", 212), upstream="B6")
     note(tracing, [(routed(213), Route(("B6", "B7"), (("C", ("s",)),)))], upstream="B7")
@@ -144,7 +144,7 @@ def test_answers_are_joined_into_one_message_upstream() -> None:
     assert holds_nothing(tracing)
 
 
-def test_who_asked_and_went_is_not_answered() -> None:
+def test_a_lost_asker_is_not_answered() -> None:
     tracing, out = tracing_at_b5(), list[Effect]()
     note(tracing, forward("B6", 212))
     assert tracing.retrieve(M212, "B1", out) is None
@@ -171,14 +171,14 @@ def test_a_newer_session_takes_the_place_of_an_older_one() -> None:
     tracing.retrieve(M212, "B1", [])
     note(tracing, deliver(312, session=NEWER))
     out: list[Effect] = []
-    assert tracing.on_answer("B6", answer("B6"), out) is None  # too late: nobody waits for it
+    assert tracing.on_answer("B6", answer("B6"), out) is None  # too late: no broker waits for it
     assert out == []
     traces = tracing.retrieve(NEWER, None, out)
     assert traces is not None
     assert (traces[0].bits, traces[0].deliveries) == (1, 1)
 
 
-def test_answers_nobody_asked_for_are_refused_or_ignored() -> None:
+def test_unrequested_answers_are_refused_or_ignored() -> None:
     tracing = tracing_at_b5()
     note(tracing, forward("B6", 212), forward("B7", 212))
     tracing.retrieve(M212, "B1", [])
@@ -193,7 +193,7 @@ def test_answers_nobody_asked_for_are_refused_or_ignored() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 211, 212 + MAX_TRACE_SESSION_LENGTH, 10**18, -5])
-def test_numbers_outside_of_a_session_take_no_memory(number: int) -> None:
+def test_numbers_outside_a_session_take_no_memory(number: int) -> None:
     tracing = tracing_at_b5()
     note(tracing, deliver(number))
     traces = tracing.retrieve(M212, None, [])
@@ -201,7 +201,7 @@ def test_numbers_outside_of_a_session_take_no_memory(number: int) -> None:
     assert traces[0].bits == 0
 
 
-def test_one_session_a_publisher_is_kept() -> None:
+def test_one_session_is_kept_for_each_publisher() -> None:
     tracing = tracing_at_b5()
     for start in range(0, 10_000, 100):
         session = MessageId("B1", "P", start)

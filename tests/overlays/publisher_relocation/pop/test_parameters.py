@@ -1,4 +1,4 @@
-"""POP's parameters: the paper's values by default, bounds named."""
+"""POP's parameters: the paper's values by default; errors name the bounds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_the_papers_values_are_the_defaults() -> None:
         ("answer_timeout_us", 3_600_000_001),
     ],
 )
-def test_what_is_out_of_bounds_is_named(key: str, value: int) -> None:
+def test_errors_name_values_out_of_bounds(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{key}: {value} is not between"):
         PopParameters(**{key: value})

@@ -1,4 +1,4 @@
-"""POP, message by message: tracing, asking, moving, and what goes wrong on the way."""
+"""POP's messages: tracing, asking, moving, and faults on the way."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stage_of(**parameters: int) -> Stage:
     for client, broker in SUBSCRIBERS.items():
         stage.ask(broker, client, Subscribe(subscription(f"s{client}", client=client)))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
@@ -61,7 +61,7 @@ def selections(stage: Stage) -> list[SelectionRecord]:
 
 
 def run_out(stage: Stage) -> None:
-    """The traces' timers run out, and nobody sets one again."""
+    """The traces' timers fire, and none is set again."""
     for broker, key in list(stage.timers):
         assert key == ("trace", "P")
         stage.fire(broker, key)
@@ -73,7 +73,7 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage = stage_of(window_publications=65_536)
     stage.ask("B1", "P", publish(0), publish(1))
     stage.settle()
-    assert [line for line in stage.heard() if "delivered" not in line] == [
+    assert [line for line in stage.take_transcript() if "delivered" not in line] == [
         "B1 -> B2: PublicationBatch P/0* hops 1",
         "B1 -> B2: PublicationBatch P/1* hops 1",
         "B2 -> B3: PublicationBatch P/0* hops 2",
@@ -98,8 +98,8 @@ def test_from_the_first_publication_to_the_end_of_the_move() -> None:
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (advertisement("a"),), 1))
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.settle()
-    assert stage.heard()[-1] == "B3 => P: Resume"
-    # What pointed towards B3 is forgotten, so that the next averages are of the new place.
+    assert stage.take_transcript()[-1] == "B3 => P: Resume"
+    # The values that pointed towards B3 are dropped, so that new averages are of the new place.
     assert [tracer(stage, name).held_bytes for name in PATH] == [0, 0, 0]
     stage.ask("B3", "P", publish(2), publish(3))
     stage.settle()
@@ -112,10 +112,10 @@ def test_nothing_is_traced_while_a_request_is_under_way() -> None:
     stage = stage_of(window_publications=65_536)
     stage.ask("B1", "P", publish(0), publish(1), publish(2))  # the third: enough are outstanding
     stage.settle()
-    assert "B1 -> B2: PublicationBatch P/2 hops 1" in stage.heard()
+    assert "B1 -> B2: PublicationBatch P/2 hops 1" in stage.take_transcript()
 
 
-def test_a_window_bounds_what_is_traced_and_its_first_is_always() -> None:
+def test_a_window_bounds_traces_and_its_first_publication_is_traced() -> None:
     stage = stage_of(threshold=1_000, window_publications=5, trace_window_us=10_000)
 
     def traced(first: int) -> list[bool]:
@@ -129,16 +129,16 @@ def test_a_window_bounds_what_is_traced_and_its_first_is_always() -> None:
     for window in (one, other):
         assert window[0]
         assert sum(window) == 5
-        assert not all(window[:5])  # the chance falls with every one
+        assert not all(window[:5])  # the probability falls with every one
 
 
-def test_whoever_delivers_to_nobody_answers_too() -> None:
+def test_a_broker_without_deliveries_answers() -> None:
     stage = stage_of()
     stage.links["B2", "B4"].clear()
     stage.ask("B4", "E", Unsubscribe("sE"))
     stage.ask("B1", "P", publish(0))
     stage.settle()
-    said = stage.heard()
+    said = stage.take_transcript()
     assert "B4 -> B2: TraceResult B1-P-M0: 0" in said
     assert "B2 -> B1: TraceResult B1-P-M0: 2" in said
 
@@ -187,7 +187,7 @@ def test_a_request_without_an_answer_is_given_up() -> None:
     while not stage.links["B2", "B1"] or len(stage.links["B1", "B2"]):
         stage.carry(*next(way for way, waiting in stage.links.items() if waiting))
     stage.settle()
-    # The answer is already there; one that comes after the time-out changes nothing.
+    # The answer is already there; one after the time-out changes nothing.
     slow = stage_of(window_publications=65_536)
     slow.ask("B1", "P", publish(0), publish(1))
     for way in (("B1", "B2"), ("B2", "B3"), ("B2", "B4"), ("B3", "B2"), ("B4", "B2")):
@@ -228,14 +228,14 @@ def test_a_publisher_that_leaves_is_forgotten_everywhere() -> None:
         ("B2", RelocationAnswer("P", ())),
     ],
 )
-def test_what_makes_no_sense_is_refused(sender: str, message: object) -> None:
+def test_invalid_messages_are_refused(sender: str, message: object) -> None:
     stage = stage_of()
     stage.ask("B1", "P", publish(0))
     stage.tell(sender, "B1", message)  # type: ignore[arg-type]
     assert len(stage.refusals()) == 1
 
 
-def test_a_result_from_one_that_was_not_sent_the_publication_is_refused() -> None:
+def test_a_result_of_a_neighbour_without_the_publication_is_refused() -> None:
     stage = stage_of()
     stage.ask("B1", "P", publish(0))
     stage.carry("B1", "B2")
@@ -243,12 +243,12 @@ def test_a_result_from_one_that_was_not_sent_the_publication_is_refused() -> Non
     assert len(stage.refusals()) == 1
 
 
-def test_who_knows_nothing_of_a_publisher_is_the_closest() -> None:
+def test_a_broker_without_a_profile_is_the_closest() -> None:
     stage = stage_of()
     stage.tell("B1", "B2", RelocationRequest("Q", 7.0, ("B1",)))
-    assert stage.heard() == ["B2 -> B1: RelocationAnswer Q (B2 B1)"]
-    stage.tell("B1", "B2", RelocationAnswer("Q", ("B1", "B2")))  # nobody asked for that
-    assert stage.heard() == []
+    assert stage.take_transcript() == ["B2 -> B1: RelocationAnswer Q (B2 B1)"]
+    stage.tell("B1", "B2", RelocationAnswer("Q", ("B1", "B2")))  # no broker asked for that
+    assert stage.take_transcript() == []
 
 
 def test_the_same_randomness_traces_the_same_publications() -> None:

@@ -1,4 +1,4 @@
-"""Subscribers behind a front end: the broker sees one client, which says who of them had what."""
+"""Subscribers behind a front end, which reports the deliveries of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.records import SubscriberSelectionRecord
 from tests.broker.transcript import Stage, advertisement, publish, subscription
 
-# P publishes at B1; the front end D at B3 has subscribed, and C, which speaks for itself.
+# P publishes at B1; the front end D at B3 has subscribed, and so has C, a client of its own.
 WEB = (("B1", "B2"), ("B2", "B3"))
 
 
@@ -24,12 +24,12 @@ def staged(moves: Moves = Moves.SUBSCRIBERS, publisher: str = "P") -> Stage:
     stage.ask("B1", publisher, Advertise(advertisement("a", publisher=publisher)))
     stage.ask("B3", "D", Subscribe(subscription("d", client="D")))
     stage.settle()
-    stage.heard()
+    stage.take_transcript()
     return stage
 
 
 def session(stage: Stage, publisher: str = "P") -> MessageId:
-    """One more; what the front end was asked."""
+    """One more session; the front end's questions."""
     first = len(stage.deliveries)
     stage.ask("B1", publisher, publish(first, first + 1, first + 2, publisher=publisher))
     stage.settle()
@@ -45,24 +45,24 @@ def pinged(stage: Stage) -> PingRequest:
     return message
 
 
-def test_its_front_end_says_what_a_client_had_and_how_far_brokers_are() -> None:
+def test_a_front_end_reports_a_clients_deliveries_and_delays() -> None:
     stage = staged()
     asked = session(stage)
-    assert stage.heard()[-1] == "B3 => D: WhoHad"
+    assert stage.take_transcript()[-1] == "B3 => D: WhoHad"
     stage.ask("B3", "D", DeliveriesReported(asked, {"one": 0b111, "two": 0b001}))
     question = pinged(stage)
     assert (question.session.publisher, question.brokers) == ("one", ("B1", "B3"))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "D", PingTimes(question.session, {"B1": 5_000, "B3": 0}))
-    assert stage.heard() == ["B3 => one: to B1"]
-    # The first publication is there for "two", whoever else is.
+    assert stage.take_transcript() == ["B3 => one: to B1"]
+    # The first publication is there for "two", as for others.
     (record,) = stage.records
     assert isinstance(record, SubscriberSelectionRecord)
     assert (record.subscriber, record.publications) == ("one", 3)
     assert record.rate_now == pytest.approx(4 / 3)
 
 
-def test_a_session_that_stands_for_several_and_what_others_had() -> None:
+def test_a_session_of_several_clients_separates_other_deliveries() -> None:
     stage = staged()
     stage.ask("B3", "D", DeliveriesReported(session(stage), {"two": 0b001}, others=0b111, times=3))
     stage.ask("B3", "D", PingTimes(pinged(stage).session, {"B1": 5_000, "B3": 0}))
@@ -71,25 +71,25 @@ def test_a_session_that_stands_for_several_and_what_others_had() -> None:
     assert (record.publications, record.rate_now, record.target) == (3, 0, "B3")
 
 
-def test_who_had_much_that_nobody_was_told_of_waits() -> None:
+def test_a_client_with_many_untraced_deliveries_waits() -> None:
     stage = staged()
     stage.ask("B3", "D", DeliveriesReported(session(stage), {"one": 0b111}, untold={"one": 1}))
     assert isinstance(stage.notified[-1][2], WhoHad)
 
 
-def test_who_wants_something_else_or_is_gone_begins_anew() -> None:
+def test_a_changed_or_departed_client_begins_anew() -> None:
     stage = staged()
     stage.ask("B3", "D", DeliveriesReported(session(stage), {"one": 0b111}))
     late = pinged(stage)
     stage.ask("B3", "D", DeliveriesReported(session(stage), {}, gone=("one", "nobody")))
-    stage.heard()
+    stage.take_transcript()
     stage.ask("B3", "D", PingTimes(late.session, {"B1": 5_000, "B3": 0}))
-    assert "PingTimes" not in " ".join(stage.heard())
+    assert "PingTimes" not in " ".join(stage.take_transcript())
     assert not any(isinstance(row, SubscriberSelectionRecord) for row in stage.records)
     assert ("B3", ("subscriber", "one")) not in stage.timers
 
 
-def test_only_front_ends_say_so_and_only_of_what_they_were_asked() -> None:
+def test_only_front_ends_answer_and_only_requested_clients() -> None:
     stage = staged()
     asked = session(stage)
     stage.ask("B3", "C", DeliveriesReported(asked, {"one": 0b111}))
@@ -105,7 +105,7 @@ def test_only_front_ends_say_so_and_only_of_what_they_were_asked() -> None:
     assert stage.refusals()[1:] == ["session B3-one-M1 is not one of C"]
 
 
-def test_nobody_asks_where_subscribers_stay() -> None:
+def test_front_ends_are_not_asked_if_subscribers_stay() -> None:
     stage = staged(Moves.PUBLISHERS)
     stage.ask("B1", "P", publish(0, 1, 2))
     stage.settle()
@@ -118,9 +118,9 @@ def test_a_front_end_that_publishes_stays_and_subscribers_go_where_it_is() -> No
     stage = staged(Moves.BOTH, publisher="Q")
     stage.ask("B1", "Q", StandsFor())
     asked = session(stage, "Q")
-    said = stage.heard()
+    said = stage.take_transcript()
     assert not any("Relocate" in line or "=> Q: Ping" in line for line in said)
     assert "B2 -> B3: SessionTraces B1-Q-M0 at B1 (B1 B2 B3)" in said
     stage.ask("B3", "D", DeliveriesReported(asked, {"one": 0b111}))
     stage.ask("B3", "D", PingTimes(pinged(stage).session, {"B1": 5_000, "B3": 0}))
-    assert stage.heard()[-1] == "B3 => one: to B1"
+    assert stage.take_transcript()[-1] == "B3 => one: to B1"

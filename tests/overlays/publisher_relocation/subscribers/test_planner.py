@@ -1,4 +1,4 @@
-"""Where a subscriber belongs: a worked example, and publication by publication as a twin."""
+"""The best broker of a subscriber: a worked example, and a twin by single publications."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from tests.examples import examples
 from tests.overlays.publisher_relocation.grape.sessions import random_session
 
-#  A - B - C - D     one publisher enters at A, one at B; the subscriber is at D
+# A - B - C - D     one publisher enters at A, one at B; the subscriber is at D
 LINE = {"A": "B", "B": "A C", "C": "B D", "D": "C"}
 
 
@@ -43,14 +43,14 @@ def trace(broker: str, bits: int, link_us: int = 1_000) -> BrokerTrace:
 
 
 def line(entry: str, **bits: int) -> PlannedSession:
-    """A session that entered there; `bits` are what brokers delivered."""
+    """A session that entered there; `bits` are the brokers' deliveries."""
     return PlannedSession(
         entry, tuple(trace(name, bits.get(name, 0)) for name in LINE if name >= entry)
     )
 
 
 def test_load_and_delay_of_a_worked_example() -> None:
-    # Of A's four publications C delivers two to others; of B's two nobody else gets any.
+    # Of A's four publications C delivers two to others; of B's two only the subscriber gets any.
     shares = [
         share_of(line("A", C=0b0011, D=0b1111), "D", 0b1111, 0b1111),
         share_of(line("B", D=0b11), "D", 0b11, 0b11),
@@ -66,13 +66,13 @@ def test_load_and_delay_of_a_worked_example() -> None:
     decision = choose(figures, tuple("DCBA"), pings, Priority.DELAY, 100)
     assert (decision.target, decision.rate_now, decision.rate_target) == ("A", 2.0, 2 / 6)
     assert decision.delay_target_us == pytest.approx((4 * 30 + 2 * 1_060) / 6 + 100)
-    # Who stands far from there does not go there for the delay.
+    # A subscriber far away does not go there for the delay.
     far = {"A": 90_000, "B": 90_000, "C": 90_000, "D": 0}
     assert choose(figures, tuple("DCBA"), far, Priority.DELAY, 100).target == "D"
     assert choose(figures, tuple("DCBA"), far, Priority.KNEE, 100).target in "DA"
 
 
-def test_what_others_at_its_broker_get_costs_nothing_there() -> None:
+def test_publications_that_others_receive_cost_nothing() -> None:
     figures = figures_of([share_of(line("A", D=0b1111), "D", 0b1111, 0b0000)], "D")
     assert figures.loads == dict.fromkeys("DCBA", 0)
     pings = dict.fromkeys("ABCD", 100)
@@ -87,7 +87,7 @@ def test_several_sessions_of_a_publisher_add_up() -> None:
     assert (first.count, first.handled) == (3, {"A": 3, "B": 1})
 
 
-def test_a_small_gain_and_none_at_all_are_no_reason_to_go() -> None:
+def test_a_small_gain_is_no_reason_to_move() -> None:
     figures = figures_of([share_of(line("B", D=0b11), "D", 0b11, 0b00)], "D")
     pings = {"D": 10_000, "B": 11_900, "C": 50_000}
     both = ("D", "B", "C")
@@ -95,7 +95,7 @@ def test_a_small_gain_and_none_at_all_are_no_reason_to_go() -> None:
     assert choose(figures, both, pings, Priority.DELAY, 100, 2).target == "D"
 
 
-def test_what_does_not_fit_together_is_said() -> None:
+def test_inconsistent_sessions_are_errors() -> None:
     with pytest.raises(ValueError, match="'D' is not among the traces"):
         share_of(PlannedSession("B", (trace("B", 1), trace("C", 1))), "D", 1, 1)
     figures = figures_of([share_of(line("B", D=0b1), "D", 1, 1)], "D")
@@ -117,7 +117,7 @@ def test_equals_the_figures_of_each_publication(
 ) -> None:
     generator = random.Random(seed)
     bits = seed % 12 + 1
-    # One tree; each publisher's sessions differ in what was delivered where.
+    # One tree; each publisher's sessions have other deliveries.
     snapshot, pings = random_session(generator, brokers, shape, bits)
     names = [each.broker for each in snapshot.traces]
     current = generator.choice(names)

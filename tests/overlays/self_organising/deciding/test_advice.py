@@ -1,4 +1,4 @@
-"""What is recommended, of all that brokers advise, is a tree."""
+"""The exchanges recommended from all brokers' advice keep the links a tree."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def advised(
     )
 
 
-def test_exchanges_that_go_together_are_all_taken() -> None:
+def test_compatible_exchanges_are_all_recommended() -> None:
     rows = [advised("C", "A", ("A", "B")), advised("D", "B", ("D", "C"))]
     advice = recommend(LINE, rows, 0)
     assert advice.links == [("A", "C"), ("B", "C"), ("B", "D")]
     assert advice.exchanges == rows
 
 
-def test_of_two_for_one_link_the_one_that_saves_more_is() -> None:
+def test_of_two_exchanges_of_one_link_the_better_is_recommended() -> None:
     rows = [advised("A", "C", ("B", "C"), 10), advised("B", "D", ("B", "C"), 20)]
     advice = recommend(LINE, rows, 0)
     assert advice.exchanges == rows[1:]
     assert advice.links == [("A", "B"), ("B", "D"), ("C", "D")]
 
 
-def test_the_last_word_on_a_link_holds_and_old_ones_do_not_count() -> None:
+def test_the_latest_advice_on_a_link_counts_and_old_advice_does_not() -> None:
     row = advised("A", "C", ("A", "B"), at_us=50)
     kept = msgspec.structs.replace(row, outcome="kept", left="C", right="A", at_us=60)
     assert recommend(LINE, [row, kept], 100).exchanges == []
@@ -59,7 +59,7 @@ def test_the_last_word_on_a_link_holds_and_old_ones_do_not_count() -> None:
     assert recommend(LINE, [], 100) == (LINE, [])
 
 
-def test_whatever_is_advised_the_recommended_links_are_a_tree() -> None:
+def test_recommended_links_are_a_tree_for_any_advice() -> None:
     for seed in range(60):
         random = Random(seed)
         brokers = [f"B{number}" for number in range(8)]
@@ -73,7 +73,7 @@ def test_whatever_is_advised_the_recommended_links_are_a_tree() -> None:
         assert len(set(advice.links)) == 7
 
 
-def test_taken_together_they_give_no_broker_more_links_than_it_may_have() -> None:
+def test_recommendations_together_respect_the_bound_of_links() -> None:
     line = [*LINE, ("D", "E")]
     rows = [advised("A", "D", ("A", "B"), 30), advised("C", "E", ("D", "E"), 20)]
     rows.append(advised("B", "D", ("B", "C"), 10))
@@ -83,11 +83,11 @@ def test_taken_together_they_give_no_broker_more_links_than_it_may_have() -> Non
     # D has three with the first, two without its link to E, and three again.
     assert recommend(line, rows, 0, SelfOrganisingParameters(max_degree=3)).exchanges == rows
     assert recommend(line, rows[:1], 0, may_have).exchanges == []
-    # One that only takes another's place at its own end is none more.
+    # An exchange at its own end does not increase the number.
     assert recommend(LINE, [advised("A", "C", ("B", "C"))], 0, may_have).exchanges != []
 
 
-def test_what_the_operator_rules_out_by_now_is_not_recommended() -> None:
+def test_exchanges_ruled_out_by_the_operator_are_not_recommended() -> None:
     row = advised("A", "C", ("A", "B"))
     for rules in (
         SelfOrganisingParameters(pinned=(("B", "A"),)),
@@ -103,14 +103,14 @@ def test_what_the_operator_rules_out_by_now_is_not_recommended() -> None:
         (Heuristic.INTEREST, "its ends share 100 in an interval, not 90"),
     ],
 )
-def test_what_is_saved_is_said_as_the_heuristic_weighs_it(heuristic: Heuristic, words: str) -> None:
+def test_savings_are_given_as_the_heuristic_weighs_them(heuristic: Heuristic, words: str) -> None:
     advice = recommend(LINE, [advised("C", "A", ("B", "A"))], 0)
     printed = as_toml(advice, heuristic, ["so it is"]).splitlines()
     assert printed[0] == f"# A - C instead of A - B: {words}"
     assert printed[2:4] == ["# so it is", "links = ["]
 
 
-def test_what_is_printed_is_what_a_network_file_takes() -> None:
+def test_printed_links_are_valid_in_a_network_file() -> None:
     advice = recommend([('A"', "Zoë 🦈"), ('A"', "C")], [advised("C", "Zoë 🦈", ('A"', "C"))], 0)
     printed = as_toml(advice)
     assert tomllib.loads(printed) == {"links": [['A"', "Zoë 🦈"], ["C", "Zoë 🦈"]]}

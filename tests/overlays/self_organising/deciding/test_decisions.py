@@ -1,4 +1,4 @@
-"""What brokers say to each other until a link is advised, and what keeps them from it."""
+"""The messages that lead to an advised link, and the reasons that prevent one."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ def stage(
     costs: Mapping[frozenset[str], float] = FIGURE_2,
     **parameters: object,
 ) -> Stage:
-    """A network whose brokers know what messages cost: 2 at each broker, and these over links.
+    """A network whose brokers know their costs: 2 at each broker, and these over links.
 
-    They exchange as in the paper: for any gain, interested in what their own clients are.
+    Parameters are the paper's, with any gain accepted, and interest as that of a broker's own
+    clients.
     """
     paper: dict[str, object] = {
         "least_gain_percent": 0,
@@ -74,7 +75,7 @@ def stage(
 
 
 def traffic(here: Stage, publisher: str, subscribers: tuple[str, ...], count: int) -> None:
-    """So many publications of one broker's for these others."""
+    """So many publications of one broker for these others."""
     here.ask(publisher, "P", Advertise(advertisement("a")))
     here.settle()
     for broker in subscribers:
@@ -85,7 +86,7 @@ def traffic(here: Stage, publisher: str, subscribers: tuple[str, ...], count: in
 
 
 def interval(here: Stage) -> list[ProposalRecord]:
-    """All broadcast once; what was recorded."""
+    """One broadcast of each broker; the records of the interval."""
     before = len(here.records)
     for broker in here.brokers:
         here.handle(broker, TimerFired(TIMER))
@@ -107,11 +108,11 @@ def test_the_first_example_of_figure_2_is_advised() -> None:
         assert (row.cost_now, row.cost_then) == (120, 80)
 
 
-def test_where_costs_are_counted_they_are_those_of_the_notifications() -> None:
-    """Not of what brokers' pairs share: ends of a delivery tree cost the same in any."""
+def test_counted_costs_are_those_of_the_notifications() -> None:
+    """Not those of pairs' interest: the ends of a delivery tree cost the same in any tree."""
     here = stage(consensus=Consensus.COUNTED)
     traffic(here, "B2", ("B3",), 10)
-    # Nobody has counted for long enough.
+    # Counting has not lasted long enough.
     assert [(row.cost_now, row.cost_then) for row in interval(here)] == [(120, 80)] * 2
     here.now_us += COUNTED_US
     here.ask("B2", "P", publish(*range(20, 30)))
@@ -124,14 +125,16 @@ def test_where_costs_are_counted_they_are_those_of_the_notifications() -> None:
         assert (row.cost_now, row.cost_then) == (60, 40)
 
 
-def test_who_only_forwards_counts_as_interested_by_what_passes() -> None:
-    """So B1 is not spared what it is in the way of: the price of knowing what links carry."""
+def test_a_forwarder_counts_as_interested_in_passing_notifications() -> None:
+    """So B1's part as a forwarder is not counted as a saving: the price of knowing what links
+    carry.
+    """
     here = stage(interest=InterestMeasure.PASSING)
     traffic(here, "B2", ("B3",), 10)
     assert interval(here) + interval(here) == []
 
 
-def test_the_second_example_of_figure_2_stays_as_it_is() -> None:
+def test_the_second_example_of_figure_2_is_not_changed() -> None:
     here = stage()
     here.ask("B2", "P", Advertise(advertisement("a")))
     here.settle()
@@ -156,7 +159,7 @@ def test_the_baselines_on_the_second_example(
     here.settle()
     here.ask("B2", "P", publish(*range(10)))
     here.settle()
-    # After one interval each broker has heard of the others, and knows what links share.
+    # After one interval each broker knows the others, and what links share.
     rows = interval(here) + interval(here)
     if removed is None:
         assert rows == []
@@ -171,11 +174,11 @@ def test_broadcasts_go_so_many_hops() -> None:
         known = {name: broker.strategy.decisions.known for name, broker in here.brokers.items()}
         assert known["B1"] == min(hops, 5)
         assert known["B3"] == min(hops, 2) + min(hops, 3)
-        if hops == 1:  # nobody can propose anything
+        if hops == 1:  # no broker can propose anything
             assert not list(here.sent(ExchangeProposal))
 
 
-def test_nothing_is_said_before_costs_are_known() -> None:
+def test_no_broadcast_before_costs_are_known() -> None:
     here = Stage(TREE_A, "self_organising")
     interval(here)
     assert not list(here.sent(Broadcast))
@@ -184,7 +187,7 @@ def test_nothing_is_said_before_costs_are_known() -> None:
     assert [row[:2] for row in here.sent(Broadcast)] == [("B2", "B1")]
 
 
-def test_who_may_not_be_linked_is_not_proposed() -> None:
+def test_a_forbidden_link_is_not_proposed() -> None:
     reachable = {pair: cost for pair, cost in FIGURE_2.items() if "B1" in pair}
     here = stage(costs=reachable)
     traffic(here, "B2", ("B3",), 10)
@@ -198,7 +201,7 @@ def test_who_may_not_be_linked_is_not_proposed() -> None:
         ({"frozen": True}, "links are frozen"),
     ],
 )
-def test_what_the_operator_does_not_allow_is_not_proposed(
+def test_links_outside_the_operators_rules_are_not_proposed(
     parameters: dict[str, object], reason: str
 ) -> None:
     here = stage(**parameters)
@@ -209,7 +212,7 @@ def test_what_the_operator_does_not_allow_is_not_proposed(
     assert not list(here.sent(ExchangeProposal))
 
 
-def test_the_same_refusal_is_said_once() -> None:
+def test_a_repeated_refusal_is_recorded_once() -> None:
     here = stage(frozen=True)
     traffic(here, "B2", ("B3",), 10)
     assert len(interval(here)) == 2
@@ -218,7 +221,7 @@ def test_the_same_refusal_is_said_once() -> None:
     assert interval(here) == []
 
 
-def test_a_pinned_link_stays_and_the_next_best_goes() -> None:
+def test_a_pinned_link_stays_and_the_next_best_is_removed() -> None:
     here = stage(pinned=(("B3", "B1"),))
     traffic(here, "B2", ("B3",), 10)
     assert {(row.outcome, row.cost_then) for row in interval(here)} == {("advised", 80)}
@@ -228,7 +231,7 @@ def test_a_pinned_link_stays_and_the_next_best_goes() -> None:
     assert reasons == {("refused", "B1 - B3 is pinned"), ("refused", "B3 - B1 is pinned")}
 
 
-def test_who_has_as_many_links_as_it_may_loses_one_for_the_new_one() -> None:
+def test_a_broker_at_its_bound_of_links_loses_one_for_the_new_one() -> None:
     here = stage(max_degree=1)
     traffic(here, "B2", ("B3",), 10)
     # B2 and B3 are full: whichever link goes, one of them would have two.
@@ -241,7 +244,7 @@ def test_who_has_as_many_links_as_it_may_loses_one_for_the_new_one() -> None:
 
 
 class Exchanging:
-    """Carries nothing out; remembers what it was to carry out."""
+    """Records the exchanges that it is asked to carry out."""
 
     def __init__(self) -> None:
         self.begun: list[LinkExchange] = []
@@ -258,11 +261,11 @@ def exchanging(here: Stage) -> dict[str, Exchanging]:
     return found
 
 
-def test_what_is_decided_is_handed_over() -> None:
+def test_a_decided_exchange_is_carried_out() -> None:
     here = stage()
     exchanges = exchanging(here)
     traffic(here, "B2", ("B3",), 10)
-    # Both ends propose it; one gives way, or each would find the other busy, again and again.
+    # Both ends propose it; one gives way, or each would find the other busy for ever.
     rows = {row.broker: (row.outcome, row.reason) for row in interval(here)}
     assert rows == {"B3": ("agreed", ""), "B2": ("refused", "B2 proposed it, too")}
     exchange = LinkExchange(cycle=("B2", "B1", "B3"), remove=1, saving=40.0)
@@ -271,7 +274,7 @@ def test_what_is_decided_is_handed_over() -> None:
     assert exchanges["B1"].begun == []
 
 
-def test_where_one_broker_only_recommends_nothing_is_exchanged() -> None:
+def test_nothing_is_exchanged_if_one_broker_only_recommends() -> None:
     here = stage()
     exchanges = exchanging(here)
     here.brokers["B1"].strategy.decisions._exchanges = None
@@ -280,7 +283,7 @@ def test_where_one_broker_only_recommends_nothing_is_exchanged() -> None:
     assert not any(each.begun for each in exchanges.values())
 
 
-def test_a_broker_that_is_busy_refuses_and_says_why() -> None:
+def test_a_busy_broker_refuses_with_a_reason() -> None:
     here = stage()
     exchanges = exchanging(here)
     exchanges["B1"].busy = "B1 is busy"
@@ -290,14 +293,14 @@ def test_a_broker_that_is_busy_refuses_and_says_why() -> None:
     assert not any(each.begun for each in exchanges.values())
 
 
-def test_so_many_exchanges_an_hour() -> None:
+def test_the_number_of_exchanges_per_hour_is_bounded() -> None:
     here = stage(exchanges_per_hour=1)
     exchanging(here)
     decisions = here.brokers["B1"].strategy.decisions
     exchange = LinkExchange(cycle=("B4", "B1", "B5"), remove=0, saving=1.0)
     out: list[Effect] = []
     decisions.done(exchange, here.now_us, out)
-    assert out == []  # B5 says it
+    assert out == []  # B5 sends it
     traffic(here, "B2", ("B3",), 10)
     (row,) = interval(here)
     assert (row.broker, "no more are allowed" in row.reason) == ("B1", True)
@@ -307,7 +310,7 @@ def test_so_many_exchanges_an_hour() -> None:
     assert "agreed" in {row.outcome for row in interval(here)}
 
 
-def test_what_became_of_an_exchange_is_recorded_where_it_was_decided() -> None:
+def test_the_result_of_an_exchange_is_recorded_at_its_decider() -> None:
     here = stage()
     exchange = LinkExchange(cycle=("B2", "B1", "B3"), remove=1, saving=40.0)
     last = here.brokers["B3"].strategy.decisions
@@ -321,8 +324,8 @@ def test_what_became_of_an_exchange_is_recorded_where_it_was_decided() -> None:
     ]
 
 
-def test_what_was_heard_over_a_link_that_is_gone_is_forgotten_as_it_is_not_heard_again() -> None:
-    """And not before: who is behind an exchanged link is still there."""
+def test_broadcasts_over_a_lost_link_expire_when_not_repeated() -> None:
+    """Not at once: the brokers behind an exchanged link are still there."""
     here = stage(LINE, {frozenset(link): 1.0 for link in LINE}, neighbourhood_hops=5)
     interval(here)
     here.handle("B3", LinkChanged("B4", LinkState.FAILED))
@@ -335,7 +338,7 @@ def test_what_was_heard_over_a_link_that_is_gone_is_forgotten_as_it_is_not_heard
     assert decisions.known == 0
 
 
-def test_a_proposal_over_a_link_that_is_gone_is_refused() -> None:
+def test_a_proposal_over_a_lost_link_is_refused() -> None:
     here = stage()
     traffic(here, "B2", ("B3",), 10)
     interval(here)
@@ -374,23 +377,23 @@ EMPTY = InterestSummary(0, 0, b"")
         ExchangeProposal(msgspec.structs.replace(GOOD, shared=(1, 2, -3)), (0.0,) * 3),
     ],
 )
-def test_what_makes_no_sense_from_a_neighbour_is_refused(message: Message) -> None:
+def test_invalid_messages_of_a_neighbour_are_refused(message: Message) -> None:
     here = stage()
     here.handle("B1", Received("B2", message))
     assert len(here.refusals()) == 1
     assert here.brokers["B1"].strategy.decisions.known == 0
 
 
-def test_a_broadcast_that_comes_round_is_dropped() -> None:
+def test_a_repeated_broadcast_is_dropped() -> None:
     here = stage()
-    here.heard()
+    here.take_transcript()
     way = (NeighbourHop("B3", 1.0), NeighbourHop("B1", 1.0, 1.0), NeighbourHop("B2", 1.0, 1.0))
     here.tell("B2", "B1", Broadcast(2, EMPTY, way))
-    assert here.heard() == []
+    assert here.take_transcript() == []
     assert here.brokers["B1"].strategy.decisions.known == 0
 
 
-def test_made_up_brokers_do_not_fill_the_memory() -> None:
+def test_invented_brokers_do_not_fill_the_memory() -> None:
     here = stage()
     for number in range(MAX_KNOWN + 10):
         way = (NeighbourHop(f"X{number}", 1.0), NeighbourHop("B2", 1.0, 1.0))
@@ -412,7 +415,7 @@ HAPPENINGS = st.one_of(
 @pytest.mark.parametrize("heuristic", Heuristic)
 @given(st.lists(HAPPENINGS, max_size=30))
 @settings(max_examples=examples(50))
-def test_nothing_that_neighbours_say_raises(heuristic: Heuristic, inputs: list[Input]) -> None:
+def test_no_message_of_a_neighbour_raises(heuristic: Heuristic, inputs: list[Input]) -> None:
     here = stage(
         (("B0", "B1"), ("B1", "B2"), ("B2", "B3")),
         {frozenset(pair): 1.0 for pair in combinations(["B0", "B1", "B2", "B3"], 2)},
@@ -420,7 +423,7 @@ def test_nothing_that_neighbours_say_raises(heuristic: Heuristic, inputs: list[I
     )
     for input in inputs:
         for effect in here.handle("B1", input):
-            match effect:  # what a broker passes on its neighbours need not refuse
+            match effect:  # neighbours need not refuse forwarded messages
                 case Send(_, Broadcast() as broadcast):
                     broadcast.check("B1")
                 case Send(neighbour, ExchangeProposal() as proposal):

@@ -32,16 +32,16 @@ def filled(numbers: range, entries: int = 8_192) -> Cache:
     return cache
 
 
-def test_the_oldest_makes_room_and_nothing_counts_twice() -> None:
+def test_the_oldest_is_evicted_and_nothing_counts_twice() -> None:
     cache = filled(range(5), entries=3)
     assert sorted(map(int, cache.ids)) == sorted(ids(2, 3, 4))
-    for id in ids(4, 3, 3, 0):  # 3 and 4 are known, so that they stay as old as they are
+    for id in ids(4, 3, 3, 0):  # 3 and 4 are known, so they keep their age
         cache.add(id)
     assert sorted(map(int, cache.ids)) == sorted(ids(3, 4, 0))
     assert len(cache) == 3
 
 
-def test_a_turn_gives_what_was_added_since_the_last() -> None:
+def test_a_summary_has_the_additions_since_the_last() -> None:
     cache = filled(range(3), entries=4)
     assert list(map(int, cache.turn())) == ids(0, 1, 2)
     assert len(cache.turn()) == 0
@@ -54,7 +54,7 @@ def test_a_turn_gives_what_was_added_since_the_last() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 250, 2_500])
-def test_nothing_shared_is_missed_and_little_is_made_up(count: int) -> None:
+def test_summaries_miss_no_shared_notification_and_invent_few(count: int) -> None:
     there, here = filled(range(count)), filled(range(count // 2, count // 2 + 8_192))
     filter = bloom_filter(there.turn(), BITS, HASHES)
     common = count - count // 2
@@ -62,15 +62,15 @@ def test_nothing_shared_is_missed_and_little_is_made_up(count: int) -> None:
     assert here.common(exact(there.ids)) == common
 
 
-def test_a_filter_errs_as_often_as_theory_says() -> None:
-    """At the paper's cache size 0.43 % of what is not in the filter seems to be."""
+def test_a_filters_error_rate_is_the_theoretical_one() -> None:
+    """At the paper's cache size 0.43 % of absent notifications seem to be in the filter."""
     filter = bloom_filter(filled(range(8_192)).turn(), BITS, HASHES)
     strangers = filled(range(10_000, 110_000), entries=100_000)
     expected = (1 - np.exp(-HASHES * 8_192 / BITS)) ** HASHES
     assert strangers.common(filter) / 100_000 == pytest.approx(expected, rel=0.15)
 
 
-def test_what_is_in_two_filters_is_counted_in_both() -> None:
+def test_elements_of_two_filters_are_counted_in_both() -> None:
     here = filled(range(100))
     two = [
         bloom_filter(filled(numbers).turn(), BITS, HASHES) for numbers in (range(60), range(40, 99))
@@ -98,11 +98,11 @@ def test_identifiers_are_sent_where_they_are_smaller() -> None:
         InterestSummary(1 << 40, 5, b""),
     ],
 )
-def test_what_is_no_summary_is_told(summary: InterestSummary) -> None:
+def test_an_invalid_summary_is_an_error(summary: InterestSummary) -> None:
     assert summary.problem()
 
 
-def test_what_is_a_summary_is_one() -> None:
+def test_a_valid_summary_is_accepted() -> None:
     some = filled(range(9)).turn()
     assert not exact(some).problem()
     assert not bloom_filter(some, 13, 3).problem()

@@ -1,4 +1,4 @@
-"""What is known of the brokers around one."""
+"""A broker's knowledge of the brokers around it."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def test_the_mean_is_over_all_others_of_the_neighbourhood() -> None:
     around.on_broadcast("C", summary(1, 2))
     around.on_broadcast("D", summary())
     assert around.shared_by_three("B", "C") == pytest.approx(5 / 3)
-    around.on_broadcast("D", summary(1, 2, 3, 4))  # in the place of what was heard before
+    around.on_broadcast("D", summary(1, 2, 3, 4))  # replaces the former summary
     assert around.shared_by_three("B", "C") == 2
 
 
-def test_counted_three_ways_are_what_is_in_both() -> None:
+def test_three_ways_of_counting_shared_interest_agree() -> None:
     here = cache(1, 2, 3, 4)
     around = Neighbourhood(here, ThreeWay.COUNTED)
     around.on_broadcast("B", summary(1, 2, 3))
     around.on_broadcast("C", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 1
-    # What was shared with either was counted before these came.
+    # Shares with either were counted before these came.
     here.add(notification_id("P", 5))
     around.on_broadcast("B", summary(3, 4, 5))
     assert around.shared_by_three("B", "C") == 2
 
 
-def test_a_second_chance_lasts_an_interval_to_two() -> None:
+def test_an_entry_survives_one_to_two_intervals_without_news() -> None:
     around = Neighbourhood(cache(1), ThreeWay.MEAN)
     around.on_broadcast("B", summary(1))
     around.turn()
@@ -69,7 +69,7 @@ def test_a_second_chance_lasts_an_interval_to_two() -> None:
     assert len(around) == 0
 
 
-def test_a_cycle_is_the_way_back_and_the_new_link() -> None:
+def test_a_cycle_is_the_path_back_and_the_new_link() -> None:
     heard = (
         NeighbourHop("C", 30.0),
         NeighbourHop("B", 20.0, 2.0, 7),

@@ -1,4 +1,4 @@
-"""Brokers broadcast rarely where nothing changes, and within an interval where something does."""
+"""Brokers broadcast rarely while nothing changes, and within an interval after a change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.seeds.faults.test_random_absences import is_tree
 from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 INTERVAL_US = 4 * SECOND_US
-# The longest of them, as they vary by a tenth.
+# The longest interval, as they vary by a tenth.
 LONGEST_US = INTERVAL_US * 11 // 10
 LINKS = [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")]
 NAMES = "ABCDE"
@@ -29,13 +29,13 @@ CHANGE_US = 60 * INTERVAL_US
 END_US = 100 * INTERVAL_US
 
 
-def test_one_interval_each_is_the_paper() -> None:
+def test_the_papers_pace_is_one_interval_each() -> None:
     pace = Pace(most=1)
     pace.note("P")
     assert [pace.turn() for _ in range(5)] == [1] * 5
 
 
-def test_rates_that_vary_by_chance_are_no_change() -> None:
+def test_random_variation_of_rates_is_no_change() -> None:
     random, pace = Random(1), Pace(most=8)
     told = 0
     for _ in range(800):
@@ -47,13 +47,13 @@ def test_rates_that_vary_by_chance_are_no_change() -> None:
 
 
 @pytest.mark.parametrize("publishers", [("P", "Q"), ("Q",), ("P", "P", "P", "P"), ()])
-def test_other_publishers_or_rates_are_a_change(publishers: tuple[str, ...]) -> None:
+def test_new_publishers_or_rates_are_a_change(publishers: tuple[str, ...]) -> None:
     pace = Pace(most=8)
     for _ in range(20):
         for _ in range(30):
             pace.note("P")
         pace.turn()
-    assert pace.turn() == 1, "nothing comes any more"
+    assert pace.turn() == 1, "no broadcasts any more"
     for _ in range(30):
         pace.note("P")
     assert pace.turn() == 1
@@ -69,7 +69,7 @@ class Network:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, parameters: SelfOrganisingParameters
     ) -> None:
-        # When each broker has broadcast.
+        # The times of each broker's broadcasts.
         self.told: dict[str, list[int]] = defaultdict(list)
         costs = {
             name: Costs(1.0, {other: 1.0 for other in NAMES if other != name}) for name in NAMES
@@ -103,7 +103,7 @@ class Network:
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_at_rest_broadcasts_become_rare_and_come_soon_when_interest_changes(
+def test_broadcasts_become_rare_at_rest_and_resume_when_interest_changes(
     mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = Network(monkeypatch, SelfOrganisingParameters(mode=mode, interval_us=INTERVAL_US))
@@ -113,22 +113,22 @@ def test_at_rest_broadcasts_become_rare_and_come_soon_when_interest_changes(
     late = network.count(CHANGE_US - 4 * most * INTERVAL_US, CHANGE_US)
     assert early >= 2 * len(NAMES)
     assert late <= 5 * len(NAMES)
-    # Whatever passes a broker is of interest to it: what E has now, D passes on.
+    # Everything that passes a broker is of interest to it: D forwards E's new type.
     for name in "DE":
         soon = min(at_us for at_us in network.told[name] if at_us > CHANGE_US)
-        assert soon <= CHANGE_US + 2 * LONGEST_US, "the interval in which it changes, and one whole"
+        assert soon <= CHANGE_US + 2 * LONGEST_US, "the interval of the change, and a whole one"
     last = network.count(END_US - 2 * most * INTERVAL_US, END_US)
     assert last <= 3 * len(NAMES)
 
 
-def test_in_the_papers_way_each_interval_has_its_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_papers_mode_each_interval_has_a_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = SelfOrganisingParameters(interval_us=INTERVAL_US, rest_intervals=1)
     network = Network(monkeypatch, parameters)
     network.world.run(CHANGE_US)
     assert network.count(0, CHANGE_US) >= 54 * len(NAMES)
 
 
-def test_a_broker_that_has_started_anew_hears_of_the_others_within_an_interval(
+def test_a_restarted_broker_learns_of_the_others_within_an_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = Network(
@@ -142,7 +142,9 @@ def test_a_broker_that_has_started_anew_hears_of_the_others_within_an_interval(
 
 
 def healed_us(monkeypatch: pytest.MonkeyPatch, rest_intervals: int) -> int:
-    """When the others are linked after B is lost for good, beside one that has started anew."""
+    """The time until the others are linked after B is lost for good, beside a broker that has
+    restarted.
+    """
     parameters = SelfOrganisingParameters(
         mode=Mode.EXCHANGE, interval_us=INTERVAL_US, rest_intervals=rest_intervals
     )
@@ -161,6 +163,6 @@ def healed_us(monkeypatch: pytest.MonkeyPatch, rest_intervals: int) -> int:
     return END_US
 
 
-def test_who_is_lost_while_all_rest_is_replaced_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_lost_at_rest_is_replaced_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [healed_us(monkeypatch, rest_intervals) for rest_intervals in (1, 8)]
     assert found[1] <= found[0] + SECOND_US < CHANGE_US

@@ -1,4 +1,4 @@
-"""The planner against its definition, written out broker by broker, and its tie rules."""
+"""The planner against its definition, computed broker by broker, and its tie rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CI, MST, MIT = Heuristic.COST_AND_INTEREST, Heuristic.COST, Heuristic.INTEREST
 
 
 def naive_cost(view: Mean, cycle: Cycle, broker: str, without: int) -> float:
-    """Eq. 8 for one link that is gone: walk from `broker` both ways until it is met."""
+    """Eq. 8 for one removed link: walk from `broker` both ways until the link."""
     size, total = len(cycle.brokers), 0.0
     for step in (1, -1):
         here, before, cost, count = cycle.brokers.index(broker), None, 0.0, None
@@ -52,7 +52,7 @@ def random_cycle(generator: random.Random, size: int) -> tuple[Cycle, dict[str, 
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 9])
-def test_vectors_are_what_a_walk_around_the_cycle_finds(size: int) -> None:
+def test_vectors_equal_a_walk_around_the_cycle(size: int) -> None:
     generator = random.Random(size)
     for _ in range(30):
         cycle, views = random_cycle(generator, size)
@@ -72,7 +72,7 @@ def test_of_equal_removals_the_new_link_stays_out() -> None:
     assert decide(CI, cycle_of(1, 9, 2), [50.0, 0.1 + 0.2, 0.3]).remove == 2
 
 
-def test_then_the_dearest_goes_then_the_first_by_name() -> None:
+def test_of_further_ties_the_dearest_goes_then_the_first_by_name() -> None:
     assert decide(CI, cycle_of(1, 9, 2), [40.0, 40.0, 50.0]).remove == 1
     assert decide(CI, cycle_of(5, 5, 2), [40.0, 40.0, 50.0]).remove == 0
     assert decide(MIT, cycle_of(1, 2, 3, shared=(4, 4, 6)), ()).remove == 1
@@ -84,7 +84,7 @@ def test_the_baselines_remove_a_cycles_dearest_link_and_its_least_shared() -> No
     assert decide(MIT, cycle_of(1, 9, 8, shared=(3, 5, 4)), ()) == (0, 4, 3)
 
 
-def test_a_gain_that_is_too_small_is_not_taken() -> None:
+def test_a_gain_below_the_minimum_is_not_taken() -> None:
     vector = [99.0, 98.0, 100.0]
     assert decide(CI, cycle_of(1, 1, 1), vector, least_gain_percent=2).remove == 1
     assert decide(CI, cycle_of(1, 1, 1), vector, least_gain_percent=3).remove == 2

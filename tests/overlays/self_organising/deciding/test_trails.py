@@ -1,4 +1,4 @@
-"""What a cycle costs without each of its links is counted, notification by notification."""
+"""A cycle's cost without each of its links, counted notification by notification."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def trail_of(*ids: int, older: tuple[int, ...] = (), level: int = 0) -> Trail:
     return Trail(level, fresh, before)
 
 
-def test_a_notification_costs_the_way_between_those_who_need_it_and_whom_it_only_passes() -> None:
+def test_a_notification_costs_its_delivery_tree_and_the_brokers_it_passes() -> None:
     # All of A and C: over B, directly, and over B again.
     assert counted_vector(CYCLE, [trail_of(8), trail_of(), trail_of(8)]) == (40, 40, 32)
     # Of A and B; of all three; of one alone, which costs nothing.
@@ -33,19 +33,19 @@ def test_a_notification_costs_the_way_between_those_who_need_it_and_whom_it_only
     assert counted_vector(CYCLE, [trail_of(8), trail_of(9), trail_of(10)]) == (0, 0, 0)
 
 
-def test_what_is_old_everywhere_does_not_count_and_what_is_new_somewhere_does() -> None:
+def test_notifications_old_everywhere_do_not_count_and_partly_new_ones_do() -> None:
     nothing = trail_of()
     assert counted_vector(CYCLE, [trail_of(older=(8,)), trail_of(older=(8,)), nothing]) == (0, 0, 0)
     assert counted_vector(CYCLE, [trail_of(older=(8,)), trail_of(8), nothing]) == (64, 10, 10)
 
 
-def test_of_samples_the_smallest_counts() -> None:
+def test_the_smallest_sample_counts() -> None:
     trails = [trail_of(1, 2, 3, 4), trail_of(1, 2, 3, 4), trail_of(level=1)]
     assert counted_vector(CYCLE, trails) == (2 * 64, 2 * 10, 2 * 10)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_is_what_a_naive_walk_along_each_line_costs(seed: int) -> None:
+def test_counted_costs_equal_a_naive_walk_along_each_line(seed: int) -> None:
     random = Random(seed)
     size = random.randint(3, 7)
     cycle = Cycle(
@@ -71,7 +71,7 @@ def test_it_is_what_a_naive_walk_along_each_line_costs(seed: int) -> None:
     assert counted_vector(cycle, trails) == tuple(expected)
 
 
-def test_who_has_just_started_or_changed_its_links_waits_for_a_window() -> None:
+def test_a_new_or_relinked_broker_waits_for_a_window() -> None:
     trails = Trails(WINDOW_US)
     for begun_us in (0, 500):
         trails.begin(begun_us)
@@ -80,7 +80,7 @@ def test_who_has_just_started_or_changed_its_links_waits_for_a_window() -> None:
         assert trails.beside(["B1"], begun_us + WINDOW_US) == trail_of(8)
 
 
-def test_what_is_known_of_a_notification_is_of_two_windows_and_of_all_its_sides() -> None:
+def test_a_notifications_trail_covers_two_windows_and_all_sides() -> None:
     trails = Trails(WINDOW_US)
     trails.begin(0)
     trails.add(8, frozenset({"B1"}), 50)
@@ -93,7 +93,7 @@ def test_what_is_known_of_a_notification_is_of_two_windows_and_of_all_its_sides(
     assert trails.beside(["B1"], 340) == trail_of()
 
 
-def test_of_many_a_sample_is_kept_that_grows_again_when_there_are_fewer() -> None:
+def test_a_sample_of_many_notifications_grows_when_there_are_fewer() -> None:
     trails = Trails(WINDOW_US)
     trails.begin(0)
     for id in range(4 * MOST):
@@ -102,7 +102,7 @@ def test_of_many_a_sample_is_kept_that_grows_again_when_there_are_fewer() -> Non
     assert found == trail_of(*range(0, 4 * MOST, 4), level=2)
     assert not found.problem()
     trails.turn(3 * WINDOW_US)
-    assert trails.beside([], 3 * WINDOW_US) is None, "the larger sample is not all there"
+    assert trails.beside([], 3 * WINDOW_US) is None, "the larger sample is incomplete"
     trails.add(2, frozenset({HERE}), 3 * WINDOW_US + 1)
     assert trails.beside([], 4 * WINDOW_US) == trail_of(2, level=1)
 
@@ -110,5 +110,5 @@ def test_of_many_a_sample_is_kept_that_grows_again_when_there_are_fewer() -> Non
 @pytest.mark.parametrize(
     "wrong", [Trail(0, b"1234567", b""), Trail(64, b"", b""), Trail(0, b"", bytes(8 * MOST + 8))]
 )
-def test_what_nobody_says_is_no_trail(wrong: Trail) -> None:
+def test_an_impossible_trail_is_refused(wrong: Trail) -> None:
     assert wrong.problem()

@@ -1,4 +1,4 @@
-"""Who has agreed to an exchange asks the first, which has started anew and forgotten all of it."""
+"""A broker that agreed to an exchange asks the first one, which has lost its memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
 from shoal.overlays.tree.turning import TableTurn
 from tests.forced_exchanges import Forced
 
-# B3 - B1 is to come for B1 - B2.
+# B3 - B1 replaces B1 - B2.
 EXCHANGE = LinkExchange(cycle=("B1", "B2", "B3"), remove=0, saving=0)
 KEY = ("B3", 1)
 
 
-class AgreedLast:
-    """B3, which has agreed; B1 has decided that, died, and come again without its memory."""
+class AgreedParticipant:
+    """B3, which has agreed; B1 has decided, died, and restarted without its memory."""
 
     def __init__(self) -> None:
         self.strategy = Forced(BrokerContext("B3", ("B2",), Random(1)))
@@ -44,21 +44,21 @@ class AgreedLast:
 
     @property
     def is_linked(self) -> bool | None:
-        """Whether the new link belongs to the tree for it; None if it does not know yet."""
+        """Whether the new link belongs to its tree; None if it does not know yet."""
         overlay = self.strategy.overlay
         return None if overlay.exchanging else overlay.memory.standing("B1").is_in
 
 
-def test_another_knows_what_the_first_has_forgotten() -> None:
-    last = AgreedLast()
+def test_another_participant_knows_the_forgotten_decision() -> None:
+    last = AgreedParticipant()
     last.hear("B1", ExchangeForgotten(KEY))
     assert last.is_linked is None
     last.hear("B2", ExchangeDecision(KEY, EXCHANGE, is_done=True, at_us=5, latest_us=3))
     assert last.is_linked
 
 
-def test_nothing_is_exchanged_when_nobody_knows() -> None:
-    last = AgreedLast()
+def test_an_exchange_that_no_broker_knows_is_aborted() -> None:
+    last = AgreedParticipant()
     last.hear("B1", ExchangeForgotten(KEY))
     last.hear("B2", Doubt(KEY))
     assert last.is_linked is False

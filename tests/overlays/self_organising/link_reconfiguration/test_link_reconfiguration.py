@@ -1,4 +1,4 @@
-"""Exchanges in a simulated network: how many messages one takes, what it pauses, who takes part."""
+"""Exchanges in a simulated network: number of messages, brokers that quiesce, participants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from tests.seeds.networks.random_network import SECOND_US, SeededUnderlay
 
 
 class Cycle:
-    """A line of brokers B0, B1, ...; at each hangs another, with a publisher and a subscriber."""
+    """A line of brokers B0, B1, ...; each has a further neighbour with a publisher and a
+    subscriber.
+    """
 
     def __init__(
         self, links: int, seed: int = 1, clocks_us: Mapping[str, int] | None = None
@@ -59,23 +61,23 @@ class Cycle:
         return self.world.brokers[name].machine.strategy
 
     @property
-    def said(self) -> dict[str, int]:
-        """How many messages each broker has sent."""
+    def messages_sent(self) -> dict[str, int]:
+        """The number of messages of each broker."""
         return {name: node.meter.control_out for name, node in self.world.brokers.items()}
 
 
 @pytest.mark.parametrize("links", [2, 3, 4, 6])
-def test_an_exchange_takes_four_messages_for_each_link_and_none_beside_the_cycle(
+def test_an_exchange_takes_four_messages_per_link_and_none_outside_the_cycle(
     links: int,
 ) -> None:
     for remove in range(links):
         network = Cycle(links)
-        before = network.said
+        before = network.messages_sent
         rows = {name: _rows(network, name) for name in network.beside.values()}
         network.exchange(remove)
         (record,) = network.world.trace.records
         assert isinstance(record, Exchanged)
-        sent = {name: count - before[name] for name, count in network.said.items()}
+        sent = {name: count - before[name] for name, count in network.messages_sent.items()}
         assert sum(sent.values()) == 4 * links
         assert not any(sent[name] for name in network.beside.values())
         assert rows == {name: _rows(network, name) for name in network.beside.values()}
@@ -92,7 +94,7 @@ def _rows(network: Cycle, name: str) -> Any:
     )
 
 
-def test_what_is_published_meanwhile_waits_and_comes_in_order() -> None:
+def test_publications_during_an_exchange_wait_and_arrive_in_order() -> None:
     network = Cycle(4)
     start_us = network.world.queue.now_us
     for sequence in range(400):
@@ -129,7 +131,7 @@ def test_two_exchanges_on_one_broker_exclude_each_other() -> None:
     )
 
 
-def test_a_link_that_does_not_come_up_is_given_up() -> None:
+def test_an_exchange_whose_link_does_not_come_up_is_aborted() -> None:
     network = Cycle(3)
     network.world.cut(network.world.queue.now_us, network.cycle[0], network.cycle[-1])
     network.world.run(until_us=network.world.queue.now_us)
@@ -143,6 +145,6 @@ def test_a_link_that_does_not_come_up_is_given_up() -> None:
     ("cycle", "remove"),
     [(("B1", "B2"), 0), (("B1", "B2", "B1"), 0), (("B1", "B2", "B3"), 2), (("A", "B", "C"), 0)],
 )
-def test_what_is_no_cycle_is_refused(cycle: tuple[str, ...], remove: int) -> None:
+def test_an_exchange_without_a_cycle_is_refused(cycle: tuple[str, ...], remove: int) -> None:
     with pytest.raises(ProtocolError):
         ExchangeRing("B1", LinkExchange(cycle=cycle, remove=remove, saving=0))

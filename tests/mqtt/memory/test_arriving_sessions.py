@@ -1,4 +1,4 @@
-"""A session that comes with much is written a bit at a time, and on disk as a whole."""
+"""A large session that arrives is written in slices, and counts on disk as a whole."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.memory.journal_records import CamePut, read_records
 from tests.mqtt.backlogs import counted_again
 from tests.mqtt.broker_api import KEPT
-from tests.mqtt.federation.session_transfer.test_filling import MANY, asks, comes, settle, step
+from tests.mqtt.federation.session_transfer.test_installing import MANY, asks, comes, settle, step
 from tests.mqtt.network_broker_api import Network, Site
 from tests.mqtt.remembering import Memory, RememberingBrokerApi
 
-# Subscriptions that are filed in a turn.
+# Subscriptions installed in a slice.
 MOST = 200
 
 
@@ -34,8 +34,8 @@ def journal(site: Site) -> SessionJournal:
     return site.clients.journal
 
 
-def test_what_comes_with_a_session_is_written_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """60,000 subscriptions, of three tests each, took 180 ms at once."""
+def test_an_arriving_session_is_written_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60,000 subscriptions of three tests each would take 180 ms at once."""
     brokers, memory = remembering()
     asks(brokers["B1"].connect("c", **KEPT))
     new = comes(brokers["B2"])
@@ -59,7 +59,7 @@ def test_what_comes_with_a_session_is_written_bit_by_bit(monkeypatch: pytest.Mon
     assert brokers["B2"].connect("c", **KEPT).connack.session_present
 
 
-def test_what_was_written_for_a_session_that_does_not_come_is_forgotten() -> None:
+def test_records_of_a_session_that_does_not_arrive_are_dropped() -> None:
     brokers, _ = remembering()
     asks(brokers["B1"].connect("c", **KEPT))
     new = comes(brokers["B2"])
@@ -71,7 +71,7 @@ def test_what_was_written_for_a_session_that_does_not_come_is_forgotten() -> Non
 
 
 def waits_for(brokers: Network, count: int) -> None:
-    """A client of B1 that is away, and has messages waiting."""
+    """A client of B1 that is disconnected, and has queued messages."""
     old = brokers["B1"].connect("c", **KEPT)
     old.send(Subscribe(1, (SubscriptionRequest("a", qos=1),)))
     old.lose()
@@ -80,10 +80,10 @@ def waits_for(brokers: Network, count: int) -> None:
         publisher.publish("a", b"%d" % number, qos=1)
 
 
-def test_the_messages_of_a_session_that_comes_are_written_bit_by_bit(
+def test_an_arriving_sessions_messages_are_written_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All were in the turn in which the client was let in: 10,000 took 40 ms."""
+    """10,000 in the slice of the client's admission would take 40 ms."""
     monkeypatch.setattr("shoal.mqtt.federation.session_transfer.moves.ITEMS_AT_ONCE", 50)
     brokers, memory = remembering()
     waits_for(brokers, 500)
@@ -111,7 +111,7 @@ def test_the_messages_of_a_session_that_comes_are_written_bit_by_bit(
     assert brokers["B2"].clients.backlog.bytes == counted_again(brokers["B2"].clients)
 
 
-def test_messages_of_a_session_that_does_not_come_are_forgotten(
+def test_messages_of_a_session_that_does_not_arrive_are_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("shoal.mqtt.federation.session_transfer.moves.ITEMS_AT_ONCE", 50)
@@ -130,7 +130,7 @@ def test_messages_of_a_session_that_does_not_come_are_forgotten(
     assert back.take_payloads() == [b"%d" % number for number in range(500)]
 
 
-def test_what_a_session_cannot_keep_where_it_comes_is_not_written_there() -> None:
+def test_messages_beyond_the_targets_bound_are_not_written() -> None:
     brokers, memory = remembering()
     waits_for(brokers, 50)
     site = brokers["B2"]
@@ -148,7 +148,7 @@ def test_what_a_session_cannot_keep_where_it_comes_is_not_written_there() -> Non
     assert back.take_payloads() == [b"%d" % number for number in range(20)]
 
 
-def test_a_session_that_comes_back_while_its_copy_is_here_counts_once() -> None:
+def test_a_returning_session_with_a_copy_here_counts_once() -> None:
     """The user's share has room for it once."""
     brokers, memory = remembering()
     waits_for(brokers, 300)
@@ -157,7 +157,7 @@ def test_a_session_that_comes_back_while_its_copy_is_here_counts_once() -> None:
     while not new.take():
         step(brokers["B2"])
     new.lose()
-    # B1 has it still: it has not heard that all is there.
+    # B1 still has it, as it does not know that the transfer is complete.
     assert "c" in brokers["B1"].clients.sessions
     back = comes(brokers["B1"])
     for site in brokers.sites.values():
@@ -172,7 +172,7 @@ def test_a_session_that_comes_back_while_its_copy_is_here_counts_once() -> None:
     assert len(again.take_payloads()) == 300
 
 
-def test_what_a_session_has_got_while_it_comes_is_said_again_in_parts() -> None:
+def test_messages_taken_during_a_transfer_are_reported_in_parts() -> None:
     broker_api = RememberingBrokerApi([])
     broker_api.connect("c", **KEPT)
     session = broker_api.clients.sessions["c"]

@@ -1,4 +1,4 @@
-"""Exchanges that all but their deciders took for given up, whatever is said first at the end."""
+"""A decider of an exchange returns after the others aborted, in every order of messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from shoal.overlays.self_organising.link_reconfiguration.known_decisions import KnownDecisions
 from tests.examples import at_length
-from tests.exploration.late_verdicts import Decided, LateVerdictsMeet
+from tests.exploration.late_decisions import Decided, LateDecisions
 from tests.exploration.test_exchanges import explored
 
 ONE: list[Decided] = [
@@ -16,7 +16,7 @@ ONE: list[Decided] = [
     for cycle in [(1, 2, 3, 4), (4, 3, 2, 1), (2, 3, 4), (3, 2, 1), (1, 2, 3)]
     for remove in range(len(cycle) - 1)
 ]
-# Each takes a link of the other's cycle, and the two have no end in common.
+# Each exchange removes a link of the other's cycle, and the two share no end.
 CROSSED: list[tuple[Decided, Decided]] = [
     (((1, 2, 3, 4, 5), 1), ((2, 3, 4, 5), 2)),
     (((1, 2, 3, 4, 5), 3), ((5, 4, 3, 2), 2)),
@@ -26,17 +26,17 @@ CROSSED: list[tuple[Decided, Decided]] = [
 
 
 @pytest.mark.parametrize("decided", ONE)
-def test_one_in_every_order(decided: Decided) -> None:
-    print(explored(LateVerdictsMeet((decided,))))
+def test_a_late_decision_leaves_one_tree_in_every_order(decided: Decided) -> None:
+    print(explored(LateDecisions((decided,))))
 
 
 @pytest.mark.parametrize("decided", [ONE[0], *at_length((each,) for each in ONE[1:3])])
-def test_one_and_its_tables_in_every_order(decided: Decided) -> None:
-    print(explored(LateVerdictsMeet((decided,), publisher="B1", subscribers=("B4",))))
+def test_a_late_decision_leaves_the_oracles_tables_in_every_order(decided: Decided) -> None:
+    print(explored(LateDecisions((decided,), publisher="B1", subscribers=("B4",))))
 
 
-def _walk(meeting: LateVerdictsMeet, random: Random) -> list[str]:
-    """Some order; what is wrong at its end."""
+def _walk(meeting: LateDecisions, random: Random) -> list[str]:
+    """One random order; the faults at its end."""
     state = meeting.start
     while found := [after for _, after in meeting.steps(state)]:
         state = random.choice(found)
@@ -44,18 +44,22 @@ def _walk(meeting: LateVerdictsMeet, random: Random) -> list[str]:
 
 
 def _walks(decided: tuple[Decided, Decided]) -> list[str]:
-    meeting = LateVerdictsMeet(decided, brokers=5)
+    meeting = LateDecisions(decided, brokers=5)
     return [each for seed in range(20) for each in _walk(meeting, Random(seed))]
 
 
 @pytest.mark.parametrize("decided", CROSSED)
-def test_two_of_which_each_takes_a_link_of_the_other(decided: tuple[Decided, Decided]) -> None:
-    """Both done, there were a cycle, and brokers cut off: every order would be too many."""
+def test_two_late_decisions_that_exclude_each_other_leave_one_tree(
+    decided: tuple[Decided, Decided],
+) -> None:
+    """Both committed would make a cycle and cut brokers off. All orders are too many, so random
+    ones are walked.
+    """
     assert _walks(decided) == []
 
 
 @pytest.mark.parametrize("decided", CROSSED)
-def test_the_judge_notices_when_both_are_done(
+def test_the_judge_notices_when_both_are_committed(
     decided: tuple[Decided, Decided], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KnownDecisions, "have_taken_a_link_since", lambda self, verdict: False)

@@ -1,4 +1,4 @@
-"""What is for many clients of a live broker is handed out in turns, and others have theirs."""
+"""A message for many clients of a live broker is handed out in time slices."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ MESSAGES = 5
 EXPECTED = [b"%d" % number for number in range(MESSAGES)]
 
 
-class Turns:
-    """The turns of a front end's messages to many: whether any publication was settled in
-    between.
-    """
+class Slices:
+    """The slices of a front end's fan-outs, and whether a publication was settled in between."""
 
     def __init__(
         self, front_end: MqttFrontEnd, node: Node, monkeypatch: pytest.MonkeyPatch
@@ -66,13 +64,13 @@ async def subscribers(
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @on_loop
-async def test_all_get_all_in_order_and_its_publisher_hears_behind(
+async def test_all_receive_in_order_and_the_publisher_is_answered_last(
     qos: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Published at the same broker and at another one, at once."""
     async with mqtt() as network, AsyncExitStack() as stack:
         clients = await subscribers(partial(network.client, "B2"), stack, qos)
-        turns = Turns(network.front_ends["B2"], network.network.nodes["B2"], monkeypatch)
+        turns = Slices(network.front_ends["B2"], network.network.nodes["B2"], monkeypatch)
         publishers = [
             await stack.enter_async_context(network.client(broker, f"p{broker}"))
             for broker in ("B1", "B2")
@@ -82,7 +80,7 @@ async def test_all_get_all_in_order_and_its_publisher_hears_behind(
                 await asyncio.gather(*(one.publish("a", each, qos=qos) for one in publishers))
         for client in clients:
             found = await payloads(client, 2 * MESSAGES)
-            # The two may take turns as they like.
+            # The two may interleave in any way.
             assert sorted(found) == sorted(2 * EXPECTED)
             assert [each for number, each in enumerate(found) if each not in found[:number]] == (
                 EXPECTED
@@ -94,8 +92,10 @@ async def test_all_get_all_in_order_and_its_publisher_hears_behind(
 
 
 @on_loop
-async def test_a_broker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its publisher does not hear before all have it."""
+async def test_a_single_broker_answers_after_the_last_delivery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The publisher is not answered before all have it."""
     node = Node(Broker("B1", (), strategy_factory("tree")), Clock())
     front_end = MqttFrontEnd(node, DEFAULT_LIMITS, networked=False)
     front_end.start()
@@ -106,7 +106,7 @@ async def test_a_broker_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async with AsyncExitStack() as stack:
         clients = await subscribers(client, stack, 1)
-        turns = Turns(front_end, node, monkeypatch)
+        turns = Slices(front_end, node, monkeypatch)
         publisher = await stack.enter_async_context(client("p"))
         for number, each in enumerate(EXPECTED, 1):
             await publisher.publish("a", each, qos=1)

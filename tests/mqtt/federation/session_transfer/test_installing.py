@@ -1,4 +1,4 @@
-"""Sessions with many subscriptions come a bit at a time: others have their turns meanwhile."""
+"""Sessions with many subscriptions are installed in time slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.mqtt.remembering import Memory
 
 MANY = 1_500
 COMING = 30
-# A bit of the session; all of it at once were more than half a million.
+# A part of the session; the whole would be more than half a million.
 MOST_CALLS = 200_000
 
 
@@ -36,14 +36,14 @@ def settle(brokers: Network) -> None:
 
 
 def asks(client: Client, prefix: str = "", many: int = MANY) -> None:
-    """Ask for `many` topics."""
+    """Subscribe to `many` topics."""
     for start in range(0, many, 500):
         topics = (f"{prefix}{each}/#" for each in range(start, start + 500))
         client.send(Subscribe(1, tuple(SubscriptionRequest(each, qos=1) for each in topics)))
 
 
 def step(site: Site) -> None:
-    """Whatever is due next."""
+    """The next event of any kind."""
     deadline_us = site.clients.deadline_us
     assert deadline_us is not None
     site.now_us = max(site.now_us, deadline_us)
@@ -58,7 +58,7 @@ def comes(site: Site) -> Client:
 
 
 def clocked(site: Site) -> list[int]:
-    """The calls of functions of each turn of a broker from now on."""
+    """Count the function calls of each time slice of a broker from now on."""
     counts: list[int] = []
 
     def count(name: str, does: Callable[..., Any]) -> None:
@@ -76,8 +76,8 @@ def clocked(site: Site) -> list[int]:
 
 
 @pytest.mark.parametrize("prefix", ["", "$share/g/"], ids=["own", "shared"])
-def test_a_large_session_comes_bit_by_bit(prefix: str) -> None:
-    """At once, one of 20,000 topic filters held its new broker for a second."""
+def test_a_large_session_is_installed_in_slices(prefix: str) -> None:
+    """At once, one of 20,000 topic filters would occupy its new broker for a second."""
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     asks(old, prefix)
@@ -101,8 +101,8 @@ def test_a_large_session_comes_bit_by_bit(prefix: str) -> None:
     assert max(map(max, turns)) < MOST_CALLS
 
 
-def test_a_client_whose_session_takes_long_to_be_filed_is_not_refused_meanwhile() -> None:
-    """After 10 s a slow broker threw away what it had filed, each time the client came."""
+def test_a_client_is_not_refused_during_a_long_installation() -> None:
+    """The timeout of 10 s must not drop a session that a slow broker is still installing."""
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     asks(old)
@@ -116,7 +116,7 @@ def test_a_client_whose_session_takes_long_to_be_filed_is_not_refused_meanwhile(
 
 
 def waits_for_its_messages() -> tuple[Network, Client]:
-    """A client that connects elsewhere, over a link that is slow."""
+    """A client that connects elsewhere, over a slow link."""
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     asks(old, many=500)
@@ -129,7 +129,7 @@ def waits_for_its_messages() -> tuple[Network, Client]:
 
 
 def one_comes(brokers: Network) -> None:
-    """In a second one word comes from where the session was, and hears all that is said."""
+    """Each second one message of the former broker arrives, and the answers reach it."""
     while brokers.links["B2", "B1"]:
         brokers.arrive("B2", "B1")
     link = brokers.links["B1", "B2"]
@@ -142,8 +142,8 @@ def one_comes(brokers: Network) -> None:
     brokers["B2"].after(1)
 
 
-def test_a_client_whose_session_comes_slowly_is_not_refused_meanwhile() -> None:
-    """Of a session of megabytes a slow link brings so much before the client is let go."""
+def test_a_client_is_not_refused_during_a_slow_transfer() -> None:
+    """A slow link may need longer for a session of megabytes than the timeout."""
     brokers, new = waits_for_its_messages()
     for _ in range(COMING):
         one_comes(brokers)
@@ -156,7 +156,7 @@ def test_a_client_whose_session_comes_slowly_is_not_refused_meanwhile() -> None:
     assert [each.payload for each in found[1:]] == [b"%d" % number for number in range(COMING)]
 
 
-def test_a_client_whose_session_stops_coming_does_not_wait_for_ever() -> None:
+def test_a_client_is_refused_when_its_transfer_stops() -> None:
     brokers, new = waits_for_its_messages()
     one_comes(brokers)
     one_comes(brokers)
@@ -165,8 +165,8 @@ def test_a_client_whose_session_stops_coming_does_not_wait_for_ever() -> None:
     assert not new.take()[0].session_present  # as nothing is on a disk
 
 
-def test_what_waits_for_a_client_is_sent_and_read_bit_by_bit() -> None:
-    """10,000 messages of a session were one turn of 0.1 s, at both brokers."""
+def test_queued_messages_are_transferred_in_slices() -> None:
+    """10,000 messages of a session in one slice would take 0.1 s, at both brokers."""
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     old.send(Subscribe(1, (SubscriptionRequest("#", qos=1),)))
@@ -181,7 +181,7 @@ def test_what_waits_for_a_client_is_sent_and_read_bit_by_bit() -> None:
         step(min(brokers.sites.values(), key=lambda site: site.clients.deadline_us or 0))
         steps += 1
         publisher.publish("7/a", b"meanwhile %d" % steps, qos=1)
-    assert steps == 13 + 13  # 600 messages said in each after the first, as many read in each
+    assert steps == 13 + 13  # 600 messages sent in each after the first, and as many read in each
     assert max(map(max, turns)) < MOST_CALLS
     payloads = [each.payload for each in found[1:]]
     settle(brokers)
@@ -191,7 +191,7 @@ def test_what_waits_for_a_client_is_sent_and_read_bit_by_bit() -> None:
     ]
 
 
-def test_who_hangs_up_meanwhile_leaves_it_where_it_was() -> None:
+def test_a_disconnect_meanwhile_leaves_the_session_at_its_source() -> None:
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     asks(old)
@@ -207,7 +207,7 @@ def test_who_hangs_up_meanwhile_leaves_it_where_it_was() -> None:
     assert back.take_payloads() == [b"x"]
 
 
-def test_who_goes_on_to_another_meanwhile_gets_it_there() -> None:
+def test_a_client_that_moves_on_meanwhile_gets_its_session_there() -> None:
     brokers = network()
     old = brokers["B1"].connect("c", **KEPT)
     asks(old)
@@ -219,7 +219,7 @@ def test_who_goes_on_to_another_meanwhile_gets_it_there() -> None:
     assert [site.clients.subscriptions.count for site in brokers.sites.values()] == [MANY, 0]
 
 
-def test_one_session_is_filled_after_the_other() -> None:
+def test_sessions_are_installed_one_after_the_other() -> None:
     brokers = network()
     for name in ("c", "d", "e"):
         old = brokers["B1"].connect(name, **KEPT)
@@ -236,8 +236,8 @@ def test_one_session_is_filled_after_the_other() -> None:
     assert all(end.take()[0].session_present for end in ends)
 
 
-def test_many_groups_are_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The session is not given up where it was before all know of it here."""
+def test_many_groups_are_announced_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The former broker keeps the session until every broker knows of its groups here."""
     monkeypatch.setattr("shoal.mqtt.federation.session_transfer.moves.MOST_AT_ONCE", 10)
     assert presence.MOST_AT_ONCE > 10
     brokers = network()
@@ -255,8 +255,8 @@ def test_many_groups_are_told_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("killed", ["B1", "B2"])
-def test_a_broker_that_is_killed_meanwhile_loses_nothing(killed: str) -> None:
-    """Until all of it is there the session is on the disk of the broker that had it only."""
+def test_a_broker_killed_meanwhile_loses_nothing(killed: str) -> None:
+    """Until the transfer is complete the session is on the former broker's disk only."""
     brokers = Network("B1", "B2")
     memory = Memory(brokers)
     brokers.after(20)

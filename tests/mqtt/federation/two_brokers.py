@@ -1,4 +1,4 @@
-"""Two brokers of which one may be killed, and people who come and look; for tests."""
+"""Two brokers of which one may be killed, and clients that connect to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many publications a turn takes where filters are asked about their content."""
+"""Publications of one time slice, when content filters are evaluated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.mqtt.connection.incoming import MANY_FILTERS
 from shoal.mqtt.messages import PublishedMessage
 from tests.mqtt.broker_api import BrokerApi
 
-# As in a live broker, which does not wait until parts are compiled.
+# As in a live broker, which does not wait for compiled parts.
 pytestmark = pytest.mark.usefixtures("is_live")
 
 FILTERS = 1_000
@@ -30,7 +30,7 @@ def is_live(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def turns_of(text: str, qos: int, price: int) -> list[int]:
-    """How many publications were taken in each turn of a read, with such filters of ten clients."""
+    """The number of publications in each slice of a read, with such filters of ten clients."""
     broker_api = BrokerApi()
     for name in range(10):
         reader = broker_api.connect(f"r{name}")
@@ -62,17 +62,17 @@ def turns_of(text: str, qos: int, price: int) -> list[int]:
 @pytest.mark.parametrize(
     ("text", "price"),
     [
-        # Of which a publication meets one, at most.
+        # Of which a publication matches one, at most.
         ("quotes?symbol='S{n}'", 5),
         ("quotes?symbol='S{n}'&price>1", 5),
         # And which it does not pass.
         ("quotes?price>{n}", 0),
     ],
 )
-def test_many_filters_are_much_work_only_if_a_publication_meets_many(
+def test_many_filters_cost_only_if_a_publication_matches_many(
     qos: int, text: str, price: int
 ) -> None:
-    """With 10,000 filters by symbol a turn was 20 publications, and a broker a fifth as fast."""
+    """With 10,000 filters by symbol a slice must not shrink to 20 publications."""
     assert turns_of(text, qos, price) == [COUNT]
 
 
@@ -85,7 +85,7 @@ def test_many_filters_are_much_work_only_if_a_publication_meets_many(
         ("quotes?price!=-{n}", 50),
     ],
 )
-def test_a_turn_takes_few_publications_that_meet_many(text: str, most: int) -> None:
+def test_a_slice_takes_few_publications_that_match_many(text: str, most: int) -> None:
     taken = turns_of(text, 0, 5)
     assert max(taken) <= most
     assert len(taken) > 1
@@ -106,7 +106,7 @@ LONG_TEXT = "x" * 10_000
     [
         ([Publish("quotes", b"x")], False),
         ([Publish("quotes", b"{%s}" % LONG_TEXT.encode())], True),
-        # Of so many bytes it is not kept how they were written.
+        # For payloads of this size the bytes of the wire are not kept.
         ([Publish("quotes", b"x", properties=of(text=LONG_TEXT))], True),
         ([Publish("quotes", b"x", properties=of(text=LONG_TEXT[:1_000]))], True),
         ([Publish("quotes", b"x", properties=of(text="x"))], False),
@@ -120,7 +120,7 @@ LONG_TEXT = "x" * 10_000
     ],
     ids=["nothing", "a payload", "a property", "a shorter one", "a short one", "an alias"],
 )
-def test_a_long_text_is_looked_through_first_wherever_it_stands(
+def test_a_long_texts_search_counts_wherever_it_stands(
     publications: list[Publish], is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker_api, looked = BrokerApi(), []

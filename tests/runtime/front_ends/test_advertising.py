@@ -1,6 +1,6 @@
-"""Who advertises reaches everybody with the first publication: nobody who has subscribed misses it.
+"""The first publication of an advertising client reaches every subscriber.
 
-Its broker took it, found that nobody was known to want it, and said that it was settled.
+Its broker must not settle it before the subscriptions are known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LINE = (("B1", "B2"), ("B2", "B3"), ("B3", "B4"))
 
 @pytest.mark.parametrize("system", ["tree", "octopia", "tid"])
 @on_loop
-async def test_the_first_publication_behind_a_promise(system: str) -> None:
+async def test_the_first_publication_of_an_advertisement_reaches_subscribers(system: str) -> None:
     parameters = eager(system, 3, NAMES)
     make = SYSTEMS[system].make_links
     links = LINE if make is None or system == "tid" else tuple(make(parameters, NAMES))

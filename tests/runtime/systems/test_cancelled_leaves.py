@@ -1,4 +1,4 @@
-"""A leave that is refused, that waits for a neighbour, or that is taken back."""
+"""A leave that is refused, that waits for a neighbour, or that is cancelled."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AWAY = "B3 is not connected. Wait, or say --without B3"
 
 @asynccontextmanager
 async def a_line(network: NetworkFile) -> AsyncIterator[tuple[BrokerService, BrokerService]]:
-    """The first two of three brokers; the third has been there."""
+    """The first two of three brokers; the third was connected before."""
     async with (
         asyncio.timeout(2 * PATIENCE_S),
         running(network, "B1", "B2") as (first, leaving_broker),
@@ -39,7 +39,7 @@ async def a_line(network: NetworkFile) -> AsyncIterator[tuple[BrokerService, Bro
 
 
 async def goes_through(source: BrokerService, target: BrokerService, topic: str) -> None:
-    """What a client publishes at one broker reaches a client of another."""
+    """A publication at one broker reaches a subscriber at another."""
     async with (
         Client(str(target.listening["mqtt"])) as reader,
         reader.subscribe(topic, qos=1) as subscription,
@@ -69,7 +69,7 @@ async def test_a_leave_is_refused_while_a_neighbour_is_down() -> None:
 async def test_a_leave_that_has_begun_waits_for_a_neighbour_that_goes_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may come back; or the operator says that it is dead."""
+    """The neighbour may return, or the operator declares it dead."""
     async with held_at_sessions(monkeypatch) as (network, _, leaving_broker, let_go):
         left = asyncio.Event()
         leaving_broker.at_left = left.set
@@ -117,7 +117,7 @@ async def held_at_sessions(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-
 
 
 @on_asyncio
-async def test_a_leave_is_taken_back_while_sessions_are_there(
+async def test_a_leave_is_cancelled_while_sessions_remain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with held_at_sessions(monkeypatch) as (network, first, leaving_broker, _):
@@ -138,10 +138,10 @@ async def test_a_leave_is_taken_back_while_sessions_are_there(
 
 
 @on_asyncio
-async def test_a_leave_is_taken_back_after_others_have_heard_of_it(
+async def test_a_leave_is_cancelled_after_its_announcement(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its MQTT side has said goodbye to the machine, and it is in nobody's list any more."""
+    """Its MQTT side has said goodbye to the machine, and no broker lists it any longer."""
     async with held_at_sessions(monkeypatch) as (network, first, leaving_broker, let_go):
         await let_go()
         known = lambda: [row["broker"] for row in first.status()["brokers"]]  # noqa: E731
@@ -177,7 +177,7 @@ async def test_a_leave_without_progress_ends(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @on_asyncio
-async def test_a_broker_that_leaves_takes_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_leaving_broker_admits_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     async with held_at_sessions(monkeypatch) as (_, first, leaving_broker, _):
         probes = first._probes
         settings = leaving_broker.section.address("peers")
@@ -186,7 +186,7 @@ async def test_a_broker_that_leaves_takes_nobody_in(monkeypatch: pytest.MonkeyPa
 
 
 @on_asyncio
-async def test_what_a_leave_would_do_is_said() -> None:
+async def test_a_dry_run_of_a_leave_is_reported() -> None:
     async with a_line(network_of(3)) as (_, leaving_broker):
         where = leaving_broker.listening["admin"]
         async with Client(
@@ -214,10 +214,10 @@ async def test_what_a_leave_would_do_is_said() -> None:
 
 @pytest.mark.parametrize("system", [*GROWING.values(), "dynatops", "bluedove", "grape"])
 @on_asyncio
-async def test_a_broker_of_any_system_takes_its_leave_back(
+async def test_brokers_of_every_system_cancel_a_leave(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its machine has been told goodbye by the MQTT side, and has not been asked to leave yet."""
+    """Its MQTT side has said goodbye to the machine, which has not been asked to leave yet."""
     bring = Node.bring
     monkeypatch.setattr(
         Node, "bring", lambda self, input, *at: isinstance(input, Leave) or bring(self, input, *at)

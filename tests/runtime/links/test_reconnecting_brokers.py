@@ -16,12 +16,12 @@ from tests.runtime.one_service import network as network_of
 from tests.runtime.one_service import running
 from tests.runtime.processes import Client, Processes, not_started, processes, wait_until
 
-# Where brokers wait for each other, and nothing waits on disk.
+# Brokers wait for each other, without spools.
 SETTLED = {"folder": "data", "sync": "never", "acknowledge": "settled"}
 
 
 def retained(network: Processes, broker: str) -> set[bytes]:
-    """What somebody who subscribes there is sent."""
+    """The retained messages that a new subscriber there receives."""
     with network.client(broker, f"asks-{broker}", expiry_s=0) as client:
         client.subscribe("#", 1)
         time.sleep(0.1)
@@ -51,14 +51,14 @@ def test_nothing_is_acknowledged_while_a_former_neighbour_starts_late(tmp_path: 
 
 
 @on_asyncio
-async def test_a_neighbour_that_was_there_before_is_waited_for(
+async def test_a_former_neighbour_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "WAIT_US", 200_000)
     storage = SETTLED | {"folder": str(tmp_path)}
     both = network_of(2, storage=storage)
     async with running(both, "B1") as (one,):
-        await until(lambda: one.node.is_ready)  # nobody knows of B2
+        await until(lambda: one.node.is_ready)  # no broker knows B2
         async with running(both, "B2"):
             await until(lambda: all(row["state"] == "up" for row in one.links.status()))
             await until(lambda: one.front_end.journal.neighbours == ("B2",))
@@ -67,13 +67,13 @@ async def test_a_neighbour_that_was_there_before_is_waited_for(
         assert not one.node.is_ready
         async with running(both, "B2"):
             await until(lambda: one.node.is_ready)
-    # Nobody waits for a broker that is not in the network any more.
+    # A broker that is not in the network is not waited for.
     alone = msgspec.structs.replace(both, links=(), brokers=both.brokers[:1])
     async with running(alone, "B1") as (one,):
         await until(lambda: one.node.is_ready)
 
 
-def test_two_parts_of_a_network_that_come_together_agree_on_what_is_retained(
+def test_two_reconnected_parts_agree_on_retained_messages(
     tmp_path: Path,
 ) -> None:
     limits = {"give_up_us": 500_000}

@@ -1,4 +1,4 @@
-"""What comes back to a broker that has left goes on by who is still linked to it."""
+"""Publications returned to a broker that has left go on through its last neighbours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leave(here: ProductStage, broker: str) -> None:
 
 
 def end_links(here: ProductStage, leaving_broker: str, *but: str) -> None:
-    """All that a broker that has left has ended; on these something is unsettled."""
+    """End all links of a broker that has left, except those with unsettled content."""
     neighbours = [other for one, other in here.links if one == leaving_broker and other not in but]
     for neighbour in neighbours:
         for one, other in ((leaving_broker, neighbour), (neighbour, leaving_broker)):
@@ -33,7 +33,7 @@ def end_links(here: ProductStage, leaving_broker: str, *but: str) -> None:
 
 
 def come_back(here: ProductStage, leaving_broker: str, neighbour: str) -> None:
-    """The link to a neighbour is given up, and what was sent there is not settled."""
+    """The link to a neighbour is given up, and its content is unsettled."""
     sent = [
         each
         for source, target, each in here.sent(Notification)
@@ -46,8 +46,8 @@ def come_back(here: ProductStage, leaving_broker: str, neighbour: str) -> None:
     here.fire(leaving_broker, RETRY)
 
 
-def test_what_it_carried_to_another_cluster() -> None:
-    """It was kept for want of a way, dropped, and settled (growth seed 5047)."""
+def test_a_returned_publication_to_another_cluster_arrives_after_the_carrier_left() -> None:
+    """Without a way it would be kept, dropped and settled (random growth)."""
     here = ProductStage("ab", (0,), 3)
     here.ask("b0", "S", Subscribe(subscription("s", client="S")))
     here.ask("a2", "T", Subscribe(subscription("t", client="T")))
@@ -68,8 +68,10 @@ def test_what_it_carried_to_another_cluster() -> None:
 
 
 @pytest.mark.parametrize("host", ["b1", "a1"])
-def test_what_entered_its_cluster_there(host: str) -> None:
-    """Who sent it enters the cluster anew, wherever its region is."""
+def test_a_returned_publication_enters_the_cluster_elsewhere_after_the_entry_left(
+    host: str,
+) -> None:
+    """The broker that sent it enters the cluster anew, wherever its region is."""
     here = ProductStage("abc", (0, 0), 2)
     if host == "a1":
         link(here, "b0", "c0")
@@ -92,8 +94,8 @@ def test_what_entered_its_cluster_there(host: str) -> None:
     assert here.delivered() == [(1, "S")]
 
 
-def test_what_went_on_in_its_cluster() -> None:
-    """Who sent it there sends it where its way is now."""
+def test_a_returned_publication_within_a_cluster_takes_the_present_way() -> None:
+    """The broker that sent it there uses its present way."""
     here = ProductStage("abcd", (0, 1, 1), 2)
     here.ask("d0", "S", Subscribe(subscription("s", client="S")))
     here.ask("c1", "P", Advertise(advertisement("p")))
@@ -111,8 +113,8 @@ def test_what_went_on_in_its_cluster() -> None:
     assert here.delivered() == [(1, "S")]
 
 
-def test_nothing_is_handed_over_to_one_that_has_left_too() -> None:
-    """They would hand it over to each other, and back."""
+def test_nothing_is_returned_to_a_neighbour_that_has_left_too() -> None:
+    """Otherwise two such brokers would return it to each other."""
     here = ProductStage("ab", (0,), 2)
     here.ask("b0", "S", Subscribe(subscription("s", client="S")))
     here.ask("a1", "P", Advertise(advertisement("p")))
@@ -131,8 +133,8 @@ def test_nothing_is_handed_over_to_one_that_has_left_too() -> None:
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_nobody_begins_to_enter_a_cluster_by_one_that_others_do_without(is_lost: bool) -> None:
-    """All turn already: no way leads from there to anybody of its cluster."""
+def test_no_cluster_is_entered_through_a_broker_that_is_leaving(is_lost: bool) -> None:
+    """No way leads from there to any broker of its cluster."""
     here = ProductStage("abc", (0, 0), 2)
     link(here, "b0", "c0")
     link(here, "a1", "b0")
@@ -140,15 +142,15 @@ def test_nobody_begins_to_enter_a_cluster_by_one_that_others_do_without(is_lost:
     while not any(type(each) is TurnTables for each in here.links["a0", "b0"]):
         here.carry(*next(way for way, messages in here.links.items() if messages))
     link(here, "b1", "a0")
-    here.heard()
+    here.take_transcript()
     here.tell("b1", "a0", AdvertisementsSaid())
     said = "a0 -> b1: BitsSaid"
-    assert said not in here.heard()
+    assert said not in here.take_transcript()
     if is_lost:
         # Then it has to begin anew.
         here.break_link("a0", "c0")
-        assert said in here.heard()
+        assert said in here.take_transcript()
     else:
         here.settle()
         assert "a0" not in here.brokers["b1"].strategy.product
-        assert said not in here.heard()
+        assert said not in here.take_transcript()

@@ -1,4 +1,4 @@
-"""What a session has had of who publishes under its own name does not come again elsewhere."""
+"""The deduplication window of a session moves with it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ KEPT: dict[str, Any] = {
 }
 
 
-class Repeating:
-    """Notes what one broker's machine delivers, and can deliver it again as after a kill."""
+class RepeatingSite:
+    """Records one machine's deliveries, and can repeat them as after a kill."""
 
     def __init__(self, broker_api: BrokerApi) -> None:
         self._broker_api, self._deliver = broker_api, broker_api.clients.deliver
@@ -34,7 +34,7 @@ class Repeating:
         return self._deliver(deliveries, now_us)
 
     def repeat(self, broker_api: BrokerApi, payload: bytes) -> None:
-        """A copy of what was delivered with that payload comes to a broker."""
+        """A copy of the delivery with that payload reaches a broker."""
         first = next(each for each in self.delivered if payload in each.routed.publication.body)
         publication = marked(first.routed.publication)
         copy = msgspec.structs.replace(first.routed, publication=publication)
@@ -42,7 +42,7 @@ class Repeating:
         broker_api.carry_out(broker_api.clients.deliver([again], broker_api.now_us))
 
 
-def test_a_copy_that_was_kept_for_a_broker_while_it_was_dead_is_a_repeat() -> None:
+def test_a_copy_spooled_for_a_dead_broker_is_a_duplicate() -> None:
     network = Network("B1", "B2", "B3")
     Memory(network)
     network.after(20)
@@ -50,7 +50,7 @@ def test_a_copy_that_was_kept_for_a_broker_while_it_was_dead_is_a_repeat() -> No
     publisher = network["B1"].connect("p", properties=promises)
     subscriber = network["B3"].connect("s", **KEPT)
     subscriber.subscribe("a", qos=2)
-    repeating = Repeating(network["B3"])
+    repeating = RepeatingSite(network["B3"])
     publisher.publish("a", b"first", qos=2)
     assert subscriber.take_payloads() == [b"first"]
     subscriber.lose()
@@ -63,7 +63,7 @@ def test_a_copy_that_was_kept_for_a_broker_while_it_was_dead_is_a_repeat() -> No
     assert subscriber.take_payloads() == [b"2"]
 
 
-def test_what_was_held_for_who_comes_back_does_not_come_again() -> None:
+def test_a_message_held_for_a_returning_session_does_not_come_twice() -> None:
     """It came to B1 while the session was on its way from there, and on its way back."""
     network = Network("B1", "B2")
     Memory(network)
@@ -74,7 +74,7 @@ def test_what_was_held_for_who_comes_back_does_not_come_again() -> None:
     publisher.publish("a", b"before", qos=2)
     subscriber.take()
     subscriber.lose()
-    repeating = Repeating(network["B1"])
+    repeating = RepeatingSite(network["B1"])
     subscriber = network["B2"].connect("s", **KEPT)
     network.is_slow = True
     subscriber.lose()
@@ -91,8 +91,8 @@ def test_what_was_held_for_who_comes_back_does_not_come_again() -> None:
     assert subscriber.take() == []
 
 
-def test_what_was_sent_on_does_not_come_again() -> None:
-    """B2 had it before the session was there, which got it from B1, where it was."""
+def test_a_forwarded_message_does_not_come_twice() -> None:
+    """B2 received it before the session, which got it from B1, its former broker."""
     network = Network("B1", "B2")
     Memory(network)
     network.after(20)
@@ -101,7 +101,7 @@ def test_what_was_sent_on_does_not_come_again() -> None:
     subscriber.subscribe("a", qos=2)
     subscriber.lose()
     network["B2"].connect("t").subscribe("a", qos=2)
-    repeating = Repeating(network["B2"])
+    repeating = RepeatingSite(network["B2"])
     network.is_slow = True
     subscriber = network["B2"].open()
     subscriber.send(Connect("s", **KEPT))

@@ -1,7 +1,7 @@
-"""Machines in any state they can be in, by number; of each, what comes of each input, once.
+"""States of machines, numbered; the effect of an input on a state is computed once.
 
-A machine is pure, so it is made again from what it has taken in, and nothing is ever copied.  Two
-states are one when all that is in them is equal (`fingerprint`).
+A machine is pure, so a state is rebuilt from its inputs and nothing is copied. Two states are one
+if their contents are equal (`fingerprint`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shoal.overlays.tree.routing_table import AdvertisementEntry, SubscriptionEn
 
 
 class Participant(Protocol):
-    """A broker or a client; `facts` is what the explorer asks of its state."""
+    """A broker or a client; `facts` is the part of its state that the explorer reads."""
 
     def take(self, input: Any, now_us: int) -> Iterable[Any]: ...
 
@@ -31,16 +31,16 @@ class Participant(Protocol):
 
 
 class Step(NamedTuple):
-    """What comes of an input: the state after it, and its effects."""
+    """The result of an input: the next state, and the effects."""
 
     life: int
     effects: tuple[Any, ...]
 
 
-class Lives:
+class MachineStates:
     """All states of all machines that were met, and all inputs, by number.
 
-    `translate` makes of a machine's effects what the explorer works with.
+    `translate` makes the explorer's form of a machine's effects.
     """
 
     def __init__(self, translate: Callable[[Any, Iterable[Any]], tuple[Any, ...]]) -> None:
@@ -57,7 +57,7 @@ class Lives:
 
     @property
     def steps(self) -> int:
-        """How many inputs were really taken."""
+        """Number of inputs that a machine really took."""
         return len(self._steps)
 
     def input(self, input: Any) -> int:
@@ -82,7 +82,7 @@ class Lives:
         return step
 
     def machine(self, life: int) -> Any:
-        """A machine in this state, made again."""
+        """A machine in this state, rebuilt."""
         make, *taken = self._histories[life]
         machine: Participant = make()
         for input, now_us in taken:
@@ -98,11 +98,11 @@ class Lives:
 
 
 def fingerprint(root: object) -> bytes:
-    """Equal for objects that hold the same, and (as good as) only for them.
+    """A digest that is equal for objects of equal content, and for others with negligible
+    probability.
 
-    Dictionaries count in their order, which may decide what is said first; sets do not.  What is
-    made of other things that are there (an index; a row's number, which says no more than its
-    table's order) and what cannot change (code) is left out.
+    Dictionaries count with their order, which may decide the order of messages; sets do not.
+    Derived parts (an index, a row's number in its table) and constant ones (code) are left out.
     """
     digest = blake2b(digest_size=16)
     digest.update(repr(_plain(root, {})).encode())
@@ -115,7 +115,7 @@ _ROWS = (AdvertisementEntry, SubscriptionEntry)
 
 
 def _plain(value: Any, met: dict[int, int]) -> Any:
-    """The same as tuples and atoms; what was met before by its number."""
+    """The object as tuples and atoms; an object met before is its number."""
     if isinstance(value, _ATOMS):
         return value
     if isinstance(value, Enum):

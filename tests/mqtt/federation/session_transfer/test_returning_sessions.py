@@ -1,4 +1,4 @@
-"""A session that comes back by way of others to a broker that still has something for it."""
+"""A session that returns, by way of others, to a broker that still has messages for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEPT: dict[str, Any] = {
 
 
 def carry(network: Network, *ways: str) -> None:
-    """All that is in these links arrives, one link after the other, and again what comes of it."""
+    """Deliver the content of these links in turn, and its consequences over them."""
     for way in ways * 3:
         one, other = way.split()
         while network.links[one, other]:
@@ -30,8 +30,8 @@ def asks(network: Network, broker: str) -> Client:
     return client
 
 
-def test_what_a_broker_could_not_send_on_is_there_when_the_session_is() -> None:
-    """It goes from B3 to B1, on to B2, and back to B3, which was killed meanwhile."""
+def test_messages_not_forwarded_wait_for_the_sessions_return() -> None:
+    """The session goes from B3 to B1, on to B2, and back to B3, which was killed meanwhile."""
     network = Network("B1", "B2", "B3")
     memory = Memory(network)
     network.after(20)
@@ -46,7 +46,7 @@ def test_what_a_broker_could_not_send_on_is_there_when_the_session_is() -> None:
         while network.links[one, other]:
             network.arrive(one, other)
     assert client.take()[0].session_present
-    # B2 does not know yet that it is there; what B3 sends on is lost with it.
+    # B2 does not know yet that the session is there; messages that B3 forwards are lost with it.
     publisher.publish("a", b"x", qos=1)
     network.arrive("B2", "B3")
     network.links["B3", "B2"].clear()

@@ -1,4 +1,4 @@
-"""Who starts again where brokers have come and gone meanwhile waits for what it cannot know."""
+"""A broker that restarts after joins and leaves waits for the brokers that know more."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.overlays.octopia.stages import rows
 SECOND_US = 1_000_000
 
 
-def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour_left() -> None:
-    """It said that nobody wanted what was published, and it was settled and lost."""
+def test_a_restarted_broker_waits_for_its_departed_neighbours_successors() -> None:
+    """Without them it would settle publications that its cluster wants, and lose them."""
     parameters = OctopiaParameters(rows=rows("abc", 2), parents=(0, 0))
     context = BrokerContext("b0", (), Random(1), expected=("a0", "b1"))
     strategy = Octopia(context, parameters)
@@ -43,9 +43,8 @@ def test_who_starts_waits_for_those_that_lead_to_the_cluster_since_its_neighbour
     assert Send("b1", BitsSaid()) in out
 
 
-def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> None:
-    """It took itself for the first of its cluster, said that it knew all, and what it was sent was
-    settled and lost (growth seed 1018)."""
+def test_a_restarted_joined_broker_knows_the_founders() -> None:
+    """A joined broker must not take itself for the first of its cluster (random growth)."""
     parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     context = BrokerContext("n", (), Random(1), expected=("b1",))
     first, out = Octopia(context, parameters), list[Effect]()
@@ -67,11 +66,12 @@ def test_who_came_and_starts_again_knows_who_was_there_from_the_beginning() -> N
 
 
 @pytest.mark.parametrize("is_told", [False, True])
-def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhile(
+def test_a_restarted_last_broker_of_a_cluster_waits_for_new_members(
     is_told: bool,
 ) -> None:
-    """What it was sent at once was wanted by nobody that it knew, settled and lost (growth seed
-    3378)."""
+    """Otherwise it would settle publications for brokers that it does not know, and lose them
+    (random growth).
+    """
     context = BrokerContext("n", (), Random(1), expected=("a0",))
     parameters = OctopiaParameters(rows=(("a0", "a1", "n"), ("b0", "b1", "")), parents=(0,))
     strategy, out = Octopia(context, parameters), list[Effect]()
@@ -84,7 +84,7 @@ def test_who_starts_again_alone_in_its_cluster_waits_for_who_came_to_it_meanwhil
     assert strategy.is_ready is not is_told
     assert (Send("a0", BitsSaid()) in out) is not is_told
     strategy.receive("a0", came, 24, out)
-    assert strategy.is_ready is not is_told  # who is ready stays so: who comes has no clients yet
+    assert strategy.is_ready is not is_told  # it stays ready: joining brokers have no clients yet
     strategy.link("m", LinkState.UP, 25, out)
     strategy.receive("m", TablesSaid(), 26, out)
     assert strategy.is_ready
@@ -96,7 +96,7 @@ CAME = RosterPlace("m", 15, PlaceStage.THERE, 15, 1, 2, 0)
 
 
 def alone(*former: str) -> tuple[Octopia, list[Effect]]:
-    """n, which came without a place of its own, starts again alone in its cluster."""
+    """n, which joined without a place of its own, restarts alone in its cluster."""
     parameters = OctopiaParameters(rows=rows("ab", 2), parents=(0,))
     founders = Roster(parameters.product()).places.values()
     facts = {"places": msgspec.to_builtins([*founders, OWN])}
@@ -107,10 +107,10 @@ def alone(*former: str) -> tuple[Octopia, list[Effect]]:
 
 
 @pytest.mark.parametrize("came", [(), (CAME,)])
-def test_who_came_and_starts_again_alone_hears_first_who_has_come_since(
+def test_a_restarted_lone_joined_broker_first_learns_of_new_members(
     came: tuple[RosterPlace, ...],
 ) -> None:
-    """It was ready at once."""
+    """Otherwise it would be ready at once."""
     strategy, out = alone("a0", "b1")
     strategy.link("a0", LinkState.UP, 21, out)
     strategy.receive("a0", PlacesAnnounced(()), 22, out)
@@ -130,7 +130,7 @@ def test_who_came_and_starts_again_alone_hears_first_who_has_come_since(
 
 
 @pytest.mark.parametrize("end", ["given up", "left", "gone"])
-def test_who_starts_again_alone_waits_for_nobody_who_does_not_come(end: str) -> None:
+def test_a_restarted_lone_broker_waits_a_bounded_time(end: str) -> None:
     strategy, out = alone("a0", "b1")
     strategy.link("a0", LinkState.UP, 21, out)
     strategy.receive("a0", PlacesAnnounced(()), 22, out)
@@ -151,8 +151,8 @@ def test_who_starts_again_alone_waits_for_nobody_who_does_not_come(end: str) -> 
     assert Send("a0", BitsSaid()) in out
 
 
-def test_who_starts_again_waits_for_those_that_came_to_its_cluster_before() -> None:
-    """It knew them, and waited for none but those that were there from the beginning."""
+def test_a_restarted_broker_waits_for_earlier_joined_members() -> None:
+    """It knows them, and must not wait for founders only."""
     parameters = OctopiaParameters(rows=(("a0", "a1"), ("", "b1")), parents=(0,))
     strategy = Octopia(BrokerContext("a0", (), Random(1), expected=("a1", "n")), parameters)
     out: list[Effect] = []

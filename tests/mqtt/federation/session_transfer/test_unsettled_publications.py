@@ -1,7 +1,7 @@
-"""A client that goes on publishing at another broker does not overtake itself.
+"""A client that continues to publish at another broker does not overtake itself.
 
-What it published at QoS 2 where it was, and what is not settled yet, may still be on its way to
-subscribers; nobody sends that again.
+Its unsettled QoS 2 publications at the former broker may still be on their way, and no one
+retransmits them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def acquainted() -> Network:
 
 
 def leave_unsettled(network: Network, broker: str) -> Client:
-    """A client that has published 0 there, which is not settled, and has lost its connection."""
+    """A client that has published 0 there, unsettled, and has lost its connection."""
     client = network[broker].connect("c", **KEPT)
     network.is_settling = False
     client.send(Publish("a", b"0", 2, packet_id=1))
@@ -44,25 +44,25 @@ def leave_unsettled(network: Network, broker: str) -> Client:
 
 
 def settle(network: Network, broker: str) -> None:
-    """What the broker's front end had published is where nothing can take it any more."""
+    """Settle the publications of the broker's front end."""
     unsettled, network[broker].unsettled = network[broker].unsettled, []
     network[broker].settle(unsettled)
 
 
 def took(client: Client) -> list[Any]:
-    """What a client was answered, with what was held taken as soon as that may be."""
+    """The client's answers, after its held packets are handled as soon as allowed."""
     client.send(Pingreq())
     return [each for each in client.take() if not isinstance(each, Pingresp)]
 
 
-def test_it_waits_until_what_went_before_is_settled() -> None:
+def test_new_publications_wait_until_earlier_ones_are_settled() -> None:
     network = acquainted()
     subscriber = network["B3"].connect("s")
     subscriber.subscribe("a")
     leave_unsettled(network, "B1")
     client = network["B2"].connect("c", **KEPT)
     client.send(Publish("a", b"1", 2, packet_id=2), Publish("a", b"2", 0))
-    for _ in range(20):  # as long as that broker says that it is there
+    for _ in range(20):  # as long as that broker reports that there are unsettled ones
         network.after(1)
         assert took(client) == []
         assert subscriber.take_payloads() in ([], [b"0"])
@@ -72,7 +72,7 @@ def test_it_waits_until_what_went_before_is_settled() -> None:
     assert subscriber.take_payloads() == [b"1", b"2"]
 
 
-def test_who_has_nothing_unsettled_waits_for_nothing() -> None:
+def test_a_client_without_unsettled_publications_does_not_wait() -> None:
     network = acquainted()
     client = network["B1"].connect("c", **KEPT)
     client.publish("a", b"0", qos=2)
@@ -82,20 +82,20 @@ def test_who_has_nothing_unsettled_waits_for_nothing() -> None:
     assert client.take() == [Pubrec(2)]
 
 
-def test_what_it_asks_for_meanwhile_is_answered() -> None:
+def test_other_requests_are_answered_meanwhile() -> None:
     network = acquainted()
     leave_unsettled(network, "B1")
     client = network["B2"].connect("c", **KEPT)
     assert client.subscribe("b").reason_codes == (0,)
     client.send(Publish("a", b"1", 2, packet_id=2))
     client.send(Subscribe(9, (SubscriptionRequest("d", 0),)))
-    assert took(client) == []  # in the order in which it said so
+    assert took(client) == []  # in the order of sending
     settle(network, "B1")
     network.after(0.001)
     assert [type(each).__name__ for each in took(client)] == ["Pubrec", "Suback"]
 
 
-def test_a_broker_that_says_nothing_is_waited_for_5_seconds() -> None:
+def test_a_silent_broker_is_waited_for_5_seconds() -> None:
     network = acquainted()
     leave_unsettled(network, "B1")
     client = network["B2"].connect("c", **KEPT)
@@ -106,7 +106,7 @@ def test_a_broker_that_says_nothing_is_waited_for_5_seconds() -> None:
     assert took(client) == [Pubrec(2)]
 
 
-def test_it_waits_wherever_it_goes_next() -> None:
+def test_a_client_that_moves_again_still_waits() -> None:
     network = acquainted()
     leave_unsettled(network, "B1")
     network["B2"].connect("c", **KEPT).lose()
@@ -116,12 +116,12 @@ def test_it_waits_wherever_it_goes_next() -> None:
         network.after(1)
         assert took(client) == []
     settle(network, "B1")
-    for _ in range(2):  # by the broker between
+    for _ in range(2):  # over the broker between
         network.after(0.001)
     assert took(client) == [Pubrec(2)]
 
 
-def test_back_where_it_was_it_goes_on_at_once() -> None:
+def test_a_client_back_at_its_former_broker_does_not_wait() -> None:
     network = acquainted()
     leave_unsettled(network, "B1")
     network["B2"].connect("c", **KEPT).lose()
@@ -132,8 +132,8 @@ def test_back_where_it_was_it_goes_on_at_once() -> None:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_back_where_it_was_it_is_told_that_is_settled_what_is(is_killed: bool) -> None:
-    """That was acknowledged at once, and lost when the broker was killed before it had gone on."""
+def test_a_client_back_at_its_former_broker_is_answered_when_settled(is_killed: bool) -> None:
+    """Otherwise it would be acknowledged at once, and lost if the broker is killed."""
     network = acquainted()
     memory = Memory(network)
     leave_unsettled(network, "B1")
@@ -157,7 +157,7 @@ def test_back_where_it_was_it_is_told_that_is_settled_what_is(is_killed: bool) -
     assert took(client) == [Pubcomp(1)]
 
 
-def test_back_where_it_was_it_may_ask_when_that_is_settled() -> None:
+def test_a_client_back_at_its_former_broker_may_retransmit_settled_ones() -> None:
     network = acquainted()
     leave_unsettled(network, "B1")
     network["B2"].connect("c", **KEPT).lose()
@@ -168,7 +168,7 @@ def test_back_where_it_was_it_may_ask_when_that_is_settled() -> None:
     assert took(client) == [Pubrec(1)]
 
 
-def test_who_says_goodbye_meanwhile_has_published_before() -> None:
+def test_held_publications_before_a_disconnect_are_published() -> None:
     network = acquainted()
     subscriber = network["B3"].connect("s")
     subscriber.subscribe("a")
@@ -183,7 +183,7 @@ def test_who_says_goodbye_meanwhile_has_published_before() -> None:
     assert subscriber.take_payloads() == [b"1"]
 
 
-def test_who_took_it_in_still_waits_when_it_has_been_killed() -> None:
+def test_the_new_broker_still_waits_after_a_kill() -> None:
     network = acquainted()
     memory = Memory(network)
     leave_unsettled(network, "B1")
@@ -204,7 +204,7 @@ def test_who_took_it_in_still_waits_when_it_has_been_killed() -> None:
     assert took(client) == [Pubrec(3)]
 
 
-def test_where_it_was_is_killed_and_says_it_again() -> None:
+def test_the_former_broker_reports_again_after_a_kill() -> None:
     network = acquainted()
     memory = Memory(network)
     leave_unsettled(network, "B1")

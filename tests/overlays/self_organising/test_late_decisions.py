@@ -1,7 +1,7 @@
-"""Who decided on an exchange and was away comes back: the others have changed links meanwhile.
+"""The decider of an exchange returns after the other brokers have changed links.
 
-They took it for given up.  Whatever they have exchanged since, and whatever the clocks say, there
-is one tree in the end, of which all know the same.
+They took the exchange for aborted. Whatever they have exchanged since, and whatever the clocks say,
+the links end as one tree that all know.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tests.overlays.self_organising.link_reconfiguration.test_link_reconfigurati
 from tests.seeds.faults.random_exchanges import is_tree
 from tests.seeds.networks.random_network import SECOND_US
 
-# No message takes less.
+# No message is faster.
 STEP_US = 100
 
-# What others exchange meanwhile: a cycle, by the numbers of its brokers, and which link of it goes.
+# Exchanges by the others meanwhile: a cycle, by the numbers of its brokers, and the link to remove.
 Other = tuple[tuple[int, ...], int]
 
 
 def others(links: int) -> Iterator[tuple[Other, ...]]:
-    """Nothing; each exchange of those that are linked without the first broker; and one more."""
+    """None; each exchange of brokers that are linked without the first one; and one more."""
     yield ()
     for first in range(1, links - 1):
         for last in range(first + 2, links + 1):
@@ -51,8 +51,8 @@ AHEAD_S = pytest.mark.parametrize(
 )
 
 
-class LateNews:
-    """An exchange of which only some of the cycle's brokers hear that it is done, for a while."""
+class LateDecision:
+    """An exchange whose commit reaches only some of the cycle's brokers for a while."""
 
     def __init__(self, links: int, remove: int, ahead_s: int, seed: int = 1) -> None:
         self.network = Cycle(links, seed, clocks_us={"B0": ahead_s * SECOND_US})
@@ -69,7 +69,7 @@ class LateNews:
         return [name for name, known in verdicts.items() if any(each.is_done for each in known)]
 
     def decide(self, count: int = 1) -> int:
-        """Until so many know that it is done; until when."""
+        """Run until so many brokers know the decision; return the time."""
         now_us = self.world.queue.now_us
         self.network.exchange(self.remove, until_us=now_us)
         while len(self.knowing) < count:
@@ -78,7 +78,7 @@ class LateNews:
         return now_us
 
     def exchange(self, count: int) -> int:
-        """The same, and no others can hear it from them."""
+        """The same, with these brokers cut off from the others."""
         now_us = self.decide(count)
         knowing = self.knowing
         for ends in pairwise((*self.cycle, self.cycle[0])):
@@ -96,7 +96,7 @@ class LateNews:
             self.world.run(until_us=at_us + 4 * SECOND_US)
 
     def meet(self) -> None:
-        """At 30 s all can hear each other again; then judge."""
+        """At 30 s all are connected again; then judge."""
         for ends in self._cuts:
             self.world.heal(30 * SECOND_US, *ends)
         self.world.run(until_us=60 * SECOND_US)
@@ -109,13 +109,13 @@ class LateNews:
 
 @pytest.mark.parametrize(("links", "remove", "meanwhile"), CASES)
 @AHEAD_S
-def test_who_decided_alone_comes_back(
+def test_a_returning_decider_leaves_one_tree(
     links: int, remove: int, meanwhile: tuple[Other, ...], ahead_s: int
 ) -> None:
-    news = LateNews(links, remove, ahead_s)
+    news = LateDecision(links, remove, ahead_s)
     news.world.crash(news.exchange(1), "B0")
     news.world.run(until_us=14 * SECOND_US)
-    # Who has seen that the link that goes has ended needs no word.
+    # A broker that sees the old link end needs no message.
     assert not remove or news.knowing == ["B0"]
     news.change(meanwhile)
     news.world.restart(30 * SECOND_US, "B0")
@@ -131,10 +131,10 @@ ALL_KNOWN = [
 
 @pytest.mark.parametrize(("links", "remove", "meanwhile", "count"), [*KNOWN, *at_length(ALL_KNOWN)])
 @AHEAD_S
-def test_those_who_know_are_cut_off(
+def test_cut_off_participants_with_the_decision_leave_one_tree(
     links: int, remove: int, meanwhile: tuple[Other, ...], count: int, ahead_s: int
 ) -> None:
-    news = LateNews(links, remove, ahead_s)
+    news = LateDecision(links, remove, ahead_s)
     news.exchange(count)
     news.change(meanwhile)
     news.meet()
@@ -144,14 +144,15 @@ def test_those_who_know_are_cut_off(
     ("links", "remove", "seed"),
     [(6, 1, 2), (6, 2, 2), (6, 3, 2), (5, 3, 4), (5, 4, 4), (6, 3, 5)],
 )
-def test_what_was_said_of_a_subscription_before_does_not_hide_it(
+def test_a_subscription_over_the_new_link_does_not_hide_its_clients_own(
     links: int, remove: int, seed: int
 ) -> None:
-    """Over the new link came what had gone out over the old one, back to where its client is.
+    """The new link brought a subscription that had been sent over the old one, back to its client's
+    broker.
 
-    It depends on how long messages take, so on the seed.
+    It depends on the delays of messages, so on the seed.
     """
-    news = LateNews(links, remove, 0, seed)
+    news = LateDecision(links, remove, 0, seed)
     at_us = news.decide()
     news.world.crash(at_us, "B0")
     news.world.run(until_us=at_us + 12 * SECOND_US)

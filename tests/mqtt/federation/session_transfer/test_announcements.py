@@ -1,4 +1,4 @@
-"""Who hears where a client is: all of a session that is kept, once; of others its registrars."""
+"""Announcements of clients: of lasting sessions to all, once; of others to their registrars."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def session_transfer(network: Network, name: str) -> SessionTransfer:
 
 
 def client_with(*its_registrars: str) -> str:
-    """A name of a client that has these."""
+    """A client name with these registrars."""
     return next(
         name
         for name in (f"c{number}" for number in range(1_000))
@@ -49,13 +49,13 @@ def client_with(*its_registrars: str) -> str:
 
 
 def answer(client: str) -> int:
-    """How many links the word takes that a client at B1 is nowhere else: from one registrar."""
+    """The number of links that the answer of a registrar passes: a client at B1 is nowhere else."""
     asked = registrars(client, NAMES)
     return 0 if "B1" in asked else NAMES.index(asked[0])
 
 
 def restart(network: Network, name: str, *, waits: bool = True) -> None:
-    """The MQTT side of a broker begins anew, without memory."""
+    """Restart the MQTT side of a broker, without memory."""
     site = network[name]
     for end in list(site._ends.values()):
         end.closed = True
@@ -66,7 +66,7 @@ def restart(network: Network, name: str, *, waits: bool = True) -> None:
 
 
 def places(network: Network, client: str) -> set[str]:
-    """Brokers that have anything of a client."""
+    """Brokers that know anything of a client."""
     found = set()
     for name in network.sites:
         side = session_transfer(network, name)
@@ -75,8 +75,8 @@ def places(network: Network, client: str) -> set[str]:
     return found
 
 
-def test_brokers_without_end_are_not_remembered() -> None:
-    """A broker that says names without end fills no memory, nor makes a client's entry slow."""
+def test_invented_brokers_fill_no_memory() -> None:
+    """A broker that announces names without end fills no memory, and slows no client's entry."""
     told: list[tuple[str, Control]] = []
     telling = ClientAnnouncements(
         "B1", MqttTimers(), lambda to, control, _: told.append((to, control)), lambda *_: None
@@ -110,7 +110,7 @@ def test_all_are_told_while_no_broker_is_known() -> None:
         telling.flush(1_000_000_000)
         return set(told)
 
-    assert heard_by() == {EVERY_BROKER}  # nobody is known
+    assert heard_by() == {EVERY_BROKER}  # no broker is known
     telling.met("B2")
     telling.met("B3")
     assert EVERY_BROKER not in heard_by()
@@ -120,7 +120,7 @@ def test_all_are_told_while_no_broker_is_known() -> None:
     assert heard_by() == {EVERY_BROKER}
 
 
-def test_only_registrars_hear_of_a_session_that_is_not_kept(network: Network) -> None:
+def test_only_registrars_are_told_of_a_short_session(network: Network) -> None:
     name = client_with("B4", "B5")
     client = network["B1"].connect(name)
     assert places(network, name) == {"B1", "B4", "B5"}
@@ -128,7 +128,7 @@ def test_only_registrars_hear_of_a_session_that_is_not_kept(network: Network) ->
     assert places(network, name) == set()
 
 
-def test_it_costs_the_ways_to_them(network: Network) -> None:
+def test_an_announcement_costs_the_links_to_the_registrars(network: Network) -> None:
     name = client_with("B2", "B3")
     network.carried = 0
     client = network["B1"].connect(name)
@@ -138,8 +138,8 @@ def test_it_costs_the_ways_to_them(network: Network) -> None:
 
 
 @pytest.mark.parametrize("both", [("B1", "B2"), ("B1", "B3"), ("B3", "B4"), ("B5", "B6")])
-def test_its_old_connection_is_closed(network: Network, both: tuple[str, str]) -> None:
-    """Also where the one broker or the other is a registrar itself."""
+def test_the_old_connection_is_closed(network: Network, both: tuple[str, str]) -> None:
+    """Also if one of the two brokers is a registrar itself."""
     name = client_with(*both)
     clients = [network[broker].connect(name) for broker in ("B1", "B3", "B1", "B6")]
     assert [each.closed for each in clients] == [True, True, True, False]
@@ -149,8 +149,8 @@ def test_its_old_connection_is_closed(network: Network, both: tuple[str, str]) -
 
 
 @pytest.mark.parametrize("dead", ["B4", "B5"])
-def test_a_registrar_has_died(network: Network, dead: str) -> None:
-    """The other one knows, and who begins is told again."""
+def test_a_client_is_known_after_a_registrars_death(network: Network, dead: str) -> None:
+    """The other one knows, and a starting broker is told again."""
     name = client_with("B4", "B5")
     first = network["B1"].connect(name)
     restart(network, dead, waits=False)
@@ -166,8 +166,8 @@ def test_a_registrar_has_died(network: Network, dead: str) -> None:
     assert places(network, name) == set()
 
 
-def test_a_broker_joins_and_leaves(network: Network) -> None:
-    """A client has its registrars among those that are there, and none else remembers it."""
+def test_registrars_change_with_joins_and_leaves(network: Network) -> None:
+    """A client's registrars are among the present brokers, and no other broker keeps it."""
     strangers = Network(*NAMES[:-1])
     strangers.after(20)
     names = [f"c{number}" for number in range(20)]
@@ -191,8 +191,8 @@ def test_a_broker_joins_and_leaves(network: Network) -> None:
         assert client.closed
 
 
-def test_who_knows_other_brokers_finds_the_client_all_the_same(network: Network) -> None:
-    """One of two registrars changes with a broker that not all have met yet."""
+def test_brokers_that_know_different_members_find_the_client(network: Network) -> None:
+    """One of two registrars changes with a broker that not all know yet."""
     for number in range(30):
         name = f"c{number}"
         first = network["B1"].connect(name)
@@ -203,7 +203,7 @@ def test_who_knows_other_brokers_finds_the_client_all_the_same(network: Network)
         side.telling.left("B0")
 
 
-def test_a_kept_session_is_told_once(network: Network) -> None:
+def test_a_lasting_session_is_announced_once(network: Network) -> None:
     client = network["B1"].connect("c", **KEPT)
     for name in NAMES[1:]:
         assert session_transfer(network, name).homes.get("c") == "B1"
@@ -217,8 +217,8 @@ def test_a_kept_session_is_told_once(network: Network) -> None:
     assert network["B5"].connect("c", **KEPT).connack.session_present
 
 
-def test_who_comes_back_is_later_than_who_was_elsewhere_before(network: Network) -> None:
-    """Nobody was told that it came back; who is wrong hears so."""
+def test_a_return_is_later_than_an_entry_elsewhere_before(network: Network) -> None:
+    """Its return was not announced; brokers with an older entry are corrected."""
     first = network["B1"].connect("c", **KEPT)
     first.subscribe("a", qos=1)
     first.lose()
@@ -238,8 +238,8 @@ def test_who_comes_back_is_later_than_who_was_elsewhere_before(network: Network)
         assert session_transfer(network, name).homes.get("c") == "B1"
 
 
-def test_a_session_that_is_kept_ends_where_all_believed_it_to_be(network: Network) -> None:
-    """The client was let in elsewhere by a broker that had not heard of it yet."""
+def test_a_lasting_session_ends_at_its_known_broker(network: Network) -> None:
+    """Another broker admitted the client before it knew of the session."""
     network.is_slow = True
     name = client_with("B4", "B5")
     kept = network["B1"].connect(name, **KEPT)
@@ -257,7 +257,7 @@ def test_a_session_that_is_kept_ends_where_all_believed_it_to_be(network: Networ
     assert not network["B3"].connect(name, **KEPT).connack.session_present
 
 
-def test_another_users_client_does_not_make_registrars_forget(network: Network) -> None:
+def test_another_users_client_changes_no_registrars_entry(network: Network) -> None:
     name = client_with("B4", "B5")
     first = network["B1"].connect(name)
     session = network["B1"].clients.sessions[name]
@@ -277,7 +277,7 @@ def test_another_users_client_does_not_make_registrars_forget(network: Network) 
         assert session_transfer(network, broker).registry.place(name) == "B1"
 
 
-def test_what_is_said_to_all_within_a_while_goes_as_one(network: Network) -> None:
+def test_announcements_to_all_are_batched(network: Network) -> None:
     network.carried = 0
     for number in range(100):
         network["B1"].connect(f"c{number}", **KEPT)
@@ -289,7 +289,7 @@ def test_what_is_said_to_all_within_a_while_goes_as_one(network: Network) -> Non
 
 
 @pytest.mark.parametrize("how", ["leaves", "subscribes", "goes"])
-def test_what_was_gathered_is_said_before_anybody_can_miss_it(network: Network, how: str) -> None:
+def test_batched_announcements_precede_dependent_messages(network: Network, how: str) -> None:
     for name in ("a", "b"):
         client = network["B1"].connect(name, **KEPT)
     assert session_transfer(network, "B6").homes.get("b") is None
@@ -305,8 +305,10 @@ def test_what_was_gathered_is_said_before_anybody_can_miss_it(network: Network, 
 
 @pytest.mark.parametrize("terms", [{}, KEPT], ids=["not kept", "kept"])
 @pytest.mark.parametrize("later", ["B2", "B5"])
-def test_a_split_that_heals(network: Network, terms: dict[str, Any], later: str) -> None:
-    """Two that hold the same client end as one, the later one, wherever its registrars are."""
+def test_a_split_network_agrees_after_reconnection(
+    network: Network, terms: dict[str, Any], later: str
+) -> None:
+    """Of two owners of the same client the later one remains, wherever its registrars are."""
     network.cut("B3", "B4")
     names = [f"c{number}" for number in range(20)]
     earlier = "B5" if later == "B2" else "B2"

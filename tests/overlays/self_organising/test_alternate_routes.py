@@ -1,7 +1,7 @@
-"""What neighbours say twice of a subscription is forgotten again in every life of a broker.
+"""Alternate routes of subscriptions are dropped again, by every incarnation of a broker.
 
-It comes up where an exchange is heard of too late; while a broker remembers it, it takes part in no
-exchange and does not leave, so it must not stay.
+They arise from an exchange that is heard of too late. A broker with one takes part in no exchange
+and does not leave, so none may stay.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from shoal.simulation.world import World
 from tests.examples import at_length
 from tests.forced_exchanges import Exchanged, Refused
 from tests.overlays.self_organising.link_reconfiguration.test_link_reconfiguration import Cycle
-from tests.overlays.self_organising.test_late_verdicts import STEP_US, LateNews
+from tests.overlays.self_organising.test_late_decisions import STEP_US, LateDecision
 from tests.seeds.networks.random_network import SECOND_US
 
-# Who decided alone comes back: cycles, which link goes, seeds.
+# The decider returns: cycles, the link to remove, seeds.
 CASES = [(6, 1, 2), (6, 2, 2), (6, 3, 2), (5, 3, 4), (5, 4, 4), (6, 3, 5)]
-# Who remembers, whose word it is, and who is the last hop.
-Words = set[tuple[str, str, str]]
-# How many moments of one case: there are some ten, within 0.1 s.
+# (broker with the alternate route, its neighbour, its last hop).
+Alternates = set[tuple[str, str, str]]
+# Moments of one case: some ten within 0.1 s.
 MOMENTS = 12
 
 
-def running(news: LateNews) -> list[str]:
+def running_brokers(news: LateDecision) -> list[str]:
     return [name for name, node in news.world.brokers.items() if node.running]
 
 
-def words(news: LateNews) -> Words:
+def alternates(news: LateDecision) -> Alternates:
     found = set()
-    for name in running(news):
+    for name in running_brokers(news):
         tree = news.network.strategy(name).tree
-        for id, said in tree.propagation.alternate_routes._alternates.items():
+        for id, messages_sent in tree.propagation.alternate_routes._alternates.items():
             last_hop = tree.tables.subscriptions[id].last_hop
-            found |= {(name, str(hop), str(last_hop)) for hop in said}
+            found |= {(name, str(hop), str(last_hop)) for hop in messages_sent}
     return found
 
 
-def until_words(case: tuple[int, int, int], count: int) -> tuple[LateNews, Words]:
-    """Until words are remembered that were not before, for the so-many-th time."""
+def until_alternates(case: tuple[int, int, int], count: int) -> tuple[LateDecision, Alternates]:
+    """Run until alternate routes appear for the so-many-th time."""
     links, remove, seed = case
-    news = LateNews(links, remove, 0, seed)
+    news = LateDecision(links, remove, 0, seed)
     at_us = news.decide()
     news.world.crash(at_us, "B0")
     news.world.restart(at_us + 13 * SECOND_US, "B0")
-    now_us, before = at_us + 13 * SECOND_US, Words()
+    now_us, before = at_us + 13 * SECOND_US, Alternates()
     while now_us < at_us + 16 * SECOND_US:
         now_us += STEP_US
         news.world.run(until_us=now_us)
-        found = words(news)
+        found = alternates(news)
         if found - before:
             count -= 1
             if count < 0:
                 return news, found - before
         before = found
-    return news, Words()
+    return news, Alternates()
 
 
 def _crash(place: int) -> Callable[[World, tuple[str, str, str]], None]:
@@ -92,9 +92,9 @@ def _leave(place: int) -> Callable[[World, tuple[str, str, str]], None]:
 
 LIVES = {
     "nothing": lambda world, word: None,
-    "who said it dies": _crash(1),
-    "who said it dies and comes back": _crash_and_restart(1),
-    "who said it leaves": _leave(1),
+    "its neighbour dies": _crash(1),
+    "its neighbour dies and comes back": _crash_and_restart(1),
+    "its neighbour leaves": _leave(1),
     "its link is cut for good": _cut(1),
     "its link is cut and healed": _cut_and_heal(1),
     "the last hop dies": _crash(2),
@@ -102,41 +102,41 @@ LIVES = {
     "the last hop leaves": _leave(2),
     "its last hop's link is cut for good": _cut(2),
     "its last hop's link is cut and healed": _cut_and_heal(2),
-    "who remembers dies and comes back": _crash_and_restart(0),
-    "who remembers leaves": _leave(0),
+    "its broker dies and comes back": _crash_and_restart(0),
+    "its broker leaves": _leave(0),
 }
 
 
 def _live(case: tuple[int, int, int], life: str, moments: int) -> None:
     for count in range(moments):
-        news, found = until_words(case, count)
+        news, found = until_alternates(case, count)
         if not found:
             assert count
             return
         world = news.world
         LIVES[life](world, min(found))
         world.run(until_us=world.queue.now_us + 60 * SECOND_US)
-        assert not words(news)
-        assert not [each for each in running(news) if news.network.strategy(each).overlay.busy]
+        assert not alternates(news)
+        assert not [
+            each for each in running_brokers(news) if news.network.strategy(each).overlay.busy
+        ]
 
 
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("case", [CASES[1], *at_length([(CASES[2],)])])
-def test_what_is_said_twice_is_forgotten(case: tuple[int, int, int], life: str) -> None:
+def test_alternate_routes_are_dropped(case: tuple[int, int, int], life: str) -> None:
     _live(case, life, 2)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said_twice_is_forgotten_at_any_moment(
-    case: tuple[int, int, int], life: str
-) -> None:
+def test_alternate_routes_are_dropped_at_any_moment(case: tuple[int, int, int], life: str) -> None:
     _live(case, life, MOMENTS)
 
 
-def test_no_tables_turn_where_a_second_word_comes_as_all_are_still() -> None:
-    """One of the two is not said to the others of the cycle, so nobody would take it back."""
+def test_no_tables_turn_if_an_alternate_route_appears_while_quiesced() -> None:
+    """One of the two routes is unknown to the rest of the cycle, so it would never be withdrawn."""
     network = Cycle(3)
     world, node = network.world, network.world.brokers["B1"]
     (interest,) = (each for each, home in network.interests if home == network.beside["B1"])

@@ -1,6 +1,6 @@
-"""What waits for many clients, or is retained, is sent in turns: whoever reads again is not alone.
+"""Queued and retained messages for many clients are sent in time slices.
 
-Before, each took up to a megabyte of the smallest messages in one go, some 150 ms, one behind the
+Otherwise each client takes up to a megabyte of small messages at once, some 150 ms, one behind the
 other.
 """
 
@@ -23,7 +23,7 @@ def got(clients: list[Client]) -> int:
 
 
 def in_turns(broker_api: BrokerApi, clients: list[Client], first: int) -> list[int]:
-    """How many messages come in each turn, until all have come."""
+    """The number of messages in each slice, until all have come."""
     turns: list[int] = []
     while first + sum(turns) < COUNT * len(clients):
         assert broker_api.clients.deadline_us is not None
@@ -33,7 +33,7 @@ def in_turns(broker_api: BrokerApi, clients: list[Client], first: int) -> list[i
     return turns
 
 
-def test_retained_messages() -> None:
+def test_retained_messages_of_many_clients_are_sent_in_slices() -> None:
     broker_api = BrokerApi()
     publisher = broker_api.connect("p")
     for number in range(COUNT):
@@ -48,7 +48,7 @@ def test_retained_messages() -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_what_waited_for_who_reads_again(qos: int) -> None:
+def test_queued_messages_of_resuming_readers_are_sent_in_slices(qos: int) -> None:
     broker_api = BrokerApi(maximum_inflight=65_535)
     clients = [broker_api.connect(f"c{number}", version=4) for number in range(CLIENTS)]
     for client in clients:

@@ -1,4 +1,4 @@
-"""A publisher waits for a client that reads, and for none that hangs."""
+"""A publisher waits for a slow reader, and not for a hanging one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def publish_until_held(publisher: Client, most: int = 3 * MOST, qos: int = 0) ->
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_publisher_waits_for_one_who_reads(qos: int) -> None:
+def test_a_publisher_waits_for_a_slow_reader(qos: int) -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader, publisher = Reader(broker_api, "r", qos), broker_api.connect("p")
     sent = 0
@@ -64,7 +64,7 @@ def test_a_publisher_waits_for_one_who_reads(qos: int) -> None:
     assert (reader.dropped, reader.taken) == (0, sent)
 
 
-def test_large_messages_are_waited_for_as_well() -> None:
+def test_a_publisher_waits_for_large_messages_to_be_read() -> None:
     broker_api = BrokerApi(maximum_queued_bytes=100_000)
     reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     for _ in range(6):
@@ -74,7 +74,7 @@ def test_large_messages_are_waited_for_as_well() -> None:
     assert not publisher.connection.must_wait
 
 
-def test_pings_are_answered_meanwhile_and_what_was_held_goes_on() -> None:
+def test_pings_are_answered_meanwhile_and_held_packets_resume() -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
@@ -90,7 +90,7 @@ def test_pings_are_answered_meanwhile_and_what_was_held_goes_on() -> None:
     assert reader.taken == before + 1
 
 
-def test_nobody_waits_for_one_who_hangs() -> None:
+def test_no_publisher_waits_for_a_hanging_reader() -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
@@ -103,7 +103,7 @@ def test_nobody_waits_for_one_who_hangs() -> None:
     assert publish_until_held(publisher) < MOST
 
 
-def test_one_that_takes_a_little_is_not_hanging() -> None:
+def test_a_reader_that_takes_a_little_is_not_hanging() -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
@@ -113,8 +113,8 @@ def test_one_that_takes_a_little_is_not_hanging() -> None:
     assert publish_until_held(publisher) < MOST
 
 
-def test_nobody_is_held_longer_than_its_share() -> None:
-    """However many take something now and then and never catch up."""
+def test_a_publisher_is_slowed_to_a_tenth_at_most() -> None:
+    """However many readers take a message now and then and never catch up."""
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     readers = [Reader(broker_api, f"r{number}") for number in range(3)]
     publisher = broker_api.connect("p")
@@ -138,7 +138,7 @@ def test_nobody_is_held_longer_than_its_share() -> None:
     assert 0.5 < share <= SHARE / (SHARE + 1) + 0.1
 
 
-def test_only_who_sends_to_it_waits() -> None:
+def test_only_publishers_to_the_slow_reader_wait() -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     Reader(broker_api, "r")
     publisher, other = broker_api.connect("p"), broker_api.connect("o")
@@ -148,14 +148,14 @@ def test_only_who_sends_to_it_waits() -> None:
     assert not other.connection.must_wait
 
 
-def test_nobody_waits_for_itself() -> None:
+def test_a_publisher_does_not_wait_for_itself() -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader = Reader(broker_api, "r")
     assert publish_until_held(reader.client) == 3 * MOST
 
 
 @pytest.mark.parametrize("end", ["reader", "publisher", "again"])
-def test_whoever_goes_is_waited_for_no_more(end: str) -> None:
+def test_a_departed_reader_is_not_waited_for(end: str) -> None:
     broker_api = BrokerApi(maximum_queued_messages=MOST)
     reader, publisher = Reader(broker_api, "r"), broker_api.connect("p")
     publish_until_held(publisher)
@@ -171,7 +171,7 @@ def test_whoever_goes_is_waited_for_no_more(end: str) -> None:
     assert not list(broker_api.clients.patience.behind)
 
 
-def test_in_a_network_its_own_broker_s_publishers_wait() -> None:
+def test_in_a_network_publishers_of_the_readers_broker_wait() -> None:
     network = Network("B1", "B2", maximum_queued_messages=MOST)
     network.after(1)
     reader = Reader(network["B1"], "r")

@@ -1,4 +1,4 @@
-"""Who connects to the admin port and says nothing, or half of it, holds no file open for long."""
+"""An idle or incomplete connection to the admin port is closed soon."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from tests.runtime.one_service import network, running
     ids=["nothing", "half a line", "half a head", "half a body"],
 )
 @on_loop
-async def test_a_request_has_to_come_soon(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_a_request_is_closed_soon(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S", 0.2)
     async with asyncio.timeout(PATIENCE_S), running(network(), "B1") as (service,):
         where = service.listening["admin"]
         reader, writer = await asyncio.open_connection(where.host, where.port)
         writer.write(said)
-        await reader.read()  # until it is closed, with whatever words
+        await reader.read()  # until it is closed, with any answer
         writer.close()
         reader, writer = await asyncio.open_connection(where.host, where.port)
-        for _ in range(3):  # who asks in time may ask again, over the same connection
+        for _ in range(3):  # a request in time may be followed by others over the same connection
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             assert await reader.readuntil(b'{"alive":true}')

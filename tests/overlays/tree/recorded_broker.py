@@ -1,4 +1,4 @@
-"""One broker that a test tells everything, for tests of what it says and does."""
+"""One broker that receives every input from the test, and a record of its effects."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ def broker(name: str, *neighbours: str, system: str = "tree") -> Broker:
     return Broker(name, neighbours, strategy_factory(system))
 
 
-class Told:
-    """One broker that hears inputs, one each microsecond; `did` is what it did about the last."""
+class RecordedBroker:
+    """One broker that receives an input each microsecond; `did` has the effects of the last."""
 
     def __init__(self, name: str, *neighbours: str, system: str = "tree") -> None:
         self.machine = broker(name, *neighbours, system=system)
         self.now_us = 0
         self.did: list[Effect] = []
 
-    def hears(self, *inputs: object) -> Told:
+    def handles(self, *inputs: object) -> RecordedBroker:
         for input in inputs:
             self.now_us += 1
             self.did = self.machine.handle(input, self.now_us)  # type: ignore[arg-type]
         return self
 
-    def says(self, neighbour: str) -> list[Message]:
+    def sent_to(self, neighbour: str) -> list[Message]:
         return [
             each.message
             for each in self.did

@@ -1,4 +1,4 @@
-"""Publishers that go away in the middle of a move, or never come anywhere: what is forgotten."""
+"""Publishers that leave in the middle of a move, or never arrive: their rows are dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.systems import eager
 
 
 @pytest.mark.parametrize("progress", range(6))
-def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None:
+def test_a_publisher_that_leaves_leaves_no_rows(progress: int) -> None:
     move = Move(A, B)
     steps = [
         lambda: move.let_through("B3"),
@@ -46,8 +46,8 @@ def test_a_publisher_that_goes_away_leaves_nothing_behind(progress: int) -> None
         assert not publishers._next_numbers
 
 
-def test_the_last_words_of_a_publisher_that_goes_away_are_heard() -> None:
-    """It says goodbye at the target while its publications from the source are under way."""
+def test_the_last_publications_of_a_leaving_publisher_are_delivered() -> None:
+    """It leaves at the target while its publications from the source are under way."""
     move = Move()
     move.stage.ask("B1", "P", publish(1))  # waits in the links from B1
     move.let_through("B3")
@@ -63,7 +63,7 @@ def test_the_last_words_of_a_publisher_that_goes_away_are_heard() -> None:
     assert not move.stage.problems([], interests())
 
 
-def test_goodbye_takes_back_all_that_a_client_asked_for() -> None:
+def test_goodbye_withdraws_all_requests_of_a_client() -> None:
     stage = stage_with_publisher(A, B)
     stage.ask("B1", "P", Goodbye())
     stage.ask("B4", "S4", Goodbye())
@@ -73,7 +73,7 @@ def test_goodbye_takes_back_all_that_a_client_asked_for() -> None:
     assert not stage.refusals()
 
 
-def test_goodbye_of_a_publisher_told_to_go_holds_its_rows_for_the_move() -> None:
+def test_goodbye_of_a_moving_publisher_keeps_its_rows_for_the_move() -> None:
     """Its connection to the source breaks first; it may be at the target already."""
     move = Move()
     move.let_through("B3")
@@ -85,10 +85,10 @@ def test_goodbye_of_a_publisher_told_to_go_holds_its_rows_for_the_move() -> None
     assert_nothing_is_left(move.stage)
 
 
-# --- what is forgotten ------------------------------------------------------------------------
+# --- expiry ------------------------------------------------------------------------------------
 
 
-def test_a_client_that_ignores_being_told_to_go_is_traced_again() -> None:
+def test_a_client_that_ignores_its_move_is_traced_again() -> None:
     stage = Stage(WEB, "grape", eager("grape", 2))
     stage.ask("B1", "P", Advertise(A))
     stage.settle()
@@ -101,24 +101,24 @@ def test_a_client_that_ignores_being_told_to_go_is_traced_again() -> None:
     assert not sessions
     stage.ask("B1", "P", publish(2))
     assert list(sessions) == ["P"]
-    # It may still come round to it.
+    # It may still arrive there.
     stage.ask("B1", "P", Paused(PATH, 1))
     stage.ask("B3", "P", MigrationAdvertisement(PATH, (A,), 1))
     stage.settle()
     assert stage.notified[-1] == ("B3", "P", Resume(1, True))
 
 
-def test_no_change_of_links_waits_for_a_publisher_that_does_not_answer() -> None:
+def test_no_link_change_waits_for_an_unresponsive_publisher() -> None:
     stage = stage_with_publisher()
     around = stage.brokers["B1"]._strategy
     send_away(stage, "P", PATH)
     assert around.is_moving  # type: ignore[attr-defined]
     stage.fire("B1", TIMER)
     assert not around.is_moving  # type: ignore[attr-defined]
-    # It is sent away again, and does not answer again.
+    # It is moved again, and does not answer again.
     send_away(stage, "P", PATH)
     assert not around.is_moving  # type: ignore[attr-defined]
-    # An answer that is late is as good as another.
+    # A late answer is as good as another.
     stage.ask("B1", "P", Paused(PATH, 1))
     assert around.is_moving  # type: ignore[attr-defined]
 
@@ -139,7 +139,7 @@ def test_a_client_that_cannot_move_is_neither_waited_for_nor_traced() -> None:
     assert list(around.tracer._sessions) == ["P"]  # type: ignore[attr-defined]
 
 
-def test_rows_whose_publisher_never_comes_anywhere_go() -> None:
+def test_rows_of_a_publisher_that_never_arrives_expire() -> None:
     stage = stage_with_publisher()
     send_away(stage, "P", PATH)
     stage.ask("B1", "P", Paused(PATH, 1))
@@ -152,8 +152,8 @@ def test_rows_whose_publisher_never_comes_anywhere_go() -> None:
     assert_nothing_is_left(stage)
 
 
-def test_what_a_publisher_took_back_meanwhile_does_not_come_again() -> None:
-    """B3 holds rows from a move that failed; P, back at B1, takes one back and comes again."""
+def test_a_withdrawn_advertisement_does_not_return_with_the_publisher() -> None:
+    """B3 holds rows from a move that failed; P, back at B1, withdraws one and comes again."""
     move = Move(A, B)
     move.let_through()
     move.stage.break_link(*CUT)
@@ -161,7 +161,7 @@ def test_what_a_publisher_took_back_meanwhile_does_not_come_again() -> None:
     move.do(move.client.request(Unadvertise("b"), move.stage.now_us))
     move.settle()
     send_away(move.stage, "P", PATH)
-    move.hear()
+    move.deliver_to_publisher()
     move.settle()
     move.stage.mend_link(*CUT)
     move.settle()
@@ -170,7 +170,7 @@ def test_what_a_publisher_took_back_meanwhile_does_not_come_again() -> None:
     assert_nothing_is_left(move.stage)
 
 
-def test_no_message_number_comes_twice_and_none_is_kept_for_who_left() -> None:
+def test_message_ids_are_unique_and_not_kept_for_departed_publishers() -> None:
     stage = stage_with_publisher()
     numbers = []
     for client in ("P", "Q", "P", "R"):

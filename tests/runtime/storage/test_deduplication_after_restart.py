@@ -1,4 +1,4 @@
-"""A broker that starts again knows what it has had, wherever publishers' order is kept."""
+"""A restarted broker recognises publications that it had delivered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHER = "$mqtt/B2"
 
 
 def publication(topic: str, number: int) -> Publication:
-    """Of another broker's front end."""
+    """A publication of another broker's front end."""
     message = PublishedMessage(topic, b"%d" % number, "p", 0, 2, False, NO_PROPERTIES, None)
     return Publication(
         publisher=PUBLISHER,
@@ -49,9 +49,7 @@ def deliver(service: BrokerService, *publications: Publication) -> None:
 
 @pytest.mark.parametrize("order", ["publisher", "topic"])
 @on_asyncio
-async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
-    tmp_path: Path, order: str
-) -> None:
+async def test_deliveries_before_a_restart_are_not_repeated(tmp_path: Path, order: str) -> None:
     changes: dict[str, Any] = {"storage": {"folder": str(tmp_path), "sync": "never"}}
     ring = network(2, system="dynatops", links=[], dynatops={"order": order}, **changes)
     first, second, third = publication("a", 5), publication("b", 6), publication("a", 7)
@@ -64,12 +62,12 @@ async def test_what_was_delivered_before_a_restart_is_not_delivered_again(
                     one.listening["mqtt"].port,
                     identifier="c",
                     protocol=aiomqtt.ProtocolVersion.V5,
-                    clean_start=not got,  # who is not known waits for the other broker
+                    clean_start=not got,  # an unknown client waits for the other broker
                     properties=properties(follows=False),
                 )
                 async with client:
                     if not got:
-                        # The other broker is not there, so nobody answers that it knows.
+                        # The other broker is down, so no answer about the client comes.
                         subscribing = asyncio.create_task(client.subscribe([("a", 2), ("b", 2)]))
                         await until(lambda: one.front_end.clients.subscriptions.count == 2)
                         subscribing.cancel()

@@ -1,4 +1,4 @@
-"""Sockets whose client has gone: whatever is still done to them, nobody else's flush suffers."""
+"""Sockets of disconnected clients: writes to them do not disturb other clients' flushes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.runtime.front_ends.sockets.mqtt_socket import MqttSocket
 
 
 class FrontEnd:
-    """Takes everything, and remembers who is gone."""
+    """Accepts everything, and records lost connections."""
 
     def __init__(self) -> None:
         self.lost_connections: list[Any] = []
@@ -29,7 +29,7 @@ class FrontEnd:
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_what_was_gathered_for_one_that_is_gone_goes_nowhere(loop: Any) -> None:
+def test_packets_for_a_lost_connection_are_dropped(loop: Any) -> None:
     async def run() -> None:
         front_end, sockets = FrontEnd(), []
 

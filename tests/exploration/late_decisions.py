@@ -1,8 +1,8 @@
-"""Those who decided on exchanges alone, and died, are back: every order of all that is said then.
+"""Deciders of exchanges return from a death; every order of messages on their return.
 
-The others took the exchanges for given up, and the second was begun after that.  They have lived
-on; what the deciders remember says otherwise.  In the end there must be one tree, of which all know
-the same, and tables that are the oracle's.
+The other brokers took the exchanges for aborted, and the second exchange began after that. They
+have continued, while the deciders' records say otherwise. At the end the links must be one tree
+that all brokers know, and the tables equal the oracle's.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from shoal.overlays.self_organising.link_reconfiguration.ring_messages import (
 from shoal.overlays.self_organising.links.memory import DONE, STANDINGS, LinkMemory
 from shoal.overlays.self_organising.links.overlay import TreeOverlay
 from tests.broker.transcript import advertisement, subscription
-from tests.exploration.exchange_steps import Left
+from tests.exploration.exchange_steps import RemainingScript
 from tests.exploration.exchanges import LinkExchanges
 from tests.exploration.network import DEAD, Draft, Network, State
 from tests.forced_exchanges import Forced
 
-# The numbers of a cycle's brokers, the decider first, and which link goes.
+# Numbers of a cycle's brokers, the decider first, and the link to remove.
 Decided = tuple[tuple[int, ...], int]
 
-# What a decider knew, long after what is settled by those that gave up.
+# A decider's record is made long after the others settled the abort.
 DECIDED_US = 100
 
 
 class Bare:
-    """In a tree's place: which links belong to it, and no tables."""
+    """Stands for a tree's tables: which links belong to the tree, without rows."""
 
     def __init__(self, neighbours: tuple[str, ...]) -> None:
         self.neighbours = dict.fromkeys(neighbours)
@@ -70,7 +70,7 @@ class Bare:
 
 
 class BareLinks(Forced):
-    """A broker that has links and nothing else."""
+    """A broker with links and no tables."""
 
     def __init__(self, context: BrokerContext) -> None:
         super().__init__(context)
@@ -79,10 +79,10 @@ class BareLinks(Forced):
         self.overlay = TreeOverlay(context, self, self.tree, self.tree)
 
 
-class LateVerdictsMeet(LinkExchanges):
-    """A line of brokers B1, B2, ...; each exchange was decided on by its first broker, which died.
+class LateDecisions(LinkExchanges):
+    """A line of brokers B1, B2, ...; the first broker of each exchange decided it and died.
 
-    Without a publisher nothing but links is looked at.
+    Without a publisher only links are judged.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class LateVerdictsMeet(LinkExchanges):
                 (),
                 0,
                 ((),) * len(self.watchers),
-                Left(begins=0, holding=(None,) * brokers, up=up, lasting=up),
+                RemainingScript(begins=0, holding=(None,) * brokers, up=up, lasting=up),
             )
         )
         for ends, way in self.ways.items():
@@ -155,7 +155,7 @@ class LateVerdictsMeet(LinkExchanges):
         self.take(draft, self.index[name], self.lives.input(started))
 
     def _set_out(self, draft: Draft, names: list[str]) -> None:
-        """The clients of these brokers are there."""
+        """The state in which these brokers' clients are connected."""
         if self.publisher in names:
             self.advertise(draft)
         for interest, home in self.interests:
@@ -163,7 +163,7 @@ class LateVerdictsMeet(LinkExchanges):
                 self._ask(draft, home, Subscribe(interest))
 
     def _remembered(self, names: tuple[str, ...]) -> dict[str, LinkMemory]:
-        """What each broker has settled: the decider that it is done, the others that it is not."""
+        """Each broker's records: the decider's says committed, the others' say aborted."""
         memories = {
             name: LinkMemory(
                 [end for ends in self.links if name in ends for end in {*ends} - {name}], dict
@@ -201,7 +201,9 @@ class LateVerdictsMeet(LinkExchanges):
         return memories
 
     def carry_out(self, draft: Draft, who: int, effect: tuple[Any, ...]) -> None:
-        """Who has just heard that a link is none of the tree's refuses what still comes over it."""
+        """A broker that has removed a link from its tree refuses messages that still arrive over
+        it.
+        """
         if effect[0] != "refused":
             super().carry_out(draft, who, effect)
 

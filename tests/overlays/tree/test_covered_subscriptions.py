@@ -1,4 +1,4 @@
-"""What neighbours are told with covering: less, never less than they need, with bounded work."""
+"""Subscriptions sent to neighbours with covering: fewer, never too few, with bounded work."""
 
 from __future__ import annotations
 
@@ -25,93 +25,103 @@ def stage() -> Stage:
     made = Stage(LINE, parameters=TreeParameters(covering=True))
     made.ask("B1", "P", Advertise(advertisement("a")))
     made.settle()
-    made.heard()
+    made.take_transcript()
     return made
 
 
-def said(made: Stage, broker: str, *requests: Message) -> list[str]:
-    """What comes of a client's requests there."""
+def messages_after(made: Stage, broker: str, *requests: Message) -> list[str]:
+    """The messages caused by a client's requests there."""
     made.ask(broker, "C", *requests)
     made.settle()
-    return made.heard()
+    return made.take_transcript()
 
 
-def test_what_another_covers_is_not_told_and_served_at_once() -> None:
+def test_a_covered_subscription_is_not_forwarded_and_served_at_once() -> None:
     here = stage()
-    assert said(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
+    assert messages_after(here, "B3", Subscribe(subscription("wide", "x > 3"))) == [
         "B3 -> B2: Subscribe wide",
         "B2 -> B1: Subscribe wide",
     ]
-    assert said(here, "B3", Subscribe(subscription("narrow", "x > 5"))) == []
-    assert said(here, "B3", Subscribe(subscription("same", "x > 3"))) == []
+    assert messages_after(here, "B3", Subscribe(subscription("narrow", "x > 5"))) == []
+    assert messages_after(here, "B3", Subscribe(subscription("same", "x > 3"))) == []
     here.ask("B1", "P", Publish((publication(1, x=7),)))
     here.settle()
     ((broker, delivery),) = here.deliveries
     assert (broker, sorted(delivery.subscriptions)) == ("B3", ["narrow", "same", "wide"])
 
 
-def test_what_comes_in_a_place_is_told_before_that_is_taken_back() -> None:
+def test_a_replacement_is_sent_before_the_covering_one_is_withdrawn() -> None:
     here = stage()
-    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
-    assert said(here, "B3", Unsubscribe("s3")) == [
+    messages_after(
+        here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9))
+    )
+    assert messages_after(here, "B3", Unsubscribe("s3")) == [
         "B3 -> B2: Subscribe s5",
         "B3 -> B2: Unsubscribe s3",
         "B2 -> B1: Subscribe s5",
         "B2 -> B1: Unsubscribe s3",
     ]
-    assert said(here, "B3", Unsubscribe("s9")) == []
-    assert said(here, "B3", Subscribe(subscription("s1", "x > 1")))[:2] == [
+    assert messages_after(here, "B3", Unsubscribe("s9")) == []
+    assert messages_after(here, "B3", Subscribe(subscription("s1", "x > 1")))[:2] == [
         "B3 -> B2: Subscribe s1",
         "B3 -> B2: Unsubscribe s5",
     ]
 
 
-def test_who_leaves_with_all_it_had_is_not_told_of_one_after_the_other() -> None:
+def test_a_leaving_clients_subscriptions_are_withdrawn_without_replacements() -> None:
     here = stage()
     mine = [subscription(f"s{low}", f"x > {low}") for low in (3, 5)]
     other = subscription("other", "x > 9", client="D")
-    said(here, "B3", *map(Subscribe, mine))
+    messages_after(here, "B3", *map(Subscribe, mine))
     here.ask("B3", "D", Subscribe(other))
     here.settle()
     effects = here.handle("B3", Requested("C", Goodbye()))
     assert effects == [Send("B2", Subscribe(other)), Send("B2", Unsubscribe("s3"))]
 
 
-def test_what_comes_from_a_neighbour_covers_nothing_that_it_needs() -> None:
+def test_a_neighbours_subscription_covers_none_that_it_needs() -> None:
     here = stage()
     here.ask("B3", "Q", Advertise(advertisement("b", publisher="Q")))
     here.settle()
-    said(here, "B3", Subscribe(subscription("wide", "x > 3")))
-    assert said(here, "B2", Subscribe(subscription("narrow", "x > 5"))) == [
+    messages_after(here, "B3", Subscribe(subscription("wide", "x > 3")))
+    assert messages_after(here, "B2", Subscribe(subscription("narrow", "x > 5"))) == [
         "B2 -> B3: Subscribe narrow"
     ]
 
 
-def test_a_link_that_comes_back_is_told_what_nothing_covers() -> None:
+def test_a_restored_link_is_sent_uncovered_subscriptions() -> None:
     here = stage()
-    said(here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9)))
+    messages_after(
+        here, "B3", *(Subscribe(subscription(f"s{low}", f"x > {low}")) for low in (3, 5, 9))
+    )
     here.break_link("B2", "B3")
     here.mend_link("B2", "B3")
     here.settle()
-    assert [line for line in here.heard() if "Subscribe " in line] == [
+    assert [line for line in here.take_transcript() if "Subscribe " in line] == [
         "B3 -> B2: Subscribe s3",
         "B2 -> B1: Subscribe s3",
     ]
 
 
-def test_one_stands_for_so_many_and_no_more() -> None:
-    """So who subscribes to everything and goes, again and again, costs little each time."""
+def test_one_subscription_covers_a_bounded_number() -> None:
+    """So a client that subscribes to everything and unsubscribes, repeatedly, costs little each
+    time.
+    """
     here = stage()
     everything = Subscription(id="all", client="C", filter=EVERYTHING)
     count = 3 * MOST_COVERED
     for number in range(count):
         here.ask("B3", "C", Subscribe(subscription(f"s{number}", f"x = {number}")))
     here.settle()
-    here.heard()
+    here.take_transcript()
     for _ in range(3):
-        told = Counter(words.split()[-2] for words in said(here, "B3", Subscribe(everything)))
+        told = Counter(
+            words.split()[-2] for words in messages_after(here, "B3", Subscribe(everything))
+        )
         assert told == {"Subscribe": 2, "Unsubscribe": 2 * MOST_COVERED}
-        told = Counter(words.split()[-2] for words in said(here, "B3", Unsubscribe("all")))
+        told = Counter(
+            words.split()[-2] for words in messages_after(here, "B3", Unsubscribe("all"))
+        )
         assert told == {"Subscribe": 2 * MOST_COVERED, "Unsubscribe": 2}
 
 
@@ -120,8 +130,8 @@ SLOW = ("900 patterns", "900 patterns that are not to be", "wildcards against ea
 
 
 @pytest.mark.parametrize("pair", [*SLOW[1:], *at_length(SLOW[:1])])
-def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
-    """Pairs that cannot be decided, beside what they may cover and what may cover them."""
+def test_hostile_filters_take_bounded_work(pair: str) -> None:
+    """Pairs that cannot be decided, beside filters they may cover and be covered by."""
     here = stage()
     for number in range(40):
         text = f"x > {number} AND a LIKE '%{number}%z'"
@@ -133,13 +143,13 @@ def test_filters_made_to_be_slow_hold_nobody(pair: str) -> None:
         assert calls.count < 2_500_000
 
 
-# Of one input, as `tests/mqtt/connection/test_hostile.py` counts them: some 20 ms.
+# The bound of one input, as in `tests/mqtt/connection/test_hostile.py`: some 20 ms.
 MOST_CALLS = 100_000
 
 
 @pytest.mark.parametrize("name", ["alternatives", "tests", *at_length(["alternatives alike"])])
-def test_many_filters_at_their_limits_hold_nobody(name: str) -> None:
-    """Looking for those that one may cover once took longer with each that was there."""
+def test_many_filters_at_their_limits_take_bounded_work(name: str) -> None:
+    """The search for filters that one may cover must not grow with their number."""
     here = stage()
     where = parse(dict(filters())[name]).expression
     topics = [

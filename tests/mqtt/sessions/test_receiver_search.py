@@ -1,4 +1,4 @@
-"""Who gets what is published may take several turns to find out (`receivers.py`)."""
+"""The search for a message's receivers may take several time slices (`receivers.py`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.sessions.session import Session
 from tests.examples import at_length
 from tests.mqtt.broker_api import BrokerApi, Client
-from tests.mqtt.sessions.turns import go_on, payloads, turn
+from tests.mqtt.sessions.slices import go_on, payloads, turn
 
 LEVELS = 13
 WIDE = "/".join(f"l{at}" for at in range(LEVELS))
@@ -40,8 +40,8 @@ def wide(broker_api: BrokerApi, options: str = "", **kwargs: Any) -> list[Client
     return clients
 
 
-class Watched(BrokerApi):
-    """How many places of topic filters are looked at in each turn."""
+class CountedNodes(BrokerApi):
+    """The number of filter nodes read in each slice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,11 +71,9 @@ class Watched(BrokerApi):
         *at_length([(1, "", False), (0, "?n>1", False), (0, "", True)]),
     ],
 )
-def test_for_whom_it_is_may_take_several_turns_to_find_out(
-    qos: int, options: str, no_local: bool
-) -> None:
-    """130,000 filters, which two users may have, are a fifth of a second in one go."""
-    broker_api = Watched()
+def test_the_search_for_receivers_is_sliced(qos: int, options: str, no_local: bool) -> None:
+    """130,000 filters, which two users may have, take a fifth of a second in one go."""
+    broker_api = CountedNodes()
     clients = wide(broker_api, options, no_local=no_local)
     writer = clients[0] if no_local else broker_api.connect("w")
     for number in (2, 3):
@@ -91,8 +89,8 @@ def test_for_whom_it_is_may_take_several_turns_to_find_out(
         assert got == ([] if client is writer else [b'{"n": 2}'] * 2 + [b'{"n": 3}'] * 2)
 
 
-def test_what_is_published_meanwhile_waits_behind_it() -> None:
-    broker_api = Watched()
+def test_publications_meanwhile_wait_behind_it() -> None:
+    broker_api = CountedNodes()
     one, other = wide(broker_api)
     other.send(Subscribe(1, (SubscriptionRequest("b"),)))
     writers = broker_api.connect("w"), broker_api.connect("v")
@@ -109,8 +107,8 @@ def test_what_is_published_meanwhile_waits_behind_it() -> None:
     assert (first, sorted(rest)) == (b"1", [b"2", b"3"])
 
 
-def test_who_comes_and_goes_each_time_while_it_is_found_out_stops_nobody() -> None:
-    broker_api = Watched()
+def test_churn_during_the_search_does_not_block_it() -> None:
+    broker_api = CountedNodes()
     one, other = wide(broker_api)
     steps = 0
     for _ in broker_api.clients.subscriptions.search(WIDE):

@@ -1,4 +1,4 @@
-"""What comes again after a kill, to where a session is by then."""
+"""Retransmissions after a kill, for sessions that have moved meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.mqtt.federation.coming import come, network
+from tests.mqtt.federation.two_brokers import come, network
 from tests.seeds.sessions.random_sessions import Publisher, Subscriber
 from tests.seeds.sessions.session_network import Network
 
@@ -14,7 +14,7 @@ __all__ = ["network"]
 
 
 def moved() -> tuple[Network, Subscriber, Publisher]:
-    """A session has had a publication at B0 and goes to B2, which had not, as it was dead."""
+    """A session received a publication at B0 and moves to B2, which missed it, as it was down."""
     network = Network(Random(2), 3)
     assert network.pairs == [("B0", "B1"), ("B0", "B2")]
     network.settle(3)
@@ -40,9 +40,9 @@ def moved() -> tuple[Network, Subscriber, Publisher]:
     return network, reader, publisher
 
 
-def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> None:
+def test_a_moved_session_gets_no_duplicate_at_its_new_broker() -> None:
     network, reader, publisher = moved()
-    network.start("B1")  # it publishes again what is not settled
+    network.start("B1")  # it retransmits unsettled publications
     publisher.go_to("B1")
     come(network, reader, publisher, seconds=15)
     publisher.publish(2)
@@ -52,7 +52,7 @@ def test_what_a_session_has_had_does_not_come_again_to_where_it_is_by_then() -> 
     assert reader.taken == [(b"p 1", 2), (b"p 2", 2)]
 
 
-def test_what_a_session_has_had_is_known_after_a_kill() -> None:
+def test_a_sessions_deduplication_window_survives_a_kill() -> None:
     network, *_ = moved()
     had = network.sites["B2"].clients.sessions.get("s").had
     assert had.last.keys() >= {"$mqtt/B1"}
@@ -62,8 +62,12 @@ def test_what_a_session_has_had_is_known_after_a_kill() -> None:
     assert (restored.last, restored.gaps) == (had.last, had.gaps)
 
 
-def moved_to_who_had(kill_again: bool) -> tuple[Network, Subscriber, Subscriber, Publisher]:
-    """A session lacks publications, as its broker was dead, and goes to one that has had them."""
+def moved_to_receiving_broker(
+    kill_again: bool,
+) -> tuple[Network, Subscriber, Subscriber, Publisher]:
+    """A session lacks publications, as its broker was down, and moves to one that has received
+    them.
+    """
     network = Network(Random(2), 4)
     assert network.pairs == [("B0", "B1"), ("B0", "B2"), ("B0", "B3")]
     network.settle(3)
@@ -90,7 +94,7 @@ def moved_to_who_had(kill_again: bool) -> tuple[Network, Subscriber, Subscriber,
     network.start("B3")
     network.settle(62)  # so long they wait for B1
     reader.go_to("B2")
-    come(network, reader, seconds=30)  # nothing more comes from where it was
+    come(network, reader, seconds=30)  # the former broker sends nothing more
     assert reader.is_in
     if kill_again:
         network.kill("B2")
@@ -103,10 +107,10 @@ def moved_to_who_had(kill_again: bool) -> tuple[Network, Subscriber, Subscriber,
 
 
 @pytest.mark.parametrize("kill_again", [False, True])
-def test_what_a_session_lacks_comes_again_to_where_others_have_had_it(kill_again: bool) -> None:
-    """Its broker's front end notices repeats for all of its clients at once."""
-    network, reader, other, publisher = moved_to_who_had(kill_again)
-    network.start("B1")  # it publishes again what is not settled
+def test_a_moved_session_gets_missing_publications_that_others_have(kill_again: bool) -> None:
+    """The broker's front end detects duplicates for all of its clients at once."""
+    network, reader, other, publisher = moved_to_receiving_broker(kill_again)
+    network.start("B1")  # it retransmits unsettled publications
     publisher.go_to("B1")
     come(network, reader, other, publisher, seconds=15)
     publisher.publish(2)
@@ -118,8 +122,8 @@ def test_what_a_session_lacks_comes_again_to_where_others_have_had_it(kill_again
     assert other.taken == everything
 
 
-def test_a_broker_that_starts_while_its_neighbour_is_dead_publishes_to_nobody_yet() -> None:
-    """It knows of no subscription before that is back; nothing is acknowledged until then."""
+def test_a_broker_that_starts_beside_a_dead_neighbour_acknowledges_nothing() -> None:
+    """It knows no subscription before its neighbour is back; nothing is acknowledged until then."""
     network = Network(Random(2), 3)
     assert network.pairs == [("B0", "B1"), ("B0", "B2")]
     network.settle(3)
@@ -140,13 +144,13 @@ def test_a_broker_that_starts_while_its_neighbour_is_dead_publishes_to_nobody_ye
     assert (reader.taken, publisher.acknowledged) == ([(b"p 1", 2)], [(b"p 1", 2)])
 
 
-# --- who comes back before it has arrived elsewhere -----------------------------------------------
+# --- returns before the transfer is complete ------------------------------------------------------
 
 
 @pytest.mark.parametrize("topics", ["a", "$share/g/a"])
 @pytest.mark.parametrize("way", ["B1 B0 B1", "B0 B1 B2 B1", "B0 B1 B2 B1 B2 B1"])
 @pytest.mark.parametrize("steps", range(8))
-def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
+def test_a_broker_killed_after_a_hasty_return_holds_nothing_back(
     topics: str, way: str, steps: int
 ) -> None:
     network = Network(Random(2), 3)
@@ -186,7 +190,7 @@ def test_who_is_killed_after_a_session_came_back_in_haste_holds_nothing_back(
         assert not site.clients.federation.session_transfer.arriving._moves
 
 
-def test_what_waits_for_a_member_that_may_be_elsewhere_outlasts_a_second_kill() -> None:
+def test_messages_for_a_member_of_unknown_place_survive_a_second_kill() -> None:
     network = Network(Random(1), 2)
     network.settle(3)
     worker, publisher = Subscriber(network, "w", "$share/g/a"), Publisher(network, "p", "B0")
