@@ -29,7 +29,7 @@ from shoal.log.records import Entry, LogGap, make_block, read_head, read_records
 from shoal.log.segments import SegmentFiles
 
 # Bytes of payloads and topics in one block; a longer record has a block of its own.
-BLOCK_BYTES = 512 * 1_024
+BLOCK_BYTES = 128 * 1_024
 # Bytes of a record besides its texts and its payload, roughly.
 RECORD_BYTES = 48
 # Memory of one entry of the index.

@@ -30,6 +30,8 @@ ALL_TOPICS = "#"
 # The first byte of a batch with chosen records; a block begins with its version, 1.
 _CHOSEN = b"\x02"
 _NO_PROPERTIES = RecordProperties()
+# Records that are chosen in one go: a few milliseconds.
+PART = 128
 # Topics whose decision a selection keeps.
 _REMEMBERED = 10_000
 
@@ -77,13 +79,24 @@ class Selection:
         return self._where is None or matches(self._where, attributes_of(record, self._json))
 
     def answer(self, block: bytes, begin: int = 0, end: int | None = None) -> bytes:
-        """The chosen records of a block as a batch of an answer; empty if there are none."""
+        """The chosen records of a block as batches of an answer; empty if there are none."""
+        return b"".join(self.answers(block, begin, end))
+
+    def answers(self, block: bytes, begin: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The same in parts: a part is some `PART` records, read and chosen; it may be empty."""
         head = read_head(block)
         is_whole = begin <= head.first and (end is None or head.next <= end)
         if self.is_all and is_whole:
-            return framed(block)
-        chosen = self.records(block, begin, end)
-        return framed(_CHOSEN + _encode(chosen)) if chosen else b""
+            yield framed(block)
+            return
+        rows = list(enumerate(read_records(block), head.first))
+        for at in range(0, len(rows), PART):
+            chosen = [
+                (offset, record)
+                for offset, record in rows[at : at + PART]
+                if begin <= offset and (end is None or offset < end) and self.chooses(record)
+            ]
+            yield framed(_CHOSEN + _encode(chosen)) if chosen else b""
 
     def has_topic(self, topic: str) -> bool:
         found = self._known.get(topic)

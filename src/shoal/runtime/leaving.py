@@ -196,7 +196,17 @@ class Leaving:
                 for row in self._links.status()
             ],
             "successor": self._node.machine.successor or "",
+            "readers": self.readers_behind(),
             "stage": self.stage,
+        }
+
+    def readers_behind(self) -> dict[str, int]:
+        """Named readers of this broker's log, and how many records each has not done with."""
+        log = self._front_end.log
+        if log is None:
+            return {}
+        return {
+            each.name: log.log.next - each.offset for each in log.log.readers if not each.is_lost
         }
 
     def _obstacles(self, without: Collection[BrokerId]) -> list[str]:

@@ -136,6 +136,12 @@ def _show_plan(broker: str, plan: Mapping[str, Any]) -> None:
         print(f"neighbour {row['broker']}: {state}")
     if plan["successor"]:
         print(f"{plan['successor']} takes the place of {broker}")
+    for reader, behind in plan.get("readers", {}).items():
+        if behind:
+            print(
+                f"reader {reader} has {behind:,} records of its log to read; "
+                "its folder stays, for `shoal log serve`"
+            )
     if plan["problems"]:
         for problem in plan["problems"]:
             print(f"{broker} cannot leave: {problem}")

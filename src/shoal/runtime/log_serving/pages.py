@@ -40,6 +40,8 @@ from shoal.log.publication_log import LogView
 from shoal.log.records import read_head
 from shoal.log.selections import ALL_TOPICS, Selection
 from shoal.matching.topics.filters import TopicError
+from shoal.mqtt.content import WHERE, FilterReader
+from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.runtime.addresses import Address
 from shoal.runtime.log_serving.access import LogAccess
 from shoal.runtime.operations.http_server import HttpServer
@@ -52,6 +54,7 @@ SLICE_S = 0.004
 PAGE_S = 0.25
 # Pages that are made at a time; more requests wait.
 PAGES = 4
+MOST_TOPICS = 100
 READER_HEADER = "reader"
 Answer = Callable[[Request, str], Awaitable[Response]]
 
@@ -153,11 +156,18 @@ class LogPages:
         end = _number(query, "to", -1)
         most = min(MOST_BYTES, _number(query, "most_bytes", DEFAULT_BYTES))
         wait_s = min(MOST_WAIT_S, float(query.get("wait_s", 0)))
-        selection = Selection(_topics(request), query.get("where", ""), self._json)
+        selection = self._selection(_topics(request), query.get("where", ""))
         if wait_s > 0 and begin == self._source.log.next:
             await self._source.news(wait_s)
         async with self._making:
             return await self._page(selection, begin, end, most, _number(query, "run", 0))
+
+    def _selection(self, topics: tuple[str, ...], where: str) -> Selection:
+        """The selection of a request; ValueError for one that is larger than a SUBSCRIBE may be."""
+        if len(topics) > MOST_TOPICS:
+            raise ValueError(f"topic: more than {MOST_TOPICS} topic filters in one request")
+        FilterReader(((WHERE, where),) if where else (), DEFAULT_LIMITS).read(ALL_TOPICS)
+        return Selection(topics, where, self._json)
 
     async def _page(
         self, selection: Selection, begin: int, end: int, most: int, run: int
@@ -173,16 +183,15 @@ class LogPages:
                 head = read_head(block)
                 if head.first >= until:
                     break
-                answer = selection.answer(block, begin, until)
-                body.append(answer)
-                size += len(answer)
+                for answer in selection.answers(block, begin, until):
+                    body.append(answer)
+                    size += len(answer)
+                    if loop.time() - sliced_s > SLICE_S:
+                        await asyncio.sleep(0)
+                        sliced_s = loop.time()
                 next_offset, run = min(head.next, until), head.run
-                now_s = loop.time()
-                if next_offset >= until or size >= most or now_s - began_s > PAGE_S:
+                if next_offset >= until or size >= most or loop.time() - began_s > PAGE_S:
                     break
-                if now_s - sliced_s > SLICE_S:
-                    await asyncio.sleep(0)
-                    sliced_s = loop.time()
         except OffsetGoneError:  # retention was faster than this page
             if next_offset == begin:
                 raise
@@ -273,7 +282,9 @@ class LogServer(HttpServer):
 
 
 def _topics(request: Request) -> tuple[str, ...]:
-    return tuple(request.query_params.getlist("topic")) or (ALL_TOPICS,)
+    """The topic filters of a request, at most one too many."""
+    found = request.query_params.getlist("topic")[: MOST_TOPICS + 1]
+    return tuple(found) or (ALL_TOPICS,)
 
 
 def _number(query: Mapping[str, Any], key: str, default: int) -> int:

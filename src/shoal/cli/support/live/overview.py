@@ -157,6 +157,10 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
             yield "delivery", f"{latency_words(each)} ({whose})"
     if journal := found.get("journal"):
         yield "on disk", decimal(journal["bytes"])
+    if log := found.get("log"):
+        records = log["next"] - log["first"]
+        behind = [f"{each['name']} {each['behind']:,} behind" for each in log["readers"]]
+        yield "log", ", ".join([f"{records:,} records, {decimal(log['bytes'])}", *behind])
     rows = mqtt.get("refusals", ())
     if words := [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]:
         yield "refused", ", ".join(words)

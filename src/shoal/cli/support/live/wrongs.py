@@ -95,13 +95,23 @@ def _raised(statuses: Statuses) -> Iterator[str]:
 
 
 def _disks(statuses: Statuses) -> Iterator[str]:
-    """Yield brokers that cannot write to their disk."""
+    """Yield brokers that cannot write to their disk, and readers whose records are deleted."""
     for name, found in statuses.items():
         if ((found or {}).get("journal") or {}).get("is_failing"):
             yield (
                 f"[red]{name} cannot write to its disk: it refuses messages that it could not "
                 "keep[/red]"
             )
+        log = (found or {}).get("log") or {}
+        if log.get("is_failing"):
+            yield (
+                f"[red]{name} cannot write its log, which lacks {log['missing']:,} publications"
+                "[/red]"
+            )
+        for reader in log.get("readers", ()):
+            if reader["is_lost"]:
+                words = f"{name}: reader {reader['name']} was too far behind: records it needs are"
+                yield f"[yellow]{escape(words)} deleted[/yellow]"
 
 
 def _moves(statuses: Statuses) -> Iterator[str]:
