@@ -120,8 +120,8 @@ def mosquitto() -> Iterator[Brokers]:
             yield brokers
 
 
-def line(count: int) -> NetworkFile:
-    """Brokers in a line; every one admits clients."""
+def line(count: int, log: str = "") -> NetworkFile:
+    """Brokers in a line; every one admits clients, and keeps a log in a folder, if one is named."""
     free = iter(free_ports("127.0.0.1", 2 * count))
     names = [f"B{number}" for number in range(1, count + 1)]
     sections = [
@@ -132,13 +132,13 @@ def line(count: int) -> NetworkFile:
     # As mosquitto above: nothing that must be delivered is dropped.
     limits = {"maximum_queued_messages": 10_000_000, "maximum_queued_bytes": 2**30}
     data = {"name": "line", "brokers": sections, "links": links, "limits": limits}
-    return parse_network(data | {"access": {"anonymous": True}})
+    return parse_network(data | {"access": {"anonymous": True}, "log": {"folder": log}})
 
 
 @contextmanager
-def shoal(count: int = 1) -> Iterator[Brokers]:
-    network = line(count)
+def shoal(count: int = 1, *, logs: bool = False) -> Iterator[Brokers]:
     with tempfile.TemporaryDirectory() as folder:
+        network = line(count, f"{folder}/log" if logs else "")
         path = Path(folder) / "network.toml"
         path.write_text(dump_network(network), encoding="utf-8")
         base = [sys.executable, "-m", "shoal.cli.main", "serve", str(path), "--broker"]

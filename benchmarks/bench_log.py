@@ -3,8 +3,9 @@
 Run `python benchmarks/bench_log.py [FOLDER]`. First, without sockets: one publisher and one
 subscriber, QoS 1, 100 bytes; every read of the publisher's connection is one write of the log, as
 in a flush. Off is a broker without a log. Each round runs all kinds; the ratios are medians of the
-rounds' ratios, in processor time. Then the records are read back: as they are, filtered, as Arrow
-columns, and the same columns from Parquet.
+rounds' ratios, in processor time. Then a broker process with clients on sockets, with and without a
+log by turns. Then the records are read back: as they are, filtered, as Arrow columns, and the same
+columns from Parquet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import uvloop
 
+import bench_live
 from shoal.log.columns import to_batch
 from shoal.log.publication_log import LogSettings, PublicationLog
 from shoal.log.records import Entry, LogRecord
@@ -123,6 +126,19 @@ def costs(folder: str | None) -> None:
         )
 
 
+def live() -> None:
+    """The rate of acknowledged publications through a process, with a log and without, by turns."""
+    load = bench_live.saturated(1, 1, 20_000)
+    with bench_live.shoal() as off, bench_live.shoal(logs=True) as on:
+        rates: dict[str, list[float]] = {"off": [], "on": []}
+        for _ in range(ROUNDS):
+            for name, brokers in (("off", off), ("on", on)):
+                rates[name].append(uvloop.run(load(brokers.places[0])))
+    ratio = statistics.median(b / a for a, b in zip(*rates.values(), strict=True))
+    medians = ", ".join(f"{name} {statistics.median(each):,.0f}/s" for name, each in rates.items())
+    print(f"a broker process, QoS 1: {medians}, on / off {ratio:.3f}")
+
+
 def reading(folder: str | None) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as home:
         log = PublicationLog(Path(home) / "log", "bench", "B1", LogSettings(), 1)
@@ -170,6 +186,7 @@ def reading(folder: str | None) -> None:
 
 def main(folder: str | None) -> int:
     costs(folder)
+    live()
     reading(folder)
     return 0
 
