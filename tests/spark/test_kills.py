@@ -1,0 +1,153 @@
+"""A stream from a network's log while drivers and brokers are killed: each record once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from shoal.client import Client
+from shoal.log.merging import merged
+from shoal.log.records import LogRecord
+from shoal.log.remote import open_logs
+from shoal.runtime.network_file import load_network
+from shoal.runtime.supervisor import get_json
+from tests.runtime.live import PATIENCE_S
+
+JOB = Path(__file__).with_name("stream_job.py")
+
+
+@contextmanager
+def network_of(folder: Path) -> Iterator[Path]:
+    """A network of two brokers with logs, whose brokers start again when they are killed."""
+    words = ["up", "-n", "2", "--port", "0", "--log", "--folder", str(folder)]
+    command = [sys.executable, "-m", "shoal.cli.main", *words, "--data", str(folder / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("Ctrl-C"):
+                break
+        try:
+            yield folder / "network.toml"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+
+
+class Publishing:
+    """Publishes numbers at every broker, acknowledged, until it is stopped."""
+
+    def __init__(self, network: Path) -> None:
+        self._brokers = load_network(network).brokers
+        self._is_over = False
+        self.acknowledged: set[bytes] = set()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self._thread.start()
+
+    async def _run(self) -> None:
+        async def publish(name: str, address: str) -> None:
+            async with Client(address, f"p-{name}") as client:
+                number = 0
+                while not self._is_over:
+                    payload = f"{name} {number}".encode()
+                    await client.publish("t", payload, qos=1)
+                    self.acknowledged.add(payload)
+                    number += 1
+                    await asyncio.sleep(0.01)
+
+        await asyncio.gather(*(publish(each.name, each.mqtt) for each in self._brokers))
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._thread.join()
+
+
+def job(network: Path, folder: Path, how: str) -> subprocess.Popen[str]:
+    words = [str(network), str(folder / "out"), str(folder / "checkpoint"), how]
+    process = subprocess.Popen(
+        [sys.executable, str(JOB), *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "streams\n"
+    return process
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """The driver, its Java and its workers, as a machine that fails."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def kill_broker(network: Path, chance: random.Random) -> None:
+    broker = chance.choice(load_network(network).brokers)
+    address = broker.address("admin")
+    assert address is not None
+    with_status: dict[str, Any] = asyncio.run(get_json(address, "/status"))
+    os.kill(with_status["pid"], signal.SIGKILL)
+
+
+def play(spark: SparkSession, folder: Path, seed: int, kills: int) -> None:
+    chance = random.Random(seed)
+    with network_of(folder) as network:
+        publishing = Publishing(network)
+        try:
+            for _ in range(kills):
+                process = job(network, folder, "always")
+                time.sleep(chance.uniform(0.2, 5))
+                if chance.random() < 0.5:
+                    kill_broker(network, chance)
+                    time.sleep(chance.uniform(0, 2))
+                kill(process)
+        finally:
+            publishing.stop()
+        last = job(network, folder, "once")
+        assert last.wait(PATIENCE_S) == 0
+        logs = open_logs(str(network))
+        bounds = {name: each.bounds() for name, each in logs.items()}
+        begins = {name: each.first for name, each in bounds.items()}
+        ends = {name: each.next for name, each in bounds.items()}
+        logged = {
+            (row.broker, row.offset): row.record.payload
+            for row in merged(logs, begins, ends)
+            if isinstance(row.record, LogRecord)
+        }
+    # Spark knows which files count: a killed task leaves others.
+    rows = spark.read.parquet(str(folder / "out")).collect()
+    keys = [(row.broker, row.offset) for row in rows]
+    assert [key for key, count in Counter(keys).items() if count > 1] == []
+    streamed = {key: bytes(row.payload) for key, row in zip(keys, rows, strict=True)}
+    assert streamed == logged
+    assert publishing.acknowledged <= set(logged.values())
+    print(f"{len(logged)} records, {len(publishing.acknowledged)} acknowledged")
+
+
+def test_a_stream_has_each_record_once_whatever_is_killed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    play(spark, tmp_path, 1, 1)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_a_stream_has_each_record_once_whatever_is_killed_in_many(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    play(spark, tmp_path, seed, 5)
