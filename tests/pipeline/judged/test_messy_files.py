@@ -1,4 +1,4 @@
-"""Ten messy files, ingested with Spark and without, counted by DuckDB, which knows nothing of us."""
+"""Ten messy files, ingested with Spark and without, and counted by DuckDB."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ FILES = [
             ]
         ),
         declared('v = "double"', more='delimiter = ";"\ndecimal = ","\n'),
-        f"SELECT who, CAST(moment AS BIGINT) * 1000000, CAST(replace(v, ',', '.') AS DOUBLE) FROM {CSV}",
+        "SELECT who, CAST(moment AS BIGINT) * 1000000, "
+        f"CAST(replace(v, ',', '.') AS DOUBLE) FROM {CSV}",
     ),
     MessyFile(
         "zoned.csv",
