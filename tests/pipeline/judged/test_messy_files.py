@@ -153,7 +153,8 @@ FILES = [
         "nested.jsonl",
         text(JSON_ROWS),
         declared('v = { type = "double", column = "in.v" }'),
-        "SELECT j->>'who', CAST(j->>'moment' AS BIGINT) * 1000000, CAST(j->'in'->>'v' AS DOUBLE) FROM "
+        "SELECT j->>'who', CAST(j->>'moment' AS BIGINT) * 1000000, "
+        "CAST(j->'in'->>'v' AS DOUBLE) FROM "
         "(SELECT line AS t, CASE WHEN json_valid(line) THEN line::JSON END AS j FROM "
         "(SELECT unnest(string_split(rtrim(content, chr(10)), chr(10))) AS line "
         "FROM read_text('{path}'))) "

@@ -127,7 +127,7 @@ class Keeping:
         shifts: Mapping[int, int],
     ) -> None:
         """Keep these for destinations that may be reached yet, under `key` if they were kept
-        before.
+        before; drop them for all others.
         """
         waited = 0 if key is None else self._waited.get(key, 0)
         owed &= ~bits_of(each for each in clusters_of(owed) if self._is_hopeless(each, waited))
