@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -45,15 +46,15 @@ async def test_a_network_is_read_by_time_as_lines_and_tables(
     net = logging_network(tmp_path, 2)
     async with asyncio.timeout(PATIENCE_S), running(net, "B1", "B2") as services:
         await until(lambda: not any(each.missing() for each in services))
-        data = net.brokers
+        listening = {
+            each.node.id: {key: str(each.listening[key]) for key in ("log", "admin")}
+            for each in services
+        }
+        brokers = tuple(
+            msgspec.structs.replace(each, **listening[each.name]) for each in net.brokers
+        )
         file = tmp_path / "net.toml"
-        text = dump_network(net)
-        for each, service in zip(data, services, strict=True):
-            before, after = text.split(f'name = "{each.name}"')
-            text = f'{before}name = "{each.name}"' + after.replace(
-                'log = "127.0.0.1:0"', f'log = "{service.listening["log"]}"', 1
-            )
-        file.write_text(text)
+        file.write_text(dump_network(msgspec.structs.replace(net, brokers=brokers)))
         async with (
             Client(str(services[0].listening["mqtt"]), "a") as one,
             Client(str(services[1].listening["mqtt"]), "b") as other,
@@ -81,6 +82,16 @@ async def test_a_network_is_read_by_time_as_lines_and_tables(
             assert json.loads(table["attributes"][5].as_py())["x"] == 5
             shoal("read", str(file), "--format", "arrow", "--out", str(tmp_path / "t.arrow"))
             assert pa.ipc.open_stream(tmp_path / "t.arrow").read_all().equals(table)
+            out = str(tmp_path / "recorded")
+            command = ["record", "--network", str(file), "--from", "-1h", "--levels", "1"]
+            with pytest.raises(SystemExit) as ended:
+                main([*command, "-t", "t/+", "--out", out])
+            assert not ended.value.code
+            recorded = pq.read_table(Path(out) / "publications.parquet")
+            assert recorded["publisher"].to_pylist() == ["t"] * 6
+            assert recorded["sequence"].to_pylist() == [*range(6)]
+            assert [row["x"] for row in recorded["attributes"].to_pylist()] == [*range(6)]
+            assert recorded["time_us"].to_pylist() == table["time"].cast("int64").to_pylist()
 
         await asyncio.to_thread(play)
 

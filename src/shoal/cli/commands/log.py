@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.interrupts import drop_output
 from shoal.cli.support.live.clients import Authority, Password, ServerName, Username
+from shoal.cli.support.live.logs import LogSpan, read_logs
 
 if TYPE_CHECKING:
     from shoal.log.merging import LoggedRecord
@@ -23,15 +24,6 @@ Action = Literal["read", "readers", "forget", "serve"]
 Format = Literal["jsonl", "arrow", "parquet"]
 # Records in one batch of a table.
 BATCH = 10_000
-
-
-class _Asked(NamedTuple):
-    """What is read: of which topics and content, between which times."""
-
-    topics: Sequence[str]
-    where: str
-    begin: str
-    end: str
 
 
 def log(
@@ -87,12 +79,13 @@ def log(
     from shoal.log.remote import LogLogin
 
     login = LogLogin(username or "", password or "", authority, server_name)
-    asked = _Asked(tuple(topic or ("#",)), where, begin, end)
+    span = LogSpan(tuple(topic or ("#",)), begin, end, where, tuple(without or ()), follow)
     try:
         match action:
             case "read":
-                _check_read(asked, follow=follow, format=format, out=out, target=target)
-                _read(target, login, asked, without or (), follow, format, out)
+                _check_read(span, format=format, out=out, target=target)
+                rows = read_logs(target, login, span)
+                _write(rows if format == "jsonl" else _without_gaps(rows), format, out)
             case "readers":
                 _show_readers(target, login)
             case "forget":
@@ -105,110 +98,28 @@ def log(
         drop_output()
 
 
-def _check_read(
-    asked: _Asked, *, follow: bool, format: Format, out: Path | None, target: str
-) -> None:
+def _check_read(span: LogSpan, *, format: Format, out: Path | None, target: str) -> None:
     """UserError for options that do not go together, before a broker is asked."""
     from shoal.language import FilterSyntaxError
     from shoal.log.selections import Selection
     from shoal.matching.topics.filters import TopicError
 
     try:
-        Selection(asked.topics, asked.where)
+        Selection(span.topics, span.where)
     except (TopicError, FilterSyntaxError) as error:
         raise UserError(str(error)) from error
     if format == "parquet" and out is None:
         raise UserError("--format parquet needs --out FILE")
-    if follow and (asked.end or format == "parquet"):
+    if span.follow and (span.end or format == "parquet"):
         raise UserError("--follow goes with neither --to nor --format parquet")
-    if follow and Path(target).is_dir():
+    if span.follow and Path(target).is_dir():
         raise UserError(f"{target} is a folder, which does not grow; leave out --follow")
-
-
-def _read(
-    target: str,
-    login: LogLogin,
-    asked: _Asked,
-    without: Sequence[str],
-    follow: bool,
-    format: Format,
-    out: Path | None,
-) -> None:
-    from shoal.log.merging import followed, merged
-    from shoal.log.remote import open_logs
-
-    now_us = time.time_ns() // 1_000
-    begin_us = read_time(asked.begin, now_us, "--from")
-    end_us = read_time(asked.end, now_us, "--to") if asked.end else None
-    logs = open_logs(target, login)
-    for each in without:
-        if each not in logs:
-            raise UserError(f"--without {each}: there is no such log; there are {', '.join(logs)}")
-        del logs[each]
-    if not logs:
-        raise UserError("no log is left to read")
-    bounds = {name: each.bounds() for name, each in logs.items()}
-    begins = {
-        name: bounds[name].first if begin_us is None else each.offset_at(begin_us)
-        for name, each in logs.items()
-    }
-    if follow:
-        rows = followed(logs, begins, topics=asked.topics, where=asked.where)
-    else:
-        ends = {
-            name: bounds[name].next if end_us is None else each.offset_at(end_us)
-            for name, each in logs.items()
-        }
-        rows = merged(logs, begins, ends, topics=asked.topics, where=asked.where)
-    _write(_without_gaps(rows) if format != "jsonl" else _named_gaps(rows), format, out)
-
-
-def read_time(text: str, now_us: int, option: str) -> int | None:
-    """A time in µs, None for the earliest; UserError for a text that is none.
-
-    >>> read_time("-90s", 100_000_000, "--from"), read_time("1970-01-01T00:01", 0, "--from")
-    (10000000, 60000000)
-    """
-    import datetime
-
-    if text == "earliest":
-        return None
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    if text.startswith("-") and text[-1:] in units and text[1:-1].replace(".", "", 1).isdigit():
-        return max(0, now_us - round(float(text[1:-1]) * units[text[-1]] * 1_000_000))
-    try:
-        at = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise UserError(
-            f"{option} {text}: write earliest, 2026-11-30T08:00, or -1h (s, m, h, d)"
-        ) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=datetime.UTC)
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return max(0, (at - epoch) // datetime.timedelta(microseconds=1))
-
-
-def _named_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:
-    """The rows; a gap is on stderr, too."""
-    from shoal.log.records import LogGap
-
-    for row in rows:
-        if isinstance(row.record, LogGap):
-            missing = row.record.missing
-            number = "some publications" if missing is None else f"{missing:,} publications"
-            print(
-                f"shoal: the log of {row.broker} lacks {number} before offset {row.offset}: "
-                f"{row.record.reason}",
-                file=sys.stderr,
-                flush=True,
-            )
-        yield row
 
 
 def _without_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:
     from shoal.log.records import LogGap
 
-    return (row for row in _named_gaps(rows) if not isinstance(row.record, LogGap))
+    return (row for row in rows if not isinstance(row.record, LogGap))
 
 
 def _write(rows: Iterator[LoggedRecord], format: Format, out: Path | None) -> None:

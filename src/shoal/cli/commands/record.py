@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from shoal.cli.support.live.clients import (
     check_topic_filters,
     read_connecting,
 )
+from shoal.cli.support.live.logs import LogSpan, read_logs
 from shoal.cli.support.live.operators import (
     Operator,
     OperatorCertificate,
@@ -33,6 +35,7 @@ from shoal.cli.support.live.operators import (
 )
 from shoal.cli.support.live.subscriptions import ask_subscriptions
 from shoal.cli.support.places import check_new
+from shoal.log.remote import LogLogin
 
 if TYPE_CHECKING:
     from shoal.experiments.live.recording import Recorder
@@ -68,6 +71,15 @@ def record(
             help="A shoal network, whose clients' filters are recorded, too.",
         ),
     ] = None,
+    begin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="With --network: take what its logs have since then: earliest, a time "
+            "(2026-11-30T08:00, in UTC), or how long ago (-1h).",
+        ),
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="Likewise; the present end.")] = "",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
     version: Version = "5",
     username: Username = None,
@@ -89,31 +101,35 @@ def record(
     attributes from user properties, JSON and topic levels. Of a shoal network,
     DIR/subscriptions.parquet has its clients' filters and where they are, and DIR/brokers.parquet
     its brokers. Retained messages are not recorded: they were not published during the recording.
+
+    With --from, publications come from the logs of the network's brokers (table log of the network
+    file), each with the time when it entered.
     """
     from shoal.cli.support.live.networks import read_network
-    from shoal.client import ClientError
     from shoal.experiments.live.recording import Recorder
     from shoal.frames.errors import TableError
     from shoal.frames.folders import new_folder
 
     check_topic_filters(*(topic or ()))
     check_new(out, overwrite=overwrite)
-    connecting = read_connecting(
-        broker, username, password, authority, certificate, key, server_name, version
-    )
     network, caller = None, None
     if network_file is not None:
         network = read_network(network_file, has_files=False)
         caller = read_caller(network, operator, operator_password, operator_certificate)
     recorder = Recorder(levels, network.json if network is not None else "auto")
-    try:
-        run_until_interrupted(_record(connecting, topic or ["#"], seconds, count, qos, recorder))
-    except KeyboardInterrupt:
-        pass
-    except (ClientError, ValueError) as error:
-        if not recorder:
-            raise UserError(str(error)) from error
-        print(f"shoal: warning: it ended early: {error}", file=sys.stderr)
+    if end and not begin:
+        raise UserError("--to goes with --from")
+    if begin:
+        if network_file is None:
+            raise UserError("--from reads the logs of a network: name it by --network")
+        login = LogLogin(username or "", password or "", authority, server_name)
+        span = LogSpan(tuple(topic or ("#",)), begin, end)
+        _record_logs(str(network_file), login, span, count, recorder)
+    else:
+        connecting = read_connecting(
+            broker, username, password, authority, certificate, key, server_name, version
+        )
+        _record_live(connecting, topic or ["#"], seconds, count, qos, recorder)
     try:
         with new_folder(out, overwrite=overwrite) as folder:
             recorder.write(folder)
@@ -123,6 +139,43 @@ def record(
     print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
     if not recorder:
         print("shoal: warning: there are no publications", file=sys.stderr)
+
+
+def _record_logs(
+    network_file: str, login: LogLogin, span: LogSpan, count: int, recorder: Recorder
+) -> None:
+    """Take records of all brokers' logs, by time; UserError where one cannot be read."""
+    from shoal.log.errors import LogError
+    from shoal.log.records import LogRecord
+
+    try:
+        rows = read_logs(network_file, login, span)
+        for row in islice((each.record for each in rows), count):
+            if isinstance(row, LogRecord):
+                recorder.take_logged(row)
+    except LogError as error:
+        raise UserError(str(error)) from error
+
+
+def _record_live(
+    connecting: Connecting,
+    topics: list[str],
+    seconds: float | None,
+    count: int,
+    qos: int,
+    recorder: Recorder,
+) -> None:
+    """Take publications as they come."""
+    from shoal.client import ClientError
+
+    try:
+        run_until_interrupted(_record(connecting, topics, seconds, count, qos, recorder))
+    except KeyboardInterrupt:
+        pass
+    except (ClientError, ValueError) as error:
+        if not recorder:
+            raise UserError(str(error)) from error
+        print(f"shoal: warning: it ended early: {error}", file=sys.stderr)
 
 
 async def _record(

@@ -1,4 +1,4 @@
-"""Records a running MQTT broker's publications as the pipeline's tables.
+"""Records a running MQTT broker's publications, or those of a log, as the pipeline's tables.
 
 A publication's publisher is its topic, or the first levels of it; its attributes are those that
 shoal's filters see. `$topic` there, the broker's own name, is `mqtt_topic` here, so that a replay
@@ -23,6 +23,8 @@ from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.client import Message
 from shoal.frames.mixed_columns import mixed_column
 from shoal.language import FilterSyntaxError, format_filter, parse
+from shoal.log.records import LogRecord
+from shoal.log.selections import attributes_of as logged_attributes
 from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
@@ -54,11 +56,19 @@ class Recorder:
 
     def take(self, message: Message, now_us: int) -> None:
         """A message came."""
-        levels = message.topic.split("/")
-        publisher = "/".join(levels[: self._levels])
-        self._keys.append((publisher, self._sequences[publisher], now_us))
+        self._note(message.topic, now_us, recorded_attributes(message, self._json))
+
+    def take_logged(self, record: LogRecord) -> None:
+        """Take a record of a log; its time is when it entered."""
+        found = logged_attributes(record, self._json)
+        attributes = {recorded_name(name): value for name, value in found.items()}
+        self._note(record.topic, record.time_us, attributes)
+
+    def _note(self, topic: str, at_us: int, attributes: Mapping[str, Value]) -> None:
+        publisher = "/".join(topic.split("/")[: self._levels])
+        self._keys.append((publisher, self._sequences[publisher], at_us))
         self._sequences[publisher] += 1
-        self._attributes.append(recorded_attributes(message, self._json))
+        self._attributes.append(attributes)
 
     def write(self, folder: Path) -> None:
         """Write publications.parquet into a folder."""
