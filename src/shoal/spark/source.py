@@ -17,11 +17,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from shoal.spark.options import SourceError, SourceOptions, read_options
 from shoal.spark.ranges import FIXED, LogPartition, check_schema, plan, read_partition, resolve
+from shoal.spark.sink import LogStreamWriter, LogWriter, read_sink_options
 
 
 class Source(DataSource):
@@ -30,6 +37,8 @@ class Source(DataSource):
     Columns are `broker`, `offset`, `time`, `publisher`, `key`, `topic`, `payload`, `attributes`
     (JSON), `qos`, `retain`, `content_type`, `user_properties`, then those of the option
     `attributes`. `.schema(…)` names all columns instead, of either kind, and tasks give no others.
+
+    As a sink it publishes each row at least once; options in `SinkOptions`.
     """
 
     @classmethod
@@ -51,6 +60,16 @@ class Source(DataSource):
         except ImportError:
             raise SourceError("reading a stream needs PySpark 4.2 or later") from None
         return LogStreamReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise SourceError('a network cannot be overwritten; say mode("append")')
+        return LogWriter(read_sink_options(self.options, schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        if overwrite:
+            raise SourceError('a network cannot be overwritten; say outputMode("append")')
+        return LogStreamWriter(read_sink_options(self.options, schema))
 
 
 class LogReader(DataSourceReader):
