@@ -276,6 +276,20 @@ def test_loopback_is_known(text: str, loopback: bool) -> None:
     assert str(read_address(text)) == text
 
 
+def test_a_listener_for_readers_without_a_log_is_named(tmp_path: Path) -> None:
+    data = network()
+    data["brokers"][1]["log"] = "127.0.0.1:8101"
+    assert hints(parse_network(data)) == ["brokers[1].log: B2 keeps no log; set log.folder"]
+    data["log"] = {"folder": str(tmp_path / "log"), "brokers": ["B1", "B9"]}
+    read = parse_network(data)
+    assert hints(read) == ["brokers[1].log: B2 keeps no log; set log.brokers with B2"]
+    assert "log.brokers: no broker 'B9'" in problems(read)
+    (tmp_path / "log").touch()
+    assert any(each.startswith("log.folder: ") for each in problems(read))
+    with pytest.raises(TomlError, match=r"log\.topics|topics"):
+        parse_network(data | {"log": {"folder": "x", "topics": ["a/#/b"]}})
+
+
 def test_a_listener_at_all_addresses_needs_an_advertised_one() -> None:
     data = network(plain_links=True)
     data["brokers"][1] |= {"peers": "[::]:7002", "mqtt": "0.0.0.0:1883"}

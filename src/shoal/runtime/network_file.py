@@ -312,6 +312,7 @@ def problems(network: NetworkFile, newcomer: BrokerId = "", *, has_files: bool =
     found += _patience_problems(network)
     found += _missing_files(network) if has_files else []
     found += _cost_problems(network)
+    found += _log_problems(network)
     folder = network.storage.folder
     if folder and "{broker}" not in folder and Path(folder).exists() and not Path(folder).is_dir():
         found.append(f"storage.folder: {folder} is no folder")
@@ -336,10 +337,22 @@ def hints(network: NetworkFile) -> list[str]:
                     f"brokers[{place}].{key}: {who} {text}, which is no place elsewhere; "
                     f"say in brokers[{place}].public where it is"
                 )
+    for place, broker in enumerate(network.brokers):
+        if broker.log and network.log.folder_of(broker.name) is None:
+            why = "log.folder" if not network.log.folder else f"log.brokers with {broker.name}"
+            found.append(f"brokers[{place}].log: {broker.name} keeps no log; set {why}")
     costs, names = network.costs, [broker.name for broker in network.brokers]
     for place, (left, right) in enumerate(network.links if costs.links else ()):
         if right not in costs.of(left, names):
             found.append(f"links[{place}]: {left}-{right} has no cost in costs.links")
+    return found
+
+
+def _log_problems(network: NetworkFile) -> list[str]:
+    log, names = network.log, [broker.name for broker in network.brokers]
+    found = [f"log.brokers: no broker {name!r}" for name in log.brokers if name not in names]
+    if log.folder and Path(log.folder).is_file():
+        found.append(f"log.folder: {log.folder} is no folder")
     return found
 
 
