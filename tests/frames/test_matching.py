@@ -53,6 +53,27 @@ def draw(random: Random, publications: int, subscriptions: int) -> tuple[pa.Tabl
     return pa.table(rows), pa.table({"id": ids, "filter": texts})
 
 
+class Lazy:
+    """A table that is not there before it is collected, as Polars' LazyFrame."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def collect(self) -> pa.Table:
+        return self._table
+
+
+def test_a_lazy_table_is_collected_and_no_table_is_named() -> None:
+    publications = pa.table({"id": [1, 2], "a": [3, 4]})
+    subscriptions = pa.table({"id": ["s"], "filter": ["a > 3"]})
+    found = match_frame(Lazy(publications), Lazy(subscriptions))
+    assert found.to_pylist() == [{"id": 2, "subscription": "s"}]
+    with pytest.raises(TableError, match=r"^publications: builtins\.int is no table"):
+        match_frame(7, subscriptions)
+    with pytest.raises(TableError, match=r"^subscriptions: builtins\.int is no table"):
+        match_frame(publications, Lazy(5))
+
+
 def truth(publications: pa.Table, subscriptions: pa.Table) -> list[tuple[int, str]]:
     filters = [(row["id"], parse(row["filter"])) for row in subscriptions.to_pylist()]
     return sorted(

@@ -21,12 +21,12 @@ from rich.table import Table
 from shoal.cli.support.declared_options import declared_options, given, with_declared
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     MasterOption,
     MemoryOption,
     only_session,
     spark_mistakes,
+    spark_settings,
 )
 from shoal.cli.support.steps import CommandStep, CommandSteps
 from shoal.experiments.registry import STUDIES
@@ -101,8 +101,9 @@ def _reproduce(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     studies = STUDIES if paper == ALL else {paper: STUDIES[paper]}
     for name in given(context, OPTIONS):
@@ -126,7 +127,9 @@ def _reproduce(
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
         with spark_mistakes(), CommandSteps() as steps:
-            findings = _carry_out(steps, plans, folders, _Means(master, memory, minutes))
+            findings = _carry_out(
+                steps, plans, folders, _Means(master, memory, spark_settings(conf or ()), minutes)
+            )
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
@@ -150,8 +153,9 @@ reproduce = with_declared(_reproduce, "data", OPTIONS)
 class _Means(NamedTuple):
     """Folder and time limit of runs."""
 
-    master: str
-    memory: str
+    master: str | None
+    memory: str | None
+    conf: Mapping[str, str]
     minutes: float | None
 
 
@@ -182,7 +186,9 @@ def _carry_out(
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
-                only_session("shoal reproduce", master=means.master, memory=means.memory)
+                only_session(
+                    "shoal reproduce", master=means.master, memory=means.memory, conf=means.conf
+                )
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""
