@@ -36,7 +36,7 @@ def read_table_file(spark: SparkSession, path: Path, *, inside: str) -> DataFram
         check_parquet(path)
         table, folders = read_parquet(spark, [path])
         columns = {n: _folder_value(each) for n, each in folders.items() if n not in table.columns}
-        return table.withColumns(columns).drop("_metadata")
+        return (table.withColumns(columns) if columns else table).drop("_metadata")
     return _read_csv(spark, path)
 
 
