@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import urlsplit
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -50,6 +51,8 @@ LOCAL_PART_BYTES = 16 * 1024 * 1024
 # One projection per chunk of filters makes long plans; their text is not needed.
 PLAN_TEXT_FIELDS = 25
 CONNECT = "sc://"
+_CONNECT_PORT = 15002
+_ANSWER_LIMIT_S = 10.0
 
 SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -128,15 +131,12 @@ def spark_session(
         finally:
             session.stop()
         return
-    folder = private_folder()
-    try:
+    with private_folder() as folder:
         session = _start(app_name, master, asked, users, folder, _BRIEF if is_brief else "")
         try:
             yield session
         finally:
             stop(session)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_settings(settings: Mapping[str, str]) -> None:
@@ -169,7 +169,7 @@ def which_spark(master: str | None = None) -> str:
     if SparkSession.getActiveSession() is not None:
         return "the active session"
     if (remote := _remote(master, users)) is not None:
-        return remote if master is not None else f"{remote}, by SPARK_REMOTE"
+        return _shown(remote) if master is not None else f"{_shown(remote)}, by SPARK_REMOTE"
     if master is not None:
         return master
     if users.is_submitted:
@@ -177,6 +177,11 @@ def which_spark(master: str | None = None) -> str:
     if MASTER in users.values:
         return f"{users.values[MASTER]}, by Spark's own settings"
     return LOCAL_MASTER
+
+
+def _shown(remote: str) -> str:
+    """Return a URL of Spark Connect without its parameters, which may have a password."""
+    return remote.partition("/;")[0]
 
 
 def _remote(master: str | None, users: UserSettings) -> str | None:
@@ -200,11 +205,26 @@ def _sql_settings_of(active: SparkSession) -> dict[str, str]:
 
 
 def _connect(remote: str, asked: Mapping[str, str]) -> SparkSession:
+    _check_answers(remote)
     session = SparkSession.builder.remote(remote).create()
     for key, value in (dict(asked) | SQL_SETTINGS).items():
         if key in SQL_SETTINGS or session.conf.isModifiable(key):
             session.conf.set(key, value)
     return session
+
+
+def _check_answers(remote: str) -> None:
+    """ValueError if nothing listens there: Spark's client would try again for many minutes."""
+    if not remote.startswith(CONNECT):
+        return
+    try:
+        place = urlsplit(remote)
+        host, port = place.hostname or "", place.port or _CONNECT_PORT
+        socket.create_connection((host, port), _ANSWER_LIMIT_S).close()
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{_shown(remote)}: no Spark Connect server answers there ({error})"
+        ) from None
 
 
 def _start(

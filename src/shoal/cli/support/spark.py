@@ -78,6 +78,7 @@ def spark_command(
     If the `inputs` are given and small, it is a session for little work.
     """
     settings = spark_settings(conf)
+    _say_users_spark(master)
     # Before PySpark is imported, which takes a while by itself.
     with (
         waiting("starting Spark", _bytes_of(inputs)) as status,
@@ -133,6 +134,17 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
             raise UserError(f"--conf {text}: give KEY=VALUE")
         settings[key] = value
     return settings
+
+
+def _say_users_spark(master: str | None) -> None:
+    """Say which Spark works, where neither an option nor shoal chose it."""
+    from shoal.pipeline.user_settings import user_settings
+
+    if master is None and user_settings().has_spark:
+        # Only here: PySpark takes a while to import, and nothing would tell.
+        from shoal.pipeline.session import which_spark
+
+        say_engine(f"Spark is {which_spark()}")
 
 
 def _stages(spark: SparkSession) -> contextlib.AbstractContextManager[AskStages]:

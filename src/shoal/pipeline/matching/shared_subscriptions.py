@@ -8,6 +8,8 @@ Connect, with each task.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import hashlib
 import pickle
@@ -21,9 +23,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType
 
 from shoal.frames.subscriptions import SubscriptionFrame
+from shoal.frames.work_folders import remove_abandoned, work_folder
 
 # Tables of subscriptions whose indexes a worker's process keeps.
 _KEPT = 2
+_PREFIX = "shoal-subscriptions-"
 
 
 class SharedSubscriptions(NamedTuple):
@@ -41,8 +45,8 @@ class SharedSubscriptions(NamedTuple):
 def share(spark: SparkSession, subscriptions: SubscriptionFrame) -> SharedSubscriptions:
     """Make subscriptions known to all workers of a session."""
     content = pickle.dumps(subscriptions, protocol=pickle.HIGHEST_PROTOCOL)
-    name = f"shoal-subscriptions-{hashlib.sha256(content).hexdigest()}"
-    path = Path(_folder().name) / name
+    name = f"{_PREFIX}{hashlib.sha256(content).hexdigest()}"
+    path = _folder() / name
     if not path.exists():
         path.write_bytes(content)
     spark.addArtifacts(str(path), file=True)
@@ -51,9 +55,13 @@ def share(spark: SparkSession, subscriptions: SubscriptionFrame) -> SharedSubscr
 
 
 @functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> Path:
     """Return a folder for as long as this process is there: workers that come later ask for it."""
-    return tempfile.TemporaryDirectory(prefix="shoal-subscriptions-")
+    parent = Path(tempfile.gettempdir())
+    remove_abandoned(_PREFIX, parent)
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(work_folder(_PREFIX, parent))
 
 
 @functools.lru_cache(maxsize=_KEPT)
