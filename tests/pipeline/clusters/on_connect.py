@@ -22,6 +22,10 @@ STEPS = {
     "summary": "summarise {given}/run --truth {given}/truth",
 }
 MATCH = "match --subscriptions {given}/mine.csv --publications {given}/ingested"
+STREAM = (
+    "match --subscriptions {given}/mine.csv --publications {given}/ingested/publications.parquet "
+    "--engine spark --stream --once"
+)
 ENGINES = {
     "index": "--engine spark",
     "sql": "--engine spark-sql",
@@ -52,6 +56,7 @@ def run(given: Path, out: Path) -> dict[str, object]:
     for name, engine in ENGINES.items():
         command = [*words(MATCH, given, out), *engine.split()]
         codes[name] = exit_code([*command, "--out", str(out / name)])
+    codes["stream"] = exit_code([*words(STREAM, given, out), "--out", str(out / "stream")])
     told: list[Progress] = []
     with spark_session("tasks") as spark:
         codes["is connect"] = is_connect(spark)

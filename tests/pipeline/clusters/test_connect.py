@@ -63,7 +63,7 @@ def test_everything_is_made_as_without_spark(given: Path) -> None:
         module = "tests.pipeline.clusters.on_connect"
         printed = run_script(module, str(given.parent), SPARK_REMOTE=url)
     found = json.loads(printed.splitlines()[-1])
-    assert [found.pop(name) for name in (*STEPS, *ENGINES)] == [0] * 7
+    assert [found.pop(name) for name in (*STEPS, *ENGINES, "stream")] == [0] * 8
     assert found == {
         "is connect": True,
         "results": [[2, 1], None, [3, 1], None, None, None],
@@ -74,6 +74,7 @@ def test_everything_is_made_as_without_spark(given: Path) -> None:
     for name, tables in TABLES.items():
         for table in tables:
             assert rows(made / name, table) == rows(given / name, table), (name, table)
+    assert rows(made / "stream" / "batch=0", "") == rows(given / "index", "")
     assert rows(made / "sql", "") == rows(made / "spread", "") == rows(given / "index", "")
 
 

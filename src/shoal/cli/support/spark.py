@@ -61,6 +61,7 @@ BRIEF_BYTES = 10_000_000
 _OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _WORKER_DIED = "Python worker exited unexpectedly"
+_TRACEBACK = "Traceback (most recent call last):"
 _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 
 
@@ -274,8 +275,13 @@ def spark_complaint(error: Exception) -> str:
     elif isinstance(error, PythonException):
         # The last line of the traceback has the error; the others have places only.
         reason = text.rpartition("\n")[2]
+    elif (first := text.partition("\n")[0]).endswith(_TRACEBACK):
+        # A process of Spark's that runs the user's Python, as a data source is.
+        said = [line for line in text.splitlines() if line and not line.startswith((" ", "\t"))]
+        own = next((line for line in said[1:] if not line.startswith("SQLSTATE")), "")
+        reason = f"{first.removesuffix(_TRACEBACK).strip()} {own}"
     else:
-        reason = text.partition("\n")[0]
+        reason = first
     return f"Spark could not do this: {reason}"
 
 

@@ -47,7 +47,7 @@ def write_small_workload(
     inside = publications / PUBLICATIONS
     path = inside if inside.exists() else publications
     if not are_small([path]) or options.brokers.startswith(AIRPORTS):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 10 MB, or brokers are airports")
     check_options(options)
     own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read(publications)
