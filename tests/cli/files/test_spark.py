@@ -155,7 +155,8 @@ An error occurred in the user provided function. Reason: Traceback (most recent 
         ),
         (
             "[PYTHON_DATA_SOURCE_ERROR] It failed: Traceback (most recent call last):\n"
-            "  File \"a.py\", line 3\nModuleNotFoundError: No module named 'mine'\n SQLSTATE: 38000",
+            '  File "a.py", line 3\n'
+            "ModuleNotFoundError: No module named 'mine'\n SQLSTATE: 38000",
             "Spark could not do this: [PYTHON_DATA_SOURCE_ERROR] It failed: ModuleNotFoundError: "
             "No module named 'mine'",
         ),

@@ -278,8 +278,8 @@ def spark_complaint(error: Exception) -> str:
     elif (first := text.partition("\n")[0]).endswith(_TRACEBACK):
         # A process of Spark's that runs the user's Python, as a data source is.
         said = [line for line in text.splitlines() if line and not line.startswith((" ", "\t"))]
-        own = next((line for line in said[1:] if not line.startswith("SQLSTATE")), "")
-        reason = f"{first.removesuffix(_TRACEBACK).strip()} {own}"
+        error_line = next((line for line in said[1:] if not line.startswith("SQLSTATE")), "")
+        reason = f"{first.removesuffix(_TRACEBACK).strip()} {error_line}"
     else:
         reason = first
     return f"Spark could not do this: {reason}"
