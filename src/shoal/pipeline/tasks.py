@@ -24,6 +24,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.progress import stages_of
+from shoal.pipeline.session import is_connect
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
@@ -61,14 +62,17 @@ def run_tasks(
         raise ValueError(f"{len(tasks)} tasks have {len(weights)} weights")
     # By the wall clock, which the workers' machines have, too.
     until = math.inf if within_s is None else time.time() + within_s
-    job = _job(spark, tasks, until)
+    # A classic session interrupts by tags only what its calling thread has submitted, so there the
+    # job has a session of its own. Spark Connect finds the tags of all threads.
+    session = spark if is_connect(spark) else spark.newSession()
+    job = _job(session, tasks, until)
     tag = f"tasks-{uuid.uuid4()}"
     collected: list[list[Any]] = []
     failures: list[BaseException] = []
 
     def submit() -> None:
         # A tag is a property of the thread that submits the job.
-        spark.addTag(tag)
+        session.addTag(tag)
         try:
             collected.append(job.collect())
         except Exception as error:
@@ -88,7 +92,10 @@ def run_tasks(
                 done = max(done, *of_tasks, 0)
                 progress(Progress(done, min(1.0, shares[done] / total)))
         except BaseException:
-            spark.interruptTag(tag)
+            if is_connect(session):
+                session.interruptTag(tag)
+            else:
+                session.interruptAll()
             raise
     if failures:
         raise failures[0]

@@ -145,7 +145,7 @@ def _say_users_spark(master: str | None) -> None:
         # Only here: PySpark takes a while to import, and nothing would tell.
         from shoal.pipeline.session import which_spark
 
-        say_engine(f"Spark is {which_spark()}")
+        say_engine(f"on Spark: {which_spark()}")
 
 
 def _stages(spark: SparkSession) -> contextlib.AbstractContextManager[AskStages]:
