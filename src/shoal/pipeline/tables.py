@@ -58,10 +58,11 @@ _SHARED = (
 
 
 def check_is_shared(spark: SparkSession, path: Path) -> None:
-    """TableError if a worker does not see the folder that `path` is to be in, with its name."""
+    """TableError if a worker does not see the folder `path`, or the one that it is to be in."""
     if is_local(spark):
         return
-    folder = next(each for each in path.absolute().parents if each.exists())
+    place = path.absolute()
+    folder = next(each for each in (place, *place.parents) if each.is_dir())
     token = folder / f".shoal-{secrets.token_hex(8)}"
     name, here = str(token), socket.gethostname()
 

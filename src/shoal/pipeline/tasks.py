@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -25,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.progress import stages_of
 from shoal.pipeline.session import is_connect
+from shoal.pipeline.tables import check_is_shared
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
@@ -50,14 +52,18 @@ def run_tasks(
     weights: Sequence[float],
     progress: Callable[[Progress], None],
     within_s: float | None = None,
+    writes_to: Path | None = None,
 ) -> list[TaskOutcome | None]:
     """Every task's outcome, in the order of `tasks`, which must be importable where Spark works.
 
     `weights` say how long tasks take, in any unit.  A task that has not begun `within_s` is left
-    out: its outcome is None.  An interrupt cancels the job and passes on.
+    out: its outcome is None.  An interrupt cancels the job and passes on.  TableError if the tasks
+    write below the folder `writes_to`, and a worker does not see that.
     """
     if not tasks:
         return []
+    if writes_to is not None:
+        check_is_shared(spark, writes_to)
     if len(weights) != len(tasks):
         raise ValueError(f"{len(tasks)} tasks have {len(weights)} weights")
     # By the wall clock, which the workers' machines have, too.

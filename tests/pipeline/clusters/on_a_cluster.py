@@ -9,6 +9,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow.parquet as pq
@@ -45,13 +46,16 @@ def main(master: str, folder: Path) -> None:
         outcomes = run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda _: None)
         found["tasks"] = [outcome and outcome.result for outcome in outcomes]
         found["shuffles"] = spark.conf.get("spark.sql.shuffle.partitions")
+        tasks = [partial(pow, 2, 5)]
+        late = partial(run_tasks, spark, tasks, [1.0], lambda _: None, 0.0, OWN_DISK)
+        found["tasks refused"] = _refusal(late)
         found["refused"] = _refusal(partial(write_table, pairs, OWN_DISK / "pairs"))
         with mock.patch.object(tables, "check_is_shared"):
             found["lost"] = _refusal(partial(write_table, pairs, OWN_DISK / "pairs"))
     print(json.dumps(found))
 
 
-def _refusal(write: partial[None]) -> str:
+def _refusal(write: partial[Any]) -> str:
     try:
         write()
     except TableError as error:

@@ -30,6 +30,7 @@ def test_pairs_are_written_to_a_shared_disk_and_refused_for_another(tmp_path: Pa
         r"rows would be lost; give a folder on a disk that ",
         found["refused"],
     )
+    assert found["tasks refused"].startswith("/proc/self/cwd is on a disk of this machine ")
     assert found["lost"].startswith(
         f"/proc/self/cwd/pairs: Spark's workers wrote {expected} rows, but 0 are there; give a "
     )

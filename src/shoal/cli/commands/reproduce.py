@@ -212,7 +212,7 @@ def _conclude(
         with steps.step(whose + source.title) as step:
             step.result = source.make(spark)
     runs = plan.runs()
-    left = _simulate(steps, spark, runs, minutes, whose)
+    left = _simulate(steps, spark, runs, root, minutes, whose)
     with steps.step(f"{whose}tables, claims and figures") as step:
         conclusion = plan.conclude(runs)
         if left:
@@ -232,9 +232,16 @@ def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
 
 
 def _simulate(
-    steps: CommandSteps, spark: Spark, tasks: Sequence[Task], minutes: float | None, whose: str
+    steps: CommandSteps,
+    spark: Spark,
+    tasks: Sequence[Task],
+    root: Path,
+    minutes: float | None,
+    whose: str,
 ) -> int:
     """Make the runs that are not there yet, of those that say as much the long ones first.
+
+    Each writes its file below `root`.
 
     Returns how many there was no time for.
     """
@@ -248,7 +255,7 @@ def _simulate(
         display = _Display(step, len(missing))
         weights = [task.cost for task in missing]
         within_s = None if minutes is None else minutes * 60
-        outcomes = run_tasks(spark, missing, weights, display.show, within_s)
+        outcomes = run_tasks(spark, missing, weights, display.show, within_s, root)
     for task, outcome in zip(missing, outcomes, strict=True):
         if outcome is not None and outcome.error is not None:
             raise UserError(f"run {task.name} failed: {outcome.error}")
