@@ -146,11 +146,12 @@ def test_no_server_of_connect_is_told_of_at_once(environment: pytest.MonkeyPatch
 
 
 def test_a_view_has_what_the_notebook_set(spark: SparkSession) -> None:
+    with spark_session("earlier"):
+        pass  # Its view stays the active session.
     before = spark.conf.get("spark.sql.shuffle.partitions") or ""
     spark.conf.set("spark.sql.shuffle.partitions", "17")
-    spark.range(1).count()  # Active is the session that worked last.
     try:
-        with spark_session("inner") as inner:
+        with spark_session("inner"), spark_session("inner") as inner:
             assert inner.conf.get("spark.sql.shuffle.partitions") == "17"
             assert inner.conf.get("spark.sql.ansi.enabled") == "true"
     finally:

@@ -67,6 +67,9 @@ SQL_SETTINGS = {
     "spark.sql.debug.maxToStringFields": str(PLAN_TEXT_FIELDS),
 }
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# Spark leaves a new session active, which the session of a notebook's user was before.
+_VIEW = "shoal.view"
+_USERS: list[SparkSession] = []
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # Ingest, workload and truth of 2,400 rows took 42 s of processor time without, 23 s with these.
 _BRIEF = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -117,7 +120,7 @@ def spark_session(
     if shuffle_partitions is not None:
         asked.setdefault(_SHUFFLE_PARTITIONS, str(shuffle_partitions))
     check_settings(asked)
-    active = SparkSession.getActiveSession()
+    active = _users_session()
     if active is not None:
         yield _view_of(active, asked)
         return
@@ -191,9 +194,20 @@ def _remote(master: str | None, users: UserSettings) -> str | None:
     return master if master.startswith(CONNECT) else None
 
 
+def _users_session() -> SparkSession | None:
+    """Return the active session, or, if that is one of our views, the session that it is of."""
+    active = SparkSession.getActiveSession()
+    if active is None:
+        return None
+    if not (active.conf.get(_VIEW, "") and _USERS):
+        _USERS[:] = [active]
+    return _USERS[0]
+
+
 def _view_of(active: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     """Return another session of the same Spark, with this one's settings and shoal's."""
     view = active.newSession()
+    view.conf.set(_VIEW, "true")
     for key, value in (_sql_settings_of(active) | dict(asked) | SQL_SETTINGS).items():
         if view.conf.isModifiable(key):
             view.conf.set(key, value)
