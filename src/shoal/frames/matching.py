@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.columns import integers
-from shoal.frames.errors import TableError
+from shoal.frames.errors import TableError, TableWarning
+from shoal.frames.kind_checks import SAMPLE, CheckedKind, complaints
 from shoal.frames.publications import SUBSCRIPTION, Publications
 from shoal.frames.subscriptions import SubscriptionFrame
 
@@ -33,7 +35,9 @@ SINGLY = 2_000_000
 ANSWERS = "answers"
 
 
-def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | None = None) -> Any:
+def match_frame(
+    publications: Any, subscriptions: Any, *, key: Sequence[str] | None = None, warn: bool = True
+) -> Any:
     """The pairs that match, as an Arrow table: the publication's key, and `subscription`.
 
     Both are tables that Arrow can take: pandas, Polars, PyArrow, DuckDB, anything that speaks
@@ -41,10 +45,16 @@ def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | N
     `publisher` and `sequence`, or those of `key`) and a column per attribute, null where one is
     missing; subscriptions a column `id`, and `filter` with its text, or a conjunction in columns
     (`symbol`, `price.low`, `price.high`). TableError names the fault of
-    either. Pairs come in the order of the publications.
+    either; TableWarning, if `warn`, a test that no publication can pass. Pairs come in the order of
+    the publications.
     """
     wanted = SubscriptionFrame.of_table(_table(subscriptions, "subscriptions"))
     given = Publications.of(_table(publications, "publications"), wanted, key)
+    if warn:
+        tests = CheckedKind.of(filter for _, filter in wanted.filters(SAMPLE))
+        rows = [attributes for _, attributes in given.first(SAMPLE).rows()]
+        for complaint in complaints(tests, rows, given.known):
+            warnings.warn(complaint, TableWarning, stacklevel=2)
     return pa.Table.from_batches(pairs(given, wanted), pair_schema(given, wanted))
 
 

@@ -201,7 +201,7 @@ def _complaints(
     """Return tests that no publication can pass; lines were read already, tables have Spark's
     types.
     """
-    from shoal.pipeline.checks.kind_checks import complaints
+    from shoal.frames.kind_checks import complaints
     from shoal.pipeline.matching.table_checks import demands, table_complaints
 
     if isinstance(publications, Path):

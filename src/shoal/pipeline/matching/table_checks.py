@@ -19,11 +19,11 @@ from pyspark.sql.types import (
 )
 
 from shoal.frames.errors import TableError, TableWarning
+from shoal.frames.kind_checks import NOUNS, PLURALS, SAMPLE, CheckedKind
 from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, attribute_of, id_column
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Filter, Kind
-from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, CheckedKind
 from shoal.pipeline.matching.publication_tables import attribute_types, key_columns, quoted
 
 # Parsed here, one by one: fewer of them than rows are looked at.

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
+from shoal.frames.kind_checks import SAMPLE
 from shoal.frames.reading import read_table_file
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import PUBLICATIONS
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
