@@ -8,7 +8,7 @@ anywhere.  `auto` is timed against every one of the four dimensions alone, plann
 same way; what is printed is the ratio to the best, the mean and the worst of them, in rounds in
 which all take turns, by time and by the processors' time that Spark and its workers used, which
 other work on the machine hardly changes.  All pairs are compared by count and checksum, and with
-the engine that broadcasts the subscriptions on a sample of them.
+the engine that gives every worker all subscriptions, on a sample of them.
 
 `large` is 10,000,000 subscriptions and 1,000,000 publications, once, by `auto`; it prints the
 memory that Spark and its workers together had at most.
@@ -124,7 +124,7 @@ def own_processes() -> dict[int, tuple[float, float]]:
 
 
 def check_on_sample(publications: DataFrame, subscriptions: DataFrame, pairs: DataFrame) -> bool:
-    """Whether the pairs of some subscriptions are those of the engine that broadcasts them."""
+    """Whether the pairs of some subscriptions are those of the engine without partitions."""
     some = subscriptions.where(F.col("id") % 97 == 5).limit(CHECKED_SUBSCRIPTIONS)
     ours = pairs.where(F.col("subscription") % 97 == 5)
     return agreed("broadcast, on a sample", summed(ours), summed(match_tables(publications, some)))
