@@ -22,7 +22,7 @@ from shoal.pipeline.schemas import (
     SUBSCRIPTIONS,
     TRUTH,
 )
-from shoal.pipeline.tables import read_table, write_table
+from shoal.pipeline.tables import read_table, spark_path, write_table
 
 # Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
 MAX_SUBSCRIPTIONS = 100_000
@@ -47,7 +47,7 @@ def write_truth(
     return TruthCounts(
         publications=events.count(),
         subscriptions=subscriptions.count(),
-        expected=spark.read.parquet(str(out)).count(),
+        expected=spark.read.parquet(spark_path(out)).count(),
     )
 
 
@@ -67,20 +67,19 @@ def expected_deliveries(events: DataFrame, subscriptions: DataFrame) -> DataFram
         raise TableError(
             f"more than {MAX_SUBSCRIPTIONS} subscriptions; judge them in several parts"
         )
-    pairs = matching_pairs(events, texts, key_columns=PUBLICATION_KEY, attributes=ATTRIBUTES)
-    if "from_us" in subscriptions.columns:
-        pairs = _in_time(pairs, events, subscriptions)
+    come_and_go = "from_us" in subscriptions.columns
+    key = (*PUBLICATION_KEY, "replay_us") if come_and_go else PUBLICATION_KEY
+    pairs = matching_pairs(events, texts, key_columns=key, attributes=ATTRIBUTES)
+    if come_and_go:
+        pairs = _in_time(pairs, subscriptions)
     return pairs.select(*TRUTH.names)
 
 
-def _in_time(pairs: DataFrame, events: DataFrame, subscriptions: DataFrame) -> DataFrame:
+def _in_time(pairs: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """Of the pairs those that were published while the subscription was there."""
-    times = events.select(*PUBLICATION_KEY, "replay_us")
     stays = subscriptions.select("subscription", "from_us", "to_us")
-    return (
-        pairs.join(times, [*PUBLICATION_KEY])
-        .join(stays, "subscription")
-        .where("(from_us IS NULL OR from_us <= replay_us) AND (to_us IS NULL OR replay_us < to_us)")
+    return pairs.join(stays, "subscription").where(
+        "(from_us IS NULL OR from_us <= replay_us) AND (to_us IS NULL OR replay_us < to_us)"
     )
 
 
@@ -89,12 +88,12 @@ def _read(spark: SparkSession, workload: Path) -> tuple[DataFrame, DataFrame]:
         raise TableError(f"{workload} is not a folder; make one with `shoal workload`")
     file = workload / "subscriptions.parquet"
     subscriptions = read_table(spark, file, SUBSCRIPTIONS)
-    if "from_us" in spark.read.parquet(str(file)).columns:
+    if "from_us" in spark.read.parquet(spark_path(file)).columns:
         subscriptions = read_table(spark, file, COMING_AND_GOING)
     path = workload / EVENTS
     if not path.exists():
         raise TableError(f"{path} does not exist")
-    events = spark.read.parquet(str(path))
+    events = spark.read.parquet(spark_path(path))
     for name in (*PUBLICATION_KEY, ATTRIBUTES):
         if name not in events.columns:
             raise TableError(f"{path} lacks the column {name!r}")
