@@ -14,9 +14,7 @@ from shoal.cli.main import main
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import ingest_mapped, ingest_small
 from shoal.pipeline.small.tables import NeedsSparkError
-from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small import files as small_files
-from shoal.pipeline.sources.small.files import parse_files
+from shoal.pipeline.sources import local_rows
 from tests.examples import at_length
 
 MAPPING = """\
@@ -105,27 +103,46 @@ def test_both_make_the_same_of_every_oddity(
 
 
 @pytest.mark.parametrize(
-    ("changed", "line"),
+    "changed",
     [
-        ('[derived]\nhalf = { type = "double", expression = "1 / wind" }\n', ""),
-        ("format = \"yyyy-MM-dd'T'HH:mm:ssXXX\"", ""),
-        ('format = "HH:mm"', ""),
-        ('zone = "Europe/Berlin"', ""),
-        ("", 'kiel,1,2026-01-01 00:00,1,1,0,a "quoted" word,'),
+        '[derived]\nhalf = { type = "double", expression = "1 / wind" }\n',
+        "format = \"yyyy-MM-dd'T'HH:mm:ssXXX\"",
+        'format = "HH:mm"',
+        'expression = "timestamp_seconds(wind)"',
     ],
 )
-def test_what_only_spark_reads_is_left_to_it(tmp_path: Path, changed: str, line: str) -> None:
+def test_what_only_spark_reads_is_left_to_it(tmp_path: Path, changed: str) -> None:
     text = MAPPING % "yyyy-MM-dd HH:mm"
     if changed.startswith("format"):
         text = text.replace('format = "yyyy-MM-dd HH:mm"', changed)
-    elif changed.startswith("zone"):
-        text = text.replace(" }\nnull", f", {changed} }}\nnull")
+    elif changed.startswith("expression"):
+        text = text.replace('column = "at", format = "yyyy-MM-dd HH:mm"', changed)
     else:
         text += changed
-    data = tmp_path / "sites.csv"
-    data.write_text(HEADER + line)
+    data, mapping = tmp_path / "sites.csv", tmp_path / "sites.toml"
+    data.write_text(HEADER)
+    mapping.write_text(text)
     with pytest.raises(NeedsSparkError):
-        list(parse_files([data], decode_mapping(text, "sites.toml")))
+        ingest_small(mapping, [data], tmp_path / "out")
+
+
+def test_zones_and_quotes_within_fields_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
+    data, mapping = tmp_path / "sites.csv", tmp_path / "sites.toml"
+    zone = 'format = "yyyy-MM-dd HH:mm", zone = "Europe/Berlin"'
+    mapping.write_text((MAPPING % "F").replace('format = "F"', zone))
+    # The last two are skipped by the clock, and shown twice.
+    times = ["2026-01-01 00:00", "2026-07-01 00:00", "2026-03-29 02:30", "2026-10-25 02:30"]
+    utc = [1_767_222_000, 1_782_856_800, 1_774_747_800, 1_792_888_200]
+    notes = {'a "quoted" word': 'a "quoted" word', '"a""b"': 'a"b', '"a"b': '"a"b', '""': None}
+    pairs = enumerate(zip(times, notes, strict=True))
+    lines = [f"kiel,{at},{time},1,1,0,{note}," for at, (time, note) in pairs]
+    data.write_text(HEADER + "\n".join(lines))
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    rows = [(row["time_us"], row["attributes"]["note"]) for row in found["publications"]]
+    assert rows == list(zip([second * 1_000_000 for second in utc], notes.values(), strict=True))
 
 
 def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
@@ -145,7 +162,7 @@ def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     assert f"rows repeat earlier ones exactly; which, and what they repeat: {out}" in captured.err
     (repeat,) = tables(out)["repeats"]
     assert (repeat["line"], repeat["first_line"], repeat["file"]) == (3, 2, str(data))
-    monkeypatch.setattr(small_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(local_rows, "MOST_BYTES", 10)
     with pytest.raises(TypeError):  # it asks for Spark, which this test took away
         main(["ingest", str(mapping), str(data), "--out", str(tmp_path / "large")])
 
