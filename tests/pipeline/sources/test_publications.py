@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,14 @@ from pyspark.sql import SparkSession
 
 from shoal.pipeline.sources import splits
 from shoal.pipeline.sources.declaration import MappingError, decode_mapping
-from shoal.pipeline.sources.publications import publications, rejects
+from shoal.pipeline.sources.publications import (
+    numbered_rows,
+    parse_rows,
+    publications,
+    rejects,
+    repeats,
+)
+from shoal.pipeline.sources.raw_rows import open_source
 from tests.pipeline.sources.parsing import spark_rows
 
 MAPPING = """
@@ -153,3 +162,28 @@ def test_what_spark_does_not_accept_names_the_key(
     mapping = decode_mapping(MAPPING.replace(*change), "sites.toml")
     with pytest.raises(MappingError, match=message):
         spark_rows(spark, [file], mapping, "sites.toml")
+
+
+def test_no_step_passes_one_task_and_files_are_read_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sites.csv"
+    file.write_text(LINES)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 64)
+    mapping = decode_mapping(MAPPING, "sites.toml")
+    source = open_source([file], mapping.file_columns)
+    parsed = parse_rows(spark, source, mapping, "sites.toml").persist()
+    try:
+        rows = numbered_rows(parsed, source)
+        assert rows.count() == 8
+        for table in (publications(rows), rejects(rows), repeats(rows)):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                table.explain("formatted")
+            plan = printed.getvalue()
+            assert "SinglePartition" not in plan
+            # The files are behind what is persisted.
+            assert plan.count("InMemoryTableScan\n") >= 1
+            assert "MapInArrow" not in plan.partition("InMemoryRelation")[0]
+    finally:
+        parsed.unpersist()

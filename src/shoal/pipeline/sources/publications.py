@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.declaration import SPARK_TYPES, Mapping, MappingError
 from shoal.pipeline.sources.raw_rows import Source, TextSource
-from shoal.pipeline.sources.row_parser import RowParser, needs_format, time_noun
+from shoal.pipeline.sources.row_parser import RowParser, bounds_noun, needs_format, time_noun
 from shoal.pipeline.sources.times import time_forms
 
 # Letters of a datetime pattern that stand for a zone, and quoted text in a pattern.
@@ -195,7 +195,9 @@ def _event_time(rows: DataFrame, mapping: Mapping, where: str) -> tuple[Column, 
     rule = mapping.time
     if rule.expression is not None:
         time = _expression(rows, rule.expression, f"{where}: time.expression")
-        return time, F.when(time.isNull(), "the event time cannot be computed")
+        said = F.concat(F.lit("the event time: '"), time.cast("timestamp").cast("string"))
+        outside = _outside(time, said, mapping)
+        return time, F.when(time.isNull(), "the event time cannot be computed").otherwise(outside)
     text, place = _base("time_text"), f"time column '{rule.column}'"
     forms = time_forms(rule.formats, mapping.decimal)
     time = F.coalesce(
@@ -206,8 +208,18 @@ def _event_time(rows: DataFrame, mapping: Mapping, where: str) -> tuple[Column, 
             for number, (format, form) in enumerate(zip(rule.formats, forms, strict=True))
         )
     )
-    misfit = F.concat(F.lit(f"{place}: '"), text, F.lit(f"' is not {time_noun(rule)}"))
-    return time, F.when(time.isNull(), F.coalesce(misfit, F.lit(f"{place} is missing")))
+    said = F.concat(F.lit(f"{place}: '"), text)
+    misfit = F.concat(said, F.lit(f"' is not {time_noun(rule)}"))
+    problem = F.when(time.isNull(), F.coalesce(misfit, F.lit(f"{place} is missing")))
+    return time, problem.otherwise(_outside(time, said, mapping))
+
+
+def _outside(time: Column, said: Column, mapping: Mapping) -> Column:
+    """The problem with a time that the declaration does not allow."""
+    rule, time_us = mapping.time, F.unix_micros(time.cast("timestamp"))
+    low = F.lit(False) if rule.earliest_us is None else time_us < rule.earliest_us
+    high = F.lit(False) if rule.before_us is None else time_us >= rule.before_us
+    return F.when(low | high, F.concat(said, F.lit(f"' is not {bounds_noun(rule)}")))
 
 
 def _check_formats(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> None:

@@ -29,6 +29,14 @@ def time_noun(rule: TimeRule) -> str:
     return f"a time of the form {' or '.join(rule.formats)}"
 
 
+def bounds_noun(rule: TimeRule) -> str:
+    """The allowed times, in the words of a reason; empty if all are."""
+    from_on = f"from {rule.earliest}" if rule.earliest is not None else ""
+    until = f"before {rule.before}" if rule.before is not None else ""
+    both = " and ".join(filter(None, (from_on, until)))
+    return f"a time {both}{'' if until else ' on'}" if both else ""
+
+
 def needs_format(rule: TimeRule, where: str) -> MappingError:
     """The error for times of text without a format."""
     return MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
@@ -105,7 +113,20 @@ class RowParser:
         place = f"time column '{rule.column}'"
         self._add_misfits(problems, source, times, place, time_noun(rule))
         _add(problems, source.is_null(), f"{place} is missing")
+        if bounds := bounds_noun(rule):
+            timed = pc.if_else(times.is_valid(), source, pa.scalar(None, kind))
+            self._add_misfits(problems, timed, self._within(times), place, bounds)
         return times, nothing, which
+
+    def _within(self, times: pa.Array) -> pa.Array:
+        """The times, null where the declaration does not allow them."""
+        rule = self._mapping.time
+        kept = times
+        if rule.earliest_us is not None:
+            kept = pc.if_else(pc.less(times, rule.earliest_us), None, kept)
+        if rule.before_us is not None:
+            kept = pc.if_else(pc.greater_equal(times, rule.before_us), None, kept)
+        return kept
 
     @staticmethod
     def _add_misfits(
