@@ -32,13 +32,7 @@ from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.local_rows import (
-    are_small,
-    local_publications,
-    local_rejects,
-    local_repeats,
-    local_rows,
-)
+from shoal.pipeline.sources.local_rows import are_small, local_rows, local_tables
 from shoal.pipeline.sources.publications import (
     numbered_rows,
     parse_rows,
@@ -150,10 +144,11 @@ def ingest_small(
         raise NeedsSparkError
     source = open_source(files, mapping.file_columns, delimiter=mapping.delimiter)
     rows = local_rows(source, parser)
+    tables = local_tables(rows, mapping)
     with new_folder(out, overwrite=overwrite) as folder:
-        write_part(local_publications(rows, mapping), folder / PUBLICATIONS)
-        write_part(local_rejects(rows), folder / REJECTS)
-        write_part(local_repeats(rows, mapping), folder / REPEATS)
+        write_part(tables.publications, folder / PUBLICATIONS)
+        write_part(tables.rejects, folder / REJECTS)
+        write_part(tables.repeats, folder / REPEATS)
         return _counted(folder, rows.num_rows, mapping, lineage(mapping_file, source))
 
 
