@@ -75,7 +75,8 @@ def open_quotes(files: Sequence[Path]) -> Source:
         return open_source(files, _FIELDS)
     if len(padres) < len(files):
         raise SourceError("PADRES text and tables of quotes cannot be mixed in one command")
-    return TextSource(text_splits(files), dict.fromkeys(files, PadresFields()))
+    splits = text_splits(files)
+    return TextSource(splits, dict.fromkeys((split.file for split in splits), PadresFields()))
 
 
 def is_padres(file: Path) -> bool:

@@ -77,7 +77,7 @@ class Source(Protocol):
 
 
 class TextSource(NamedTuple):
-    """Text files, each with the reader of its lines."""
+    """Text files, each with the reader of its lines, by absolute path."""
 
     splits: Sequence[Split]
     readers: Mapping[Path, LineReader]
@@ -137,10 +137,10 @@ def open_source(
     for file in files:
         if kind == "JSON":
             check_lines(file)
-            readers[file] = JsonFields(needed)
+            readers[file.absolute()] = JsonFields(needed)
         else:
             names = header_names(first_line(file), delimiter, needed, file)
-            readers[file] = CsvFields(names, needed, delimiter)
+            readers[file.absolute()] = CsvFields(names, needed, delimiter)
     return TextSource(text_splits(files, name=name), readers)
 
 

@@ -27,7 +27,7 @@ class Split(NamedTuple):
     """The lines that begin in the bytes, or the row groups, from `start` until before `end`.
 
     `root` is the file, or folder of Parquet, that was named, `name` stands for the file in tables.
-    Without an `end` it is all that follows.
+    Paths are absolute: a worker has a folder of its own. Without an `end` it is all that follows.
     """
 
     root: Path
@@ -43,8 +43,8 @@ def text_splits(files: Sequence[Path], *, name: str = "") -> list[Split]:
     `name` stands for a file that is only a temporary copy.
     """
     found = []
-    for file in files:
-        plain = name or str(file.absolute())
+    for file in (each.absolute() for each in files):
+        plain = name or str(file)
         if is_gzip(file):
             found.append(Split(file, file, plain))
             continue
@@ -56,14 +56,14 @@ def text_splits(files: Sequence[Path], *, name: str = "") -> list[Split]:
 def parquet_splits(files: Sequence[Path]) -> list[Split]:
     """The splits of Parquet files, or of folders of them, in order."""
     found = []
-    for root in files:
+    for root in (each.absolute() for each in files):
         for file in part_files(root):
             metadata = pq.read_metadata(file)
             start = rows = 0
             for group in range(metadata.num_row_groups):
                 rows += metadata.row_group(group).num_rows
                 if rows >= SPLIT_ROWS or group == metadata.num_row_groups - 1:
-                    found.append(Split(root, file, str(file.absolute()), start, group + 1))
+                    found.append(Split(root, file, str(file), start, group + 1))
                     start, rows = group + 1, 0
     return found
 
