@@ -190,3 +190,28 @@ def test_both_read_decimal_commas_and_several_formats_of_time(
     assert reasons[1].endswith(
         "'1/1/26' is not a time of the form dd.MM.yyyy HH:mm or iso8601 or epoch_s"
     )
+
+
+def test_both_find_the_same_repeats(spark: SparkSession, tmp_path: Path) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text(
+        'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\nsite = "string"\n"a.b" = "double"\nnote = "string"\n'
+    )
+    rows = ["k,1,0,x", "k,1,-0,x", "k,1,0,", "k,1,,x", "k,1,,", "k,1,,x", "l,1,0,x", "k,2,0,x"]
+    for name in ("b.csv", "a.csv"):
+        (tmp_path / name).write_text("site,at,a.b,note\n" + "\n".join(rows) + "\n")
+    files = [tmp_path / "b.csv", tmp_path / "a.csv"]
+    small = ingest_small(mapping, files, tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, files, tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    repeats = [
+        (Path(row["file"]).name, row["line"], Path(row["first_file"]).name, row["first_line"])
+        for row in found["repeats"]
+    ]
+    again = [2, 2, 4, 5, 6, 5, 8, 9]
+    assert repeats == [
+        *(("a.csv", line, "a.csv", first) for line, first in ((3, 2), (7, 5))),
+        *(("b.csv", line, "a.csv", first) for line, first in enumerate(again, 2)),
+    ]

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DoubleType, StructType
 
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.declaration import SPARK_TYPES, Mapping, MappingError
@@ -155,9 +156,13 @@ def repeats(rows: DataFrame) -> DataFrame:
 
     They are publications all the same.
     """
-    alike = Window.partitionBy("publisher", "time_us", "attributes").orderBy("file", "line")
+    kept = rows.where("reason IS NULL").withColumn("alike", _hash(rows))
+    # Few rows are left to be sorted if few have the hash of another.
+    shared = kept.groupBy("alike").count().where("count > 1").select("alike")
+    alike = Window.partitionBy("alike", "publisher", "time_us", "attributes")
+    alike = alike.orderBy("file", "line")
     return (
-        rows.where("reason IS NULL")
+        kept.join(shared, "alike", "left_semi")
         .withColumn("nth", F.row_number().over(alike))
         .withColumn("first_file", F.first("file").over(alike))
         .withColumn("first_line", F.first("line").over(alike))
@@ -165,6 +170,18 @@ def repeats(rows: DataFrame) -> DataFrame:
         .select("file", "line", "first_file", "first_line", _cut_text())
         .orderBy("file", "line")
     )
+
+
+def _hash(rows: DataFrame) -> Column:
+    """A number that equal publications of one publisher and time share."""
+    kind = rows.schema["attributes"].dataType
+    assert isinstance(kind, StructType)
+    # The hash of -0.0 is not that of 0.0.
+    fields = [(F.col("attributes").getField(field.name), field.dataType) for field in kind]
+    values = [
+        each + F.lit(0.0) if isinstance(of_type, DoubleType) else each for each, of_type in fields
+    ]
+    return F.xxhash64("publisher", "time_us", *values)
 
 
 def _cut_text() -> Column:
