@@ -32,7 +32,7 @@ from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
 from shoal.pipeline.sources.declaration import Mapping, load_mapping
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.local_rows import are_small, local_rows, local_tables
+from shoal.pipeline.sources.local_rows import MOST_BYTES, are_small, local_rows, local_tables
 from shoal.pipeline.sources.publications import (
     numbered_rows,
     parse_rows,
@@ -135,7 +135,7 @@ def ingest_small(
 ) -> IngestCounts:
     """The same as `ingest_mapped` without Spark; NeedsSparkError where that must read."""
     if not are_small(files):
-        raise NeedsSparkError
+        raise NeedsSparkError(f"the input is above {MOST_BYTES // 1_000_000} MB, or many rows")
     mapping = load_mapping(mapping_file)
     if mapping.derived:
         raise NeedsSparkError

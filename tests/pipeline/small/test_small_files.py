@@ -215,3 +215,30 @@ def test_both_find_the_same_repeats(spark: SparkSession, tmp_path: Path) -> None
         *(("a.csv", line, "a.csv", first) for line, first in ((3, 2), (7, 5))),
         *(("b.csv", line, "a.csv", first) for line, first in enumerate(again, 2)),
     ]
+
+
+NAMES = ("file", "line", "text", "reason", "columns", "publisher", "time_us", "event_time", "split")
+
+
+def test_attributes_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
+    names = "".join(f'{name} = "string"\n' for name in NAMES)
+    text = 'publisher = ["text"]\ntime = { column = "line", format = "epoch_s" }\n[columns]\n'
+    mapping.write_text(text + names)
+    data.write_text(",".join(NAMES) + "\n" + ",".join(str(at) for at in range(len(NAMES))))
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    (row,) = found["publications"]
+    assert (row["publisher"], row["time_us"]) == ("2", 1_000_000)
+    assert row["attributes"] == {name: str(at) for at, name in enumerate(NAMES)}
+    mapping.write_text(
+        text + 'text = "string"\n[derived]\n'
+        'time_us = { type = "integer", expression = "unix_micros(event_time) + 1" }\n'
+        'event_time = { type = "string", expression = "text" }\n'
+    )
+    ingest_mapped(spark, mapping, [data], tmp_path / "derived")
+    (row,) = tables(tmp_path / "derived")["publications"]
+    assert row["attributes"] == {"text": "2", "time_us": 1_000_001, "event_time": "2"}
+    assert row["time_us"] == 1_000_000

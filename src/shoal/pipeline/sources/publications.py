@@ -31,6 +31,7 @@ _OPTIONAL_ZONE = re.compile(rf"\[[^\[\]]*{_ZONE}[^\[\]]*\]")
 TIME_PARTS = 32
 # The columns of a row beside its attributes.
 _BASE = "the row itself"
+_TIME = "the time itself"
 
 
 def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> DataFrame:
@@ -43,15 +44,14 @@ def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str
     parser = RowParser(mapping, where)
     _check_formats(spark, source, mapping, where)
     rows = _read(spark, source, parser)
-    base = [F.col(name) for name in rows.columns if name != "columns"]
     # Apart, since an attribute may have the name of one of them.
-    rows = rows.select(F.struct(*base).alias(_BASE), "columns", "columns.*")
+    rows = rows.select(F.struct("*").alias(_BASE), "columns.*")
     time, problem = _base("time_us"), F.lit(None).cast("string")
     if parser.needs_spark_time:
         time, problem = _event_time(rows, mapping, where)
     else:
         time = F.timestamp_micros(time)
-    typed = rows.withColumn("event_time", time)
+    typed = rows.withColumn(_TIME, time).withColumn("event_time", F.col(_TIME))
     derived = {
         name: _expression(typed, rule.expression, f"{where}: derived.{name}").cast(
             SPARK_TYPES[rule.type]
@@ -59,12 +59,18 @@ def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str
         for name, rule in mapping.derived.items()
     }
     reason = F.concat_ws("; ", _base("reason"), problem)
-    return typed.withColumns(derived).select(
+    # Spark Connect adds at least one column.
+    return (typed.withColumns(derived) if derived else typed).select(
         *(_base(name).alias(name) for name in ("split", "file", "line", "text")),
         F.coalesce(_base("broken"), F.when(reason != "", reason)).alias("reason"),
         _base("publisher").alias("publisher"),
-        F.unix_micros("event_time").alias("time_us"),
-        F.struct(*(_named(name) for name in mapping.published)).alias("attributes"),
+        F.unix_micros(_TIME).alias("time_us"),
+        F.struct(
+            *(
+                (_named(name) if name in derived else _base("columns").getField(name)).alias(name)
+                for name in mapping.published
+            )
+        ).alias("attributes"),
     )
 
 
