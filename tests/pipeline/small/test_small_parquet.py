@@ -130,6 +130,16 @@ def test_everything_is_a_text_if_that_is_declared_and_lists_are_refused(tmp_path
         parse_files([data], text)
 
 
+def test_a_time_is_a_number_of_seconds_if_that_is_declared(tmp_path: Path) -> None:
+    times = [dt.datetime(1969, 12, 31, 23, 59, 58, 500_000), dt.datetime(1500, 1, 1), None]
+    _, data = write(tmp_path, pa.array([*times, *times[:2]], pa.timestamp("ms", "UTC")))
+    rule = '[columns]\nwhole_s = { type = "integer", column = "at" }\n'
+    rule += 's = { type = "double", column = "at" }'
+    rows = parse_files([data], MAPPING.replace("[columns]", rule))
+    found = [(row["columns"]["whole_s"], row["columns"]["s"]) for row in rows[:3]]
+    assert found == [(-2, -1.5), (-14_831_769_600, -14_831_769_600.0), (None, None)]
+
+
 def test_a_folder_is_one_table(tmp_path: Path) -> None:
     mapping = tmp_path / "m.toml"
     mapping.write_text(

@@ -70,8 +70,9 @@ def typed(column: pa.Array, wanted: AttributeType, decimal: str) -> pa.Array:
         return pa.nulls(len(column), target)
     if pa.types.is_timestamp(kind):
         # In seconds since 1970.
-        column = pc.divide(column.cast(pa.int64()).cast(pa.float64()), 1e6)
-        return pc.floor(column).cast(pa.int64()) if wanted == "integer" else column.cast(target)
+        microseconds = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+        seconds = pc.divide(microseconds, 1e6)
+        return (pc.floor(seconds) if wanted == "integer" else seconds).cast(target)
     if pa.types.is_decimal(kind):
         return _of_decimals(column, wanted)
     if wanted == "boolean" and pa.types.is_floating(kind):
