@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import IngestCounts, ingest_mapped, ingest_small
-from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small.files import parse_files
 from tests.examples import at_length
+from tests.pipeline.sources.parsing import parse_files
 
 MAPPING = """\
 publisher = ["site"]
@@ -92,6 +91,20 @@ def test_a_parquet_time_with_a_zone_keeps_it_and_one_without_has_the_declared(
         counts = ingest_mapped(spark, mapping, [file], tmp_path / name)
         expected = "22:00:00.000000" if name == "date" else "10:00:00.000000"
         assert moments(tmp_path / name, counts) == [expected], name
+
+
+def test_formats_are_tried_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
+    mapping.write_text(MAPPING % 'format = ["d MMM yyyy", "iso8601", "d/M/yyyy H:mm", "epoch_s"]')
+    times = ["1 Jul 2026", "2026-07-01T01:00", "1/7/2026 2:03", "1782867840.5"]
+    data.write_text("at,site\n" + "".join(f"{time},s{at}\n" for at, time in enumerate(times)))
+    counts = ingest_mapped(spark, mapping, [data], tmp_path / "out")
+    clock = ["00:00:00.000000", "01:00:00.000000", "02:03:00.000000", "01:04:00.500000"]
+    assert moments(tmp_path / "out", counts) == clock
+    # A time of Parquet needs none of them.
+    pq.write_table(pa.table({"at": [MIDNIGHT_UTC], "site": ["s"]}), tmp_path / "data.parquet")
+    counts = ingest_mapped(spark, mapping, [tmp_path / "data.parquet"], tmp_path / "typed")
+    assert moments(tmp_path / "typed", counts) == ["00:00:00.000000"]
 
 
 ISO = {
@@ -224,5 +237,5 @@ def of_both(
 def test_small_files_of_iso_8601_need_no_spark(tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text("at,site\n2026-07-01T01:02:03Z,s\n")
-    (row,) = parse_files([data], decode_mapping(MAPPING % 'format = "iso8601"', "m.toml"))
-    assert (row.reason, row.time_us) == ("", 1_782_867_723_000_000)
+    (row,) = parse_files([data], MAPPING % 'format = "iso8601"')
+    assert (row["reason"], row["time_us"]) == (None, 1_782_867_723_000_000)
