@@ -60,6 +60,8 @@ class Publisher:
         self.topic = f"day/{broker}"
         # Numbers by packet identifier, until they are acknowledged.
         self._unacknowledged: dict[int, int] = {}
+        # Packet identifiers that were acknowledged before `publish` returned them.
+        self._early: set[int] = set()
         self.acknowledged: set[int] = set()
         # The next number.
         self.next = 0
@@ -78,16 +80,25 @@ class Publisher:
             while len(self._unacknowledged) >= MOST_UNACKNOWLEDGED:
                 if self._is_over.wait(PAUSE_S):
                     return
+            # Without the lock: paho calls `_on_publish` while it holds a lock that this needs.
+            found = self._client.paho.publish(self.topic, b"%d" % self.next, 1)
             with self._lock:
-                found = self._client.paho.publish(self.topic, b"%d" % self.next, 1)
-                self._unacknowledged[found.mid] = self.next
+                if found.mid in self._early:
+                    self._early.remove(found.mid)
+                    self.acknowledged.add(self.next)
+                else:
+                    self._unacknowledged[found.mid] = self.next
                 self.next += 1
             if self._is_over.wait(PAUSE_S):
                 return
 
     def _on_publish(self, _: paho.Client, __: Any, packet_id: int, *___: Any) -> None:
         with self._lock:
-            self.acknowledged.add(self._unacknowledged.pop(packet_id))
+            number = self._unacknowledged.pop(packet_id, None)
+            if number is None:
+                self._early.add(packet_id)
+            else:
+                self.acknowledged.add(number)
 
     def end(self) -> None:
         self._is_over.set()

@@ -15,7 +15,7 @@ import trustme
 from shoal.client import Client, Tls
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_file import NetworkFile, parse_network
-from shoal.runtime.operations import admin
+from shoal.runtime.operations import http_server
 from shoal.runtime.operations.metrics import render
 from shoal.runtime.tls.listener import hung_up
 from tests.runtime.live import PATIENCE_S, on_loop, until
@@ -111,7 +111,7 @@ async def test_an_incomplete_handshake_is_closed_at_the_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of clients and of operators: each is an open file."""
-    monkeypatch.setattr(admin, "REQUEST_S", 0.5)
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.5)
     settings = over_tls(tmp_path, trustme.CA(), certified=False)
     limits = msgspec.structs.replace(settings.limits, connect_timeout_s=1)
     tls = settings.client_tls
