@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from shoal.pipeline import session
 from shoal.pipeline.session import spark_session, which_spark
+from shoal.pipeline.tasks import run_tasks
 from shoal.pipeline.user_settings import UserSettings, user_settings
 
 OURS = {
@@ -148,6 +149,7 @@ def test_no_server_of_connect_is_told_of_at_once(environment: pytest.MonkeyPatch
 def test_a_view_has_what_the_notebook_set(spark: SparkSession) -> None:
     with spark_session("earlier"):
         pass  # Its view stays the active session.
+    run_tasks(spark, [int], [1.0], progress=lambda _: None)  # As does the session of tasks.
     before = spark.conf.get("spark.sql.shuffle.partitions") or ""
     spark.conf.set("spark.sql.shuffle.partitions", "17")
     try:

@@ -194,6 +194,15 @@ def _remote(master: str | None, users: UserSettings) -> str | None:
     return master if master.startswith(CONNECT) else None
 
 
+def another_session(spark: SparkSession) -> SparkSession:
+    """Return a new session of the same Spark; `spark` stays the user's, though this one is active."""
+    if not spark.conf.get(_VIEW, ""):
+        _USERS[:] = [spark]
+    session = spark.newSession()
+    session.conf.set(_VIEW, "true")
+    return session
+
+
 def _users_session() -> SparkSession | None:
     """Return the active session, or, if that is one of our views, the session that it is of."""
     active = SparkSession.getActiveSession()
@@ -206,8 +215,7 @@ def _users_session() -> SparkSession | None:
 
 def _view_of(active: SparkSession, asked: Mapping[str, str]) -> SparkSession:
     """Return another session of the same Spark, with this one's settings and shoal's."""
-    view = active.newSession()
-    view.conf.set(_VIEW, "true")
+    view = another_session(active)
     for key, value in (_sql_settings_of(active) | dict(asked) | SQL_SETTINGS).items():
         if view.conf.isModifiable(key):
             view.conf.set(key, value)

@@ -25,7 +25,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.progress import stages_of
-from shoal.pipeline.session import is_connect
+from shoal.pipeline.session import another_session, is_connect
 from shoal.pipeline.tables import check_is_shared
 
 # Interval of progress reports; a display needs no more.
@@ -70,7 +70,7 @@ def run_tasks(
     until = math.inf if within_s is None else time.time() + within_s
     # A classic session interrupts by tags only what its calling thread has submitted, so there the
     # job has a session of its own. Spark Connect finds the tags of all threads.
-    session = spark if is_connect(spark) else spark.newSession()
+    session = spark if is_connect(spark) else another_session(spark)
     job = _job(session, tasks, until)
     tag = f"tasks-{uuid.uuid4()}"
     collected: list[list[Any]] = []
