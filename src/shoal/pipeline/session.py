@@ -195,7 +195,7 @@ def _remote(master: str | None, users: UserSettings) -> str | None:
 
 
 def another_session(spark: SparkSession) -> SparkSession:
-    """Return a new session of the same Spark; `spark` stays the user's, though this one is active."""
+    """Return a new session of the same Spark, which is active now; `spark` stays the user's."""
     if not spark.conf.get(_VIEW, ""):
         _USERS[:] = [spark]
     session = spark.newSession()
