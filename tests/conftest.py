@@ -40,7 +40,10 @@ NEED_SPARK = (
     "tests/docs/test_spark_pages.py",
 )
 # These start a Spark of their own.
-ELSEWHERE = ("tests/pipeline/test_java.py", "tests/pipeline/test_interrupts.py")
+ELSEWHERE = (
+    *("tests/pipeline/test_java.py", "tests/pipeline/test_interrupts.py"),
+    "tests/pipeline/clusters/",
+)
 # Networks of processes: they mostly wait.
 WAITING = (
     *("tests/live/", "tests/chaos/", "tests/runtime/", "tests/cli/", "tests/docs/"),

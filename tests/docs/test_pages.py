@@ -33,6 +33,10 @@ ITS_NETWORK = (
 # Commands with these beginnings are not run, by page, with the reason.
 ONLY_OPTIONS = {
     "docs/how-to/evaluations.md": {"shoal reproduce": "minutes to hours"},
+    "docs/how-to/spark.md": {
+        "shoal match --engine spark --master": "on a cluster; tests/pipeline/clusters",
+        "shoal truth": "by a server that is not there; the same",
+    },
     "docs/how-to/systems.md": {
         "shoal up": "twelve processes; tests/contract has its overlay",
         "shoal plan dynatops --network": "of a network that runs; the same",

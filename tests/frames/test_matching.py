@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,7 +15,7 @@ import pytest
 
 from shoal.frames import match_frame, matching
 from shoal.frames.csv_files import read_csv
-from shoal.frames.errors import TableError
+from shoal.frames.errors import TableError, TableWarning
 from shoal.frames.matching import ANSWERS, answers
 from shoal.frames.publications import Publications
 from shoal.frames.reading import read_table_file
@@ -51,6 +52,37 @@ def draw(random: Random, publications: int, subscriptions: int) -> tuple[pa.Tabl
         )
     ids = [f"s{number}" for number in range(subscriptions)]
     return pa.table(rows), pa.table({"id": ids, "filter": texts})
+
+
+class Lazy:
+    """A table that is not there before it is collected, as Polars' LazyFrame."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def collect(self) -> pa.Table:
+        return self._table
+
+
+def test_a_lazy_table_is_collected_and_no_table_is_named() -> None:
+    publications = pa.table({"id": [1, 2], "a": [3, 4]})
+    subscriptions = pa.table({"id": ["s"], "filter": ["a > 3"]})
+    found = match_frame(Lazy(publications), Lazy(subscriptions))
+    assert found.to_pylist() == [{"id": 2, "subscription": "s"}]
+    with pytest.raises(TableError, match=r"^publications: builtins\.int is no table"):
+        match_frame(7, subscriptions)
+    with pytest.raises(TableError, match=r"^subscriptions: builtins\.int is no table"):
+        match_frame(publications, Lazy(5))
+
+
+def test_a_test_that_no_publication_can_pass_is_warned_of() -> None:
+    publications = pa.table({"id": [1, 2], "size": [3, 4]})
+    subscriptions = pa.table({"id": ["s"], "filter": ["siz > 3"]})
+    with pytest.warns(TableWarning, match=r"^no publication has siz, .*did you mean size\?$"):
+        assert match_frame(publications, subscriptions).num_rows == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert match_frame(publications, subscriptions, warn=False).num_rows == 0
 
 
 def truth(publications: pa.Table, subscriptions: pa.Table) -> list[tuple[int, str]]:

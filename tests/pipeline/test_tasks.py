@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -28,12 +30,29 @@ def test_nothing_to_do(spark: SparkSession) -> None:
     assert run_tasks(spark, [], [], lambda progress: None) == []
 
 
-def test_an_interrupt_passes_on_and_spark_stays_usable(spark: SparkSession) -> None:
+def work_for_ever(note: Path) -> None:
+    """Say which process works."""
+    note.write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.1)
+
+
+def test_an_interrupt_ends_the_work_and_spark_stays_usable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    note = tmp_path / "process"
+
     def interrupt(progress: Progress) -> None:
-        raise KeyboardInterrupt
+        if note.exists() and note.read_text():
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_tasks(spark, [partial(pow, 2, 5)], [1.0], interrupt)
+        run_tasks(spark, [partial(work_for_ever, note)], [1.0], interrupt)
+    process = Path("/proc") / note.read_text()
+    until = time.monotonic() + 60
+    while process.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not process.exists()
     again = run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda progress: None)
     assert again == [TaskOutcome(32, None)]
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.frames.columns import integers
-from shoal.frames.errors import TableError
+from shoal.frames.errors import TableError, TableWarning
+from shoal.frames.kind_checks import SAMPLE, CheckedKind, complaints
 from shoal.frames.publications import SUBSCRIPTION, Publications
 from shoal.frames.subscriptions import SubscriptionFrame
 
@@ -33,24 +35,40 @@ SINGLY = 2_000_000
 ANSWERS = "answers"
 
 
-def match_frame(publications: Any, subscriptions: Any, *, key: Sequence[str] | None = None) -> Any:
+def match_frame(
+    publications: Any, subscriptions: Any, *, key: Sequence[str] | None = None, warn: bool = True
+) -> Any:
     """The pairs that match, as an Arrow table: the publication's key, and `subscription`.
 
     Both are tables that Arrow can take: pandas, Polars, PyArrow, DuckDB, anything that speaks
-    Arrow's interface. Publications have a column `id` (or `publisher` and `sequence`, or those of
-    `key`) and a column per attribute, null where one is missing; subscriptions a column `id`, and
-    `filter` with its text, or a conjunction in columns (`symbol`, `price.low`, `price.high`).
-    TableError names the fault of either. Pairs come in the order of the publications.
+    Arrow's interface; a lazy table of Polars is collected. Publications have a column `id` (or
+    `publisher` and `sequence`, or those of `key`) and a column per attribute, null where one is
+    missing; subscriptions a column `id`, and `filter` with its text, or a conjunction in columns
+    (`symbol`, `price.low`, `price.high`). TableError names the fault of
+    either; TableWarning, if `warn`, a test that no publication can pass. Pairs come in the order of
+    the publications.
     """
     wanted = SubscriptionFrame.of_table(_table(subscriptions, "subscriptions"))
     given = Publications.of(_table(publications, "publications"), wanted, key)
+    if warn:
+        tests = CheckedKind.of(filter for _, filter in wanted.filters(SAMPLE))
+        rows = [attributes for _, attributes in given.first(SAMPLE).rows()]
+        for complaint in complaints(tests, rows, given.known):
+            warnings.warn(complaint, TableWarning, stacklevel=2)
     return pa.Table.from_batches(pairs(given, wanted), pair_schema(given, wanted))
 
 
 def _table(given: Any, what: str) -> pa.Table:
-    """As an Arrow table; TableError for a column of objects that have no type together."""
+    """As an Arrow table; TableError for no table, and for objects without a type together."""
+    if hasattr(given, "toArrow"):
+        raise TableError(f"{what}: a table of Spark; match those by `match_tables`")
+    if hasattr(given, "collect") and not hasattr(given, "__arrow_c_stream__"):
+        given = given.collect()
     try:
         return pa.table(given)
+    except TypeError:
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise TableError(f"{what}: {kind} is no table that Arrow can take") from None
     except pa.ArrowException as error:
         raise TableError(f"{what}: {'; '.join(map(str, error.args))}") from None
 

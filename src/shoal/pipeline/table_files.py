@@ -18,6 +18,7 @@ from shoal.frames.errors import TableError
 from shoal.frames.exact_numbers import LONG_INTEGER
 from shoal.frames.parquet_files import check_parquet
 from shoal.pipeline.sources.files import FolderText, read_parquet
+from shoal.pipeline.tables import spark_path
 
 _CSV_OPTIONS = {"header": "true", "quote": '"', "escape": '"', "mode": "FAILFAST"}
 
@@ -35,7 +36,7 @@ def read_table_file(spark: SparkSession, path: Path, *, inside: str) -> DataFram
         check_parquet(path)
         table, folders = read_parquet(spark, [path])
         columns = {n: _folder_value(each) for n, each in folders.items() if n not in table.columns}
-        return table.withColumns(columns).drop("_metadata")
+        return (table.withColumns(columns) if columns else table).drop("_metadata")
     return _read_csv(spark, path)
 
 
@@ -45,14 +46,18 @@ def _folder_value(folder: FolderText) -> Column:
 
 def _read_csv(spark: SparkSession, path: Path) -> DataFrame:
     reader = spark.read.options(**_CSV_OPTIONS)
-    inferred = reader.option("inferSchema", "true").csv(str(path)).schema
+    inferred = reader.option("inferSchema", "true").csv(spark_path(path)).schema
     reader.options(inferSchema="false")
     schema = StructType([_without_dates(each) for each in inferred])
-    mixed = _inexact_columns(reader.schema(_as_texts(schema)).csv(str(path)), schema)
+    mixed = _inexact_columns(reader.schema(_as_texts(schema)).csv(spark_path(path)), schema)
     if not mixed:
-        return reader.schema(schema).csv(str(path))
+        return reader.schema(schema).csv(spark_path(path))
     kept = StructType([f if f.name not in mixed else _as_text(f) for f in schema])
-    return reader.schema(kept).csv(str(path)).withColumns({name: _mixed(name) for name in mixed})
+    return (
+        reader.schema(kept)
+        .csv(spark_path(path))
+        .withColumns({name: _mixed(name) for name in mixed})
+    )
 
 
 def _as_text(field: StructField) -> StructField:

@@ -1,23 +1,32 @@
 """Independent pieces of work as one Spark job: a task each, on as many cores as there are.
 
-The work is ordinary Python objects that Spark only carries to its workers and calls there; so a
-laptop's two cores and a cluster's two thousand run the same list. Tasks start in the order they are
-given: put the long ones first. A task that raises fails alone, the others go on; its exception
-comes back as text.
+The work is ordinary Python objects that Spark only carries to its workers, pickled, a row and a
+partition each, and calls there; so a laptop's two cores and a cluster's two thousand run the same
+list. Tasks start in the order they are given: put the long ones first. A task that raises fails
+alone, the others go on; its exception comes back as text.
 
 Example: `run_tasks(spark, [partial(pow, 2, n) for n in range(9)], [1.0] * 9, progress=print)`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from shoal.pipeline.progress import stages_of
+from shoal.pipeline.session import is_connect
+from shoal.pipeline.tables import check_is_shared
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
@@ -43,54 +52,90 @@ def run_tasks(
     weights: Sequence[float],
     progress: Callable[[Progress], None],
     within_s: float | None = None,
+    writes_to: Path | None = None,
 ) -> list[TaskOutcome | None]:
     """Every task's outcome, in the order of `tasks`, which must be importable where Spark works.
 
     `weights` say how long tasks take, in any unit.  A task that has not begun `within_s` is left
-    out: its outcome is None.  An interrupt cancels the job and passes on.
+    out: its outcome is None.  An interrupt cancels the job and passes on.  TableError if the tasks
+    write below the folder `writes_to`, and a worker does not see that.
     """
     if not tasks:
         return []
-    context = spark.sparkContext
-    done, weight = context.accumulator(0), context.accumulator(0.0)
-    group = f"tasks-{uuid.uuid4()}"
-    outcomes: dict[int, TaskOutcome] = {}
-    failures: list[BaseException] = []
+    if writes_to is not None:
+        check_is_shared(spark, writes_to)
+    if len(weights) != len(tasks):
+        raise ValueError(f"{len(tasks)} tasks have {len(weights)} weights")
     # By the wall clock, which the workers' machines have, too.
     until = math.inf if within_s is None else time.time() + within_s
-
-    def work(numbered: Iterable[tuple[int, Callable[[], Any], float]]) -> Iterator[Any]:
-        for number, task, size in numbered:
-            if time.time() >= until:
-                return
-            yield number, *_attempt(task)
-            done.add(1)
-            weight.add(size)
+    # A classic session interrupts by tags only what its calling thread has submitted, so there the
+    # job has a session of its own. Spark Connect finds the tags of all threads.
+    session = spark if is_connect(spark) else spark.newSession()
+    job = _job(session, tasks, until)
+    tag = f"tasks-{uuid.uuid4()}"
+    collected: list[list[Any]] = []
+    failures: list[BaseException] = []
 
     def submit() -> None:
-        # The group of jobs is a property of the thread that submits them.
-        context.setJobGroup(group, "tasks", interruptOnCancel=True)
+        # A tag is a property of the thread that submits the job.
+        session.addTag(tag)
         try:
-            numbered = list(zip(range(len(tasks)), tasks, weights, strict=True))
-            spread = context.parallelize(numbered, len(numbered))
-            for number, result, error in spread.mapPartitions(work).collect():
-                outcomes[number] = TaskOutcome(result, error)
+            collected.append(job.collect())
         except Exception as error:
             failures.append(error)
 
-    total = sum(weights) or 1.0
+    # Tasks start in order, so the done ones are taken for the first ones.
+    shares = list(itertools.accumulate(weights, initial=0.0))
+    total = shares[-1] or 1.0
     thread = threading.Thread(target=submit, daemon=True)
-    thread.start()
-    try:
-        while thread.is_alive():
-            thread.join(REPORT_INTERVAL_S)
-            progress(Progress(done.value, min(1.0, weight.value / total)))
-    except BaseException:
-        context.cancelJobGroup(group)
-        raise
+    with stages_of(spark) as stages:
+        thread.start()
+        try:
+            done = 0
+            while thread.is_alive():
+                thread.join(REPORT_INTERVAL_S)
+                of_tasks = (each.done for each in stages() if each.tasks == len(tasks))
+                done = max(done, *of_tasks, 0)
+                progress(Progress(done, min(1.0, shares[done] / total)))
+        except BaseException:
+            if is_connect(session):
+                session.interruptTag(tag)
+            else:
+                session.interruptAll()
+            raise
     if failures:
         raise failures[0]
+    outcomes = {row[0]: TaskOutcome(*pickle.loads(row[1])) for row in collected[0]}
+    share = sum(weight for number, weight in enumerate(weights) if number in outcomes) / total
+    progress(Progress(len(outcomes), min(1.0, share)))
     return [outcomes.get(number) for number in range(len(tasks))]
+
+
+def _job(spark: SparkSession, tasks: Sequence[Callable[[], Any]], until: float) -> DataFrame:
+    """Return the outcomes, to be computed: columns `number`, and `outcome`, pickled."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, task in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+                if time.time() >= until:
+                    return
+                outcome = _pickled(_attempt(pickle.loads(task)))
+                yield pa.record_batch(
+                    {
+                        "number": pa.array([number], pa.int32()),
+                        "outcome": pa.array([outcome], pa.binary()),
+                    }
+                )
+
+    rows = [(number, _pickled(task)) for number, task in enumerate(tasks)]
+    table = spark.createDataFrame(rows, "number int, task binary")
+    spread = table.repartitionById(len(tasks), "number")
+    return spread.mapInArrow(work, "number int, outcome binary")
+
+
+def _pickled(given: object) -> bytes:
+    """Return an object that may hold functions of a notebook, as bytes."""
+    return bytes(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
 
 
 def _attempt(task: Callable[[], Any]) -> tuple[Any, str | None]:

@@ -22,7 +22,7 @@ from shoal.pipeline.schemas import (
     SUBSCRIPTIONS,
     TRUTH,
 )
-from shoal.pipeline.tables import read_table, write_table
+from shoal.pipeline.tables import read_table, spark_path, write_table
 
 # Each filter becomes a condition in Spark's plan, so their texts are needed where it is made.
 MAX_SUBSCRIPTIONS = 100_000
@@ -47,7 +47,7 @@ def write_truth(
     return TruthCounts(
         publications=events.count(),
         subscriptions=subscriptions.count(),
-        expected=spark.read.parquet(str(out)).count(),
+        expected=spark.read.parquet(spark_path(out)).count(),
     )
 
 
@@ -89,12 +89,12 @@ def _read(spark: SparkSession, workload: Path) -> tuple[DataFrame, DataFrame]:
         raise TableError(f"{workload} is not a folder; make one with `shoal workload`")
     file = workload / "subscriptions.parquet"
     subscriptions = read_table(spark, file, SUBSCRIPTIONS)
-    if "from_us" in spark.read.parquet(str(file)).columns:
+    if "from_us" in spark.read.parquet(spark_path(file)).columns:
         subscriptions = read_table(spark, file, COMING_AND_GOING)
     path = workload / EVENTS
     if not path.exists():
         raise TableError(f"{path} does not exist")
-    events = spark.read.parquet(str(path))
+    events = spark.read.parquet(spark_path(path))
     for name in (*PUBLICATION_KEY, ATTRIBUTES):
         if name not in events.columns:
             raise TableError(f"{path} lacks the column {name!r}")

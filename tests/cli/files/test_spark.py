@@ -153,6 +153,13 @@ An error occurred in the user provided function. Reason: Traceback (most recent 
             BATCH_FAILED + "shoal.pipeline.tables.TableError: publications: no column 'id'\n\tat",
             "publications: no column 'id'",
         ),
+        (
+            "[PYTHON_DATA_SOURCE_ERROR] It failed: Traceback (most recent call last):\n"
+            '  File "a.py", line 3\n'
+            "ModuleNotFoundError: No module named 'mine'\n SQLSTATE: 38000",
+            "Spark could not do this: [PYTHON_DATA_SOURCE_ERROR] It failed: ModuleNotFoundError: "
+            "No module named 'mine'",
+        ),
     ],
 )
 def test_what_spark_says_becomes_one_line(text: str, line: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import time
-from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -15,6 +14,7 @@ from shoal.cli.commands.simulate import _VirtualTime
 from shoal.cli.support import spark, still, waiting
 from shoal.cli.support.spark import parts_done
 from shoal.cli.support.steps import CommandSteps
+from shoal.pipeline.progress import StageTasks
 
 
 def test_the_seconds_go_on_where_what_is_done_changes() -> None:
@@ -95,30 +95,10 @@ def test_steps_and_runs_say_without_a_terminal_how_far_they_are(
         )
 
 
-class Stage(NamedTuple):
-    numCompletedTasks: int  # noqa: N815  # Spark's names
-    numTasks: int  # noqa: N815
-
-
-class Tracker:
-    """Spark's, of one stage of 16 parts: another part is done each time that it is asked."""
-
-    done = 0
-
-    def getActiveStageIds(self) -> list[int]:  # noqa: N802
-        return [3]
-
-    def getStageInfo(self, stage: int) -> Stage:  # noqa: N802
-        assert stage == 3
-        self.done += 1
-        return Stage(self.done - 1, 16)
-
-
 def test_spark_says_how_far_a_step_is_and_how_long_it_will_take() -> None:
-    tracker = Tracker()
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    done = itertools.count()
     now_s = iter([0.0, 0.5, 2.0, 4.0, 10.0])
-    ask = parts_done(spark, lambda: next(now_s))
+    ask = parts_done(lambda: [StageTasks(3, next(done), 16)], lambda: next(now_s))
     assert [ask() for _ in range(5)] == [
         "step 4: 0 of 16 parts",
         "step 4: 0 of 16 parts",

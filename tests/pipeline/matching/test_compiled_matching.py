@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shoal.frames import matching
-from shoal.frames.errors import TableError
+from shoal.frames.errors import TableError, TableWarning
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import Filter
 from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.matching.matching_job import judged_pairs, publications_frame
+from shoal.pipeline.matching.partitioned_matching import match_partitioned
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
 from tests.examples import at_length
 from tests.pipeline.matching.test_matching_job import (
@@ -85,8 +87,8 @@ def check(
     truth: Pairs,
     key: Sequence[str] = ("number",),
 ) -> None:
-    assert pairs_of(match_tables(publications, subscriptions, key=key)) == truth
-    assert pairs_of(judged_pairs(publications, subscriptions, key=key)) == truth
+    assert pairs_of(match_tables(publications, subscriptions, key=key, warn=False)) == truth
+    assert pairs_of(judged_pairs(publications, subscriptions, key=key, warn=False)) == truth
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,24 @@ def test_three_engines_agree_on_conjunctions_in_columns(spark: SparkSession) -> 
     truth = naive_pairs(publications, filters)
     assert len(truth) > 1_000
     check(publications_frame(spark, publications), table, truth)
+
+
+@pytest.mark.parametrize("engine", [match_tables, *at_length([judged_pairs, match_partitioned])])
+def test_a_test_that_no_publication_can_pass_is_warned_of(
+    spark: SparkSession, engine: Callable[..., DataFrame]
+) -> None:
+    """As the command does; in columns and in texts."""
+    publications = spark.createDataFrame([(1, 5)], "id bigint, size bigint")
+    texts = texts_frame(spark, ["siz > 4", "size > 4"])
+    with pytest.warns(TableWarning, match=r"^no publication has siz, .*did you mean size\?$"):
+        assert pairs_of(engine(publications, texts), "id") == {(1, 1)}
+    columns = spark.createDataFrame([(1, 4.0, None)], "id bigint, `a.low` double, `b.low` double")
+    with pytest.warns(TableWarning) as told:
+        assert pairs_of(engine(publications, columns), "id") == set()
+    assert [str(each.message)[:21] for each in told] == ["no publication has a,"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TableWarning)
+        assert pairs_of(engine(publications, texts, warn=False), "id") == {(1, 1)}
 
 
 def test_flat_tables_with_columns_of_every_type(spark: SparkSession) -> None:

@@ -15,7 +15,11 @@ from shoal.cli.main import main
 from shoal.language import format_filter, parse
 from shoal.matching import MatchIndex, matches
 from shoal.model import Filter, FilterError, Value
-from shoal.pipeline.matching.matching_job import matching_pairs, publications_frame
+from shoal.pipeline.matching.matching_job import (
+    FILTERS_PER_PROJECTION,
+    matching_pairs,
+    publications_frame,
+)
 from shoal.pipeline.matching.spark_filters import spark_condition
 from tests.cli import test_match
 from tests.strategies import NUMBERS, STRINGS, attributes, conjunctions, filters
@@ -35,6 +39,21 @@ ONE_TYPE_EACH: dict[str, st.SearchStrategy[Any]] = {
     "c": st.sampled_from(STRINGS),
     "A": st.booleans(),
 }
+
+
+def test_the_publications_are_read_once_whatever_the_number_of_filters(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "events")
+    rows = [(number, (number % 7,)) for number in range(20)]
+    spark.createDataFrame(rows, "id bigint, attributes struct<a: bigint>").write.parquet(folder)
+    texts = [(number, f"a = {number}") for number in range(4 * FILTERS_PER_PROJECTION)]
+    pairs = matching_pairs(spark.read.parquet(folder), texts, key_columns=["id"])
+    pairs.explain()
+    plan = capsys.readouterr().out
+    assert (plan.count("FileScan parquet"), plan.count("Union")) == (1, 0)
+    assert sorted(map(tuple, pairs.collect())) == [(number, number % 7) for number in range(20)]
+
 
 TEXTS = [
     "a BETWEEN 0 AND 9007199254740992",

@@ -91,12 +91,19 @@ def test_a_batch_that_was_interrupted_is_repeated_not_doubled(
     assert pairs_in(out) == [(1, 10), (5, 11), (24, 10), (24, 11)]
 
 
+def test_a_batch_of_many_parts_is_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    many = spark.range(0, 40, 1, 8).selectExpr("id", "id % 10 AS a")
+    matching_stream.write_batch(engine, tmp_path, many, 3)
+    assert len(list((tmp_path / "batch=3").glob("*.parquet"))) == 1
+    assert len(pairs_in(tmp_path)) == 48
+
+
 def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TableError, match="none is not a folder"):
         read_stream(spark, tmp_path / "none")
 
 
-SOURCE = "tests.pipeline.matching.counting_source:Counting"
+SOURCE = "tests.pipeline.matching.counting_source:"
 
 
 def expected(count: int) -> list[tuple[int, int]]:
@@ -104,19 +111,17 @@ def expected(count: int) -> list[tuple[int, int]]:
     return sorted(wanted + [(number, 11) for number in range(count) if number % 10 >= 3])
 
 
-@pytest.mark.soak
+@pytest.mark.parametrize("source", ["Simple", "Bounded", *at_length(["Counting"])])
 def test_a_python_data_source_is_read_once_and_on(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     """Also where the run ends between a batch's pairs and the note that it is done."""
     file, out = tmp_path / "count", tmp_path / "out"
 
     def run(count: int) -> None:
         file.write_text(str(count))
-        drain(read_source(spark, SOURCE, {"file": str(file)}), out, engine)
+        drain(read_source(spark, SOURCE + source, {"file": str(file)}), out, engine)
 
-    run(7)
-    assert pairs_in(out) == expected(7)
     whole = matching_stream.write_batch
 
     def torn(*given: object) -> None:

@@ -141,6 +141,7 @@ def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     assert "repeats kept      │  1" in captured.out
     assert "2 rows: the number of columns is not the header's 8" in captured.err
     assert "reasons not shown: " in captured.err
+    assert captured.err.startswith("shoal: without Spark: the input is small\n")
     assert tables(out)["counts"]["reasons"]["not UTF-8 text (save the file as UTF-8)"] == 1
     assert f"rows repeat earlier ones exactly; which, and what they repeat: {out}" in captured.err
     (repeat,) = tables(out)["repeats"]

@@ -173,6 +173,7 @@ def _run(
 ) -> tuple[Sequence[ReportRun], int, Sequence[Replay]]:
     """Every step; the runs, how many deliveries Spark expects of each, and the live replays."""
     from shoal.experiments.side_by_side import simulate_all
+    from shoal.pipeline.user_settings import DRIVER_MEMORY, user_settings
     from shoal.report.inputs import read_runs
     from shoal.report.page import render
 
@@ -180,7 +181,8 @@ def _run(
     folders = [out / "runs" / name for name in RUNS]
     with ExitStack() as stack:
         with steps.step("start Spark"):
-            spark = stack.enter_context(only_session("shoal demo", memory=SPARK_MEMORY))
+            memory = None if DRIVER_MEMORY in user_settings().values else SPARK_MEMORY
+            spark = stack.enter_context(only_session("shoal demo", memory=memory))
         expected = _prepare(steps, spark, out, month, brokers, seed)
         with steps.step("simulate three networks", bars=list(RUNS)) as step:
             scenarios = [scenario(name, workload, seed) for name in RUNS]

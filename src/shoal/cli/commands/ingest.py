@@ -14,8 +14,7 @@ from shoal.cli.matching.tables import check_files
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     EngineOption,
     Making,
     MasterOption,
@@ -45,8 +44,9 @@ def ingest(
     ] = None,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Turn data (flights, quotes, CSV, JSON lines, Parquet) into a publications table.
 
@@ -66,7 +66,7 @@ def ingest(
     with waiting(f"reading {source}"):
         _check_tables(given, source)
     is_mapped = source.endswith(".toml")
-    making = Making("ingest", out, overwrite, engine, master, memory)
+    making = Making("ingest", out, overwrite, engine, master, memory, conf or ())
     counts = making.make(
         f"reading {source}",
         (lambda: _small(Path(source), given, out, overwrite=overwrite)) if is_mapped else None,

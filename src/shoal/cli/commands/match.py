@@ -36,8 +36,7 @@ from shoal.cli.matching.tables import (
 )
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     MasterOption,
     MemoryOption,
     OverwriteOption,
@@ -125,8 +124,9 @@ def match(
     stream: StreamOption = False,
     once: OnceOption = False,
     source_options: SourceOption = None,
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Try filters: which subscriptions does each publication match?
 
@@ -152,7 +152,16 @@ def match(
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
     tables = SparkOptions(
-        out, overwrite, master, memory, sql, partition, stream, once, source_options or ()
+        out,
+        overwrite,
+        master,
+        memory,
+        sql,
+        partition,
+        stream,
+        once,
+        source_options or (),
+        conf or (),
     )
     lines.check()
     _check_tables(lines, tables, subscriptions, publications)

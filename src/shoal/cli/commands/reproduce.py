@@ -21,12 +21,12 @@ from rich.table import Table
 from shoal.cli.support.declared_options import declared_options, given, with_declared
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     MasterOption,
     MemoryOption,
     only_session,
     spark_mistakes,
+    spark_settings,
 )
 from shoal.cli.support.steps import CommandStep, CommandSteps
 from shoal.experiments.registry import STUDIES
@@ -101,8 +101,9 @@ def _reproduce(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     studies = STUDIES if paper == ALL else {paper: STUDIES[paper]}
     for name in given(context, OPTIONS):
@@ -126,7 +127,9 @@ def _reproduce(
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
         with spark_mistakes(), CommandSteps() as steps:
-            findings = _carry_out(steps, plans, folders, _Means(master, memory, minutes))
+            findings = _carry_out(
+                steps, plans, folders, _Means(master, memory, spark_settings(conf or ()), minutes)
+            )
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
@@ -150,8 +153,9 @@ reproduce = with_declared(_reproduce, "data", OPTIONS)
 class _Means(NamedTuple):
     """Folder and time limit of runs."""
 
-    master: str
-    memory: str
+    master: str | None
+    memory: str | None
+    conf: Mapping[str, str]
     minutes: float | None
 
 
@@ -182,7 +186,9 @@ def _carry_out(
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
-                only_session("shoal reproduce", master=means.master, memory=means.memory)
+                only_session(
+                    "shoal reproduce", master=means.master, memory=means.memory, conf=means.conf
+                )
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""
@@ -206,7 +212,7 @@ def _conclude(
         with steps.step(whose + source.title) as step:
             step.result = source.make(spark)
     runs = plan.runs()
-    left = _simulate(steps, spark, runs, minutes, whose)
+    left = _simulate(steps, spark, runs, root, minutes, whose)
     with steps.step(f"{whose}tables, claims and figures") as step:
         conclusion = plan.conclude(runs)
         if left:
@@ -226,9 +232,16 @@ def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
 
 
 def _simulate(
-    steps: CommandSteps, spark: Spark, tasks: Sequence[Task], minutes: float | None, whose: str
+    steps: CommandSteps,
+    spark: Spark,
+    tasks: Sequence[Task],
+    root: Path,
+    minutes: float | None,
+    whose: str,
 ) -> int:
     """Make the runs that are not there yet, of those that say as much the long ones first.
+
+    Each writes its file below `root`.
 
     Returns how many there was no time for.
     """
@@ -242,7 +255,7 @@ def _simulate(
         display = _Display(step, len(missing))
         weights = [task.cost for task in missing]
         within_s = None if minutes is None else minutes * 60
-        outcomes = run_tasks(spark, missing, weights, display.show, within_s)
+        outcomes = run_tasks(spark, missing, weights, display.show, within_s, root)
     for task, outcome in zip(missing, outcomes, strict=True):
         if outcome is not None and outcome.error is not None:
             raise UserError(f"run {task.name} failed: {outcome.error}")

@@ -12,8 +12,7 @@ from rich.console import Console
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     EngineOption,
     Making,
     MasterOption,
@@ -35,8 +34,9 @@ def summarise(
     ] = 5,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Compare runs with the truth and with each other, in the relocation paper's metrics.
 
@@ -45,7 +45,7 @@ def summarise(
     """
     _check(runs, truth)
     window_us = window_s * 1_000_000
-    making = Making("summarise", out, overwrite, engine, master, memory)
+    making = Making("summarise", out, overwrite, engine, master, memory, conf or ())
     making.make(
         "comparing deliveries with the truth",
         lambda: _small(runs, truth, out, window_us, overwrite=overwrite),

@@ -9,8 +9,7 @@ import typer
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     EngineOption,
     Making,
     MasterOption,
@@ -31,8 +30,9 @@ def truth(
     out: OutOption,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Compute which subscription gets which publication, apart from the brokers.
 
@@ -41,7 +41,7 @@ def truth(
     """
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
-    making = Making("truth", out, overwrite, engine, master, memory)
+    making = Making("truth", out, overwrite, engine, master, memory, conf or ())
     counts = making.make(
         "judging every publication by every filter",
         lambda: _small(workload, out, overwrite=overwrite),

@@ -11,8 +11,7 @@ import typer
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_exist, check_new
 from shoal.cli.support.spark import (
-    LOCAL_MASTER,
-    LOCAL_MEMORY,
+    ConfOption,
     EngineOption,
     Making,
     MasterOption,
@@ -77,8 +76,9 @@ def workload(
     seed: Annotated[int, typer.Option(help="Decides everything left to chance.")] = 1,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
-    master: MasterOption = LOCAL_MASTER,
-    memory: MemoryOption = LOCAL_MEMORY,
+    master: MasterOption = None,
+    memory: MemoryOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Derive publishers, advertisements and subscriptions from publications, or take your own.
 
@@ -126,7 +126,7 @@ def workload(
         window=window,
         duration_us=None if duration_s is None else round(duration_s * US_PER_S),
     )
-    making = Making("workload", out, overwrite, engine, master, memory)
+    making = Making("workload", out, overwrite, engine, master, memory, conf or ())
     counts = making.make(
         "deriving publishers and subscriptions",
         lambda: _small(publications, out, options, overwrite=overwrite),

@@ -169,7 +169,7 @@ def kind_complaints(
 
     `known` are attributes that there are beside those that the publications here have.
     """
-    from shoal.pipeline.checks.kind_checks import CheckedKind, complaints
+    from shoal.frames.kind_checks import CheckedKind, complaints
 
     tests = CheckedKind.of(each.filter for each in subscriptions)
     return complaints(tests, [each.attributes for each in publications], known)

@@ -69,13 +69,14 @@ class SparkOptions(NamedTuple):
 
     out: Path | None
     overwrite: bool
-    master: str
-    memory: str
+    master: str | None
+    memory: str | None
     sql: bool
     partition: str | None
     stream: bool
     once: bool
     source_options: Sequence[str] = ()
+    conf: Sequence[str] = ()
 
     def given(self) -> str:
         """An option that was given and is for Spark only; empty if none was."""
@@ -138,6 +139,7 @@ def match_by_spark(
         "match",
         master=options.master,
         memory=options.memory,
+        conf=options.conf,
     ) as (spark, status):
         status.update("Spark SQL evaluates the filters" if options.sql else "matching on Spark")
         if options.stream:
@@ -199,7 +201,7 @@ def _complaints(
     """Return tests that no publication can pass; lines were read already, tables have Spark's
     types.
     """
-    from shoal.pipeline.checks.kind_checks import complaints
+    from shoal.frames.kind_checks import complaints
     from shoal.pipeline.matching.table_checks import demands, table_complaints
 
     if isinstance(publications, Path):
@@ -215,15 +217,15 @@ def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
     if options.sql:
         from shoal.pipeline.matching.matching_job import judged_pairs
 
-        return judged_pairs
+        return functools.partial(judged_pairs, warn=False)
     if options.partition:
         from shoal.pipeline.matching.partitioned_matching import match_partitioned
 
         chosen = None if options.partition == AUTO else options.partition
-        return functools.partial(match_partitioned, dimension=chosen)
+        return functools.partial(match_partitioned, dimension=chosen, warn=False)
     from shoal.pipeline.matching.compiled_matching import match_tables
 
-    return match_tables
+    return functools.partial(match_tables, warn=False)
 
 
 def _stream(
@@ -232,10 +234,12 @@ def _stream(
     publications: Path,
     options: SparkOptions,
 ) -> dict[str, object]:
-    from shoal.pipeline.matching.compiled_matching import share, shared_pairs
+    from shoal.pipeline.matching.compiled_matching import shared_pairs
     from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
+    from shoal.pipeline.matching.shared_subscriptions import share
     from shoal.pipeline.matching.subscription_tables import read_subscriptions
     from shoal.pipeline.matching.table_checks import table_complaints
+    from shoal.pipeline.tables import spark_path
 
     assert options.out is not None
     if options.sql or options.partition:
@@ -262,7 +266,7 @@ def _stream(
         query.stop()
     query.awaitTermination()
     batches = sorted(options.out.glob("batch=*"))
-    written = [spark.read.parquet(str(batch)).count() for batch in batches]
+    written = [spark.read.parquet(spark_path(batch)).count() for batch in batches]
     return {"batches": len(batches), "pairs": sum(written)}
 
 
@@ -292,7 +296,7 @@ def _write(
     publications: DataFrame, subscriptions: DataFrame, options: SparkOptions
 ) -> dict[str, object]:
     from shoal.frames.folders import new_folder
-    from shoal.pipeline.tables import write_table
+    from shoal.pipeline.tables import spark_path, write_table
 
     assert options.out is not None
     with new_folder(options.out, overwrite=options.overwrite) as folder:
@@ -300,7 +304,7 @@ def _write(
     return {
         "publications": publications.count(),
         "subscriptions": subscriptions.count(),
-        "pairs": publications.sparkSession.read.parquet(str(options.out)).count(),
+        "pairs": publications.sparkSession.read.parquet(spark_path(options.out)).count(),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,8 +24,24 @@ from shoal.cli.support.waiting import WaitDisplay, waiting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MasterOption = Annotated[str, typer.Option("--master", help="Spark master; local by default.")]
-MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for a local Spark.")]
+    from shoal.pipeline.progress import AskStages
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        help="Spark master, or sc://HOST for Spark Connect; else that of Spark's own settings.",
+        show_default="local[*]",
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option("--memory", help="Memory of Spark's driver.", show_default="4g if local"),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the output at --out.")]
 OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
 
@@ -36,8 +53,6 @@ EngineOption = Annotated[
 
 _T = TypeVar("_T")
 
-LOCAL_MASTER = "local[*]"
-LOCAL_MEMORY = "4g"
 # A step that has taken less is not worth an estimate.
 SOON_S = 3.0
 # Size of tables (Parquet, mostly) that Spark processes in seconds.
@@ -46,6 +61,7 @@ BRIEF_BYTES = 10_000_000
 _OWN_ERROR = re.compile(r"^shoal\.\S+Error: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _WORKER_DIED = "Python worker exited unexpectedly"
+_TRACEBACK = "Traceback (most recent call last):"
 _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 
 
@@ -53,23 +69,31 @@ _UNREAD_FILE = re.compile(r"error while reading file file:/*(/\S+?)\.?\s")
 def spark_command(
     name: str,
     *,
-    master: str,
-    memory: str,
+    master: str | None = None,
+    memory: str | None = None,
+    conf: Sequence[str] = (),
     inputs: Sequence[Path] = (),
 ) -> Iterator[tuple[SparkSession, WaitDisplay]]:
     """A session for one command and its status line; a user's mistakes become UserError.
 
     If the `inputs` are given and small, it is a session for little work.
     """
+    settings = spark_settings(conf)
+    _say_users_spark(master)
     # Before PySpark is imported, which takes a while by itself.
     with (
         waiting("starting Spark", _bytes_of(inputs)) as status,
         spark_mistakes(),
         only_session(
-            f"shoal {name}", master=master, memory=memory, is_brief=_are_small(inputs)
+            f"shoal {name}",
+            master=master,
+            memory=memory,
+            conf=settings,
+            is_brief=_are_small(inputs),
         ) as spark,
+        _stages(spark) as stages,
     ):
-        status.follow(parts_done(spark))
+        status.follow(parts_done(stages))
         try:
             yield spark, status
         finally:
@@ -102,18 +126,41 @@ def spark_mistakes() -> Iterator[None]:
         raise UserError(spark_complaint(error)) from error
 
 
-def parts_done(
-    spark: SparkSession, now_s: Callable[[], float] = time.monotonic
-) -> Callable[[], str]:
+def spark_settings(conf: Sequence[str]) -> dict[str, str]:
+    """Return the values of `--conf`; UserError for one that is no setting."""
+    settings = {}
+    for text in conf:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise UserError(f"--conf {text}: give KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def _say_users_spark(master: str | None) -> None:
+    """Say which Spark works, where neither an option nor shoal chose it."""
+    from shoal.pipeline.user_settings import user_settings
+
+    if master is None and user_settings().has_spark:
+        # Only here: PySpark takes a while to import, and nothing would tell.
+        from shoal.pipeline.session import which_spark
+
+        say_engine(f"on Spark: {which_spark()}")
+
+
+def _stages(spark: SparkSession) -> contextlib.AbstractContextManager[AskStages]:
+    from shoal.pipeline.progress import stages_of
+
+    return stages_of(spark)
+
+
+def parts_done(stages: AskStages, now_s: Callable[[], float] = time.monotonic) -> Callable[[], str]:
     """Return a function that reports Spark's progress: `step 4: 9 of 16 parts, some 20 s more`,
     empty between steps.
 
     Spark is asked at most once a second, however often the line is drawn.  A step's time is
     estimated from its parts that are done.
     """
-    from py4j.protocol import Py4JError
-
-    tracker = spark.sparkContext.statusTracker()
     said, asked_s = "", -math.inf
     began_s: dict[int, float] = {}
 
@@ -124,16 +171,11 @@ def parts_done(
             return said
         asked_s = now
         said = ""
-        # A Spark that ends meanwhile answers no more.
-        with contextlib.suppress(Py4JError, OSError):
-            for stage in sorted(tracker.getActiveStageIds()):
-                info = tracker.getStageInfo(stage)
-                if info is not None and info.numTasks:
-                    done, parts = info.numCompletedTasks, info.numTasks
-                    passed_s = now - began_s.setdefault(stage, now)
-                    said = f"step {stage + 1}: {done} of {parts} parts"
-                    if done and passed_s >= SOON_S:
-                        said += f", some {duration(passed_s * (parts - done) / done)} more"
+        for stage, done, parts in stages():
+            passed_s = now - began_s.setdefault(stage, now)
+            said = f"step {stage + 1}: {done} of {parts} parts"
+            if done and passed_s >= SOON_S:
+                said += f", some {duration(passed_s * (parts - done) / done)} more"
         return said
 
     return ask
@@ -146,8 +188,9 @@ class Making(NamedTuple):
     out: Path
     overwrite: bool
     engine: Engine
-    master: str
-    memory: str
+    master: str | None
+    memory: str | None
+    conf: Sequence[str]
 
     def make(
         self,
@@ -163,24 +206,38 @@ class Making(NamedTuple):
         given and small, the session is one for little work.
         """
         check_new(self.out, overwrite=self.overwrite, inputs=inputs)
-        if without is not None and self.engine == "auto" and self.master == LOCAL_MASTER:
+        why = ""
+        if self.engine == "auto":
+            why = "--master" if self.master is not None else "there is no other way"
+        if without is not None and self.engine == "auto" and self.master is None:
             with waiting(doing, _bytes_of(inputs)):
                 from shoal.pipeline.small.tables import NeedsSparkError
 
                 try:
-                    return without()
-                except NeedsSparkError:
-                    pass
+                    made = without()
+                except NeedsSparkError as error:
+                    why = str(error) or "the input has something that only Spark reads"
                 except ValueError as error:
                     raise UserError(str(error)) from error
+                else:
+                    say_engine("without Spark: the input is small")
+                    return made
         with spark_command(
             self.command,
             master=self.master,
             memory=self.memory,
+            conf=self.conf,
             inputs=inputs,
         ) as (spark, status):
+            if why:
+                say_engine(f"with Spark: {why}")
             status.update(doing)
             return by_spark(spark)
+
+
+def say_engine(text: str) -> None:
+    """Say on stderr which engine works, and why it was chosen."""
+    print(f"shoal: {text}", file=sys.stderr)
 
 
 def _are_small(inputs: Sequence[Path]) -> bool:
@@ -218,8 +275,13 @@ def spark_complaint(error: Exception) -> str:
     elif isinstance(error, PythonException):
         # The last line of the traceback has the error; the others have places only.
         reason = text.rpartition("\n")[2]
+    elif (first := text.partition("\n")[0]).endswith(_TRACEBACK):
+        # A process of Spark's that runs the user's Python, as a data source is.
+        said = [line for line in text.splitlines() if line and not line.startswith((" ", "\t"))]
+        error_line = next((line for line in said[1:] if not line.startswith("SQLSTATE")), "")
+        reason = f"{first.removesuffix(_TRACEBACK).strip()} {error_line}"
     else:
-        reason = text.partition("\n")[0]
+        reason = first
     return f"Spark could not do this: {reason}"
 
 

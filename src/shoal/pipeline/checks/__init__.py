@@ -1,1 +1,1 @@
-"""Checks before matching: filters against data, and the origin of a truth."""
+"""Checks before a comparison: the origin of a truth."""

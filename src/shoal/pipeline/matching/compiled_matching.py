@@ -1,9 +1,10 @@
 """Matches publications with subscriptions by the compiled index on Spark's workers.
 
-The subscriptions are broadcast, every Python worker makes one index of them, and each Arrow batch
-of publications is answered by `MatchIndex.match_batch`: no row becomes a Python object. The answer
-travels back as one list of subscriptions per publication, which Spark turns into pairs.
-Subscriptions have to fit a worker; otherwise see `partitioned_matching`.
+The subscriptions travel as one file to every worker (`shared_subscriptions`), every Python worker
+makes one index of them, and each Arrow batch of publications is answered by
+`MatchIndex.match_batch`: no row becomes a Python object. The answer travels back as one list of
+subscriptions per publication, which Spark turns into pairs. Subscriptions have to fit a worker;
+otherwise see `partitioned_matching`.
 
 In a notebook, with publications (`id`, and a column per attribute) and subscriptions (`id`,
 `filter`) as DataFrames: `match_tables(publications, subscriptions).write.parquet("pairs")`.
@@ -15,57 +16,58 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.core.broadcast import Broadcast
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from shoal.frames.matching import ANSWERS, FrameMatcher
 from shoal.frames.publications import SUBSCRIPTION
-from shoal.frames.subscriptions import SubscriptionFrame
 from shoal.pipeline.matching.publication_tables import (
     attribute_columns,
     key_columns,
     quoted,
 )
+from shoal.pipeline.matching.shared_subscriptions import SharedSubscriptions, share
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
+from shoal.pipeline.matching.table_checks import warn_of_tables
 
 
 def match_tables(
-    publications: DataFrame, subscriptions: DataFrame, *, key: Sequence[str] | None = None
+    publications: DataFrame,
+    subscriptions: DataFrame,
+    *,
+    key: Sequence[str] | None = None,
+    warn: bool = True,
 ) -> DataFrame:
     """The pairs that match: the publication's key columns, and `subscription`, the other's id.
 
     Tables are as `publication_tables` and `subscription_tables` say; `key` names other columns than
-    theirs. TableError, before any matching, for faults of the tables.
+    theirs. TableError, before any matching, for faults of the tables; TableWarning, if `warn`, for
+    tests that no publication can pass.
     """
     shared = share(publications.sparkSession, read_subscriptions(subscriptions))
+    if warn:
+        warn_of_tables(publications, subscriptions, key)
     return shared_pairs(publications, shared, key=key)
-
-
-def share(spark: SparkSession, subscriptions: SubscriptionFrame) -> Broadcast[SubscriptionFrame]:
-    """Subscriptions for every worker, which keeps them, and the index made of them."""
-    return spark.sparkContext.broadcast(subscriptions)
 
 
 def shared_pairs(
     publications: DataFrame,
-    subscriptions: Broadcast[SubscriptionFrame],
+    subscriptions: SharedSubscriptions,
     *,
     key: Sequence[str] | None = None,
 ) -> DataFrame:
-    """As `match_tables`, for one table after another of publications."""
-    narrow = Narrow.of(publications, subscriptions.value.attributes, key)
+    """As `match_tables` without its warnings, for one table after another of publications."""
+    narrow = Narrow.of(publications, subscriptions.attributes, key)
     keys, names = len(narrow.key), narrow.names
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answering = FrameMatcher(subscriptions.value, keys, names)
+        answering = FrameMatcher(subscriptions.load(), keys, names)
         for batch in batches:
             yield from answering.answers(batch)
 
-    id_type = from_arrow_type(subscriptions.value.ids.type)
-    return narrow.pairs(narrow.frame.mapInArrow(match, narrow.answers_schema(id_type)))
+    schema = narrow.answers_schema(subscriptions.id_type)
+    return narrow.pairs(narrow.frame.mapInArrow(match, schema))
 
 
 class Narrow(NamedTuple):

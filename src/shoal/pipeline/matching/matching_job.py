@@ -2,16 +2,15 @@
 
 Nothing here uses `shoal.matching`: the filters' own texts become conditions (see `spark_filters`),
 and Spark evaluates them. That makes the result an independent judge of our matchers and of a
-network's deliveries. A chunk of filters is one projection over the publications, and the chunks are
-a union, so that no expression grows beyond Spark's limit for compiled code.
+network's deliveries. A chunk of filters is one projection, so that no expression grows beyond
+Spark's limit for compiled code, and all projections are made of one reading of the publications.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name every Spark user knows
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -26,6 +25,7 @@ from shoal.pipeline.matching.spark_filters import (
     spark_condition,
 )
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
+from shoal.pipeline.matching.table_checks import warn_of_tables
 from shoal.pipeline.schemas import ATTRIBUTES
 
 SUBSCRIPTION = "subscription"
@@ -33,6 +33,8 @@ SUBSCRIPTION = "subscription"
 # with twice as many conditions of the usual length, each took two to three times as long.
 FILTERS_PER_PROJECTION = 50
 TEXT_PER_PROJECTION = 4_000
+
+_IDS = "ids"
 
 _Condition = tuple[str | int, str]
 
@@ -60,16 +62,21 @@ def matching_pairs(
     flat = publications.select(
         F.struct(*key_columns).alias(key), *([f"{attributes}.*"] if columns.names else [])
     )
-    matched = [_matched(flat, chunk, key) for chunk in _chunks(conditions)]
-    return reduce(DataFrame.union, matched).select(f"{key}.*", SUBSCRIPTION)
+    return _matched(flat, _chunks(conditions), key).select(f"{key}.*", SUBSCRIPTION)
 
 
 def judged_pairs(
-    publications: DataFrame, subscriptions: DataFrame, *, key: Sequence[str] | None = None
+    publications: DataFrame,
+    subscriptions: DataFrame,
+    *,
+    key: Sequence[str] | None = None,
+    warn: bool = True,
 ) -> DataFrame:
     """As `compiled_matching.match_tables`, but Spark SQL decides, by the filters' own texts."""
-    key = key_columns(publications, key)
     checked = read_subscriptions(subscriptions)
+    if warn:
+        warn_of_tables(publications, subscriptions, key)
+    key = key_columns(publications, key)
     if FILTER in subscriptions.columns:
         id = id_column(subscriptions.columns)
         texts = [(row[0], row[1]) for row in subscriptions.select(id, FILTER).collect()]
@@ -93,16 +100,25 @@ def _chunks(conditions: Sequence[_Condition]) -> list[list[_Condition]]:
     return chunks
 
 
-def _matched(flat: DataFrame, conditions: Sequence[_Condition], key: str) -> DataFrame:
+def _matched(flat: DataFrame, chunks: Sequence[Sequence[_Condition]], key: str) -> DataFrame:
     """Return the key and each id with a condition that is TRUE."""
+    ids: list[Column | str] = [
+        _ids_that_match(chunk).alias(f"chunk{at}") for at, chunk in enumerate(chunks)
+    ]
+    # Spark's `Expand`: a row for each chunk, of one reading of the publications.
+    every = flat.unpivot([key], ids, "chunk", _IDS)
+    # A row per condition and then a filter: compiled, while Spark interprets its array filters.
+    named = every.select(key, F.explode(_IDS).alias(SUBSCRIPTION))
+    return named.where(F.col(SUBSCRIPTION).isNotNull())
+
+
+def _ids_that_match(conditions: Sequence[_Condition]) -> Column:
+    """Return an array with the id of each condition that is TRUE, and null for any other."""
     ids = [
         F.when(F.expr(condition), F.lit(id) if isinstance(id, str) else F.lit(id).cast("bigint"))
         for id, condition in conditions
     ]
-    every = F.array(*ids) if ids else F.array().cast("array<string>")
-    # A row per condition and then a filter: compiled, while Spark interprets its array filters.
-    named = flat.select(key, F.explode(every).alias(SUBSCRIPTION))
-    return named.where(F.col(SUBSCRIPTION).isNotNull())
+    return F.array(*ids) if ids else F.array().cast("array<string>")
 
 
 def _condition(id: str | int, text: str, columns: StructType) -> str:

@@ -23,12 +23,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
 from shoal.frames.parquet_files import check_parquet
-from shoal.pipeline.tables import write_table
+from shoal.pipeline.matching.python_sources import as_stream_source
+from shoal.pipeline.tables import spark_path, write_table
 
 CHECKPOINTS = "_checkpoints"
-# Else a source without support for "available now", as Python's may be, gets one batch: after an
-# interruption the repeated one, and newer publications would wait for the next run.
-AVAILABLE_NOW = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 Engine = Callable[[DataFrame], DataFrame]
 
@@ -42,9 +40,8 @@ def match_stream(
     matched, or else goes on until it is stopped.
     """
     out.mkdir(parents=True, exist_ok=True)
-    publications.sparkSession.conf.set(AVAILABLE_NOW, "true")
     writer = publications.writeStream.foreachBatch(functools.partial(write_batch, engine, out))
-    writer = writer.option("checkpointLocation", str(out / CHECKPOINTS))
+    writer = writer.option("checkpointLocation", spark_path(out / CHECKPOINTS))
     return (writer.trigger(availableNow=True) if only_what_is_there else writer).start()
 
 
@@ -58,8 +55,8 @@ def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
     if not any(folder.rglob("*.parquet")):
         raise TableError(f"{folder} has no Parquet file yet, which would tell the columns")
     check_parquet(folder)
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).parquet(str(folder))
+    schema = spark.read.parquet(spark_path(folder)).schema
+    return spark.readStream.schema(schema).parquet(spark_path(folder))
 
 
 def read_source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
@@ -76,7 +73,7 @@ def read_source(spark: SparkSession, name: str, options: Mapping[str, str]) -> D
         raise TableError(f"{name}: module {module} has no class {kind}") from None
     if not (isinstance(found, type) and issubclass(found, DataSource)):
         raise TableError(f"{name}: {kind} is no subclass of pyspark.sql.datasource.DataSource")
-    spark.dataSource.register(found)
+    spark.dataSource.register(as_stream_source(found))
     return spark.readStream.format(found.name()).options(**dict(options)).load()
 
 
@@ -85,6 +82,7 @@ def write_batch(engine: Engine, out: Path, publications: DataFrame, number: int)
     publications.persist()
     try:
         with new_folder(out / f"batch={number}", overwrite=True) as folder:
-            write_table(engine(publications), folder)
+            # Few files for each batch: Spark puts small parts of the pairs together.
+            write_table(engine(publications).hint("rebalance"), folder)
     finally:
         publications.unpersist()

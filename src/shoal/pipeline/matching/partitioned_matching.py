@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DoubleType, LongType, StringType
 
 from shoal.frames.errors import TableError
@@ -39,6 +40,7 @@ from shoal.pipeline.matching.subscription_ranges import (
     spread_subscriptions,
     subscriptions_of,
 )
+from shoal.pipeline.matching.table_checks import warn_of_tables
 
 # A worker's index of so many takes a few hundred megabytes.
 SUBSCRIPTIONS_AIM = 1_000_000
@@ -52,6 +54,8 @@ SHIPMENT_ROWS = 200_000
 # A partition with many more publications is matched in several tasks, if its subscriptions are few.
 PUBLICATIONS_AIM = 250_000
 
+# Rows of the job that counts cores: more of them make no difference to the plan.
+_MOST_CORES = 10_000
 _BLOBS = "slot int, is_publication boolean, payload binary"
 _KINDS = {LongType: False, DoubleType: False, StringType: True}
 
@@ -62,18 +66,21 @@ def match_partitioned(
     *,
     key: Sequence[str] | None = None,
     dimension: str | None = None,
+    warn: bool = True,
 ) -> DataFrame:
     """The pairs that match: the publication's key columns, and `subscription`, the other's id.
 
     Tables are as for `match_tables`; both are read several times. `dimension` is the one to spread
     by, else the best ones are chosen; where there is nothing to spread by, every worker gets all
-    subscriptions. TableError for faults of the tables.
+    subscriptions. TableError for faults of the tables; TableWarning as from `match_tables`.
     """
     wanted = spread_subscriptions(subscriptions)
+    if warn:
+        warn_of_tables(publications, subscriptions, key)
     narrow = Narrow.of(publications, wanted.attributes, key)
     dimensions = _dimensions(narrow, dimension)
     if not dimensions:
-        return match_tables(publications, subscriptions, key=key)
+        return match_tables(publications, subscriptions, key=key, warn=False)
     plan = _plan(narrow, wanted, dimensions)
     spread = PartitionSpread.of(plan, _publications_by_partition(narrow, plan))
     return _matched(narrow, wanted, spread)
@@ -176,7 +183,7 @@ def _plan(
         )
         for name, is_text in dimensions.items()
     ]
-    cores = narrow.frame.sparkSession.sparkContext.defaultParallelism
+    cores = _cores(narrow.frame.sparkSession)
     return make_plan(
         sampled,
         sample=subscriptions.num_rows,
@@ -184,6 +191,12 @@ def _plan(
         aim=max(OPENING, min(SUBSCRIPTIONS_AIM, wanted.size // cores)),
         opening=OPENING,
     )
+
+
+def _cores(spark: SparkSession) -> int:
+    """Return over how many tasks Spark spreads a job that says nothing of them: its cores."""
+    parts = spark.range(_MOST_CORES).select(F.spark_partition_id())
+    return max(1, parts.distinct().count())
 
 
 def _sample(frame: DataFrame, size: int) -> pa.RecordBatch:

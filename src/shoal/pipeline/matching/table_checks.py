@@ -6,7 +6,8 @@ searched for texts that are no numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,23 +18,25 @@ from pyspark.sql.types import (
     StringType,
 )
 
-from shoal.frames.errors import TableError
+from shoal.frames.errors import TableError, TableWarning
+from shoal.frames.kind_checks import NOUNS, PLURALS, SAMPLE, CheckedKind
 from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, attribute_of, id_column
 from shoal.language import FilterSyntaxError, parse
 from shoal.model import Filter, Kind
-from shoal.pipeline.checks.kind_checks import NOUNS, PLURALS, SAMPLE, CheckedKind
 from shoal.pipeline.matching.publication_tables import attribute_types, key_columns, quoted
 
 # Parsed here, one by one: fewer of them than rows are looked at.
 FILTERS = 1_000
 
 
-def demands(subscriptions: DataFrame, known: Collection[str]) -> CheckedKind:
+def demands(
+    subscriptions: DataFrame, known: Collection[str], *, is_strict: bool = True
+) -> CheckedKind:
     """Return the tests of a table's filters.
 
-    TableError for a column that demands an attribute which is not among the `known` ones of the
-    publications, if these have any.
+    TableError, if `is_strict`, for a column that demands an attribute which is not among the
+    `known` ones of the publications, if these have any.
     """
     id = id_column(subscriptions.columns)
     if FILTER in subscriptions.columns:
@@ -47,6 +50,9 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> CheckedKind:
         if known and attribute not in known:
             if not _has_values(subscriptions, field.name):
                 continue  # it asks for nothing
+            if not is_strict:
+                tests.add(attribute, kind, field.name)
+                continue
             hint = did_you_mean(attribute, known, (FILTER, *ID_COLUMNS))
             raise TableError(
                 f"subscriptions: column {field.name!r} demands the attribute {attribute!r}, which "
@@ -56,13 +62,27 @@ def demands(subscriptions: DataFrame, known: Collection[str]) -> CheckedKind:
     return tests
 
 
-def table_complaints(publications: DataFrame, subscriptions: DataFrame) -> Iterator[str]:
+def warn_of_tables(
+    publications: DataFrame, subscriptions: DataFrame, key: Sequence[str] | None = None
+) -> None:
+    """Warn the caller's caller of each test that the publications cannot pass: TableWarning."""
+    for complaint in table_complaints(publications, subscriptions, key, is_strict=False):
+        warnings.warn(complaint, TableWarning, stacklevel=3)
+
+
+def table_complaints(
+    publications: DataFrame,
+    subscriptions: DataFrame,
+    key: Sequence[str] | None = None,
+    *,
+    is_strict: bool = True,
+) -> Iterator[str]:
     """Yield the tests that the publications cannot pass, a line per attribute.
 
     TableError as from `demands`, and for publications without a key.
     """
-    types = attribute_types(publications, key_columns(publications))
-    tests = demands(subscriptions, types)
+    types = attribute_types(publications, key_columns(publications, key))
+    tests = demands(subscriptions, types, is_strict=is_strict)
     for attribute, asked in sorted(tests.by_attribute.items()):
         yield from _complaint(publications, types, attribute, asked)
 

@@ -84,7 +84,7 @@ class SmallJudge:
     def __init__(self, columns: Mapping[str, pa.ChunkedArray], publications: int) -> None:
         for column in columns.values():
             if not any(is_kind(column.type) for is_kind in _KINDS):
-                raise NeedsSparkError
+                raise NeedsSparkError("an attribute mixes types")
         self._columns = columns
         self._publications = publications
         self._ranked: dict[str, tuple[list[Value], npt.NDArray[np.int32]]] = {}
@@ -138,7 +138,7 @@ class SmallJudge:
         if operator in (Operator.LIKE, Operator.NOT_LIKE):
             self._looks += len(values)
             if self._looks > MOST_LOOKS:
-                raise NeedsSparkError
+                raise NeedsSparkError("there are too many values to judge")
             found = [evaluate_predicate(tested, value) is inside for value in values]
             return _Said(inside, (), np.array([*found, False]))
         if isinstance(operand, tuple):

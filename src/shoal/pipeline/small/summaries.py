@@ -69,7 +69,7 @@ def write_small_summary(
 ) -> None:
     """The same as `write_summary` without Spark; NeedsSparkError where that must read."""
     if not are_small([truth, *folders]):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 10 MB")
     wanted = read_columns(truth, schemas.TRUTH)
     runs = [_SummarisedRun(info, folder) for info, folder in read_runs(folders).items()]
     runs.sort(key=lambda run: run.info.name)

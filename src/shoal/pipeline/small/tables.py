@@ -19,7 +19,7 @@ MOST_BYTES = 10_000_000
 
 
 class NeedsSparkError(Exception):
-    """Something here is too much, or said in a way that only Spark reads."""
+    """Something here is too much, or said in a way that only Spark reads; the message says what."""
 
 
 def are_small(paths: Sequence[Path], most: int = MOST_BYTES) -> bool:

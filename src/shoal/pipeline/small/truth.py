@@ -46,11 +46,11 @@ PART = 16_384
 def write_small_truth(workload: Path, out: Path, *, overwrite: bool = False) -> TruthCounts:
     """The same as `write_truth` without Spark; NeedsSparkError where that must judge."""
     if not are_small([workload], MOST_BYTES):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 100 MB")
     subscriptions = _subscriptions(workload)
     events = _events(workload)
     if events.num_rows * subscriptions.num_rows > MOST_PAIRS:
-        raise NeedsSparkError
+        raise NeedsSparkError("there are too many pairs to judge")
     attributes = events[ATTRIBUTES]
     columns = {field.name: pc.struct_field(attributes, [field.name]) for field in attributes.type}
     judge = SmallJudge(columns, events.num_rows)

@@ -85,7 +85,7 @@ def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
     problems.append(time_problem)
     # One problem hides the rest only where the row could not be taken apart at all.
     reason = F.coalesce(F.col("broken"), F.concat_ws("; ", *problems))
-    return typed.withColumns(derived).select(
+    return (typed.withColumns(derived) if derived else typed).select(
         "file",
         "line",
         "text",

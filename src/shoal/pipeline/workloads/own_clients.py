@@ -15,6 +15,7 @@ import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from shoal.frames.errors import TableError
+from shoal.frames.kind_checks import SAMPLE, CheckedKind, complaints
 from shoal.frames.mixed_columns import plain_value
 from shoal.frames.own_clients import (
     OwnPublisher,
@@ -26,7 +27,6 @@ from shoal.frames.spelling import did_you_mean
 from shoal.language import parse
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.checks.kind_checks import SAMPLE, CheckedKind, complaints
 from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
 from shoal.pipeline.workloads.windows import replay_time
 

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
+from shoal.frames.kind_checks import SAMPLE
 from shoal.frames.reading import read_table_file
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import PUBLICATIONS
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
@@ -47,7 +47,7 @@ def write_small_workload(
     inside = publications / PUBLICATIONS
     path = inside if inside.exists() else publications
     if not are_small([path]) or options.brokers.startswith(AIRPORTS):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 10 MB, or brokers are airports")
     check_options(options)
     own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read(publications)

@@ -33,8 +33,8 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
+from shoal.frames.kind_checks import SAMPLE
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.checks.kind_checks import SAMPLE
 from shoal.pipeline.ingest import publications_table
 from shoal.pipeline.schemas import (
     ATTRIBUTES,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from shoal.frames import kind_checks
+from shoal.frames.kind_checks import CheckedKind, complaints
 from shoal.language import parse
 from shoal.model import Attributes
-from shoal.pipeline.checks import kind_checks
-from shoal.pipeline.checks.kind_checks import CheckedKind, complaints
 
 ROWS: Sequence[Attributes] = (
     {"delay": 41, "carrier": "UA", "late": True},
