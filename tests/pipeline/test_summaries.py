@@ -16,9 +16,8 @@ from shoal.experiments.scenario import parse_scenario
 from shoal.experiments.seeds import figures_of
 from shoal.frames.errors import TableError
 from shoal.pipeline.schemas import TRUTH
-from shoal.pipeline.small.summaries import write_small_summary
-from shoal.pipeline.summaries import write_summary
-from shoal.pipeline.tables import read_table, write_table
+from shoal.pipeline.summaries import write_small_summary, write_summary
+from shoal.pipeline.tables import write_table
 
 SECOND_US = 1_000_000
 
@@ -77,8 +76,7 @@ def by_both(spark: SparkSession, folders: Sequence[Path], root: Path) -> dict[st
     """The summary by Spark, which is the one that is made without it."""
     write_table(spark.createDataFrame(TRUTH_ROWS, TRUTH), root / "truth")
     write_small_summary(folders, root / "truth", root / "small", window_us=5 * SECOND_US)
-    truth = read_table(spark, root / "truth", TRUTH)
-    write_summary(spark, folders, truth, root / "spark", window_us=5 * SECOND_US)
+    write_summary(spark, folders, root / "truth", root / "spark", window_us=5 * SECOND_US)
     found = {}
     for name in ("runs", "brokers", "timeline", "moves"):
         small, by_spark = (
@@ -195,13 +193,13 @@ def test_idle_windows_are_zero_and_have_no_delay(summary: dict[str, Any]) -> Non
 
 
 def test_a_folder_that_is_no_run_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
+    truth = tmp_path / "truth"
+    write_table(spark.createDataFrame(TRUTH_ROWS, TRUTH), truth)
     with pytest.raises(TableError, match=r"nowhere.*is .* a run's folder"):
         write_summary(spark, [tmp_path / "nowhere"], truth, tmp_path / "out", window_us=SECOND_US)
     run = make_run(tmp_path / "run", RUN)
     with pytest.raises(TableError, match="two runs are called 'run'"):
         write_summary(spark, [run, run], truth, tmp_path / "out", window_us=SECOND_US)
-    write_table(truth, tmp_path / "truth")
     (run / "load.parquet").unlink()
     with pytest.raises(TableError, match=r"load\.parquet does not exist"):
         write_small_summary([run], tmp_path / "truth", tmp_path / "out", window_us=SECOND_US)

@@ -1,4 +1,7 @@
-"""From runs and the truth to the paper's metrics, for all runs at once.
+"""From runs and the truth to the paper's metrics.
+
+One function summarises one run, whose tables were in the memory of the simulator that wrote them;
+a loop calls it for small runs, and a Spark task for each of the others.
 
 Deliveries are compared with the truth pair by pair: lost are expected deliveries that never came,
 duplicated are repeated ones, phantom are deliveries without a matching subscription. Load is
@@ -15,301 +18,353 @@ input load is the input utilisation.  Message overhead is the share of control m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
+from pyspark.sql import SparkSession
 
+from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
 from shoal.pipeline import schemas
 from shoal.pipeline.runs import SETTLED_FROM, RunInfo, read_runs
-from shoal.pipeline.tables import read_table, write_small_table
+from shoal.pipeline.small.tables import NeedsSparkError, are_small, read_columns, write_part
 
-DELIVERY_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
+_Row = dict[str, Any]
+_Numbers = npt.NDArray[np.int64]
 
-
-class TraceTables(NamedTuple):
-    """The tables of several runs, each with the column `run`.
-
-    `runs` has a row per run: its size and its period, the windows in which there were
-    publications.  `load` is restricted to that period and has the columns of `runs` too.
-    """
-
-    runs: DataFrame
-    brokers: DataFrame
-    publications: DataFrame
-    deliveries: DataFrame
-    load: DataFrame
-    selections: DataFrame
-    migrations: DataFrame
-    subscriber_selections: DataFrame
-    subscriber_moves: DataFrame
+_KEY = [*schemas.PUBLICATION_KEY, "subscription"]
+_COUNTS = ("messages_in", "messages_out", "control_in", "control_out", "input_busy_us",
+           "output_busy_us")  # fmt: skip
+_READ = ("brokers", "publications", "deliveries", "load", "selections", "migrations",
+         "subscriber_selections", "subscriber_moves")  # fmt: skip
+# The tables of a summary.
+_SUMMARY = {
+    "runs": schemas.RUN_METRICS,
+    "brokers": schemas.BROKER_METRICS,
+    "timeline": schemas.TIMELINE,
+    "moves": schemas.MOVES,
+}
 
 
-_READ = (
-    "brokers",
-    "publications",
-    "deliveries",
-    "load",
-    "selections",
-    "migrations",
-    "subscriber_selections",
-    "subscriber_moves",
-)
+class _Period(NamedTuple):
+    """The windows in which there were publications; from `settled_us` on they count as settled."""
+
+    from_us: int
+    until_us: int
+    settled_us: int
 
 
-def read_trace(spark: SparkSession, runs: Mapping[RunInfo, Path]) -> TraceTables:
-    """The tables of these runs; TableError names a missing one."""
-    tables = {
-        name: reduce(
-            DataFrame.union,
-            (
-                read_table(spark, folder / f"{name}.parquet", schemas.TRACES[name]).withColumn(
-                    "run", F.lit(info.name)
-                )
-                for info, folder in runs.items()
-            ),
-        )
-        for name in _READ
-    }
-    facts = spark.createDataFrame(
-        [tuple(info) for info in runs],
-        "run string, system string, window_us bigint, subscriptions bigint",
-    )
-    described = _described(facts, tables["brokers"], tables["publications"]).cache()
-    in_period = (F.col("window_start_us") >= F.col("from_us")) & (
-        F.col("window_start_us") < F.col("until_us")
-    )
-    tables["load"] = tables["load"].join(F.broadcast(described), "run").where(in_period)
-    return TraceTables(runs=described, **tables)
+class _SummarisedRun:
+    """One run's tables; `load` is restricted to the period, and empty without one."""
+
+    def __init__(self, info: RunInfo, folder: Path) -> None:
+        self.info = info
+        self._folder = folder
+        self.brokers = [str(name) for name in self.read("brokers")["broker"].to_pylist()]
+        self.publications = self.read("publications")
+        self.deliveries = self.read("deliveries")
+        self.published_us = _numbers(self.deliveries["published_us"])
+        self.delay_us = _numbers(self.deliveries["delivered_us"]) - self.published_us
+        self.hops = _numbers(self.deliveries["hops"])
+        self.migrations = self.read("migrations").to_pylist()
+        self.period = _period(_numbers(self.publications["published_us"]), info.window_us)
+        self.load = self._load()
+
+    def read(self, name: str) -> pa.Table:
+        """TableError names a missing one."""
+        return read_columns(self._folder / f"{name}.parquet", schemas.TRACES[name])
+
+    def _load(self) -> pa.Table:
+        load = self.read("load")
+        if self.period is None:
+            return load.slice(0, 0)
+        start = pc.field("window_start_us")
+        return load.filter((start >= self.period.from_us) & (start < self.period.until_us))
 
 
-def _described(facts: DataFrame, brokers: DataFrame, publications: DataFrame) -> DataFrame:
-    """Each run's size and period, in whole windows."""
-    sizes = brokers.groupBy("run").agg(F.count("*").alias("brokers"))
-    times = publications.groupBy("run").agg(
-        F.min("published_us").alias("first_us"), F.max("published_us").alias("last_us")
-    )
-    width = F.col("window_us")
-    from_us = F.floor(F.col("first_us") / width) * width
-    until_us = (F.floor(F.col("last_us") / width) + 1) * width
-    settled_from_us = F.floor((from_us + (until_us - from_us) * SETTLED_FROM) / width) * width
-    return _side_by_side([facts, sizes, times]).select(
-        "run",
-        "system",
-        "brokers",
-        "subscriptions",
-        from_us.alias("from_us"),
-        until_us.alias("until_us"),
-        settled_from_us.alias("settled_from_us"),
-    )
-
-
-def run_metrics(trace: TraceTables, truth: DataFrame) -> DataFrame:
-    """One row per run: counts, verdict and every metric."""
-    parts = [
-        _counts(trace),
-        _verdict(trace, truth),
-        _load_metrics(trace),
-        _delivery_metrics(trace),
-        _move_metrics(trace),
-    ]
-    facts = trace.runs.select("run", "system", "brokers", "subscriptions")
-    metrics = _side_by_side([facts, *parts])
-    counts = ["migrations", "subscriber_moves"]
-    return metrics.fillna(0, counts).orderBy("run")
-
-
-def _side_by_side(parts: Sequence[DataFrame]) -> DataFrame:
-    """Tables with at most one row per run as one: a union and one grouping, not many joins."""
-    together = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), parts)
-    columns = [name for name in together.columns if name != "run"]
-    return together.groupBy("run").agg(*(F.max(name).alias(name) for name in columns))
-
-
-def _counts(trace: TraceTables) -> DataFrame:
-    return trace.publications.groupBy("run").agg(
-        F.count_distinct("publisher").alias("publishers"), F.count("*").alias("publications")
-    )
-
-
-def _verdict(trace: TraceTables, truth: DataFrame) -> DataFrame:
-    """Expected against delivered; the truth of publications that a run did not have is left out."""
-    published = trace.publications.select("run", *schemas.PUBLICATION_KEY)
-    expected = published.join(truth, list(schemas.PUBLICATION_KEY)).select(
-        "run", *DELIVERY_KEY, F.lit(1).alias("wanted")
-    )
-    delivered = trace.deliveries.groupBy("run", *DELIVERY_KEY).agg(F.count("*").alias("copies"))
-    wanted, copies = F.col("wanted"), F.col("copies")
-    return (
-        expected.join(delivered, ["run", *DELIVERY_KEY], "full")
-        .groupBy("run")
-        .agg(
-            F.count(wanted).alias("expected"),
-            F.coalesce(F.sum(copies), F.lit(0)).alias("delivered"),
-            F.count_if(copies.isNull()).alias("lost"),
-            F.coalesce(F.sum(copies - 1), F.lit(0)).alias("duplicated"),
-            F.count_if(wanted.isNull()).alias("phantom"),
-        )
-    )
-
-
-def _load_metrics(trace: TraceTables) -> DataFrame:
-    """Rates and utilisation per broker, over the whole period and its settled part."""
-    whole_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("from_us")))
-    settled_us = F.max(F.col("brokers") * (F.col("until_us") - F.col("settled_from_us")))
-    control = F.sum("control_in") + F.sum("control_out")
-    settled = trace.load.where(F.col("window_start_us") >= F.col("settled_from_us"))
-    whole = trace.load.groupBy("run").agg(
-        *_rates(whole_us),
-        (control / (F.sum("messages_in") + F.sum("messages_out"))).alias("message_overhead"),
-    )
-    last = settled.groupBy("run").agg(
-        _per_second(F.sum("messages_in"), settled_us).alias("settled_message_rate_per_s")
-    )
-    return _side_by_side([whole, last])
-
-
-def _rates(duration_us: Column) -> list[Column]:
-    """Return the common rates of a run and a broker, over a time that is summed over brokers."""
-    return [
-        _per_second(F.sum("messages_in"), duration_us).alias("message_rate_per_s"),
-        _per_second(F.sum("messages_out"), duration_us).alias("output_rate_per_s"),
-        (F.sum("input_busy_us") / duration_us).alias("input_utilisation"),
-        (F.sum("output_busy_us") / duration_us).alias("output_utilisation"),
-    ]
-
-
-def _per_second(count: Column, duration_us: Column) -> Column:
-    return count * 1_000_000 / duration_us
-
-
-def _delivery_metrics(trace: TraceTables) -> DataFrame:
-    deliveries = trace.deliveries.join(F.broadcast(trace.runs), "run")
-    delay_us = F.col("delivered_us") - F.col("published_us")
-    settled = F.col("published_us") >= F.col("settled_from_us")
-    return deliveries.groupBy("run").agg(
-        F.avg(delay_us).alias("delay_mean_us"),
-        F.percentile(delay_us, 0.5).alias("delay_p50_us"),
-        F.percentile(delay_us, 0.99).alias("delay_p99_us"),
-        F.avg("hops").alias("hops_mean"),
-        F.avg(F.when(settled, delay_us)).alias("settled_delay_mean_us"),
-        F.avg(F.when(settled, F.col("hops"))).alias("settled_hops_mean"),
-    )
-
-
-def _move_metrics(trace: TraceTables) -> DataFrame:
-    waits = trace.migrations.groupBy("run").agg(
-        F.count("*").alias("migrations"),
-        F.avg(F.col("resumed_us") - F.col("paused_us")).alias("publisher_wait_mean_us"),
-    )
-    selections = trace.selections.groupBy("run").agg(
-        F.avg(F.col("decided_us") - F.col("requested_us")).alias("selection_time_mean_us")
-    )
-    moves = trace.subscriber_moves.groupBy("run").agg(F.count("*").alias("subscriber_moves"))
-    chosen = [
-        each.select("run", "weight") for each in (trace.selections, trace.subscriber_selections)
-    ]
-    weights = chosen[0].union(chosen[1]).groupBy("run").agg(F.avg("weight").alias("weight_mean"))
-    return _side_by_side([waits, selections, moves, weights])
-
-
-def broker_metrics(trace: TraceTables) -> DataFrame:
-    """One row per run and broker; a broker without work has zeros."""
-    duration_us = F.max(F.col("until_us") - F.col("from_us"))
-    rates = trace.load.groupBy("run", "broker").agg(*_rates(duration_us))
-    return (
-        trace.brokers.select("run", "broker")
-        .join(rates, ["run", "broker"], "left")
-        .fillna(0.0)
-        .orderBy("run", "broker")
-    )
-
-
-def timeline(trace: TraceTables, window_us: int) -> DataFrame:
-    """Return one row per run and window: message rate per broker, delay of publications in it.
-
-    The first and the last window count only the part of them that lies in the run's period. Of
-    consecutive windows without events only the first and the last are there, with a rate of 0 and
-    without a delay; those between are equal.
-    """
-    start_us = F.floor(F.col("window_start_us") / window_us) * window_us
-    covered_us = F.least("until_us", start_us + window_us) - F.greatest("from_us", start_us)
-    broker_us = F.max(F.col("brokers") * covered_us)
-    busy = trace.load.groupBy("run", _window("window_start_us", window_us)).agg(
-        _per_second(F.sum("messages_in"), broker_us).alias("message_rate_per_s")
-    )
-    load = (
-        _with_neighbours(busy.select("run", "window_start_us"), trace.runs, window_us)
-        .join(busy, ["run", "window_start_us"], "left")
-        .fillna(0.0, ["message_rate_per_s"])
-    )
-    delays = trace.deliveries.groupBy("run", _window("published_us", window_us)).agg(
-        F.avg(F.col("delivered_us") - F.col("published_us")).alias("delay_mean_us"),
-        F.count("*").alias("deliveries"),
-    )
-    return (
-        load.join(delays, ["run", "window_start_us"], "left")
-        .withColumn("deliveries", F.coalesce("deliveries", F.lit(0)))
-        .orderBy("run", "window_start_us")
-    )
-
-
-def _with_neighbours(windows: DataFrame, runs: DataFrame, window_us: int) -> DataFrame:
-    """These windows and those before and after each, as far as they are in the run's period."""
-    beside = F.explode(
-        F.array(*(F.col("window_start_us") + at for at in (-window_us, 0, window_us)))
-    )
-    return (
-        windows.select("run", beside.alias("window_start_us"))
-        .distinct()
-        .join(F.broadcast(runs.select("run", "from_us", "until_us")), "run")
-        .where(
-            (F.col("window_start_us") + window_us > F.col("from_us"))
-            & (F.col("window_start_us") < F.col("until_us"))
-        )
-        .select("run", "window_start_us")
-    )
-
-
-def _window(time_us: str, window_us: int) -> Column:
-    return (F.floor(F.col(time_us) / window_us) * window_us).alias("window_start_us")
-
-
-def moves(trace: TraceTables) -> DataFrame:
-    """One row per run and publisher: where it began and ended, and how often it moved."""
-    ends = trace.publications.groupBy("run", "publisher").agg(
-        F.min_by("first_broker", "sequence").alias("first_broker"),
-        F.max_by("first_broker", "sequence").alias("last_broker"),
-    )
-    waits = trace.migrations.groupBy("run", "publisher").agg(
-        F.count("*").alias("moves"),
-        F.sum(F.col("resumed_us") - F.col("paused_us")).alias("waited_us"),
-    )
-    return (
-        ends.join(waits, ["run", "publisher"], "left")
-        .fillna(0, ["moves", "waited_us"])
-        .orderBy("run", "publisher")
-    )
+def write_small_summary(
+    folders: Sequence[Path], truth: Path, out: Path, *, window_us: int, overwrite: bool = False
+) -> None:
+    """The same as `write_summary` without Spark; NeedsSparkError where that must read."""
+    if not are_small([truth, *folders]):
+        raise NeedsSparkError
+    runs = _checked(folders)
+    summaries = [_summary(info, folder, truth, window_us) for info, folder in runs]
+    _write(summaries, out, overwrite=overwrite)
 
 
 def write_summary(
     spark: SparkSession,
     folders: Sequence[Path],
-    truth: DataFrame,
+    truth: Path,
     out: Path,
     *,
     window_us: int,
     overwrite: bool = False,
-) -> DataFrame:
-    """Write the four tables of a summary; the row per run is returned."""
-    trace = read_trace(spark, read_runs(folders))
+) -> None:
+    """Write the four tables of a summary, with a task for each run."""
+    runs, truth = _checked(folders), truth.absolute()
+
+    def summarise(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            info, folder = runs[number]
+            for name, table in _summary(info, folder, truth, window_us).items():
+                row = {"run": number, "table": name, "content": _packed(table)}
+                yield pa.RecordBatch.from_pylist([row])
+
+    schema = "run bigint, table string, content binary"
+    found = spark.range(0, len(runs), 1, len(runs)).mapInArrow(summarise, schema).collect()
+    summaries: list[dict[str, pa.Table]] = [{} for _ in runs]
+    for number, name, content in found:
+        summaries[number][name] = pa.ipc.open_stream(bytes(content)).read_all()
+    _write(summaries, out, overwrite=overwrite)
+
+
+def _checked(folders: Sequence[Path]) -> list[tuple[RunInfo, Path]]:
+    """The runs by name; TableError names a missing table."""
+    runs = sorted(read_runs(folders).items(), key=lambda item: item[0].name)
+    for _, folder in runs:
+        for name in _READ:
+            if not (folder / f"{name}.parquet").exists():
+                raise TableError(f"{folder / name}.parquet does not exist")
+    # A worker has a folder of its own.
+    return [(info, folder.absolute()) for info, folder in runs]
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _write(summaries: Sequence[Mapping[str, pa.Table]], out: Path, *, overwrite: bool) -> None:
     with new_folder(out, overwrite=overwrite) as folder:
-        write_small_table(run_metrics(trace, truth), folder / "runs.parquet")
-        write_small_table(broker_metrics(trace), folder / "brokers.parquet")
-        write_small_table(timeline(trace, window_us), folder / "timeline.parquet")
-        write_small_table(moves(trace), folder / "moves.parquet")
-    return spark.read.parquet(str(out / "runs.parquet"))
+        for name in _SUMMARY:
+            table = pa.concat_tables([summary[name] for summary in summaries])
+            write_part(table, folder / f"{name}.parquet")
+
+
+def _summary(info: RunInfo, folder: Path, truth: Path, window_us: int) -> dict[str, pa.Table]:
+    """The tables of one run."""
+    run = _SummarisedRun(info, folder)
+    rows = {
+        "runs": [_metrics(run, read_columns(truth, schemas.TRUTH))],
+        "brokers": _brokers(run),
+        "timeline": _timeline(run, window_us),
+        "moves": _moves(run),
+    }
+    return {
+        name: pa.Table.from_pylist(rows[name], schemas.arrow_schema(schema))
+        for name, schema in _SUMMARY.items()
+    }
+
+
+def _period(published_us: _Numbers, width: int) -> _Period | None:
+    """In whole windows."""
+    if not len(published_us):
+        return None
+    from_us = int(published_us.min()) // width * width
+    until_us = (int(published_us.max()) // width + 1) * width
+    settled = math.floor((from_us + (until_us - from_us) * SETTLED_FROM) / width)
+    return _Period(from_us, until_us, settled * width)
+
+
+def _metrics(run: _SummarisedRun, truth: pa.Table) -> _Row:
+    """A missing value is null."""
+    found: _Row = {
+        "run": run.info.name,
+        "system": run.info.system,
+        "brokers": len(run.brokers) or None,
+        "subscriptions": run.info.subscriptions,
+        **_verdict(run, truth),
+        **_load_metrics(run),
+        **_delivery_metrics(run),
+        **_move_metrics(run),
+    }
+    if run.period is not None:
+        publishers = pc.count_distinct(run.publications["publisher"]).as_py()
+        found |= {"publishers": publishers, "publications": run.publications.num_rows}
+    return found
+
+
+def _verdict(run: _SummarisedRun, truth: pa.Table) -> _Row:
+    """Expected against delivered; the truth of publications that a run did not have is left out."""
+    published = run.publications.select(schemas.PUBLICATION_KEY)
+    expected = published.join(truth, list(schemas.PUBLICATION_KEY), join_type="inner")
+    delivered = run.deliveries.select(_KEY).group_by(_KEY).aggregate([([], "count_all")])
+    came = expected.join(delivered, _KEY, join_type="inner").num_rows
+    count = run.deliveries.num_rows
+    if not count and not expected.num_rows:
+        return {}
+    return {
+        "expected": expected.num_rows,
+        "delivered": count,
+        "lost": expected.num_rows - came,
+        "duplicated": count - delivered.num_rows,
+        "phantom": delivered.num_rows - came,
+    }
+
+
+def _sums(load: pa.Table) -> dict[str, int]:
+    return {name: pc.sum(load[name]).as_py() or 0 for name in _COUNTS}
+
+
+def _rates(sums: Mapping[str, int], duration_us: int) -> _Row:
+    """Return the common rates of a run and a broker, over a time that is summed over brokers."""
+    return {
+        "message_rate_per_s": sums["messages_in"] * 1_000_000 / duration_us,
+        "output_rate_per_s": sums["messages_out"] * 1_000_000 / duration_us,
+        "input_utilisation": sums["input_busy_us"] / duration_us,
+        "output_utilisation": sums["output_busy_us"] / duration_us,
+    }
+
+
+def _load_metrics(run: _SummarisedRun) -> _Row:
+    if run.period is None or not len(run.load):
+        return {}
+    from_us, until_us, settled_us = run.period
+    sums = _sums(run.load)
+    found = _rates(sums, len(run.brokers) * (until_us - from_us))
+    messages = sums["messages_in"] + sums["messages_out"]
+    control = sums["control_in"] + sums["control_out"]
+    found["message_overhead"] = control / messages if messages else None
+    settled = run.load.filter(pc.field("window_start_us") >= settled_us)
+    if len(settled):
+        last = _rates(_sums(settled), len(run.brokers) * (until_us - settled_us))
+        found["settled_message_rate_per_s"] = last["message_rate_per_s"]
+    return found
+
+
+def _delivery_metrics(run: _SummarisedRun) -> _Row:
+    settled = run.published_us >= (run.period.settled_us if run.period is not None else 0)
+    return {
+        "delay_mean_us": _mean(run.delay_us),
+        "delay_p50_us": _percentile(run.delay_us, 0.5),
+        "delay_p99_us": _percentile(run.delay_us, 0.99),
+        "hops_mean": _mean(run.hops),
+        "settled_delay_mean_us": _mean(run.delay_us[settled]),
+        "settled_hops_mean": _mean(run.hops[settled]),
+    }
+
+
+def _move_metrics(run: _SummarisedRun) -> _Row:
+    selections = run.read("selections").to_pylist()
+    chosen = [*selections, *run.read("subscriber_selections").to_pylist()]
+    return {
+        "migrations": len(run.migrations),
+        "publisher_wait_mean_us": _mean(_waits(run.migrations)),
+        "selection_time_mean_us": _mean(
+            [row["decided_us"] - row["requested_us"] for row in selections]
+        ),
+        "subscriber_moves": run.read("subscriber_moves").num_rows,
+        "weight_mean": _mean([row["weight"] for row in chosen if row["weight"] is not None]),
+    }
+
+
+def _waits(migrations: Sequence[_Row]) -> list[int]:
+    return [row["resumed_us"] - row["paused_us"] for row in migrations]
+
+
+def _brokers(run: _SummarisedRun) -> list[_Row]:
+    """One row per broker; a broker without work has zeros."""
+    grouped = run.load.group_by("broker").aggregate([(name, "sum") for name in _COUNTS])
+    by_broker = {
+        row["broker"]: {name: row[f"{name}_sum"] for name in _COUNTS} for row in grouped.to_pylist()
+    }
+    nothing = dict.fromkeys(_COUNTS, 0)
+    period = run.period
+    duration_us = 1 if period is None else period.until_us - period.from_us
+    return [
+        {
+            "run": run.info.name,
+            "broker": broker,
+            **_rates(by_broker.get(broker, nothing), duration_us),
+        }
+        for broker in sorted(run.brokers)
+    ]
+
+
+def _timeline(run: _SummarisedRun, width: int) -> list[_Row]:
+    """One row per run and window: message rate per broker, delay of publications in it.
+
+    The first and the last window count only the part of them that lies in the run's period. Of
+    consecutive windows without events only the first and the last are there, with a rate of 0 and
+    without a delay; those between are equal.
+    """
+    if run.period is None:
+        return []
+    from_us, until_us, _ = run.period
+    load_us = _numbers(run.load["window_start_us"]) // width * width
+    messages = _sums_by(load_us, _numbers(run.load["messages_in"]))
+    delays = _sums_by(run.published_us // width * width, run.delay_us)
+    starts = {start + at for start in messages for at in (-width, 0, width)}
+    rows = []
+    for start in sorted(start for start in starts if start + width > from_us and start < until_us):
+        covered_us = min(until_us, start + width) - max(from_us, start)
+        received, _ = messages.get(start, (0, 0))
+        delay_us, deliveries = delays.get(start, (0, 0))
+        rows.append(
+            {
+                "run": run.info.name,
+                "window_start_us": start,
+                "message_rate_per_s": received * 1_000_000 / (len(run.brokers) * covered_us),
+                "delay_mean_us": delay_us / deliveries if deliveries else None,
+                "deliveries": deliveries,
+            }
+        )
+    return rows
+
+
+def _sums_by(keys: _Numbers, values: _Numbers) -> dict[int, tuple[int, int]]:
+    """The sum and the number of the values of each key."""
+    table = pa.table({"key": keys, "value": values}).group_by("key")
+    rows = table.aggregate([("value", "sum"), ("value", "count")]).to_pylist()
+    return {row["key"]: (row["value_sum"], row["value_count"]) for row in rows}
+
+
+def _moves(run: _SummarisedRun) -> list[_Row]:
+    """One row per publisher: where it began and ended, and how often it moved."""
+    waits: dict[str, list[int]] = {}
+    for row in run.migrations:
+        waits.setdefault(row["publisher"], []).append(row["resumed_us"] - row["paused_us"])
+    ordered = run.publications.sort_by([("publisher", "ascending"), ("sequence", "ascending")])
+    ends = ordered.group_by("publisher", use_threads=False).aggregate(
+        [("first_broker", "first"), ("first_broker", "last")]
+    )
+    return [
+        {
+            "run": run.info.name,
+            "publisher": row["publisher"],
+            "first_broker": row["first_broker_first"],
+            "last_broker": row["first_broker_last"],
+            "moves": len(waits.get(row["publisher"], ())),
+            "waited_us": sum(waits.get(row["publisher"], ())),
+        }
+        for row in ends.to_pylist()
+    ]
+
+
+def _numbers(column: pa.ChunkedArray) -> _Numbers:
+    return np.asarray(column, np.int64)
+
+
+def _mean(values: _Numbers | Sequence[int]) -> float | None:
+    return int(np.sum(values)) / len(values) if len(values) else None
+
+
+def _percentile(values: _Numbers, share: float) -> float | None:
+    """The exact one, between the two nearest values."""
+    if not len(values):
+        return None
+    ordered = np.sort(values)
+    place = (len(ordered) - 1) * share
+    below, above = math.floor(place), math.ceil(place)
+    low, high = int(ordered[below]), int(ordered[above])
+    return float(low) if low == high else (above - place) * low + (place - below) * high

@@ -14,9 +14,7 @@ from shoal.cli.main import main
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import ingest_mapped, ingest_small
 from shoal.pipeline.small.tables import NeedsSparkError
-from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small import files as small_files
-from shoal.pipeline.sources.small.files import parse_files
+from shoal.pipeline.sources import local_rows
 from tests.examples import at_length
 
 MAPPING = """\
@@ -105,27 +103,46 @@ def test_both_make_the_same_of_every_oddity(
 
 
 @pytest.mark.parametrize(
-    ("changed", "line"),
+    "changed",
     [
-        ('[derived]\nhalf = { type = "double", expression = "1 / wind" }\n', ""),
-        ("format = \"yyyy-MM-dd'T'HH:mm:ssXXX\"", ""),
-        ('format = "HH:mm"', ""),
-        ('zone = "Europe/Berlin"', ""),
-        ("", 'kiel,1,2026-01-01 00:00,1,1,0,a "quoted" word,'),
+        '[derived]\nhalf = { type = "double", expression = "1 / wind" }\n',
+        "format = \"yyyy-MM-dd'T'HH:mm:ssXXX\"",
+        'format = "HH:mm"',
+        'expression = "timestamp_seconds(wind)"',
     ],
 )
-def test_what_only_spark_reads_is_left_to_it(tmp_path: Path, changed: str, line: str) -> None:
+def test_what_only_spark_reads_is_left_to_it(tmp_path: Path, changed: str) -> None:
     text = MAPPING % "yyyy-MM-dd HH:mm"
     if changed.startswith("format"):
         text = text.replace('format = "yyyy-MM-dd HH:mm"', changed)
-    elif changed.startswith("zone"):
-        text = text.replace(" }\nnull", f", {changed} }}\nnull")
+    elif changed.startswith("expression"):
+        text = text.replace('column = "at", format = "yyyy-MM-dd HH:mm"', changed)
     else:
         text += changed
-    data = tmp_path / "sites.csv"
-    data.write_text(HEADER + line)
+    data, mapping = tmp_path / "sites.csv", tmp_path / "sites.toml"
+    data.write_text(HEADER)
+    mapping.write_text(text)
     with pytest.raises(NeedsSparkError):
-        list(parse_files([data], decode_mapping(text, "sites.toml")))
+        ingest_small(mapping, [data], tmp_path / "out")
+
+
+def test_zones_and_quotes_within_fields_need_no_spark(spark: SparkSession, tmp_path: Path) -> None:
+    data, mapping = tmp_path / "sites.csv", tmp_path / "sites.toml"
+    zone = 'format = "yyyy-MM-dd HH:mm", zone = "Europe/Berlin"'
+    mapping.write_text((MAPPING % "F").replace('format = "F"', zone))
+    # The last two are skipped by the clock, and shown twice.
+    times = ["2026-01-01 00:00", "2026-07-01 00:00", "2026-03-29 02:30", "2026-10-25 02:30"]
+    utc = [1_767_222_000, 1_782_856_800, 1_774_747_800, 1_792_888_200]
+    notes = {'a "quoted" word': 'a "quoted" word', '"a""b"': 'a"b', '"a"b': '"a"b', '""': None}
+    pairs = enumerate(zip(times, notes, strict=True))
+    lines = [f"kiel,{at},{time},1,1,0,{note}," for at, (time, note) in pairs]
+    data.write_text(HEADER + "\n".join(lines))
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    rows = [(row["time_us"], row["attributes"]["note"]) for row in found["publications"]]
+    assert rows == list(zip([second * 1_000_000 for second in utc], notes.values(), strict=True))
 
 
 def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
@@ -146,7 +163,7 @@ def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     assert f"rows repeat earlier ones exactly; which, and what they repeat: {out}" in captured.err
     (repeat,) = tables(out)["repeats"]
     assert (repeat["line"], repeat["first_line"], repeat["file"]) == (3, 2, str(data))
-    monkeypatch.setattr(small_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(local_rows, "MOST_BYTES", 10)
     with pytest.raises(TypeError):  # it asks for Spark, which this test took away
         main(["ingest", str(mapping), str(data), "--out", str(tmp_path / "large")])
 
@@ -174,3 +191,55 @@ def test_both_read_decimal_commas_and_several_formats_of_time(
     assert reasons[1].endswith(
         "'1/1/26' is not a time of the form dd.MM.yyyy HH:mm or iso8601 or epoch_s"
     )
+
+
+def test_both_find_the_same_repeats(spark: SparkSession, tmp_path: Path) -> None:
+    mapping = tmp_path / "m.toml"
+    mapping.write_text(
+        'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\nsite = "string"\n"a.b" = "double"\nnote = "string"\n'
+    )
+    rows = ["k,1,0,x", "k,1,-0,x", "k,1,0,", "k,1,,x", "k,1,,", "k,1,,x", "l,1,0,x", "k,2,0,x"]
+    for name in ("b.csv", "a.csv"):
+        (tmp_path / name).write_text("site,at,a.b,note\n" + "\n".join(rows) + "\n")
+    files = [tmp_path / "b.csv", tmp_path / "a.csv"]
+    small = ingest_small(mapping, files, tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, files, tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    repeats = [
+        (Path(row["file"]).name, row["line"], Path(row["first_file"]).name, row["first_line"])
+        for row in found["repeats"]
+    ]
+    again = [2, 2, 4, 5, 6, 5, 8, 9]
+    assert repeats == [
+        *(("a.csv", line, "a.csv", first) for line, first in ((3, 2), (7, 5))),
+        *(("b.csv", line, "a.csv", first) for line, first in enumerate(again, 2)),
+    ]
+
+
+NAMES = ("file", "line", "text", "reason", "columns", "publisher", "time_us", "event_time", "split")
+
+
+def test_attributes_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
+    names = "".join(f'{name} = "string"\n' for name in NAMES)
+    text = 'publisher = ["text"]\ntime = { column = "line", format = "epoch_s" }\n[columns]\n'
+    mapping.write_text(text + names)
+    data.write_text(",".join(NAMES) + "\n" + ",".join(str(at) for at in range(len(NAMES))))
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    (row,) = found["publications"]
+    assert (row["publisher"], row["time_us"]) == ("2", 1_000_000)
+    assert row["attributes"] == {name: str(at) for at, name in enumerate(NAMES)}
+    mapping.write_text(
+        text + 'text = "string"\n[derived]\n'
+        'time_us = { type = "integer", expression = "unix_micros(event_time) + 1" }\n'
+        'event_time = { type = "string", expression = "text" }\n'
+    )
+    ingest_mapped(spark, mapping, [data], tmp_path / "derived")
+    (row,) = tables(tmp_path / "derived")["publications"]
+    assert row["attributes"] == {"text": "2", "time_us": 1_000_001, "event_time": "2"}
+    assert row["time_us"] == 1_000_000

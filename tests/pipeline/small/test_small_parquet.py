@@ -14,12 +14,10 @@ from pyspark.sql import SparkSession
 
 from shoal.frames.parquet_folders import NO_VALUE
 from shoal.pipeline.ingest import ingest_mapped, ingest_small
-from shoal.pipeline.small.tables import NeedsSparkError
-from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.small.files import parse_files
 from tests.examples import at_length
 from tests.pipeline.small.test_small_files import tables
+from tests.pipeline.sources.parsing import parse_files
 
 MAPPING = """\
 publisher = ["site", "unit"]
@@ -107,24 +105,39 @@ def test_both_make_the_same_of_every_type(
 def test_fields_of_structs_and_formats_are_read_as_they_stand(tmp_path: Path) -> None:
     at = pa.array(["2026-01-31T18:05+01:00", *["31.01.2026 17:05"] * 4])
     _, data = write(tmp_path, at)
-    rows = list(parse_files([data], decode_mapping(MAPPING, "sites.toml")))
-    assert rows[0].values[-5:] == (48.5, 2.0, 1.5, 1.5, "x")
-    assert rows[0].time_us == rows[4].time_us == 1_769_879_100_000_000
-    assert rows[1].reason == "column 'price': '12.50' is not an integer of 64 bits; " + (
+    rows = parse_files([data], MAPPING)
+    assert list(rows[0]["columns"].values())[-5:] == [48.5, 2.0, 1.5, 1.5, "x"]
+    assert rows[0]["time_us"] == rows[4]["time_us"] == 1_769_879_100_000_000
+    assert rows[1]["reason"] == "column 'price': '12.50' is not an integer of 64 bits; " + (
         "column 'whole': '1.5' is not an integer of 64 bits"
     )
 
 
-def test_what_only_spark_casts_is_left_to_it_and_lists_are_refused(tmp_path: Path) -> None:
+def test_everything_is_a_text_if_that_is_declared_and_lists_are_refused(tmp_path: Path) -> None:
     _, data = write(tmp_path, pa.array([*TIMES, *TIMES, TIMES[0]]))
-    for column in ("at", "price", "small"):
+    for column, texts in (
+        ("at", ["2026-01-01 03:04:05.25", "1969-12-31 23:59:59.999999"]),
+        ("price", ["1.00", "12.50"]),
+        ("small", ["1.5", None]),
+        ("whole", ["1.0", "1.5"]),
+        ("calm", ["true", "false"]),
+    ):
         rule = f'[columns]\nasked = {{ type = "string", column = "{column}" }}'
-        text = MAPPING.replace("[columns]", rule)
-        with pytest.raises(NeedsSparkError):
-            list(parse_files([data], decode_mapping(text, "sites.toml")))
+        rows = parse_files([data], MAPPING.replace("[columns]", rule))
+        assert [row["columns"]["asked"] for row in rows[:2]] == texts
     text = MAPPING.replace("[columns]", '[columns]\nunused = "string"')
     with pytest.raises(SourceError, match="column 'unused' is list"):
-        list(parse_files([data], decode_mapping(text, "sites.toml")))
+        parse_files([data], text)
+
+
+def test_a_time_is_a_number_of_seconds_if_that_is_declared(tmp_path: Path) -> None:
+    times = [dt.datetime(1969, 12, 31, 23, 59, 58, 500_000), dt.datetime(1500, 1, 1), None]
+    _, data = write(tmp_path, pa.array([*times, *times[:2]], pa.timestamp("ms", "UTC")))
+    rule = '[columns]\nwhole_s = { type = "integer", column = "at" }\n'
+    rule += 's = { type = "double", column = "at" }'
+    rows = parse_files([data], MAPPING.replace("[columns]", rule))
+    found = [(row["columns"]["whole_s"], row["columns"]["s"]) for row in rows[:3]]
+    assert found == [(-2, -1.5), (-14_831_769_600, -14_831_769_600.0), (None, None)]
 
 
 def test_a_folder_is_one_table(tmp_path: Path) -> None:
@@ -179,7 +192,7 @@ def test_the_names_of_folders_are_texts(
     assert {row["publisher"] for row in rows} == wanted
     assert all(row["attributes"] == {"code": row["publisher"], "straße": 7} for row in rows)
     with pytest.raises(SourceError, match=r"no column 'other'; the table has 'at', 'code'"):
-        list(parse_files([data], decode_mapping(OTHER, "m.toml")))
+        parse_files([data], OTHER)
 
 
 OTHER = 'publisher = ["other"]\ntime.column = "at"\n[columns]\nother = "string"\n'
@@ -193,8 +206,10 @@ def test_a_day_that_is_a_folder_is_a_time(spark: SparkSession, tmp_path: Path) -
     for day in ("1970-01-01", "1970-01-02"):
         (data / f"day={day}").mkdir(parents=True)
         pq.write_table(pa.table({"site": [day]}), data / f"day={day}" / "part.parquet")
-    ingest_mapped(spark, mapping, [data], tmp_path / "out")
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "out")
     rows = tables(tmp_path / "out")["publications"]
+    assert rows == tables(tmp_path / "small")["publications"]
     assert [(r["time_us"], r["attributes"]["day"]) for r in rows] == [
         (0, "1970-01-01"), (86_400_000_000, "1970-01-02")
     ]  # fmt: skip

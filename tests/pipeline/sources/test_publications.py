@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from shoal.pipeline.sources import splits
 from shoal.pipeline.sources.declaration import MappingError, decode_mapping
-from shoal.pipeline.sources.files import csv_rows, table_rows
-from shoal.pipeline.sources.publications import apply_mapping, publications, rejects
+from shoal.pipeline.sources.publications import (
+    numbered_rows,
+    parse_rows,
+    publications,
+    rejects,
+    repeats,
+)
+from shoal.pipeline.sources.raw_rows import open_source
+from tests.pipeline.sources.parsing import spark_rows
 
 MAPPING = """
 publisher = ["site", "unit"]
@@ -42,7 +52,7 @@ def test_every_row_is_a_publication_or_has_a_reason(spark: SparkSession, tmp_pat
     file = tmp_path / "sites.csv"
     file.write_text(LINES)
     mapping = decode_mapping(MAPPING, "sites.toml")
-    parsed = apply_mapping(csv_rows(spark, [file], mapping.file_columns), mapping, "sites.toml")
+    parsed = spark_rows(spark, [file], mapping, "sites.toml")
     kept = publications(parsed).orderBy("sequence").collect()
     summer_us, winter_us = 1_719_828_000_000_000, 1_704_106_800_000_000
     assert [tuple(row) for row in kept] == [
@@ -75,9 +85,7 @@ def test_parquet_numbers_keep_their_meaning(spark: SparkSession, tmp_path: Path)
         '[columns]\nname = "string"\nwhole = "integer"\npart = "double"',
         "t.toml",
     )
-    parsed = apply_mapping(
-        table_rows(spark, [tmp_path / "t"], mapping.file_columns), mapping, "t.toml"
-    )
+    parsed = spark_rows(spark, [tmp_path / "t"], mapping, "t.toml")
     assert [tuple(row) for row in publications(parsed).orderBy("time_us").collect()] == [
         ("a", 0, 1_000_000, ("a", 1, None)),
         ("b", 0, 2_000_000, ("b", 2, 0.5)),
@@ -87,7 +95,9 @@ def test_parquet_numbers_keep_their_meaning(spark: SparkSession, tmp_path: Path)
     ]
 
 
-def test_numbering_does_not_depend_on_the_partitioning(spark: SparkSession, tmp_path: Path) -> None:
+def test_numbering_does_not_depend_on_the_partitioning(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Equal times throughout: only file and line decide.
     lines = "".join(f"P{i % 3},2024-01-01,{i}\n" for i in range(90))
     for name in ("b.csv", "a.csv"):
@@ -99,11 +109,11 @@ def test_numbering_does_not_depend_on_the_partitioning(spark: SparkSession, tmp_
         "m.toml",
     )
     answers = []
-    for bytes_in_partition, shuffled, order in ((100, 5, files), (10_000, 1, files[::-1])):
+    for bytes_in_split, shuffled, order in ((100, 5, files), (10_000, 1, files[::-1])):
         other = spark.newSession()
-        other.conf.set("spark.sql.files.maxPartitionBytes", str(bytes_in_partition))
+        monkeypatch.setattr(splits, "SPLIT_BYTES", bytes_in_split)
         other.conf.set("spark.sql.shuffle.partitions", str(shuffled))
-        parsed = apply_mapping(csv_rows(other, order, mapping.file_columns), mapping, "m.toml")
+        parsed = spark_rows(other, order, mapping, "m.toml")
         numbered = publications(parsed).orderBy("publisher", "sequence")
         answers.append([tuple(row) for row in numbered.collect()])
     assert answers[0] == answers[1]
@@ -151,4 +161,29 @@ def test_what_spark_does_not_accept_names_the_key(
     file.write_text(LINES)
     mapping = decode_mapping(MAPPING.replace(*change), "sites.toml")
     with pytest.raises(MappingError, match=message):
-        apply_mapping(csv_rows(spark, [file], mapping.file_columns), mapping, "sites.toml")
+        spark_rows(spark, [file], mapping, "sites.toml")
+
+
+def test_no_step_passes_one_task_and_files_are_read_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sites.csv"
+    file.write_text(LINES)
+    monkeypatch.setattr(splits, "SPLIT_BYTES", 64)
+    mapping = decode_mapping(MAPPING, "sites.toml")
+    source = open_source([file], mapping.file_columns)
+    parsed = parse_rows(spark, source, mapping, "sites.toml").persist()
+    try:
+        rows = numbered_rows(parsed, source)
+        assert rows.count() == 8
+        for table in (publications(rows), rejects(rows), repeats(rows)):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                table.explain("formatted")
+            plan = printed.getvalue()
+            assert "SinglePartition" not in plan
+            # The files are behind what is persisted.
+            assert plan.count("InMemoryTableScan\n") >= 1
+            assert "MapInArrow" not in plan.partition("InMemoryRelation")[0]
+    finally:
+        parsed.unpersist()

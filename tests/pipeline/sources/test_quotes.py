@@ -6,11 +6,16 @@ import datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.publications import apply_mapping, publications, rejects
-from shoal.pipeline.sources.quotes import MAPPING, quote_rows
+from shoal.pipeline.sources.publications import (
+    numbered_rows,
+    parse_rows,
+    publications,
+    rejects,
+)
+from shoal.pipeline.sources.quotes import MAPPING, open_quotes
 from tests.examples import at_length
 
 # Relocation paper, section 5.1: "A typical publication looks like this".
@@ -50,10 +55,14 @@ def write_form(spark: SparkSession, form: str, folder: Path) -> Path:
     return path
 
 
+def parsed(spark: SparkSession, file: Path) -> DataFrame:
+    source = open_quotes([file])
+    return numbered_rows(parse_rows(spark, source, MAPPING, "quotes"), source)
+
+
 @pytest.mark.parametrize("form", ["txt", *at_length(["csv", "parquet"])])
 def test_the_printed_publication(spark: SparkSession, tmp_path: Path, form: str) -> None:
-    rows = quote_rows(spark, [write_form(spark, form, tmp_path)])
-    kept = publications(apply_mapping(rows, MAPPING, "quotes"))
+    kept = publications(parsed(spark, write_form(spark, form, tmp_path)))
     (yahoo,) = kept.where("publisher = 'YHOO'").collect()
     assert yahoo["attributes"].asDict() == YHOO
     assert list(yahoo["attributes"].asDict()) == list(YHOO)
@@ -62,8 +71,7 @@ def test_the_printed_publication(spark: SparkSession, tmp_path: Path, form: str)
 
 
 def test_a_price_of_zero_leaves_the_ratios_missing(spark: SparkSession, tmp_path: Path) -> None:
-    rows = quote_rows(spark, [write_form(spark, "csv", tmp_path)])
-    kept = publications(apply_mapping(rows, MAPPING, "quotes"))
+    kept = publications(parsed(spark, write_form(spark, "csv", tmp_path)))
     (zero,) = kept.where("publisher = 'ZERO'").select("attributes.*").collect()
     assert (zero["openClose%Diff"], zero["highLow%Diff"]) == (None, None)
     assert (zero["closeEqualsLow"], zero["closeEqualsHigh"]) == ("false", "true")
@@ -73,8 +81,8 @@ def test_broken_publications_are_refused_with_their_line(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     file = write_form(spark, "txt", tmp_path)
-    parsed = apply_mapping(quote_rows(spark, [file]), MAPPING, "quotes")
-    refused = {row["line"]: row["reason"] for row in rejects(parsed).collect()}
+    rows = rejects(parsed(spark, file)).collect()
+    refused = {row["line"]: row["reason"] for row in rows}
     assert refused.keys() == {2, 3, 4}
     assert refused[2] == "time column 'date' is missing"
     assert "column 15" in refused[3]
@@ -84,4 +92,4 @@ def test_broken_publications_are_refused_with_their_line(
 def test_forms_are_not_mixed(spark: SparkSession, tmp_path: Path) -> None:
     files = [write_form(spark, form, tmp_path) for form in ("csv", "txt")]
     with pytest.raises(SourceError, match="cannot be mixed"):
-        quote_rows(spark, files)
+        open_quotes(files)

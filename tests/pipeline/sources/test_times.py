@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from shoal.frames.reading import read_table_file
 from shoal.pipeline.ingest import IngestCounts, ingest_mapped, ingest_small
-from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.small.files import parse_files
 from tests.examples import at_length
+from tests.pipeline.sources.parsing import parse_files
 
 MAPPING = """\
 publisher = ["site"]
@@ -224,5 +223,5 @@ def of_both(
 def test_small_files_of_iso_8601_need_no_spark(tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
     data.write_text("at,site\n2026-07-01T01:02:03Z,s\n")
-    (row,) = parse_files([data], decode_mapping(MAPPING % 'format = "iso8601"', "m.toml"))
-    assert (row.reason, row.time_us) == ("", 1_782_867_723_000_000)
+    (row,) = parse_files([data], MAPPING % 'format = "iso8601"')
+    assert (row["reason"], row["time_us"]) == (None, 1_782_867_723_000_000)

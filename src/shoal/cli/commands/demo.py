@@ -247,10 +247,8 @@ def _prepare(
 def _summarise(
     steps: CommandSteps, spark: SparkSession, folders: Sequence[Path], out: Path
 ) -> None:
-    from shoal.pipeline.schemas import TRUTH
     from shoal.pipeline.summaries import write_summary
-    from shoal.pipeline.tables import read_table
 
     with steps.step("compare with the truth, summarise"):
-        truth = read_table(spark, out / "truth", TRUTH)
-        write_summary(spark, folders, truth, out / "summary", window_us=DAY_US, overwrite=True)
+        summary, truth = out / "summary", out / "truth"
+        write_summary(spark, folders, truth, summary, window_us=DAY_US, overwrite=True)

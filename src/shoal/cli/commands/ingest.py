@@ -53,6 +53,7 @@ def ingest(
     DIR/publications.parquet has the typed publications of every publisher, numbered by time;
     DIR/rejects.parquet the rows that were refused, with file, line and reason; DIR/repeats.parquet
     those that repeat an earlier one exactly, and are kept.  Small files need no Spark.
+    DIR/_ingest.json has the counts, and the files with size and SHA-256.
     """
     given = files or []
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
@@ -94,6 +95,8 @@ def ingest(
     if counts.absent:
         names = ", ".join(map(repr, counts.absent))
         print(f"shoal: warning: no publication has {names}", file=sys.stderr)
+    for line in counts.time_warnings:
+        print(f"shoal: warning: {line}", file=sys.stderr)
     if not counts.kept:
         print("shoal: warning: there are no publications", file=sys.stderr)
 

@@ -72,7 +72,7 @@ def summarise(
 def _small(
     runs: Sequence[Path], truth: Path, out: Path, window_us: int, *, overwrite: bool
 ) -> None:
-    from shoal.pipeline.small.summaries import write_small_summary
+    from shoal.pipeline.summaries import write_small_summary
 
     write_small_summary(runs, truth, out, window_us=window_us, overwrite=overwrite)
 
@@ -86,12 +86,9 @@ def _by_spark(
     *,
     overwrite: bool,
 ) -> None:
-    from shoal.pipeline.schemas import TRUTH
     from shoal.pipeline.summaries import write_summary
-    from shoal.pipeline.tables import read_table
 
-    expected = read_table(spark, truth, TRUTH)
-    write_summary(spark, runs, expected, out, window_us=window_us, overwrite=overwrite)
+    write_summary(spark, runs, truth, out, window_us=window_us, overwrite=overwrite)
 
 
 def _check(runs: Sequence[Path], truth: Path) -> None:

@@ -126,6 +126,8 @@ def workload(
         window=window,
         duration_us=None if duration_s is None else round(duration_s * US_PER_S),
     )
+    for line in _time_warnings(publications, window):
+        print(f"shoal: warning: {line}", file=sys.stderr)
     making = Making("workload", out, overwrite, engine, master, memory, conf or ())
     counts = making.make(
         "deriving publishers and subscriptions",
@@ -156,6 +158,20 @@ def _by_spark(
     from shoal.pipeline.workloads.workload import write_workload
 
     return write_workload(spark, publications, out, options, overwrite=overwrite)
+
+
+def _time_warnings(publications: Path, window: TimeWindow) -> list[str]:
+    """Return what is odd about the times; nothing for a table that cannot be read."""
+    with waiting("reading publications"):
+        from shoal.pipeline.checks.publication_facts import event_times
+        from shoal.pipeline.checks.time_checks import time_warnings
+        from shoal.pipeline.ingest import publications_table
+
+        table = publications_table(publications)
+        try:
+            return time_warnings(lambda: event_times(table, window.from_us, window.to_us))
+        except (ValueError, LookupError, OSError):  # the command names what is wrong with it
+            return []
 
 
 def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | None]:

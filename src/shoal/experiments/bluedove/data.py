@@ -69,12 +69,12 @@ def prepare_points(spark: Spark, chosen: PointSet, root: Path) -> DataFile:
 def _points(spark: Spark, chosen: PointSet) -> Points:
     from shoal.experiments.bluedove.testbed.workload import Points
     from shoal.pipeline.points import points
-    from shoal.pipeline.sources.flights import flight_rows, unpack_flights
+    from shoal.pipeline.sources.flights import unpack_flights
     from shoal.pipeline.table_files import read_table_file
 
     with tempfile.TemporaryDirectory() as folder:
         if chosen.file is None:
-            rows = flight_rows(spark, unpack_flights(Path(folder))).select("row.*")
+            rows = read_table_file(spark, unpack_flights(Path(folder)), inside="")
         else:
             rows = read_table_file(spark, chosen.file, inside="positions.parquet")
         return Points(chosen.columns, points(rows, chosen.columns, str(chosen.file or chosen.name)))

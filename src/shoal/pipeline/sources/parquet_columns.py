@@ -1,23 +1,38 @@
-"""Checks a Parquet file's columns before Spark reads them, since Spark's errors name neither file
-nor column.
-
-pandas writes times in nanoseconds by default; Spark reads them only as integers.
-"""
+"""Checks and reads the columns of Parquet files; an error names file and column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.parquet_files import check_parquet, part_files
+from shoal.frames.parquet_folders import folder_values
 from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.splits import Split
 
-# With it Spark takes a time in nanoseconds since 1970 for an integer, not for an error.
-NANOSECONDS_AS_INTEGERS = "spark.sql.legacy.parquet.nanosAsLong"
+BATCH_ROWS = 100_000
+_TEXTS = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+_REFUSED = (
+    pa.types.is_nested,
+    pa.types.is_float16,
+    pa.types.is_time,
+    pa.types.is_duration,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_decimal256,
+)
 
 
 def path_of(schema: pa.Schema | pa.StructType, name: str) -> list[str] | None:
@@ -53,7 +68,7 @@ def check_columns(file: Path, schema: pa.Schema, needed: Sequence[str]) -> None:
         raise SourceError(lacks(file, missing, schema.names))
     for name in needed:
         kind = kind_of_column(file, schema, name)
-        if pa.types.is_nested(kind) or pa.types.is_float16(kind):
+        if any(is_refused(kind) for is_refused in _REFUSED):
             raise SourceError(
                 f"{file}: column {name!r} is {kind}; ingest takes text, numbers, booleans, "
                 f"times and fields of structs ({name}.FIELD): cast the column first"
@@ -80,30 +95,101 @@ def kind_of_column(file: Path, schema: pa.Schema, name: str) -> pa.DataType:
     return kind
 
 
-def nanosecond_columns(files: Sequence[Path], needed: Sequence[str]) -> dict[str, bool]:
-    """Return those of the `needed` columns that hold times in nanoseconds, each with True if they
-    have a zone.
-
-    SourceError for a column that `check_columns` refuses; ParquetError for a file that is no
-    Parquet.
-    """
-    found: dict[str, bool] = {}
-    for path in files:
-        check_parquet(path)
-        for file in part_files(path):
-            schema = pq.read_schema(file)
-            there = [name for name in needed if path_of(schema, name) is not None]
-            check_columns(file, schema, there)
-            for name in there:
-                kind = kind_of_column(file, schema, name)
-                if pa.types.is_timestamp(kind) and kind.unit == "ns":
-                    found[name] = kind.tz is not None
-    return found
-
-
 def check_tables(files: Sequence[Path], needed: Sequence[str]) -> None:
-    """The same errors, and one for a column that a file lacks; folders may be columns, too."""
-    nanosecond_columns(files, needed)
-    for path in files:
-        if path.is_file():
-            check_columns(path, pq.read_schema(path), needed)
+    """SourceError for a column that `check_columns` refuses, or that no file of a table has;
+    ParquetError for a file that is no Parquet.
+
+    The names of folders are columns, too.
+    """
+    for root in files:
+        check_parquet(root)
+        found: set[str] = set()
+        names: dict[str, None] = {}
+        for file in part_files(root):
+            schema = pq.read_schema(file)
+            within = [name for name in needed if path_of(schema, name) is not None]
+            check_columns(file, schema, within)
+            folders = folder_values(root, file)
+            found.update(within, folders)
+            names |= dict.fromkeys([*schema.names, *folders])
+        if missing := [name for name in needed if name not in found]:
+            raise SourceError(lacks(root, missing, list(names)))
+
+
+class ParquetColumns:
+    """Reads the `needed` columns of a split: texts, numbers, truth values, dates, and times in
+    microseconds; a column that only other files of the folder have is null.
+
+    The folders' names are texts, those of the columns `dates` are dates.
+    """
+
+    def __init__(self, split: Split, needed: Sequence[str], dates: Container[str]) -> None:
+        self._split = split
+        self._needed = needed
+        self._dates = dates
+        self._folders = folder_values(split.root, split.file)
+
+    def batches(self) -> Iterator[tuple[dict[str, pa.Array], pa.Array]]:
+        """Yield the columns of some rows, and the rows as JSON without missing values."""
+        start, end = self._split.start, self._split.end
+        with pq.ParquetFile(self._split.file) as opened:
+            paths = {name: path_of(opened.schema_arrow, name) for name in self._needed}
+            for batch in opened.iter_batches(
+                BATCH_ROWS,
+                range(start, opened.num_row_groups if end is None else end),
+                sorted({path[0] for path in paths.values() if path is not None}),
+            ):
+                columns = {name: self._column(batch, name, path) for name, path in paths.items()}
+                yield columns, _json_rows(columns)
+
+    def _column(self, batch: pa.RecordBatch, name: str, path: list[str] | None) -> pa.Array:
+        if path is None:
+            said = pa.scalar(self._folders.get(name) or None, pa.string())
+            return pa.repeat(said.cast(pa.date32()) if name in self._dates else said, len(batch))
+        column = batch.column(path[0])
+        for part in path[1:]:
+            column = pc.struct_field(column, [part])
+        return plain(column)
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column without a dictionary, in one type for each meaning.
+
+    >>> plain(pa.array([-1, 1999], pa.timestamp("ns"))).cast(pa.int64()).to_pylist()
+    [-1, 1]
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return plain(column.dictionary_decode())
+    if _is_text(kind):
+        return column.cast(pa.string())
+    if pa.types.is_uint64(kind):
+        return column.cast(pa.decimal128(20, 0))
+    if pa.types.is_date64(kind):
+        return column.cast(pa.date32())
+    if not pa.types.is_timestamp(kind):
+        return column
+    if kind.unit == "ns":
+        parts = column.cast(pa.int64()).fill_null(0).to_numpy() // 1_000
+        whole = pa.array(parts, mask=np.asarray(column.is_null()))
+        return whole.cast(pa.timestamp("us", kind.tz))
+    return column.cast(pa.timestamp("us", kind.tz))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Return whether the values are text, however Arrow keeps it; old writers call it binary."""
+    return any(is_kind(kind) for is_kind in _TEXTS)
+
+
+def _json_rows(columns: dict[str, pa.Array]) -> pa.Array:
+    names = list(columns)
+    values = [
+        (column.cast(pa.string()) if pa.types.is_temporal(column.type) else column).to_pylist()
+        for column in columns.values()
+    ]
+    encode = msgspec.json.Encoder().encode
+    rows = [
+        encode({name: value for name, value in zip(names, row, strict=True) if value is not None})
+        for row in zip(*values, strict=True)
+    ]
+    return pa.array(rows, pa.binary()).cast(pa.string())

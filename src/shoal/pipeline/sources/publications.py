@@ -1,266 +1,273 @@
-"""Raw rows become publications, or rejects: nothing is dropped in between.
+"""Publications and rejects as Spark's tables: nothing is dropped in between.
 
-`apply_mapping` types the columns of a mapping, computes derived attributes and gives every row
-either a publication or a reason; `publications` and `rejects` are its two halves, so their counts
-add up to the rows that were read. A publisher's publications are numbered from 0 by event time,
-then file name and line, whatever the partitioning.
-
-In Parquet, NaN is a missing value, as pandas writes it; a whole number may be stored as a double.
-Text is a number only as digits, sign, point and exponent: `NaN`, `inf` or Java's `1d` are refused,
-and numbers too large for a double.
+`RowParser` says what a row means.  Spark spreads it over the splits of the files, computes what a
+declaration has in Spark SQL (derived attributes, an expression or other patterns of times), and
+numbers each publisher's publications from 0 by event time, then file name and line.
 """
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Iterator
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    FractionalType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DoubleType, StructType
 
-from shoal.pipeline.sources.declaration import (
-    EPOCH_UNITS_PER_SECOND,
-    ISO_8601,
-    SPARK_TYPES,
-    AttributeType,
-    Mapping,
-    MappingError,
-    TimeRule,
-)
-from shoal.pipeline.sources.files import cut_text
-from shoal.pipeline.sources.words import (
-    AROUND_EPOCH,
-    EPOCH_PLACES,
-    ISO_TIME,
-    NOUNS,
-    NUMBER,
-    NUMBER_WITH_COMMA,
-)
+from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
+from shoal.pipeline.sources.declaration import SPARK_TYPES, Mapping, MappingError
+from shoal.pipeline.sources.raw_rows import Source, TextSource
+from shoal.pipeline.sources.row_parser import RowParser, bounds_noun, needs_format, time_noun
+from shoal.pipeline.sources.times import time_forms
 
 # Letters of a datetime pattern that stand for a zone, and quoted text in a pattern.
 _ZONE = "[VzOXxZ]"
 _QUOTED = re.compile("'[^']*'")
 _OPTIONAL_ZONE = re.compile(rf"\[[^\[\]]*{_ZONE}[^\[\]]*\]")
+# Parts of time in which one publisher's publications are numbered apart.
+TIME_PARTS = 32
+# The columns of a row beside its attributes.
+_BASE = "the row itself"
+_TIME = "the time itself"
 
 
-def apply_mapping(rows: DataFrame, mapping: Mapping, where: str) -> DataFrame:
-    """Type raw rows: file, line, text, reason, publisher, time_us, attributes.
+def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> DataFrame:
+    """Type the rows of a source: split, file, line, text, reason, publisher, time_us, attributes.
 
-    `reason` is null exactly for the rows that are publications.  `where` names the mapping in
-    the MappingError for an expression that Spark does not accept.
+    `reason` is null exactly for the rows that are publications.  A task reads a split, once:
+    `line` counts in it, and a last row, without a file, says how many lines there were.  `where`
+    names the mapping in the MappingError for an expression that Spark does not accept.
     """
-    row_type = rows.schema["row"].dataType
-    assert isinstance(row_type, StructType)
-    # Each step is a projection of its own, so that no step computes the one before again.
-    sources, values, problems = {}, {}, []
-    for name, rule in mapping.rules.items():
-        kind = row_type[str(rule.column)].dataType
-        source = f"source of {name}"
-        sources[source] = _present(F.col("row").getField(str(rule.column)), kind, mapping)
-        values[name] = _typed(_named(source), kind, rule.type, mapping.decimal)
-        problems.append(_problem(f"column '{rule.column}'", source, name, NOUNS[rule.type]))
-        if rule.required:
-            problems.append(F.when(_named(source).isNull(), f"column '{rule.column}' is missing"))
-    typed = rows.withColumns(sources).withColumns(values)
-    time, time_problem = _event_time(row_type, mapping, where, typed)
-    typed = typed.withColumn("event_time", time)
+    parser = RowParser(mapping, where)
+    _check_formats(spark, source, mapping, where)
+    rows = _read(spark, source, parser)
+    # Apart, since an attribute may have the name of one of them.
+    rows = rows.select(F.struct("*").alias(_BASE), "columns.*")
+    time, problem = _base("time_us"), F.lit(None).cast("string")
+    if parser.needs_spark_time:
+        time, problem = _event_time(rows, mapping, where)
+    else:
+        time = F.timestamp_micros(time)
+    typed = rows.withColumn(_TIME, time).withColumn("event_time", F.col(_TIME))
     derived = {
         name: _expression(typed, rule.expression, f"{where}: derived.{name}").cast(
             SPARK_TYPES[rule.type]
         )
         for name, rule in mapping.derived.items()
     }
-    problems.append(time_problem)
-    # One problem hides the rest only where the row could not be taken apart at all.
-    reason = F.coalesce(F.col("broken"), F.concat_ws("; ", *problems))
+    reason = F.concat_ws("; ", _base("reason"), problem)
+    # Spark Connect adds at least one column.
     return (typed.withColumns(derived) if derived else typed).select(
-        "file",
-        "line",
-        "text",
-        F.when(reason != "", reason).alias("reason"),
-        F.concat_ws(mapping.separator, *(_named(name) for name in mapping.publisher)).alias(
-            "publisher"
-        ),
-        F.unix_micros("event_time").alias("time_us"),
-        F.struct(*(_named(name) for name in mapping.published)).alias("attributes"),
+        *(_base(name).alias(name) for name in ("split", "file", "line", "text")),
+        F.coalesce(_base("broken"), F.when(reason != "", reason)).alias("reason"),
+        _base("publisher").alias("publisher"),
+        F.unix_micros(_TIME).alias("time_us"),
+        F.struct(
+            *(
+                (_named(name) if name in derived else _base("columns").getField(name)).alias(name)
+                for name in mapping.published
+            )
+        ).alias("attributes"),
     )
 
 
-def publications(parsed: DataFrame) -> DataFrame:
-    """The rows that are publications: publisher, sequence, time_us, attributes."""
-    order = Window.partitionBy("publisher").orderBy("time_us", "file", "line")
-    return parsed.where("reason IS NULL").select(
-        "publisher",
-        (F.row_number().over(order) - 1).cast("bigint").alias("sequence"),
-        "time_us",
-        "attributes",
+def _read(spark: SparkSession, source: Source, parser: RowParser) -> DataFrame:
+    schema = parser.schema.insert(0, pa.field("split", pa.int64()))
+    splits = list(source.splits)
+
+    def of_split(number: int) -> Iterator[pa.RecordBatch]:
+        lines = 0
+        for raw in source.read(splits[number]):
+            yield parser.parse(raw, splits[number].name)
+            lines = raw.seen
+        yield pa.RecordBatch.from_pylist([{"line": lines}], parser.schema)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for rows in of_split(number):
+                columns = [pa.repeat(number, rows.num_rows), *rows.columns]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    count = len(splits)
+    return spark.range(0, count, 1, max(count, 1)).mapInArrow(read, from_arrow_schema(schema))
+
+
+def numbered_rows(parsed: DataFrame, source: Source) -> DataFrame:
+    """The rows of `parse_rows` with `line` counted in the file, from 1.
+
+    `parsed` should be persisted, so that no file is read again for it.
+    """
+    rows = parsed.where("file IS NOT NULL")
+    if not any(split.start for split in source.splits):
+        return rows.drop("split")
+    ends = parsed.where("file IS NULL").select("split", "line").collect()
+    seen = {row["split"]: row["line"] for row in ends}
+    before, lines = [], 0
+    for number, split in enumerate(source.splits):
+        lines = lines if split.start else 0
+        before.append((number, lines))
+        lines += seen[number]
+    offsets = parsed.sparkSession.createDataFrame(before, "split bigint, before bigint")
+    return (
+        rows.join(F.broadcast(offsets), "split")
+        .withColumn("line", F.col("line") + F.col("before"))
+        .drop("split", "before")
     )
 
 
-def rejects(parsed: DataFrame) -> DataFrame:
-    """The rows that are not: file, line, reason, text."""
-    return parsed.where("reason IS NOT NULL").selectExpr("file", "line", "reason", cut_text())
+def publications(rows: DataFrame) -> DataFrame:
+    """The rows that are publications: publisher, sequence, time_us, attributes.
+
+    Parts of one publisher's time are numbered apart, so that not all its rows pass one task.
+    """
+    kept = rows.where("reason IS NULL")
+    shares = [place / TIME_PARTS for place in range(1, TIME_PARTS)]
+    found = kept.agg(F.percentile_approx("time_us", shares)).first()
+    bounds = sorted(set(found[0] or ())) if found is not None else []
+    begun = F.array(*(F.lit(bound) for bound in bounds)) if bounds else F.array(F.lit(0))
+    part = F.size(F.filter(begun, lambda bound: bound <= F.col("time_us")))
+    kept = kept.withColumn("part", part)
+    before = (
+        kept.groupBy("publisher", "part")
+        .agg(F.count("*").alias("rows"))
+        .withColumn(
+            "before",
+            F.sum("rows").over(Window.partitionBy("publisher").orderBy("part")) - F.col("rows"),
+        )
+    )
+    order = Window.partitionBy("publisher", "part").orderBy("time_us", "file", "line")
+    return (
+        kept.withColumn("nth", F.row_number().over(order) - 1)
+        .join(before.drop("rows"), ["publisher", "part"])
+        .select(
+            "publisher",
+            (F.col("nth") + F.col("before")).alias("sequence"),
+            "time_us",
+            "attributes",
+        )
+    )
 
 
-def repeats(parsed: DataFrame) -> DataFrame:
+def rejects(rows: DataFrame) -> DataFrame:
+    """The rows that are not, by file and line: file, line, reason, text."""
+    refused = rows.where("reason IS NOT NULL")
+    return refused.select("file", "line", "reason", _cut_text()).orderBy("file", "line")
+
+
+def repeats(rows: DataFrame) -> DataFrame:
     """Return publications that repeat an earlier row, of one publisher at one time, with that row.
 
     They are publications all the same.
     """
-    alike = Window.partitionBy("publisher", "time_us", "attributes").orderBy("file", "line")
+    kept = rows.where("reason IS NULL").withColumn("alike", _hash(rows))
+    # Few rows are left to be sorted if few have the hash of another.
+    shared = kept.groupBy("alike").count().where("count > 1").select("alike")
+    alike = Window.partitionBy("alike", "publisher", "time_us", "attributes")
+    alike = alike.orderBy("file", "line")
     return (
-        parsed.where("reason IS NULL")
+        kept.join(shared, "alike", "left_semi")
         .withColumn("nth", F.row_number().over(alike))
         .withColumn("first_file", F.first("file").over(alike))
         .withColumn("first_line", F.first("line").over(alike))
         .where("nth > 1")
-        .selectExpr("file", "line", "first_file", "first_line", cut_text())
+        .select("file", "line", "first_file", "first_line", _cut_text())
+        .orderBy("file", "line")
     )
+
+
+def _hash(rows: DataFrame) -> Column:
+    """A number that equal publications of one publisher and time share."""
+    kind = rows.schema["attributes"].dataType
+    assert isinstance(kind, StructType)
+    # The hash of -0.0 is not that of 0.0.
+    fields = [(F.col("attributes").getField(field.name), field.dataType) for field in kind]
+    values = [
+        each + F.lit(0.0) if isinstance(of_type, DoubleType) else each for each, of_type in fields
+    ]
+    return F.xxhash64("publisher", "time_us", *values)
+
+
+def _cut_text() -> Column:
+    return F.left("text", F.lit(REJECTED_TEXT_CHARACTERS)).alias("text")
+
+
+def _base(name: str) -> Column:
+    return F.col(_BASE).getField(name)
 
 
 def _named(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def _present(source: Column, kind: DataType, mapping: Mapping) -> Column:
-    if isinstance(kind, FloatType | DoubleType):
-        return F.when(~F.isnan(source), source)
-    if isinstance(kind, StringType):
-        return F.when(~source.isin(["", *mapping.null_values]), source)
-    return source
-
-
-def _typed(source: Column, kind: DataType, wanted: AttributeType, decimal: str) -> Column:
-    target = SPARK_TYPES[wanted]
-    if isinstance(kind, StringType) and wanted != "string":
-        text = F.trim(source)
-        if wanted == "double" and decimal == ",":
-            text = F.when(text.rlike(NUMBER_WITH_COMMA), F.translate(text, ",", "."))
-        elif wanted == "double":
-            text = F.when(text.rlike(NUMBER), text)
-        number = text.try_cast(target)
-        # A larger number would be infinite.
-        return F.when(F.abs(number) < F.lit(math.inf), number) if wanted == "double" else number
-    value = source.try_cast(target)
-    if isinstance(kind, FractionalType) and wanted == "integer":
-        # A double of 2^63 becomes the largest integer, which as a double is 2^63 again.
-        return F.when((value == source) & (source < 2.0**63), value)
-    return value
-
-
-def _problem(place: str, source: str, value: str, noun: str) -> Column:
-    text = _named(source).cast("string")
-    said = F.concat(F.lit(f"{place}: '"), text, F.lit(f"' is not {noun}"))
-    return F.when(text.isNotNull() & _named(value).isNull(), said)
-
-
 def _expression(typed: DataFrame, text: str, where: str) -> Column:
     try:
         expression = F.expr(text)
-        typed.select(expression)
+        # Spark looks into it only as it makes a schema.
+        typed.select(expression).schema  # noqa: B018
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().partition("\n")[0]
         raise MappingError(f"{where}: {reason}") from None
     return expression
 
 
-def _event_time(
-    row_type: StructType, mapping: Mapping, where: str, typed: DataFrame
-) -> tuple[Column, Column]:
+def _event_time(rows: DataFrame, mapping: Mapping, where: str) -> tuple[Column, Column]:
+    """The time, and the problem with it or null, where Spark has to say."""
     rule = mapping.time
-    missing = F.col("event_time").isNull()
     if rule.expression is not None:
-        time = _expression(typed, rule.expression, f"{where}: time.expression")
-        return time, F.when(missing, "the event time cannot be computed")
-    kind = row_type[str(rule.column)].dataType
-    source = _present(F.col("row").getField(str(rule.column)), kind, mapping)
-    _check_time(typed.sparkSession, rule, where)
-    said = F.concat(
-        F.lit(f"time column '{rule.column}': '"),
-        source.cast("string"),
-        F.lit(f"' is not a time of the form {' or '.join(rule.formats)}"),
+        time = _expression(rows, rule.expression, f"{where}: time.expression")
+        said = F.concat(F.lit("the event time: '"), time.cast("timestamp").cast("string"))
+        outside = _outside(time, said, mapping)
+        return time, F.when(time.isNull(), "the event time cannot be computed").otherwise(outside)
+    text, place = _base("time_text"), f"time column '{rule.column}'"
+    forms = time_forms(rule.formats, mapping.decimal)
+    time = F.coalesce(
+        *(
+            _patterned(text, format, rule.zone)
+            if form is None
+            else F.when(_base("time_form") == number, F.timestamp_micros(_base("time_us")))
+            for number, (format, form) in enumerate(zip(rule.formats, forms, strict=True))
+        )
     )
-    return _parsed_time(source, kind, mapping, where), F.when(
-        missing, F.coalesce(said, F.lit(f"time column '{rule.column}' is missing"))
-    )
+    said = F.concat(F.lit(f"{place}: '"), text)
+    misfit = F.concat(said, F.lit(f"' is not {time_noun(rule)}"))
+    problem = F.when(time.isNull(), F.coalesce(misfit, F.lit(f"{place} is missing")))
+    return time, problem.otherwise(_outside(time, said, mapping))
 
 
-def _check_time(spark: SparkSession, rule: TimeRule, where: str) -> None:
-    """MappingError for a pattern or a zone that Spark does not know; they would fail later."""
-    probes = [("zone", rule.zone, "to_utc_timestamp(timestamp'2000-01-01 00:00:00', :given)")]
-    probes += [
-        ("format", format, "try_to_timestamp('', :given)")
-        for format in rule.formats
-        if format not in (*EPOCH_UNITS_PER_SECOND, ISO_8601)
-    ]
-    for key, given, probe in probes:
+def _outside(time: Column, said: Column, mapping: Mapping) -> Column:
+    """The problem with a time that the declaration does not allow."""
+    rule, time_us = mapping.time, F.unix_micros(time.cast("timestamp"))
+    low = F.lit(False) if rule.earliest_us is None else time_us < rule.earliest_us
+    high = F.lit(False) if rule.before_us is None else time_us >= rule.before_us
+    return F.when(low | high, F.concat(said, F.lit(f"' is not {bounds_noun(rule)}")))
+
+
+def _check_formats(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> None:
+    """MappingError for a missing format, or a pattern that Spark does not know, which would fail
+    later.
+    """
+    rule = mapping.time
+    if isinstance(source, TextSource) and rule.column is not None and not rule.formats:
+        raise needs_format(rule, where)
+    for format, form in zip(rule.formats, time_forms(rule.formats, "."), strict=True):
+        if form is not None:
+            continue
         try:
-            spark.sql(f"SELECT {probe}", args={"given": given}).collect()
+            spark.sql("SELECT try_to_timestamp('', :given)", args={"given": format}).collect()
         except PySparkException as error:
             reason = str(error).strip().partition("\n")[0]
-            raise MappingError(f"{where}: time.{key}: {given!r}: {reason}") from None
+            raise MappingError(f"{where}: time.format: {format!r}: {reason}") from None
 
 
-def _parsed_time(source: Column, kind: DataType, mapping: Mapping, where: str) -> Column:
-    rule = mapping.time
-    if isinstance(kind, TimestampType):
-        return source
-    if isinstance(kind, DateType | TimestampNTZType):
-        return _in_zone(source.cast("timestamp"), F.lit(True), rule.zone)
-    if not rule.formats:
-        raise MappingError(f"{where}: time.format: column {rule.column!r} is text and needs one")
-    # A double has the text of its shortest decimal, which a float does not have.
-    source = source.cast("double") if isinstance(kind, FloatType) else source
-    decimal = mapping.decimal if isinstance(kind, StringType) else "."
-    return F.coalesce(
-        *(_time_of_form(source, format, rule.zone, decimal) for format in rule.formats)
-    )
-
-
-def _time_of_form(source: Column, format: str, zone: str, decimal: str) -> Column:
-    """The time that `source` says in this format, null where it says none."""
-    if units := EPOCH_UNITS_PER_SECOND.get(format):
-        return F.timestamp_micros(_since_1970(source, len(str(1_000_000 // units)) - 1, decimal))
-    text = source.cast("string")
-    if format == ISO_8601:
-        # Java names the groups of a pattern otherwise.
-        pattern = ISO_TIME.replace("(?P<", "(?<")
-        # Spark knows no zone behind minutes.
-        whole = F.regexp_replace(text, r"^(.{10}[T ]\d\d:\d\d)([Z+-])", "$1:00$2")
-        time = F.when(text.rlike(pattern), whole.try_cast("timestamp"))
-        local = ~text.rlike(r"(Z|[+-][0-9:]+)$") | (F.length(text) == len("2026-01-31"))
-        return _in_zone(time, local, zone)
-    return _in_zone(F.try_to_timestamp(text, F.lit(format)), _tells_no_zone(text, format), zone)
-
-
-def _since_1970(source: Column, places: int, decimal: str) -> Column:
-    """Return the whole microseconds of a number with its point so many places too far left."""
-    text = F.btrim(source.cast("string"), F.lit(AROUND_EPOCH))
-    form = NUMBER_WITH_COMMA if decimal == "," else NUMBER
-    text = F.when(text.rlike(form), F.translate(text, ",", "."))
-    exponent = F.regexp_extract(text, "[eE](.*)$", 1)
-    moved = F.when(exponent == "", F.lit(places)).otherwise(
-        F.try_add(exponent.try_cast("int"), F.lit(places))
-    )
-    number = F.concat(F.regexp_extract(text, "^[^eE]*", 0), F.lit("E"), moved.cast("string"))
-    return F.floor(number.try_cast(f"decimal(38, {EPOCH_PLACES})")).try_cast("bigint")
-
-
-def _in_zone(time: Column, local: Column, zone: str) -> Column:
-    """`time`, read as UTC; where it is `local`, it does not tell its zone, and has this one."""
-    return time if zone == "UTC" else F.when(local, F.to_utc_timestamp(time, zone)).otherwise(time)
+def _patterned(text: Column, format: str, zone: str) -> Column:
+    """The time by one of Spark's patterns; one that does not tell its zone has this one."""
+    time = F.try_to_timestamp(text, F.lit(format))
+    if zone == "UTC":
+        return time
+    return F.when(_tells_no_zone(text, format), F.to_utc_timestamp(time, zone)).otherwise(time)
 
 
 def _tells_no_zone(text: Column, format: str) -> Column:

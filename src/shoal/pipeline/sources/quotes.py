@@ -15,19 +15,19 @@ Source: Cheung and Jacobsen, dynamic publisher relocation (POP, GRAPE), section 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.sql import DataFrame, SparkSession
 
 from shoal.frames.packed_files import is_gzip, unpacking
 from shoal.language.errors import FilterSyntaxError
 from shoal.language.padres import parse_publication
 from shoal.model import Value
 from shoal.pipeline.sources.declaration import decode_mapping
-from shoal.pipeline.sources.files import check_files, numbered_lines, table_rows
 from shoal.pipeline.sources.headers import SourceError
+from shoal.pipeline.sources.raw_rows import Fields, Source, TextSource, check_files, open_source
+from shoal.pipeline.sources.splits import text_splits
 
 _MAPPING_TEXT = """
 publisher = ["symbol"]
@@ -65,20 +65,18 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 # As POSIX reads years of two digits: 69 to 99 are of the last century.
 _FIRST_YEAR_OF_1900S = 69
 _FIELDS = MAPPING.file_columns
-_ROW_TYPE = pa.struct([(name, pa.string()) for name in _FIELDS])
 
 
-def quote_rows(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """The raw rows of quote files of one form; apply `MAPPING` to them."""
+def open_quotes(files: Sequence[Path]) -> Source:
+    """Quote files of one form; parse them by `MAPPING`."""
     check_files(files)
     padres = [file for file in files if file.is_file() and is_padres(file)]
     if not padres:
-        return table_rows(spark, files, _FIELDS)
+        return open_source(files, _FIELDS)
     if len(padres) < len(files):
         raise SourceError("PADRES text and tables of quotes cannot be mixed in one command")
-    row = ", ".join(f"{name}: string" for name in _FIELDS)
-    schema = f"file string, line bigint, text string, broken string, row struct<{row}>"
-    return numbered_lines(spark, files).mapInArrow(_read_batches, schema)
+    splits = text_splits(files)
+    return TextSource(splits, dict.fromkeys((split.file for split in splits), PadresFields()))
 
 
 def is_padres(file: Path) -> bool:
@@ -89,17 +87,18 @@ def is_padres(file: Path) -> bool:
     return start.lstrip().startswith(b"[")
 
 
-def _read_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        read = [_read_line(str(text)) for text in batch.column("text").to_pylist()]
-        yield pa.RecordBatch.from_arrays(
-            [
-                *(batch.column(name) for name in ("file", "line", "text")),
-                pa.array([broken for broken, _ in read], pa.string()),
-                pa.array([row for _, row in read], _ROW_TYPE),
-            ],
-            names=["file", "line", "text", "broken", "row"],
-        )
+class PadresFields:
+    """Takes quotes out of PADRES' text, a publication a line."""
+
+    has_header = False
+
+    def read(self, texts: pa.Array) -> Fields:
+        """Return the fields of these lines."""
+        read = [_read_line(str(text)) for text in texts.to_pylist()]
+        columns = {
+            name: pa.array([row.get(name) for _, row in read], pa.string()) for name in _FIELDS
+        }
+        return Fields(columns, pa.array([broken for broken, _ in read], pa.string()))
 
 
 def _read_line(text: str) -> tuple[str | None, dict[str, str]]:

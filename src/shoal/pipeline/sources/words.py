@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from shoal.pipeline.sources.declaration import AttributeType
 
 # A number in text: digits, sign, point and exponent.
@@ -16,9 +14,9 @@ AROUND_EPOCH = " \t\n\x0b\f\r"
 EPOCH_PLACES = 10
 # The supported part of ISO 8601: a date, perhaps a time of day with a T or a space, perhaps a zone.
 ISO_TIME = (
-    r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})"
-    r"([T ](?P<h>[01][0-9]|2[0-3]):(?P<mi>[0-5][0-9])(:(?P<s>[0-5][0-9])(\.(?P<f>[0-9]{1,9}))?)?"
-    r"(?P<zone>Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)?)?$"
+    r"^(?P<y>[0-9]{4})-(?P<mo>[0-9]{2})-(?P<d>[0-9]{2})(?:[T ](?P<h>[01][0-9]|2[0-3])"
+    r":(?P<mi>[0-5][0-9])(?::(?P<s>[0-5][0-9])(?:\.(?P<f>[0-9]{1,9}))?)?"
+    r"(?P<zone>Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)?)?$"
 )
 NOUNS: dict[AttributeType, str] = {
     "string": "text",
@@ -26,11 +24,3 @@ NOUNS: dict[AttributeType, str] = {
     "double": "a number",
     "boolean": "true or false",
 }
-
-
-def not_of_type(column: str, said: str, noun: str) -> str:
-    return f"column '{column}': '{said}' is not {noun}"
-
-
-def not_a_time(column: str, said: str, formats: Sequence[str]) -> str:
-    return f"time column '{column}': '{said}' is not a time of the form {' or '.join(formats)}"
