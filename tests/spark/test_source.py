@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import shoal.spark
 from shoal.spark.options import SourceError, read_options
-from shoal.spark.source import FIXED
+from shoal.spark.ranges import FIXED
 from tests.runtime.live import until
 from tests.spark.conftest import LoggingBrokers, Start
 

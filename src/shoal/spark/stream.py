@@ -24,7 +24,7 @@ from shoal.log.errors import LogError
 from shoal.log.remote import LogAnswerError, LogBounds, RemoteLog
 from shoal.spark.options import EARLIEST, LATEST, Offsets, SourceError, SourceOptions, offsets_in
 from shoal.spark.options import time_in as read_time
-from shoal.spark.source import LogPartition, check_schema, plan, read_partition, resolve
+from shoal.spark.ranges import LogPartition, check_schema, plan, read_partition, resolve
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
