@@ -93,7 +93,7 @@ def write_small_summary(
 ) -> None:
     """The same as `write_summary` without Spark; NeedsSparkError where that must read."""
     if not are_small([truth, *folders]):
-        raise NeedsSparkError
+        raise NeedsSparkError("the input is above 10 MB")
     runs = _checked(folders)
     summaries = [_summary(info, folder, truth, window_us) for info, folder in runs]
     _write(summaries, out, overwrite=overwrite)
