@@ -67,20 +67,19 @@ def expected_deliveries(events: DataFrame, subscriptions: DataFrame) -> DataFram
         raise TableError(
             f"more than {MAX_SUBSCRIPTIONS} subscriptions; judge them in several parts"
         )
-    pairs = matching_pairs(events, texts, key_columns=PUBLICATION_KEY, attributes=ATTRIBUTES)
-    if "from_us" in subscriptions.columns:
-        pairs = _in_time(pairs, events, subscriptions)
+    come_and_go = "from_us" in subscriptions.columns
+    key = (*PUBLICATION_KEY, "replay_us") if come_and_go else PUBLICATION_KEY
+    pairs = matching_pairs(events, texts, key_columns=key, attributes=ATTRIBUTES)
+    if come_and_go:
+        pairs = _in_time(pairs, subscriptions)
     return pairs.select(*TRUTH.names)
 
 
-def _in_time(pairs: DataFrame, events: DataFrame, subscriptions: DataFrame) -> DataFrame:
+def _in_time(pairs: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """Of the pairs those that were published while the subscription was there."""
-    times = events.select(*PUBLICATION_KEY, "replay_us")
     stays = subscriptions.select("subscription", "from_us", "to_us")
-    return (
-        pairs.join(times, [*PUBLICATION_KEY])
-        .join(stays, "subscription")
-        .where("(from_us IS NULL OR from_us <= replay_us) AND (to_us IS NULL OR replay_us < to_us)")
+    return pairs.join(stays, "subscription").where(
+        "(from_us IS NULL OR from_us <= replay_us) AND (to_us IS NULL OR replay_us < to_us)"
     )
 
 
