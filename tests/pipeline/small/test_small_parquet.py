@@ -213,3 +213,26 @@ def test_a_day_that_is_a_folder_is_a_time(spark: SparkSession, tmp_path: Path) -
     assert [(r["time_us"], r["attributes"]["day"]) for r in rows] == [
         (0, "1970-01-01"), (86_400_000_000, "1970-01-02")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["empty.parquet", "groups.parquet", "empty.jsonl", "header.csv"])
+def test_a_file_without_rows_gives_empty_tables(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / name
+    mapping.write_text(
+        'publisher = ["site"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\nsite = "string"\nwind = "double"\n'
+    )
+    kind = pa.schema({"at": pa.int64(), "site": pa.string(), "wind": pa.float64()})
+    if name == "empty.parquet":
+        pq.ParquetWriter(data, kind).close()
+    elif name == "groups.parquet":
+        pq.write_table(kind.empty_table(), data)
+    else:
+        data.write_text("at,site,wind\n" if name.endswith("csv") else "")
+    small = ingest_small(mapping, [data], tmp_path / "small")
+    assert small == ingest_mapped(spark, mapping, [data], tmp_path / "spark")
+    found = tables(tmp_path / "small")
+    assert found == tables(tmp_path / "spark")
+    assert (small.read, found["publications"]) == (0, [])

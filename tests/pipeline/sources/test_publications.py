@@ -121,6 +121,26 @@ def test_numbering_does_not_depend_on_the_partitioning(
     assert of_first == [*range(0, 90, 3), *range(0, 90, 3)]
 
 
+def test_parts_of_one_publishers_time_are_numbered_on(spark: SparkSession, tmp_path: Path) -> None:
+    times = [(number * 37) % 101 // 2 for number in range(300)]
+    file = tmp_path / "one.csv"
+    file.write_text("who,at\n" + "".join(f"{'pq'[time > 40]},{time}\n" for time in times))
+    mapping = decode_mapping(
+        'publisher = ["who"]\ntime = { column = "at", format = "epoch_s" }\n'
+        '[columns]\nwho = "string"\nat = "integer"',
+        "m.toml",
+    )
+    kept = publications(spark_rows(spark, [file], mapping, "m.toml"))
+    rows = kept.orderBy("publisher", "sequence").collect()
+    for who, of_it in (("p", [at for at in times if at <= 40]), ("q", list(range(41, 51)))):
+        found = [row for row in rows if row["publisher"] == who]
+        assert [row["sequence"] for row in found] == list(range(len(found)))
+        seen = [row["attributes"].at for row in found]
+        assert seen == sorted(seen)
+        assert set(seen) == set(of_it)
+    assert len(rows) == 300
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

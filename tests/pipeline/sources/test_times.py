@@ -93,6 +93,20 @@ def test_a_parquet_time_with_a_zone_keeps_it_and_one_without_has_the_declared(
         assert moments(tmp_path / name, counts) == [expected], name
 
 
+def test_formats_are_tried_in_order_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
+    mapping.write_text(MAPPING % 'format = ["d MMM yyyy", "iso8601", "d/M/yyyy H:mm", "epoch_s"]')
+    times = ["1 Jul 2026", "2026-07-01T01:00", "1/7/2026 2:03", "1782867840.5"]
+    data.write_text("at,site\n" + "".join(f"{time},s{at}\n" for at, time in enumerate(times)))
+    counts = ingest_mapped(spark, mapping, [data], tmp_path / "out")
+    clock = ["00:00:00.000000", "01:00:00.000000", "02:03:00.000000", "01:04:00.500000"]
+    assert moments(tmp_path / "out", counts) == clock
+    # A time of Parquet needs none of them.
+    pq.write_table(pa.table({"at": [MIDNIGHT_UTC], "site": ["s"]}), tmp_path / "data.parquet")
+    counts = ingest_mapped(spark, mapping, [tmp_path / "data.parquet"], tmp_path / "typed")
+    assert moments(tmp_path / "typed", counts) == ["00:00:00.000000"]
+
+
 ISO = {
     "2026-07-01": "00:00:00.000000",
     "2026-07-01T01": None,

@@ -102,12 +102,13 @@ def ingest(
 
 
 def _check_tables(given: Sequence[Path], source: str) -> None:
-    """UserError for a file that lacks the needed columns, before Spark is started."""
+    """UserError for a file that cannot be read or lacks columns, before Spark is started."""
     from shoal.frames.parquet_files import ParquetError, part_files
     from shoal.pipeline.sources.declaration import MappingError, load_mapping
-    from shoal.pipeline.sources.headers import SourceError, first_line, header_names
-    from shoal.pipeline.sources.json_lines import is_json, kind_of
-    from shoal.pipeline.sources.parquet_columns import check_tables
+    from shoal.pipeline.sources.headers import SourceError
+    from shoal.pipeline.sources.json_lines import is_json
+    from shoal.pipeline.sources.quotes import open_quotes
+    from shoal.pipeline.sources.raw_rows import open_source
 
     for path in given:
         if path.is_dir():
@@ -120,21 +121,11 @@ def _check_tables(given: Sequence[Path], source: str) -> None:
                 f"{path}: quotes are no JSON; declare them (docs/tutorials/own-data.md)"
             )
     try:
-        if not given:
-            return
-        kind = kind_of(given)
         if source == "quotes":
-            from shoal.pipeline.sources import quotes
-
-            mapping = quotes.MAPPING
-            # PADRES' text has no header.
-            given = [path for path in given if path.is_dir() or not quotes.is_padres(path)]
-        else:
+            open_quotes(given)
+        elif given:
             mapping = load_mapping(Path(source))
-        if kind == "Parquet":
-            check_tables(given, mapping.file_columns)
-        for path in given if kind == "CSV" else ():
-            header_names(first_line(path), mapping.delimiter, mapping.file_columns, path)
+            open_source(given, mapping.file_columns, delimiter=mapping.delimiter)
     except (MappingError, ParquetError, SourceError) as error:
         raise UserError(str(error)) from None
 

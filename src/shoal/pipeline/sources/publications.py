@@ -21,7 +21,7 @@ from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.declaration import SPARK_TYPES, Mapping, MappingError
 from shoal.pipeline.sources.raw_rows import Source, TextSource
 from shoal.pipeline.sources.row_parser import RowParser, bounds_noun, needs_format, time_noun
-from shoal.pipeline.sources.times import time_forms
+from shoal.pipeline.sources.times import NO_FORM, time_forms
 
 # Letters of a datetime pattern that stand for a zone, and quoted text in a pattern.
 _ZONE = "[VzOXxZ]"
@@ -223,13 +223,15 @@ def _event_time(rows: DataFrame, mapping: Mapping, where: str) -> tuple[Column, 
         return time, F.when(time.isNull(), "the event time cannot be computed").otherwise(outside)
     text, place = _base("time_text"), f"time column '{rule.column}'"
     forms = time_forms(rule.formats, mapping.decimal)
+    typed_time = F.timestamp_micros(_base("time_us"))
     time = F.coalesce(
+        F.when(_base("time_form") == NO_FORM, typed_time),
         *(
             _patterned(text, format, rule.zone)
             if form is None
-            else F.when(_base("time_form") == number, F.timestamp_micros(_base("time_us")))
+            else F.when(_base("time_form") == number, typed_time)
             for number, (format, form) in enumerate(zip(rule.formats, forms, strict=True))
-        )
+        ),
     )
     said = F.concat(F.lit(f"{place}: '"), text)
     misfit = F.concat(said, F.lit(f"' is not {time_noun(rule)}"))

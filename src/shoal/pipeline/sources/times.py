@@ -31,6 +31,8 @@ from shoal.pipeline.sources.words import (
     NUMBER_WITH_COMMA,
 )
 
+NO_FORM = -1
+
 _Numbers = npt.NDArray[np.int64]
 
 _NUMBERS = {".": re.compile(NUMBER, re.ASCII), ",": re.compile(NUMBER_WITH_COMMA, re.ASCII)}
@@ -66,14 +68,15 @@ def times_of(
 ) -> tuple[pa.Array, pa.Array]:
     """The times of a column that `present` gave, and the place of the form that each text has.
 
-    A column of dates or times needs no form; `zone` is of times that do not tell theirs.
+    A column of dates or times needs no form, and has NO_FORM; `zone` is of times that do not tell
+    theirs.
     """
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         found = column.cast(pa.timestamp("us", getattr(kind, "tz", None))).cast(pa.int64())
         if getattr(kind, "tz", None) is None:
             found = _in_zone(found, np.full(len(found), True), time_zone(zone))
-        return found, pa.nulls(len(column), pa.int32())
+        return found, pa.repeat(pa.scalar(NO_FORM, pa.int32()), len(column))
     if pa.types.is_float32(kind):
         # A double has the text of its shortest decimal, which a float does not have.
         column = column.cast(pa.float64())
