@@ -1,4 +1,4 @@
-"""What a killed process leaves behind is removed by the next; what a living one has is not."""
+"""The next process removes the folder of a killed one; a living process keeps its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose Spark it is: a user's settings are kept, ours are for a local Spark that has none."""
+"""A user's settings of Spark are kept; ours are for a local Spark without any."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from shoal.pipeline.session import is_local
 # Rows of the job that asks workers what they see: Spark spreads it over all cores that it has.
 _ASKED = 1_000
 _ROWS = "rows"
+# Spark counts with the job, and tells right after it.
+_TOLD_WITHIN_S = 60.0
 
 
 def spark_path(path: Path) -> str:
@@ -44,11 +47,20 @@ def write_table(table: DataFrame, path: Path) -> None:
     observed = Observation()
     counted = table.observe(observed, F.count(F.lit(1)).alias(_ROWS))
     counted.write.mode("append").parquet(spark_path(path))
-    written, there = observed.get[_ROWS], _rows_in(path) - before
-    if written != there:
+    written, there = _rows_of(observed), _rows_in(path) - before
+    if written is not None and written != there:
         raise TableError(
             f"{path}: Spark's workers wrote {written:,} rows, but {there:,} are there; {_SHARED}"
         )
+
+
+def _rows_of(observed: Observation) -> int | None:
+    """Return the rows that Spark counted; None if an overloaded Spark dropped the message."""
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(observed.get[_ROWS]), daemon=True)
+    thread.start()
+    thread.join(_TOLD_WITHIN_S)
+    return found[0] if found else None
 
 
 _SHARED = (

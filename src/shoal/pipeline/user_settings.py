@@ -27,7 +27,7 @@ _OPTIONS = {
 
 
 class UserSettings(NamedTuple):
-    """What a user has set.
+    """The settings that a user has made.
 
     `remote` is the URL of Spark Connect, `is_submitted` says that spark-submit has started this
     process (and Java, with all settings), and `values` are the settings by their keys.

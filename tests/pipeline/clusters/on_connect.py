@@ -62,6 +62,9 @@ def run(given: Path, out: Path) -> dict[str, object]:
         codes["is connect"] = is_connect(spark)
         tasks = [partial(divmod, 7, number) for number in (3, 0, 2)]
         outcomes = run_tasks(spark, tasks, [1.0, 2.0, 5.0], told.append)
+        spark.conf.set("spark.sql.shuffle.partitions", "5")
+        with spark_session("view") as view:
+            codes["view"] = view.conf.get("spark.sql.shuffle.partitions")
         late = run_tasks(spark, tasks, [1.0] * 3, told.append, 0.0)
     codes["results"] = [outcome and outcome.result for outcome in [*outcomes, *late]]
     codes["errors"] = [outcome and outcome.error for outcome in outcomes]

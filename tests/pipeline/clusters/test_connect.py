@@ -66,6 +66,7 @@ def test_everything_is_made_as_without_spark(given: Path) -> None:
     assert [found.pop(name) for name in (*STEPS, *ENGINES, "stream")] == [0] * 8
     assert found == {
         "is connect": True,
+        "view": "5",
         "results": [[2, 1], None, [3, 1], None, None, None],
         "errors": [None, "ZeroDivisionError: integer division or modulo by zero", None],
         "done": [3, 1.0],

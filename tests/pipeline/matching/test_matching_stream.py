@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -134,6 +137,23 @@ def test_a_python_data_source_is_read_once_and_on(
     monkeypatch.setattr(matching_stream, "write_batch", whole)
     run(23)
     assert pairs_in(out) == expected(23)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("source", "batches"), [("Simple", 2), ("Bounded", 1)])
+def test_a_killed_process_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, source: str, batches: int
+) -> None:
+    file, out = tmp_path / "count", tmp_path / "out"
+    file.write_text("20")
+    module = "tests.pipeline.matching.killed_stream"
+    words = [SOURCE + source, str(file), str(out), str(batches)]
+    killed = subprocess.run([sys.executable, "-m", module, *words], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(out.glob("batch=*"))) == batches
+    file.write_text("31")
+    drain(read_source(spark, SOURCE + source, {"file": str(file)}), out, engine)
+    assert pairs_in(out) == expected(31)
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ class Making(NamedTuple):
                 try:
                     made = without()
                 except NeedsSparkError as error:
-                    why = str(error) or "the input has something that only Spark reads"
+                    why = str(error) or "the input is large, or only Spark reads it"
                 except ValueError as error:
                     raise UserError(str(error)) from error
                 else:
