@@ -93,7 +93,7 @@ def test_a_parquet_time_with_a_zone_keeps_it_and_one_without_has_the_declared(
         assert moments(tmp_path / name, counts) == [expected], name
 
 
-def test_formats_are_tried_in_order_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_formats_are_tried_in_order(spark: SparkSession, tmp_path: Path) -> None:
     mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
     mapping.write_text(MAPPING % 'format = ["d MMM yyyy", "iso8601", "d/M/yyyy H:mm", "epoch_s"]')
     times = ["1 Jul 2026", "2026-07-01T01:00", "1/7/2026 2:03", "1782867840.5"]

@@ -17,7 +17,7 @@ from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.splits import Split
 
-BATCH_ROWS = 100_000
+BATCH_ROWS = 20_000
 _TEXTS = (
     pa.types.is_string,
     pa.types.is_large_string,

@@ -109,7 +109,7 @@ class ParquetSource(NamedTuple):
     dates: frozenset[str]
 
     def read(self, split: Split) -> Iterator[RawRows]:
-        """Yield the rows of a split, some 100,000 at a time; a row's text is JSON."""
+        """Yield the rows of a split, some 20,000 at a time; a row's text is JSON."""
         seen = 0
         for columns, texts in ParquetColumns(split, self.needed, self.dates).batches():
             lines = np.arange(seen + 1, seen + 1 + len(texts))
