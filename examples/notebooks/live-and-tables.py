@@ -1,9 +1,9 @@
 # %% [markdown]
 # # A live network and its tables
 #
-# Ten things that a data scientist does with shoal in one Spark session. The notebook starts a network of two
-# brokers on this machine, and needs nothing else. Change `live-and-tables.py` and run `make notebook`, which makes
-# the notebook from it.
+# Ten things that a data scientist does with shoal in one Spark session. The notebook starts a
+# network of two brokers on this machine, and needs nothing else. `make notebook` makes it from
+# `live-and-tables.py`.
 
 # %%
 import subprocess
@@ -54,7 +54,8 @@ await publish(range(0, 60, 3))
 # %% [markdown]
 # ## 2. Prepare the session
 #
-# `prepare` registers the data source `shoal`, and sets what results depend on: UTC, ANSI SQL, names with case.
+# `prepare` registers the data source `shoal`, and sets what results depend on: UTC, ANSI SQL, names
+# with case.
 
 # %%
 builder = SparkSession.builder.master("local[2]").appName("live and tables")
@@ -66,7 +67,8 @@ spark.sql("CREATE DATABASE lake")
 # %% [markdown]
 # ## 3. Read the log as a table
 #
-# Spark's tasks ask each broker for a range of its offsets. A row is a publication, named by `broker` and `offset`.
+# Spark's tasks ask each broker for a range of its offsets. A row is a publication, named by
+# `broker` and `offset`.
 
 
 # %%
@@ -82,7 +84,8 @@ print(log.count(), "publications")
 # %% [markdown]
 # ## 4. Let brokers filter
 #
-# Brokers evaluate `where` and `topics`, so that only matching records travel. Offsets bound the table.
+# Brokers evaluate `where` and `topics`, so that only matching records travel. Offsets bound the
+# table.
 
 # %%
 late = (
@@ -117,7 +120,8 @@ per_minute.select("window.start", "broker", "publications", "worst").orderBy(
 # %% [markdown]
 # ## 7. Match subscriptions
 #
-# The same index as in a broker, on Spark's workers. `how="sql"` lets Spark evaluate the texts: an independent judge.
+# The same index as in a broker, on Spark's workers. `how="sql"` lets Spark evaluate the texts: an
+# independent judge.
 
 # %%
 subscriptions = spark.createDataFrame(
@@ -138,7 +142,8 @@ print(pairs.count(), "pairs;", pairs.exceptAll(judged).count(), "that Spark SQL 
 # %% [markdown]
 # ## 8. Profile filters
 #
-# Which filters never match, which publications reach many subscribers, which attributes are missing?
+# Which filters never match, which publications reach many subscribers, which attributes are
+# missing?
 
 # %%
 profile = shoal.spark.profile(log, subscriptions)
@@ -157,7 +162,8 @@ print(why.first().why)
 # %% [markdown]
 # ## 10. Match a stream
 #
-# The same function. The checkpoint has the offsets, so that a stream that starts again matches each publication once.
+# The same function. The checkpoint has the offsets, so that a stream that starts again matches each
+# publication once.
 
 # %%
 stream = shoal.spark.match(

@@ -40,6 +40,7 @@ from shoal.pipeline.matching.publication_tables import (
 from shoal.pipeline.matching.shared_subscriptions import SharedSubscriptions, share
 from shoal.pipeline.matching.subscription_tables import read_subscriptions
 from shoal.pipeline.matching.table_checks import warn_of_tables
+from shoal.pipeline.session import is_connect
 from shoal.spark.places import Place, check_prepared, read, session_of
 
 How = Literal["broadcast", "partitioned", "sql"]
@@ -75,7 +76,9 @@ class Compared(NamedTuple):
 
     def shared(self) -> SharedSubscriptions:
         """The subscriptions, carried to the workers; TableError names a wrong filter."""
-        return share(session_of(self.publications), read_subscriptions(self.subscriptions))
+        spark, wanted = session_of(self.publications), read_subscriptions(self.subscriptions)
+        with_query = self.publications.isStreaming and is_connect(spark)
+        return share(spark, wanted, with_query=with_query)
 
     def names(self) -> list[str]:
         """All attributes whose columns have a type of attributes' values."""
