@@ -70,7 +70,7 @@ def is_there(process: subprocess.Popen[str]) -> bool:
 
 def is_quiet(said: str) -> bool:
     """Whether nothing is said but, on a busy machine, how far it is."""
-    return all(re.fullmatch(r"shoal: .*, \d+ s", line) for line in said.splitlines())
+    return all(re.fullmatch(r"shoal: .*, (\d+ min )?\d+ s", line) for line in said.splitlines())
 
 
 @pytest.mark.parametrize(
