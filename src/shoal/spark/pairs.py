@@ -82,11 +82,12 @@ class Compared(NamedTuple):
 
     def names(self) -> list[str]:
         """All attributes whose columns have a type of attributes' values."""
-        return [name for name in attribute_types(self.publications, self.key) if self._has(name)]
+        names = list(attribute_types(self.publications, self.key))
+        return names if self._have(names) else [name for name in names if self._have([name])]
 
-    def _has(self, name: str) -> bool:
+    def _have(self, names: Sequence[str]) -> bool:
         try:
-            attribute_columns(self.publications, self.key, [name])
+            attribute_columns(self.publications, self.key, names)
         except TableError:
             return False
         return True

@@ -54,7 +54,9 @@ def prepare(spark: SparkSession) -> SparkSession:
     """Give a session the settings that results depend on, and the data source `shoal`.
 
     The settings are UTC, ANSI SQL, names with case and no substitution of variables, all of
-    `spark.sql`; other settings stay. Returns the same session, classic or of Spark Connect.
+    `spark.sql`; besides, Spark compiles no method that Java would interpret, moves tables by Arrow,
+    and shortens the texts of plans. Other settings stay. Returns the same session, classic or of
+    Spark Connect.
     """
     for key, value in SQL_SETTINGS.items():
         if key in _DECISIVE or spark.conf.isModifiable(key):
@@ -107,7 +109,8 @@ def read(
     spark = session_of() if spark is None else spark
     path = _path(place)
     if path is not None:
-        return read_table_file(spark, path, inside=inside or path.name)
+        # Java's working folder is the one that Python had when Spark started.
+        return read_table_file(spark, path.absolute(), inside=inside or path.name)
     text = str(place)
     if _SCHEME.match(text):
         return spark.read.format(format or "parquet").load(text)

@@ -83,8 +83,8 @@ def _filters(answers: DataFrame, subscriptions: DataFrame) -> DataFrame:
 def _attributes(both: Compared, shared: SharedSubscriptions) -> DataFrame:
     """How many publications have each attribute, and how many filters test it."""
     types = attribute_types(both.publications, both.key)
-    # The fields of a struct are attributes of their own.
-    plain = {name: typed for name, typed in types.items() if name in both.names()}
+    # Without structs, whose fields are attributes of their own.
+    plain = {name: types[name] for name in both.names()}
     counts = [F.count(column).alias(f"c{at}") for at, (column, _) in enumerate(plain.values())]
     row = both.publications.agg(F.count(F.lit(1)).alias("size"), *counts)
     present = [
