@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ docs: install ## docs/reference/ from the code, and the site into build/docs
 	$(BIN)/python -m tools.reference
 	$(SPHINX) -W --keep-going -q . build/docs
 	@echo 'Open build/docs/index.html'
+
+notebook: install ## examples/notebooks/*.ipynb from their sources, without outputs
+	$(BIN)/jupytext --to ipynb examples/notebooks/*.py
 
 prose: install ## sentences of docstrings and pages, measured by package
 	$(BIN)/python -m tools.prose

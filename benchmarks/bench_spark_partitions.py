@@ -124,7 +124,7 @@ def own_processes() -> dict[int, tuple[float, float]]:
 
 
 def check_on_sample(publications: DataFrame, subscriptions: DataFrame, pairs: DataFrame) -> bool:
-    """Whether the pairs of some subscriptions are those of the engine without partitions."""
+    """Whether the pairs of some subscriptions are those of the engine that broadcasts them."""
     some = subscriptions.where(F.col("id") % 97 == 5).limit(CHECKED_SUBSCRIPTIONS)
     ours = pairs.where(F.col("subscription") % 97 == 5)
     return agreed("broadcast, on a sample", summed(ours), summed(match_tables(publications, some)))

@@ -13,6 +13,8 @@ from tools.modules import SOURCES
 LOOKED_AT = {
     ("matching/relations/covering.py", "_kept"),
     ("matching/topics/trie.py", "children"),
+    # One for each disk.
+    ("mqtt/admission.py", "refusals"),
     # Its contents are in an `OrderedDict`; an empty one for each session takes too much memory.
     ("mqtt/sessions/delivering/delivery.py", "_resend"),
 }

@@ -251,9 +251,10 @@ class Reader:
         if "async with" in text and "asyncio.run" not in text:
             text = f"async def example():\n{textwrap.indent(text, '    ')}"
         code = compile(text, block.place, "exec")
-        exec(code, self._names)
-        if inspect.iscoroutinefunction(example := self._names.pop("example", None)):
-            asyncio.run(example())
+        with contextlib.chdir(self._folder):
+            exec(code, self._names)
+            if inspect.iscoroutinefunction(example := self._names.pop("example", None)):
+                asyncio.run(example())
 
     def _with_ports(self, text: str) -> str:
         def port(found: re.Match[str]) -> str:

@@ -23,7 +23,10 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks
 from tests.docs.reader import Networks, reading
 
 # Read by `test_spark_pages.py`.
-SPARK_PAGES = ("docs/how-to/spark.md", "docs/tutorials/own-data.md")
+SPARK_PAGES = (
+    *("docs/how-to/log.md", "docs/how-to/spark.md"),
+    *("docs/tutorials/own-data.md", "docs/tutorials/spark-live.md"),
+)
 # Pages that continue with the network of this page: its blocks are read first.
 NETWORK = "docs/how-to/network.md"
 ITS_NETWORK = (

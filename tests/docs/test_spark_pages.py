@@ -39,6 +39,7 @@ def test_every_example_of_a_page_runs(
     for name in ("boxes", "subscriptions"):
         pq.write_table(boxes, tmp_path / f"{name}.parquet")
     names = {
+        "spark": spark,
         "publications": spark.createDataFrame(points.to_pandas()),
         "subscriptions": spark.createDataFrame(boxes.to_pandas()),
     }

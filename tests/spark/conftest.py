@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from shoal.client import Client
 from shoal.runtime.broker_service import BrokerService
@@ -20,6 +21,12 @@ from tests.runtime.log_serving.test_log_serving import logging_network
 from tests.runtime.one_service import running
 
 __all__ = ["spark"]
+
+
+@pytest.fixture(autouse=True)
+def active(spark: SparkSession) -> None:
+    """Make this session the active one again, if a test had one of its own."""
+    spark.createDataFrame([], "x int")
 
 
 class LoggingBrokers:

@@ -12,6 +12,7 @@ from tools.reference.texts import cell, doc_of, read_doc
 
 # Annotations are texts; a default that is a struct is shown as three dots.
 _ANNOTATION = re.compile(r"(: |-> )'([^']*)'")
+_FORWARD = re.compile(r"ForwardRef\(('[^']*')\)")
 _LONG_DEFAULT = re.compile(r" = [A-Z]\w+\((?:[^()]|\([^()]*\))*\)")
 
 
@@ -52,6 +53,16 @@ PARTS = (
             *("explain", "evaluate", "matches", "topic_matches"),
         ),
         _MATCHING,
+    ),
+    Part(
+        "In a Spark session",
+        "shoal.spark",
+        (
+            *("prepare", "read", "write", "ingest", "Ingested", "WorkloadOptions", "workload"),
+            *("Workload", "truth", "match", "explain", "profile", "Profile", "summarise"),
+            *("Summary", "compare", "Source", "SettingError"),
+        ),
+        {"Ingested": (), "Profile": (), "Summary": (), "Source": (), "Workload": ()},
     ),
     Part("Spark", f"{_SPARK}.compiled_matching", ("match_tables",)),
     Part("Spark, partitioned", f"{_SPARK}.partitioned_matching", ("match_partitioned",)),
@@ -121,9 +132,8 @@ def _signature(name: str, function: Any) -> list[str]:
     except (NameError, ValueError):  # of a struct whose types are imported for checkers only
         return []
     given = [each for each in found.parameters.values() if each.name != "self"]
-    text = _ANNOTATION.sub(
-        r"\1\2", _LONG_DEFAULT.sub(" = ...", str(found.replace(parameters=given)))
-    )
+    text = _FORWARD.sub(r"\1", _LONG_DEFAULT.sub(" = ...", str(found.replace(parameters=given))))
+    text = _ANNOTATION.sub(r"\1\2", text)
     start = "async " if inspect.iscoroutinefunction(function) else ""
     return ["", "```text", *_folded(f"{start}{name}{text}"), "```"]
 

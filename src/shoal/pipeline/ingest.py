@@ -138,10 +138,10 @@ def ingest_small(
         raise NeedsSparkError(f"the input is above {MOST_BYTES // 1_000_000} MB, or many rows")
     mapping = load_mapping(mapping_file)
     if mapping.derived:
-        raise NeedsSparkError
+        raise NeedsSparkError("derived columns are Spark SQL")
     parser = RowParser(mapping, str(mapping_file))
     if parser.needs_spark_time:
-        raise NeedsSparkError
+        raise NeedsSparkError("the format of its times is Spark's")
     source = open_source(files, mapping.file_columns, delimiter=mapping.delimiter)
     rows = local_rows(source, parser)
     tables = local_tables(rows, mapping)

@@ -95,8 +95,9 @@ def write_small_summary(
     if not are_small([truth, *folders]):
         raise NeedsSparkError("the input is above 10 MB")
     runs = _checked(folders)
-    summaries = [_summary(info, folder, truth, window_us) for info, folder in runs]
-    _write(summaries, out, overwrite=overwrite)
+    expected = read_columns(truth, schemas.TRUTH)
+    summaries = [_summary(info, folder, expected, window_us) for info, folder in runs]
+    _write(_together(summaries), out, overwrite=overwrite)
 
 
 def write_summary(
@@ -109,12 +110,27 @@ def write_summary(
     overwrite: bool = False,
 ) -> None:
     """Write the four tables of a summary, with a task for each run."""
-    runs, truth = _checked(folders), truth.absolute()
+    _write(summary_tables(spark, folders, truth, window_us=window_us), out, overwrite=overwrite)
+
+
+def summary_tables(
+    spark: SparkSession, folders: Sequence[Path], truth: Path | pa.Table, *, window_us: int
+) -> dict[str, pa.Table]:
+    """The tables `runs`, `brokers`, `timeline` and `moves`, made with a task for each run.
+
+    Tasks read the runs' folders, and the truth if that is a path. TableError names a table that is
+    missing.
+    """
+    runs = _checked(folders)
+    expected = truth.absolute() if isinstance(truth, Path) else truth
 
     def summarise(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             info, folder = runs[number]
-            for name, table in _summary(info, folder, truth, window_us).items():
+            whole = expected
+            if isinstance(whole, Path):
+                whole = read_columns(whole, schemas.TRUTH)
+            for name, table in _summary(info, folder, whole, window_us).items():
                 row = {"run": number, "table": name, "content": _packed(table)}
                 yield pa.RecordBatch.from_pylist([row])
 
@@ -123,7 +139,7 @@ def write_summary(
     summaries: list[dict[str, pa.Table]] = [{} for _ in runs]
     for number, name, content in found:
         summaries[number][name] = pa.ipc.open_stream(bytes(content)).read_all()
-    _write(summaries, out, overwrite=overwrite)
+    return _together(summaries)
 
 
 def _checked(folders: Sequence[Path]) -> list[tuple[RunInfo, Path]]:
@@ -144,18 +160,22 @@ def _packed(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _write(summaries: Sequence[Mapping[str, pa.Table]], out: Path, *, overwrite: bool) -> None:
+def _together(summaries: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """The tables of all runs, run after run."""
+    return {name: pa.concat_tables([each[name] for each in summaries]) for name in _SUMMARY}
+
+
+def _write(tables: Mapping[str, pa.Table], out: Path, *, overwrite: bool) -> None:
     with new_folder(out, overwrite=overwrite) as folder:
-        for name in _SUMMARY:
-            table = pa.concat_tables([summary[name] for summary in summaries])
+        for name, table in tables.items():
             write_part(table, folder / f"{name}.parquet")
 
 
-def _summary(info: RunInfo, folder: Path, truth: Path, window_us: int) -> dict[str, pa.Table]:
+def _summary(info: RunInfo, folder: Path, truth: pa.Table, window_us: int) -> dict[str, pa.Table]:
     """The tables of one run."""
     run = _SummarisedRun(info, folder)
     rows = {
-        "runs": [_metrics(run, read_columns(truth, schemas.TRUTH))],
+        "runs": [_metrics(run, truth)],
         "brokers": _brokers(run),
         "timeline": _timeline(run, window_us),
         "moves": _moves(run),

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, StructType
 
@@ -59,6 +59,11 @@ def shared_pairs(
 ) -> DataFrame:
     """As `match_tables` without its warnings, for one table after another of publications."""
     narrow = Narrow.of(publications, subscriptions.attributes, key)
+    return narrow.pairs(shared_answers(narrow, subscriptions))
+
+
+def shared_answers(narrow: Narrow, subscriptions: SharedSubscriptions) -> DataFrame:
+    """A row for each publication: its narrow key, and the list `ANSWERS` of its subscriptions."""
     keys, names = len(narrow.key), narrow.names
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,8 +71,7 @@ def shared_pairs(
         for batch in batches:
             yield from answering.answers(batch)
 
-    schema = narrow.answers_schema(subscriptions.id_type)
-    return narrow.pairs(narrow.frame.mapInArrow(match, schema))
+    return narrow.frame.mapInArrow(match, narrow.answers_schema(subscriptions.id_type))
 
 
 class Narrow(NamedTuple):
@@ -96,7 +100,8 @@ class Narrow(NamedTuple):
 
     def pairs(self, answers: DataFrame) -> DataFrame:
         """Answers as pairs, with the keys under their names."""
-        return answers.select(
-            *(F.col(f"key{at}").alias(name) for at, name in enumerate(self.key)),
-            F.explode(ANSWERS).alias(SUBSCRIPTION),
-        )
+        return answers.select(*self.named_key(), F.explode(ANSWERS).alias(SUBSCRIPTION))
+
+    def named_key(self) -> list[Column]:
+        """The columns of the key, under the names that the publications have for them."""
+        return [F.col(f"key{at}").alias(name) for at, name in enumerate(self.key)]

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import pickle
 import tempfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,26 +32,45 @@ _PREFIX = "shoal-subscriptions-"
 
 
 class SharedSubscriptions(NamedTuple):
-    """Subscriptions that workers load by the name of their file."""
+    """Subscriptions that workers load by the name of their file, or from `content`."""
 
     name: str
     attributes: tuple[str, ...]
     id_type: DataType
+    content: bytes | None = None
 
     def load(self) -> SubscriptionFrame:
         """Return them in a task of Spark, with the index that this process has made of them."""
-        return _loaded(self.name)
+        if self.content is None:
+            return _loaded(self.name)
+        if self.name not in _UNPACKED:
+            while len(_UNPACKED) >= _KEPT:
+                _UNPACKED.popitem(last=False)
+            _UNPACKED[self.name] = pickle.loads(self.content)
+        return _UNPACKED[self.name]
 
 
-def share(spark: SparkSession, subscriptions: SubscriptionFrame) -> SharedSubscriptions:
-    """Make subscriptions known to all workers of a session."""
+# Subscriptions that came with a query, by their names.
+_UNPACKED: OrderedDict[str, SubscriptionFrame] = OrderedDict()
+
+
+def share(
+    spark: SparkSession, subscriptions: SubscriptionFrame, *, with_query: bool = False
+) -> SharedSubscriptions:
+    """Make subscriptions known to all workers of a session.
+
+    `with_query` sends them in the query itself: the tasks of a stream by Spark Connect do not see
+    the artifacts of the session that started it.
+    """
     content = pickle.dumps(subscriptions, protocol=pickle.HIGHEST_PROTOCOL)
     name = f"{_PREFIX}{hashlib.sha256(content).hexdigest()}"
+    id_type = from_arrow_type(subscriptions.ids.type)
+    if with_query:
+        return SharedSubscriptions(name, subscriptions.attributes, id_type, content)
     path = _folder() / name
     if not path.exists():
         path.write_bytes(content)
     spark.addArtifacts(str(path), file=True)
-    id_type = from_arrow_type(subscriptions.ids.type)
     return SharedSubscriptions(name, subscriptions.attributes, id_type)
 
 

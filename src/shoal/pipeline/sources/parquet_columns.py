@@ -140,16 +140,21 @@ class ParquetColumns:
                 sorted({path[0] for path in paths.values() if path is not None}),
             ):
                 columns = {name: self._column(batch, name, path) for name, path in paths.items()}
-                yield columns, _json_rows(columns)
+                yield columns, json_rows(columns)
 
     def _column(self, batch: pa.RecordBatch, name: str, path: list[str] | None) -> pa.Array:
-        if path is None:
-            said = pa.scalar(self._folders.get(name) or None, pa.string())
-            return pa.repeat(said.cast(pa.date32()) if name in self._dates else said, len(batch))
-        column = batch.column(path[0])
-        for part in path[1:]:
-            column = pc.struct_field(column, [part])
-        return plain(column)
+        if path is not None:
+            return column_at(batch, path)
+        said = pa.scalar(self._folders.get(name) or None, pa.string())
+        return pa.repeat(said.cast(pa.date32()) if name in self._dates else said, len(batch))
+
+
+def column_at(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    """The column at a path of `path_of`, in one type for each meaning."""
+    column = batch.column(path[0])
+    for part in path[1:]:
+        column = pc.struct_field(column, [part])
+    return plain(column)
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -181,7 +186,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _TEXTS)
 
 
-def _json_rows(columns: dict[str, pa.Array]) -> pa.Array:
+def json_rows(columns: dict[str, pa.Array]) -> pa.Array:
+    """Rows as JSON, without their missing values."""
     names = list(columns)
     values = [
         (column.cast(pa.string()) if pa.types.is_temporal(column.type) else column).to_pylist()

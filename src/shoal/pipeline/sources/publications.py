@@ -43,7 +43,11 @@ def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str
     """
     parser = RowParser(mapping, where)
     _check_formats(spark, source, mapping, where)
-    rows = _read(spark, source, parser)
+    return typed_rows(_read(spark, source, parser), parser, mapping, where)
+
+
+def typed_rows(rows: DataFrame, parser: RowParser, mapping: Mapping, where: str) -> DataFrame:
+    """Compute what is Spark SQL in a mapping, of rows as `RowParser` gives them, with a `split`."""
     # Apart, since an attribute may have the name of one of them.
     rows = rows.select(F.struct("*").alias(_BASE), "columns.*")
     time, problem = _base("time_us"), F.lit(None).cast("string")

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -140,31 +140,18 @@ def write_workload(
     check_options(options)
     own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
     every = _read_publications(spark, publications_table(publications))
-    events = _of_busiest(events_within(every, options.window), options.publishers)
-    events = own.of_publishers(events)
+    events = _events(every, own, options)
     events.persist()
     try:
         if events.isEmpty():
             raise nothing_published(publications, options)
-        constants = constant_attributes(every)
-        places = _places(events, options)
         with new_folder(out, overwrite=overwrite) as folder:
-            derivation = _derivation(events, constants, places, options)
-            brokers = [(*msgspec.structs.astuple(place), i) for i, place in enumerate(places)]
-            names = [place.broker for place in places]
-            publishers = own.publisher_table(publisher_table(events, derivation), places)
-            ends = bounds(events, options.window)
-            subscriptions = own.subscription_table(spark, names, ends, options.duration_us)
-            if subscriptions is None:
-                subscriptions = subscription_table(events, derivation)
-            for name, table, key in (
-                ("brokers", spark.createDataFrame(brokers, BROKERS), "rank"),
-                ("publishers", publishers, "publisher"),
-                ("subscriptions", subscriptions, "subscription"),
-            ):
+            tables = _tables(every, events, own, options)
+            for name in ("brokers", "publishers", "subscriptions"):
+                table, key = getattr(tables, name), "rank" if name == "brokers" else name[:-1]
                 write_small_table(table, folder / f"{name}.parquet", key)
-            replayed = with_replay_time(events, options.window, options.duration_us)
-            write_table(replayed.orderBy("replay_us", "publisher", "sequence"), folder / EVENTS)
+            ordered = tables.events.orderBy("replay_us", "publisher", "sequence")
+            write_table(ordered, folder / EVENTS)
             counts = _counts(spark, folder)
             if own.subscriptions is None:
                 return counts
@@ -175,6 +162,53 @@ def write_workload(
         events.unpersist()
 
 
+class WorkloadTables(NamedTuple):
+    """The tables of a workload's folder, by their names there."""
+
+    brokers: DataFrame
+    publishers: DataFrame
+    subscriptions: DataFrame
+    events: DataFrame
+
+
+def workload_tables(publications: DataFrame, options: WorkloadOptions) -> WorkloadTables:
+    """The tables that `write_workload` writes, of publications that are a table already.
+
+    WorkloadError for options that do not fit, and if no publication lies in the window.
+    """
+    check_options(options)
+    own = OwnClients.read(options.own_subscriptions, options.own_publishers, options.seed)
+    events = _events(publications, own, options)
+    if events.isEmpty():
+        raise nothing_published("the table", options)
+    return _tables(publications, events, own, options)
+
+
+def _events(every: DataFrame, own: OwnClients, options: WorkloadOptions) -> DataFrame:
+    busiest = _of_busiest(events_within(every, options.window), options.publishers)
+    return own.of_publishers(busiest)
+
+
+def _tables(
+    every: DataFrame, events: DataFrame, own: OwnClients, options: WorkloadOptions
+) -> WorkloadTables:
+    spark = every.sparkSession
+    places = _places(events, options)
+    derivation = _derivation(events, constant_attributes(every), places, options)
+    brokers = [(*msgspec.structs.astuple(place), i) for i, place in enumerate(places)]
+    names = [place.broker for place in places]
+    ends = bounds(events, options.window)
+    subscriptions = own.subscription_table(spark, names, ends, options.duration_us)
+    if subscriptions is None:
+        subscriptions = subscription_table(events, derivation)
+    return WorkloadTables(
+        spark.createDataFrame(brokers, BROKERS),
+        own.publisher_table(publisher_table(events, derivation), places),
+        subscriptions,
+        with_replay_time(events, options.window, options.duration_us),
+    )
+
+
 def check_options(options: WorkloadOptions) -> None:
     """WorkloadError for a number below 1."""
     for name in ("subscriptions", "spread", "publishers", "duration_us"):
@@ -183,7 +217,7 @@ def check_options(options: WorkloadOptions) -> None:
             raise WorkloadError(f"{name}: {value} is less than 1")
 
 
-def nothing_published(publications: Path, options: WorkloadOptions) -> WorkloadError:
+def nothing_published(publications: Path | str, options: WorkloadOptions) -> WorkloadError:
     """Return the error about a workload without events."""
     if options.window != TimeWindow():
         return WorkloadError("no publication lies in the window; see --month, --from, --to")

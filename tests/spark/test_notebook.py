@@ -1,0 +1,31 @@
+"""The example notebook: it is made from its source, has no outputs, and runs."""
+
+from __future__ import annotations
+
+import jupytext  # type: ignore[import-untyped]
+import nbformat  # type: ignore[import-untyped]
+
+from tests.pipeline.clusters.processes import ROOT, run_script
+
+SOURCE = ROOT / "examples" / "notebooks" / "live-and-tables.py"
+NOTEBOOK = SOURCE.with_suffix(".ipynb")
+
+
+def test_it_is_made_from_its_source_without_outputs() -> None:
+    """`make notebook` makes it anew."""
+    notebook, source = nbformat.read(NOTEBOOK, as_version=4), jupytext.read(SOURCE)
+    nbformat.validate(notebook)
+    cells = [(each.cell_type, each.source) for each in notebook.cells]
+    assert cells == [(each.cell_type, each.source) for each in source.cells]
+    assert [each for each in notebook.cells if each.get("outputs")] == []
+
+
+def test_every_cell_runs() -> None:
+    printed = run_script("tests.spark.cells", str(NOTEBOOK))
+    for text in (
+        "40 publications",
+        "36 pairs; 0 that Spark SQL does not find",
+        "dep_delay is 12, which is not > 50",
+        "36 alerts, then 40",
+    ):
+        assert text in printed, printed

@@ -1,0 +1,81 @@
+"""Places of tables: paths, URIs and Spark's catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+import shoal.spark
+from shoal.frames.errors import TableError
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """A database of the session's catalog, with its tables in a folder."""
+    spark.sql(f"CREATE DATABASE lake LOCATION '{tmp_path / 'lake'}'")
+    yield "lake"
+    spark.sql("DROP DATABASE lake CASCADE")
+
+
+def test_a_table_is_written_and_read_at_each_kind_of_place(
+    spark: SparkSession, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = spark.createDataFrame([("p1", 45), ("p2", 2)], "id string, delay bigint")
+    places = (
+        tmp_path / "by path",
+        str(tmp_path / "by text"),
+        (tmp_path / "by%URI").as_uri(),
+        f"{lake}.pairs",
+        f"spark_catalog.{lake}.`of_all`",
+    )
+    for place in places:
+        shoal.spark.write(table, place)
+        assert sorted(shoal.spark.read(place).collect()) == sorted(table.collect()), place
+        with pytest.raises((TableError, AnalysisException), match=r"already exists|exists already"):
+            shoal.spark.write(table, place)
+        shoal.spark.write(table.limit(1), place, mode="overwrite")
+        assert shoal.spark.read(place).count() == 1, place
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        *("by path", "by text", "by%URI", "lake"),
+    ]
+    assert spark.table("lake.pairs").count() == 1
+    monkeypatch.chdir(tmp_path)
+    assert shoal.spark.read("by path", spark=spark).count() == 1
+    assert shoal.spark.read(table) is table
+
+
+def test_another_uri_goes_to_spark_as_it_is(spark: SparkSession) -> None:
+    table = spark.range(3)
+    with pytest.raises(Exception, match='No FileSystem for scheme "lake"'):
+        shoal.spark.write(table, "lake://bucket/pairs")
+    with pytest.raises(Exception, match='No FileSystem for scheme "lake"'):
+        shoal.spark.read("lake://bucket/pairs")
+
+
+def test_tables_are_appended_to_and_folders_are_not(
+    spark: SparkSession, lake: str, tmp_path: Path
+) -> None:
+    table = spark.range(3)
+    for _ in range(2):
+        shoal.spark.write(table, f"{lake}.numbers", mode="append")
+    assert shoal.spark.read(f"{lake}.numbers").count() == 6
+    with pytest.raises(TableError, match="a folder is written whole"):
+        shoal.spark.write(table, tmp_path / "numbers", mode="append")
+    with pytest.raises(TableError, match="shoal writes Parquet there"):
+        shoal.spark.write(table, tmp_path / "numbers", format="csv")
+
+
+def test_a_place_without_a_table_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    for place, text in (
+        (tmp_path / "none", "none does not exist"),
+        ("none.parquet", "none.parquet does not exist"),
+        ("file://elsewhere/none", "a file of the machine 'elsewhere'"),
+        ("db.none", "db.none: there is no such file, and no such table"),
+        ("none", "none: there is no such file, and no such table"),
+    ):
+        with pytest.raises(TableError, match=text):
+            shoal.spark.read(place, spark=spark)
