@@ -156,7 +156,7 @@ def test_an_expression_that_fails_on_a_row_is_a_message(
     words = ("ingest", tmp_path / "sites.toml", tmp_path / "sites.csv", "--out", tmp_path / "out")
     code, printed, said = run(capfd, *words)
     assert (code, printed) == (2, "")
-    assert said.startswith("shoal: with Spark: the input is large, or only Spark reads it\n")
+    assert said.startswith("shoal: with Spark: derived columns are Spark SQL\n")
     assert said.splitlines()[1].startswith("shoal: Spark could not do this: [DIVIDE_BY_ZERO]")
     assert len(said.splitlines()) == 2
     assert not (tmp_path / "out").exists()

@@ -147,14 +147,16 @@ def test_no_server_of_connect_is_told_of_at_once(environment: pytest.MonkeyPatch
 
 
 def test_a_view_has_what_the_notebook_set(spark: SparkSession) -> None:
+    # Another test may have made a session, which is the active one since.
+    users = session._users_session() or spark
     with spark_session("earlier"):
         pass  # Its view stays the active session.
-    run_tasks(spark, [int], [1.0], progress=lambda _: None)  # As does the session of tasks.
-    before = spark.conf.get("spark.sql.shuffle.partitions") or ""
-    spark.conf.set("spark.sql.shuffle.partitions", "17")
+    run_tasks(users, [int], [1.0], progress=lambda _: None)  # As does the session of tasks.
+    before = users.conf.get("spark.sql.shuffle.partitions") or ""
+    users.conf.set("spark.sql.shuffle.partitions", "17")
     try:
         with spark_session("inner"), spark_session("inner") as inner:
             assert inner.conf.get("spark.sql.shuffle.partitions") == "17"
             assert inner.conf.get("spark.sql.ansi.enabled") == "true"
     finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
+        users.conf.set("spark.sql.shuffle.partitions", before)

@@ -139,15 +139,9 @@ def play(spark: SparkSession, folder: Path, seed: int, kills: int) -> None:
     print(f"{len(logged)} records, {len(publishing.acknowledged)} acknowledged")
 
 
-def test_a_stream_has_each_record_once_whatever_is_killed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    play(spark, tmp_path, 1, 1)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20))
-def test_a_stream_has_each_record_once_whatever_is_killed_in_many(
+def test_a_stream_has_each_record_once_whatever_is_killed(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     play(spark, tmp_path, seed, 5)

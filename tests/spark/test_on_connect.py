@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.pipeline.clusters.processes import connect_server, run_script
 from tests.spark.conftest import Start
 from tests.spark.test_source import flights
 
 
+@pytest.mark.soak
 def test_a_log_is_read_and_matched(start: Start, tmp_path: Path) -> None:
     brokers = start(2)
     brokers.publish("B1", "flights/UA", *flights(9))

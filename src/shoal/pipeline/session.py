@@ -163,11 +163,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def which_spark(master: str | None = None) -> str:
-    """Return the master that a session would have, and the reason, for people.
-
-    >>> which_spark("spark://mill:7077")
-    'spark://mill:7077'
-    """
+    """Return the master that a session would have, and the reason, for people."""
     users = user_settings()
     if SparkSession.getActiveSession() is not None:
         return "the active session"

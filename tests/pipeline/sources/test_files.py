@@ -44,6 +44,8 @@ def test_lines_are_numbered_through_the_splits_of_several_files(
         expected += [(str(file), n, line) for n, line in enumerate(lines, 1) if line and n > 1]
     monkeypatch.setattr(splits, "SPLIT_BYTES", split_bytes)
     assert listed(parse_files(files, MAPPING), "file", "line", "text") == expected
+    # Each split is a task of Spark.
+    monkeypatch.setattr(splits, "SPLIT_BYTES", max(split_bytes, 11))
     rows = spark_rows(spark, files, decode_mapping(MAPPING, "m.toml"), "m.toml")
     found = rows.select("file", "line", "text").orderBy("file", "line").collect()
     assert [tuple(row) for row in found] == expected

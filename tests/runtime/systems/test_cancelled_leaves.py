@@ -205,6 +205,7 @@ async def test_a_dry_run_of_a_leave_is_reported() -> None:
                 {"broker": "B3", "connected": False, "dead": False, "waiting_bytes": waiting},
             ],
             "successor": "B1",
+            "readers": {},
             "stage": "",
         }
         plan = await get_json(where, "/leave-plan?without=B3")
