@@ -108,10 +108,10 @@ class BrokerClients:
         # Fan-out to many sessions runs in time slices.
         self.spreading = SlicedFanOut(self._timers)
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
-        self._leaving = GroupLeaving(self.subscriptions, self._timers)
+        leaving = GroupLeaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
         self.sessions = Sessions(
-            limits, self.backlog, self._timers, self._publish_will, self._leaving
+            limits, self.backlog, self._timers, self._publish_will, leaving
         )
         self._reception = AdmissionPolicy(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
@@ -174,7 +174,7 @@ class BrokerClients:
             self.spreading,
             self.rates,
             self.sessions,
-            self._leaving,
+            leaving,
             self._presence,
             self._renewing,
             self.federation,
