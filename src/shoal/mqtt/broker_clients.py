@@ -110,9 +110,7 @@ class BrokerClients:
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
         leaving = GroupLeaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
-        self.sessions = Sessions(
-            limits, self.backlog, self._timers, self._publish_will, leaving
-        )
+        self.sessions = Sessions(limits, self.backlog, self._timers, self._publish_will, leaving)
         self._reception = AdmissionPolicy(
             broker_id, limits, access or Everyone(), self.statistics, self.sessions, now_us
         )
