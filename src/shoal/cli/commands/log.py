@@ -171,7 +171,7 @@ def _show_readers(target: str, login: LogLogin) -> None:
     rows, now_s = [], time.time()
     for name, log in _remote(target, login).items():
         for each in log.readers():
-            state = "lost: records it needs are deleted" if each["is_lost"] else ""
+            state = "deleted" if each["is_lost"] else "kept"
             moved = duration(max(0.0, now_s - each["moved_us"] / 1_000_000))
             rows.append(
                 [each["name"], name, f"{each['offset']:,}", f"{each['behind']:,}", moved, state]
@@ -179,7 +179,7 @@ def _show_readers(target: str, login: LogLogin) -> None:
     if not rows:
         print("there are no named readers")
         return
-    headings = ["reader", "broker", "offset", "behind", "moved ago", ""]
+    headings = ["reader", "broker", "offset", "behind", "moved ago", "its records are"]
     show_rows(Console(highlight=False), headings, sorted(rows), numbers=("offset", "behind"))
 
 
