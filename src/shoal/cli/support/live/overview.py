@@ -158,9 +158,9 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
     if journal := found.get("journal"):
         yield "on disk", decimal(journal["bytes"])
     if log := found.get("log"):
-        records = _counted("records", log["next"] - log["first"])
+        logged = _counted("records", log["next"] - log["first"])
         behind = [f"{each['name']} {each['behind']:,} behind" for each in log["readers"]]
-        yield "log", ", ".join([f"{records}, {decimal(log['bytes'])}", *behind])
+        yield "log", ", ".join([f"{logged}, {decimal(log['bytes'])}", *behind])
     rows = mqtt.get("refusals", ())
     if words := [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]:
         yield "refused", ", ".join(words)
