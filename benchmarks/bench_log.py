@@ -25,7 +25,7 @@ import bench_live
 from shoal.log.columns import to_batch
 from shoal.log.publication_log import LogSettings, PublicationLog
 from shoal.log.records import Entry, LogRecord
-from shoal.log.selections import Selection, read_answer
+from shoal.log.selections import RecordSelection, read_answer
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.decoder import Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -149,7 +149,7 @@ def reading(folder: str | None) -> None:
                     for number in range(first, first + 1_000)
                 ]
             )
-        everything, filtered = Selection(), Selection(("t/+",), "x > 50")
+        everything, filtered = RecordSelection(), RecordSelection(("t/+",), "x > 50")
 
         def columns() -> int:
             rows = 0
@@ -158,7 +158,7 @@ def reading(folder: str | None) -> None:
                 rows += batch.num_rows
             return rows
 
-        def answers(selection: Selection) -> int:
+        def answers(selection: RecordSelection) -> int:
             return sum(1 for block in log.blocks(0) for _ in read_answer(selection.answer(block)))
 
         batches = [

@@ -15,7 +15,7 @@ from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
 from shoal.log.offsets import RESERVED
 from shoal.log.publication_log import FolderLog, LogSettings, LogView, PublicationLog
 from shoal.log.records import Entry, LogGap, LogRecord, RecordProperties, read_head
-from shoal.log.selections import Selection, read_answer
+from shoal.log.selections import RecordSelection, read_answer
 
 SMALL = LogSettings(keep_bytes=4_000, keep_us=10_000_000, held_bytes=4_000, segment_bytes=1_000)
 
@@ -36,7 +36,7 @@ def begun(folder: Path, settings: LogSettings = LogSettings(), now_us: int = 1) 
 def contents(log: LogView, offset: int | None = None) -> list[tuple[int, Entry]]:
     """Every record from an offset on, as a reader gets it."""
     begin = log.first if offset is None else offset
-    return [row for block in log.blocks(begin) for row in Selection().records(block, begin)]
+    return [row for block in log.blocks(begin) for row in RecordSelection().records(block, begin)]
 
 
 def test_records_come_back_with_their_offsets(tmp_path: Path) -> None:
@@ -308,14 +308,14 @@ def test_a_selection_takes_topics_content_and_gaps(tmp_path: Path) -> None:
     log.write([record(1, topic="a/b"), record(20, topic="a/c"), gap, record(30, topic="b")])
     (block,) = log.blocks(0)
 
-    def numbers(selection: Selection) -> list[int]:
+    def numbers(selection: RecordSelection) -> list[int]:
         return [offset for offset, _ in selection.records(block)]
 
-    assert numbers(Selection(("a/+",))) == [0, 1, 2]
-    assert numbers(Selection(("a/+", "b"), "x > 10")) == [1, 2, 3]
-    assert numbers(Selection(("#",), "`$topic` = 'b'")) == [2, 3]
-    answers = Selection(("b",)).answer(block) + Selection().answer(block, 3)
+    assert numbers(RecordSelection(("a/+",))) == [0, 1, 2]
+    assert numbers(RecordSelection(("a/+", "b"), "x > 10")) == [1, 2, 3]
+    assert numbers(RecordSelection(("#",), "`$topic` = 'b'")) == [2, 3]
+    answers = RecordSelection(("b",)).answer(block) + RecordSelection().answer(block, 3)
     assert [offset for offset, _ in read_answer(answers)] == [2, 3, 3]
-    assert [offset for offset, _ in read_answer(Selection().answer(block, 1, 2))] == [1]
+    assert [offset for offset, _ in read_answer(RecordSelection().answer(block, 1, 2))] == [1]
     with pytest.raises(ValueError, match="damaged at byte 0"):
         list(read_answer(answers[:-1][20:]))

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 import shoal.spark
 from shoal.log.records import LogRecord
 from shoal.log.remote import open_logs
-from shoal.spark.options import SourceError
+from shoal.spark.options import OptionError
 from shoal.spark.sink import read_sink_options
 from tests.spark.conftest import LoggingBrokers, Start
 
@@ -105,6 +105,6 @@ def test_options_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         (good | {"topics": "a"}, "option topics: unknown"),
         ({"network": str(tmp_path / "x.toml")}, "option network:"),
     ):
-        with pytest.raises(SourceError) as refused:
+        with pytest.raises(OptionError) as refused:
             read_sink_options(given, SCHEMA)
         assert text in str(refused.value)

@@ -11,7 +11,7 @@ from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import shoal.spark
-from shoal.spark.options import SourceError, read_options
+from shoal.spark.options import OptionError, read_options
 from shoal.spark.ranges import FIXED
 from tests.runtime.live import until
 from tests.spark.conftest import LoggingBrokers, Start
@@ -112,7 +112,7 @@ def test_options_that_cannot_be_used_are_named() -> None:
         ({"wrongTypes": "guess"}, "option wrongTypes: 'guess': use null or fail"),
     ):
         options = {"network": "n.toml"} | given if given else {}
-        with pytest.raises(SourceError) as refused:
+        with pytest.raises(OptionError) as refused:
             read_options(options)
         assert text in str(refused.value)
 

@@ -59,10 +59,10 @@ PARTS = (
         "shoal.spark",
         (
             *("prepare", "read", "write", "ingest", "Ingested", "WorkloadOptions", "workload"),
-            *("Workload", "truth", "match", "explain", "profile", "Profile", "summarise"),
+            *("Workload", "truth", "match", "explain", "profile", "FilterProfile", "summarise"),
             *("Summary", "compare", "Source", "SettingError"),
         ),
-        {"Ingested": (), "Profile": (), "Summary": (), "Source": (), "Workload": ()},
+        {"Ingested": (), "FilterProfile": (), "Summary": (), "Source": (), "Workload": ()},
     ),
     Part("Spark", f"{_SPARK}.compiled_matching", ("match_tables",)),
     Part("Spark, partitioned", f"{_SPARK}.partitioned_matching", ("match_partitioned",)),

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
 from shoal.log.publication_log import FolderLog
 from shoal.log.records import Entry
-from shoal.log.selections import ALL_TOPICS, Selection, read_answer
+from shoal.log.selections import ALL_TOPICS, RecordSelection, read_answer
 
 ANSWER_S = 20.0
 _HEADER = {"X-Shoal": "reader"}
@@ -229,7 +229,7 @@ class LocalLog:
         """As `RemoteLog.page`; it does not wait."""
         from shoal.log.records import read_head
 
-        selection, records, size = Selection(topics, where), list[tuple[int, Entry]](), 0
+        selection, records, size = RecordSelection(topics, where), list[tuple[int, Entry]](), 0
         log, next_offset = self._log, begin
         for block in log.blocks(begin, run):
             head = read_head(block)

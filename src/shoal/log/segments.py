@@ -45,7 +45,7 @@ class IndexEntry(NamedTuple):
     position: int
 
 
-class Segment:
+class LogSegment:
     """One segment: its file, its bounds, and the index."""
 
     def __init__(self, path: Path, first: int) -> None:
@@ -197,7 +197,7 @@ class SegmentFiles:
         path = self.folder / f"{_LOG}{first:020}"
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         file = os.open(path, flags, 0o600)
-        segment = Segment(path, first)
+        segment = LogSegment(path, first)
         data = framed(msgspec.msgpack.encode(self._heading))
         try:
             _write(file, data, 0)
@@ -275,9 +275,9 @@ class SegmentFiles:
         found = [path for path in self.folder.glob(f"{_LOG}*") if path.name[4:].isdecimal()]
         return sorted(found)
 
-    def _load(self, path: Path) -> Segment | None:
+    def _load(self, path: Path) -> LogSegment | None:
         """None for a last file that a crash has left without its heading."""
-        segment = Segment(path, int(path.name.removeprefix(_LOG)))
+        segment = LogSegment(path, int(path.name.removeprefix(_LOG)))
         is_last = path == self._paths()[-1]
         try:
             if not self._has_heading(segment, is_last=is_last):
@@ -288,7 +288,7 @@ class SegmentFiles:
             raise LogError(f"{error.filename or path}: {error.strerror}") from None
         return segment
 
-    def _has_heading(self, segment: Segment, *, is_last: bool) -> bool:
+    def _has_heading(self, segment: LogSegment, *, is_last: bool) -> bool:
         with segment.path.open("rb") as file:
             data = file.read(READ_BYTES)
         batch = batch_at(data, 0)
@@ -321,7 +321,7 @@ class SegmentFiles:
         self.broker = heading.broker
         return True
 
-    def _scan(self, segment: Segment, *, is_last: bool) -> None:
+    def _scan(self, segment: LogSegment, *, is_last: bool) -> None:
         """Read every block, and check it; cut off a torn one at the end of the last segment."""
         begin = end = segment.bytes
         try:
@@ -341,7 +341,7 @@ class SegmentFiles:
                 raise _damaged(segment.path, end)
             self._cut(segment, end)
 
-    def _cut(self, segment: Segment, position: int) -> None:
+    def _cut(self, segment: LogSegment, position: int) -> None:
         lost = segment.path.stat().st_size - position
         self.warnings.append(
             f"{segment.path}: its last block, {lost} bytes from byte {position} on, was not whole; "
@@ -350,17 +350,17 @@ class SegmentFiles:
         if self._writes:
             os.truncate(segment.path, position)
 
-    def _save_index(self, segment: Segment) -> None:
+    def _save_index(self, segment: LogSegment) -> None:
         bounds = segment.next, segment.first_us, segment.last_us, segment.bytes, segment.run
         data = framed(msgspec.msgpack.encode((bounds, segment.index)))
         _index_path(segment).write_bytes(data)
 
 
-def _index_path(segment: Segment) -> Path:
+def _index_path(segment: LogSegment) -> Path:
     return segment.path.with_name(segment.path.name.replace(_LOG, _INDEX))
 
 
-def _load_index(segment: Segment) -> bool:
+def _load_index(segment: LogSegment) -> bool:
     """Read the index of a complete segment; False if there is none that fits the file."""
     kind = tuple[tuple[int, int, int, int, int], list[IndexEntry]]
     try:

@@ -6,9 +6,9 @@ every record, else lists of records with their offsets.
 >>> from shoal.log.records import LogRecord, make_block
 >>> block = make_block(5, 1, [LogRecord(1, "me", 1, "a", b'{"x": 1}'),
 ...                           LogRecord(2, "me", 2, "a", b'{"x": 9}')])
->>> [offset for offset, _ in Selection(("a",), "x > 5").records(block)]
+>>> [offset for offset, _ in RecordSelection(("a",), "x > 5").records(block)]
 [6]
->>> [offset for offset, _ in read_answer(Selection().answer(block))]
+>>> [offset for offset, _ in read_answer(RecordSelection().answer(block))]
 [5, 6]
 """
 
@@ -39,7 +39,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[int, Entry]]).decode
 
 
-class Selection:
+class RecordSelection:
     """The records on topics that one of the filters matches, with `where` TRUE.
 
     TopicError, FilterSyntaxError for a filter that cannot be read. Gaps are always chosen.

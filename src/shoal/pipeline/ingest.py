@@ -40,7 +40,7 @@ from shoal.pipeline.sources.publications import (
     rejects,
     repeats,
 )
-from shoal.pipeline.sources.raw_rows import Source, open_source
+from shoal.pipeline.sources.raw_rows import RowSource, open_source
 from shoal.pipeline.sources.row_parser import RowParser
 from shoal.pipeline.tables import write_table
 
@@ -103,7 +103,7 @@ def ingest_mapped(
 
 def write_rows(
     spark: SparkSession,
-    source: Source,
+    source: RowSource,
     mapping: Mapping,
     declaration: Path | str,
     out: Path,

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from shoal.spark.ingesting import Ingested, ingest
     from shoal.spark.pairs import explain, match
     from shoal.spark.places import SettingError, prepare, read, write
-    from shoal.spark.profiling import Profile, profile
+    from shoal.spark.profiling import FilterProfile, profile
     from shoal.spark.source import Source
 
 __all__ = [
+    "FilterProfile",
     "Ingested",
-    "Profile",
     "SettingError",
     "Source",
     "Summary",
@@ -79,7 +79,7 @@ _MODULES = {
     "ingesting": ("Ingested", "ingest"),
     "pairs": ("explain", "match"),
     "places": ("SettingError", "prepare", "read", "write"),
-    "profiling": ("Profile", "profile"),
+    "profiling": ("FilterProfile", "profile"),
     "source": ("Source",),
 }
 

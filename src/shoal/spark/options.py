@@ -11,7 +11,7 @@ import msgspec
 from shoal.language import FilterSyntaxError
 from shoal.log.errors import LogError
 from shoal.log.remote import LogLogin, RemoteLog, open_logs
-from shoal.log.selections import ALL_TOPICS, Selection
+from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.matching.topics.filters import TopicError
 
 PARTITION_BYTES = 16 * 2**20
@@ -24,7 +24,7 @@ _KNOWN = {
 }  # fmt: skip
 
 
-class SourceError(ValueError):
+class OptionError(ValueError):
     """An option of the data source cannot be used; the text names it."""
 
 
@@ -75,22 +75,22 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a query; SourceError names one that is unknown or wrong."""
+    """Read the options of a query; OptionError names one that is unknown or wrong."""
     texts = {name.lower(): text for name, text in given.items()}
     # Spark puts a table's path among the options of `load(path)`.
     network = texts.pop("path", None) or texts.get("network", "")
     if not network:
-        raise SourceError('option network: name the network file, or "http://host:port" of a log')
+        raise OptionError('option network: name the network file, or "http://host:port" of a log')
     if unknown := sorted(set(texts) - _KNOWN):
-        raise SourceError(f"option {unknown[0]}: unknown; there are {', '.join(sorted(_KNOWN))}")
+        raise OptionError(f"option {unknown[0]}: unknown; there are {', '.join(sorted(_KNOWN))}")
     topics = tuple(each.strip() for each in texts.get("topics", ALL_TOPICS).split(","))
     where = texts.get("where", "")
     try:
-        Selection(topics, where)
+        RecordSelection(topics, where)
     except TopicError as error:
-        raise SourceError(f"option topics: {error}") from None
+        raise OptionError(f"option topics: {error}") from None
     except FilterSyntaxError as error:
-        raise SourceError(f"option where: {error}") from None
+        raise OptionError(f"option where: {error}") from None
     starting, ending = texts.get("startingoffsets", EARLIEST), texts.get("endingoffsets", LATEST)
     check_offsets("startingOffsets", starting)
     check_offsets("endingOffsets", ending)
@@ -136,13 +136,13 @@ def offsets_in(text: str) -> Offsets | None:
 
 
 def time_in(option: str, text: str) -> int:
-    """A time in µs; SourceError if it is none."""
+    """A time in µs; OptionError if it is none."""
     import datetime
 
     try:
         at = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise SourceError(
+        raise OptionError(
             f"option {option}: {text[:80]!r}: write earliest, latest, a time such as "
             '2026-11-30T08:00, or JSON such as {"B1": 7}'
         ) from None
@@ -158,12 +158,12 @@ def _number(texts: Mapping[str, str], option: str) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise SourceError(f"option {option}: {text!r} is no whole number")
+        raise OptionError(f"option {option}: {text!r} is no whole number")
     return number
 
 
 def _choice(texts: Mapping[str, str], option: str, choices: Sequence[str]) -> str:
     text: Any = texts.get(option.lower(), choices[0]).lower()
     if text not in choices:
-        raise SourceError(f"option {option}: {text!r}: use {' or '.join(choices)}")
+        raise OptionError(f"option {option}: {text!r}: use {' or '.join(choices)}")
     return str(text)

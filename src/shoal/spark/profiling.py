@@ -24,7 +24,7 @@ _ASKED = "attribute string, filters bigint"
 _PRESENT = "attribute string, type string, present bigint, publications bigint"
 
 
-class Profile(NamedTuple):
+class FilterProfile(NamedTuple):
     """Three tables, computed when they are used.
 
     filters       `subscription`, `matches` (publications) and `selectivity` (their share, 0 to 1);
@@ -43,7 +43,7 @@ class Profile(NamedTuple):
 
 def profile(
     publications: Place, subscriptions: Place, *, key: Sequence[str] | None = None
-) -> Profile:
+) -> FilterProfile:
     """Profile filters over publications: selectivity, hot spots, missing attributes.
 
     Tables are those of `match`, whose broadcast does the work; publications are read once for each
@@ -56,7 +56,7 @@ def profile(
     shared = both.shared()
     narrow = Narrow.of(given, shared.attributes, both.key)
     answers = shared_answers(narrow, shared)
-    return Profile(
+    return FilterProfile(
         _filters(answers, both.subscriptions),
         answers.select(*narrow.named_key(), F.size(ANSWERS).cast("bigint").alias("matches")),
         _attributes(both, shared),

@@ -27,7 +27,7 @@ from shoal.spark.options import (
     EARLIEST,
     LATEST,
     Offsets,
-    SourceError,
+    OptionError,
     SourceOptions,
     offsets_in,
     time_in,
@@ -52,14 +52,14 @@ class LogRange(NamedTuple):
 class LogPartition(InputPartition):
     """The range that one task reads, with everything that it needs; None reads nothing."""
 
-    def __init__(self, range: LogRange | None, login: LogLogin, query: Query) -> None:
+    def __init__(self, range: LogRange | None, login: LogLogin, query: LogQuery) -> None:
         super().__init__(range)
         self.range = range
         self.login = login
         self.query = query
 
 
-class Query(NamedTuple):
+class LogQuery(NamedTuple):
     """What tasks ask for: topics and content, and the columns that they give."""
 
     topics: Sequence[str]
@@ -80,7 +80,7 @@ def resolve(option: str, text: str, logs: dict[str, RemoteLog]) -> Offsets:
         return {name: each.offset_at(time_us) for name, each in logs.items()}
     for name in given:
         if name not in logs:
-            raise SourceError(f"option {option}: there is no log of {name!r}")
+            raise OptionError(f"option {option}: there is no log of {name!r}")
     return given
 
 
@@ -92,7 +92,9 @@ def plan(
     schema: StructType,
 ) -> list[LogPartition]:
     """Partitions for [begin, end) of each broker; one of nothing if there are no records."""
-    query = Query(options.topics, options.where, schema, options.wrong_types, options.fails_on_loss)
+    query = LogQuery(
+        options.topics, options.where, schema, options.wrong_types, options.fails_on_loss
+    )
     found: list[LogPartition] = []
     for name, end in ends.items():
         begin = begins.get(name, 0)
@@ -147,7 +149,7 @@ def read_partition(partition: LogPartition) -> Iterator[pa.RecordBatch]:
         log.close()
 
 
-def to_batch(broker: str, rows: Sequence[tuple[int, LogRecord]], query: Query) -> pa.RecordBatch:
+def to_batch(broker: str, rows: Sequence[tuple[int, LogRecord]], query: LogQuery) -> pa.RecordBatch:
     """Records as a batch with the columns of a query."""
     schema = query.schema
     asked = [field for field in schema if field.name not in FIXED.names]
@@ -187,14 +189,14 @@ def check_schema(schema: StructType) -> None:
     """SourceError for a column that no record can have."""
     for name in FIXED.names:
         if schema.names.count(name) > 1:
-            raise SourceError(f"option attributes: {name} is a column of every log")
+            raise OptionError(f"option attributes: {name} is a column of every log")
     for field in schema:
         if field.name in FIXED.names:
             if field.dataType != FIXED[field.name].dataType:
                 wanted = FIXED[field.name].dataType.simpleString()
-                raise SourceError(f"column {field.name}: its type is {wanted}")
+                raise OptionError(f"column {field.name}: its type is {wanted}")
         elif not isinstance(field.dataType, _OF_ATTRIBUTES):
-            raise SourceError(
+            raise OptionError(
                 f"column {field.name}: an attribute is a STRING, BOOLEAN, BIGINT or DOUBLE, not "
                 f"{field.dataType.simpleString()}"
             )

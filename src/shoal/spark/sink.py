@@ -30,7 +30,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from shoal.client import Client, ClientError
 from shoal.client.endpoint import Tls, read_endpoint
-from shoal.spark.options import SourceError
+from shoal.spark.options import OptionError
 
 # Publications of a task that await their acknowledgement.
 WINDOW = 500
@@ -74,23 +74,23 @@ class PublishedRows(WriterCommitMessage):
 
 
 def read_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """Read the options of a writer; SourceError names one that is unknown or wrong."""
+    """Read the options of a writer; OptionError names one that is unknown or wrong."""
     texts = {name.lower(): text for name, text in given.items()}
     network = texts.pop("path", None) or texts.get("network", "")
     if unknown := sorted(set(texts) - _KNOWN):
-        raise SourceError(f"option {unknown[0]}: unknown; there are {', '.join(sorted(_KNOWN))}")
+        raise OptionError(f"option {unknown[0]}: unknown; there are {', '.join(sorted(_KNOWN))}")
     listed = [each.strip() for each in texts.get("brokers", "").split(",") if each.strip()]
     brokers = listed or (client_addresses(Path(network)) if network else [])
     if not brokers:
-        raise SourceError("option brokers: name their addresses, or the network file (network)")
+        raise OptionError("option brokers: name their addresses, or the network file (network)")
     for each in brokers:
         try:
             read_endpoint(each)
         except ValueError as error:
-            raise SourceError(f"option brokers: {error}") from None
+            raise OptionError(f"option brokers: {error}") from None
     qos = texts.get("qos", "1")
     if qos not in ("0", "1", "2"):
-        raise SourceError(f"option qos: {qos!r} is not 0, 1 or 2")
+        raise OptionError(f"option qos: {qos!r} is not 0, 1 or 2")
     options = SinkOptions(
         brokers=tuple(brokers),
         topic=texts.get("topic", ""),
@@ -108,11 +108,11 @@ def read_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptio
 
 
 def client_addresses(path: Path) -> list[str]:
-    """Where the brokers of a network file take MQTT clients in; SourceError if none does."""
+    """Where the brokers of a network file take MQTT clients in; OptionError if none does."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise SourceError(f"option network: {path}: {error}") from None
+        raise OptionError(f"option network: {path}: {error}") from None
     found = []
     for broker in data.get("brokers", ()):
         public = broker.get("public", {})
@@ -134,15 +134,15 @@ def _check_columns(options: SinkOptions, schema: StructType) -> None:
 
 def _check(schema: StructType, option: str, name: str, kinds: tuple[type, ...] | None) -> None:
     if name not in schema.names:
-        raise SourceError(
+        raise OptionError(
             f"option {option}: there is no column {name!r}; there are {', '.join(schema.names)}"
         )
     if kinds is not None and not isinstance(schema[name].dataType, kinds):
         kind = schema[name].dataType.simpleString()
-        raise SourceError(f"option {option}: column {name} is {kind}, not text")
+        raise OptionError(f"option {option}: column {name} is {kind}, not text")
 
 
-class LogWriter(DataSourceArrowWriter):
+class RowWriter(DataSourceArrowWriter):
     """Publishes the rows of a table."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -152,7 +152,7 @@ class LogWriter(DataSourceArrowWriter):
         return publish_rows(iterator, self._options)
 
 
-class LogStreamWriter(DataSourceStreamArrowWriter):
+class RowStreamWriter(DataSourceStreamArrowWriter):
     """Publishes the rows of a stream's batches."""
 
     def __init__(self, options: SinkOptions) -> None:

@@ -26,9 +26,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from shoal.spark.options import SourceError, SourceOptions, read_options
+from shoal.spark.options import OptionError, SourceOptions, read_options
 from shoal.spark.ranges import FIXED, LogPartition, check_schema, plan, read_partition, resolve
-from shoal.spark.sink import LogStreamWriter, LogWriter, read_sink_options
+from shoal.spark.sink import RowStreamWriter, RowWriter, read_sink_options
 
 
 class Source(DataSource):
@@ -52,27 +52,27 @@ class Source(DataSource):
         return ", ".join([*columns, attributes] if attributes else columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LogReader(read_options(self.options), schema)
+        return LogTableReader(read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802  # Spark's name
         try:
             from shoal.spark.stream import LogStreamReader
         except ImportError:
-            raise SourceError("reading a stream needs PySpark 4.2 or later") from None
+            raise OptionError("reading a stream needs PySpark 4.2 or later") from None
         return LogStreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise SourceError('a network cannot be overwritten; say mode("append")')
-        return LogWriter(read_sink_options(self.options, schema))
+            raise OptionError('a network cannot be overwritten; say mode("append")')
+        return RowWriter(read_sink_options(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
-            raise SourceError('a network cannot be overwritten; say outputMode("append")')
-        return LogStreamWriter(read_sink_options(self.options, schema))
+            raise OptionError('a network cannot be overwritten; say outputMode("append")')
+        return RowStreamWriter(read_sink_options(self.options, schema))
 
 
-class LogReader(DataSourceReader):
+class LogTableReader(DataSourceReader):
     """Reads the ranges between two points as they are when the query is planned."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:

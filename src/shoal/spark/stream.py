@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from shoal.log.errors import LogError
 from shoal.log.remote import LogAnswerError, LogBounds, RemoteLog
-from shoal.spark.options import EARLIEST, LATEST, Offsets, SourceError, SourceOptions, offsets_in
+from shoal.spark.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, offsets_in
 from shoal.spark.options import time_in as read_time
 from shoal.spark.ranges import LogPartition, check_schema, plan, read_partition, resolve
 
@@ -34,7 +34,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_schema(schema)
         starting = options.starting_offsets
         if not options.reader and starting != EARLIEST and offsets_in(starting) is None:
-            raise SourceError(
+            raise OptionError(
                 f"option startingOffsets: a stream from {starting} needs a name (option reader), "
                 "which brokers remember: Spark asks again after a restart"
             )

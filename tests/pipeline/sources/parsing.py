@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from shoal.pipeline.sources.declaration import Mapping, decode_mapping
 from shoal.pipeline.sources.local_rows import local_rows
 from shoal.pipeline.sources.publications import numbered_rows, parse_rows
-from shoal.pipeline.sources.raw_rows import Source, open_source
+from shoal.pipeline.sources.raw_rows import RowSource, open_source
 from shoal.pipeline.sources.row_parser import RowParser
 
 
@@ -32,7 +32,7 @@ def spark_rows(
     return numbered_rows(parse_rows(spark, source, mapping, where), source)
 
 
-def raw_rows(source: Source) -> list[dict[str, Any]]:
+def raw_rows(source: RowSource) -> list[dict[str, Any]]:
     """The raw rows of a source: file, line in its split, text, broken, and its columns."""
     found: list[dict[str, Any]] = []
     for split in source.splits:

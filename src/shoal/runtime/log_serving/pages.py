@@ -38,7 +38,7 @@ from shoal.language import FilterSyntaxError
 from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
 from shoal.log.publication_log import LogView
 from shoal.log.records import read_head
-from shoal.log.selections import ALL_TOPICS, Selection
+from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.matching.topics.filters import TopicError
 from shoal.mqtt.content import WHERE, FilterReader
 from shoal.mqtt.limits import DEFAULT_LIMITS
@@ -162,15 +162,15 @@ class LogPages:
         async with self._making:
             return await self._page(selection, begin, end, most, _number(query, "run", 0))
 
-    def _selection(self, topics: tuple[str, ...], where: str) -> Selection:
+    def _selection(self, topics: tuple[str, ...], where: str) -> RecordSelection:
         """The selection of a request; ValueError for one that is larger than a SUBSCRIBE may be."""
         if len(topics) > MOST_TOPICS:
             raise ValueError(f"topic: more than {MOST_TOPICS} topic filters in one request")
         FilterReader(((WHERE, where),) if where else (), DEFAULT_LIMITS).read(ALL_TOPICS)
-        return Selection(topics, where, self._json)
+        return RecordSelection(topics, where, self._json)
 
     async def _page(
-        self, selection: Selection, begin: int, end: int, most: int, run: int
+        self, selection: RecordSelection, begin: int, end: int, most: int, run: int
     ) -> Response:
         loop = asyncio.get_running_loop()
         log, body, size, now_us = self._source.log, list[bytes](), 0, self._source.reached_us()

@@ -18,7 +18,7 @@ import msgspec
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.log.publication_log import PublicationLog
 from shoal.log.records import Entry, LogGap, LogRecord, RecordProperties
-from shoal.log.selections import ALL_TOPICS, Selection
+from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.messages import PublishedMessage
@@ -55,7 +55,7 @@ class LogWriter:
         self._node = node
         self._clients = clients
         self._policy = policy
-        self._selection = Selection(policy.topics)
+        self._selection = RecordSelection(policy.topics)
         self._keeps_all = ALL_TOPICS in policy.topics and not policy.qos
         # Numbers of publications that travel in no network.
         self._numbers = count(node.clock.now_us())
