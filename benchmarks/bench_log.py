@@ -1,4 +1,4 @@
-"""What a log costs a broker, and how fast it is read, beside Parquet.
+"""The cost of a log for a broker, and the rate of reading it, beside Parquet.
 
 Run `python benchmarks/bench_log.py [FOLDER]`. First, without sockets: one publisher and one
 subscriber, QoS 1, 100 bytes; every read of the publisher's connection is one write of the log, as

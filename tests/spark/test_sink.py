@@ -23,7 +23,7 @@ SCHEMA = (
 
 
 def logged(brokers: LoggingBrokers) -> list[LogRecord]:
-    """What the brokers have been published."""
+    """The publications that the brokers have logged."""
     found = []
     for log in open_logs(str(brokers.file)).values():
         found += [record for _, record in log.page(0).records]

@@ -27,7 +27,7 @@ PUBREC, in order.
 - A system that needs further answers reports this (`Unsettled`, `Settled`), and the acknowledgement
   waits. BlueDove's dispatchers do: a publication is settled when a matcher has matched it and all
   edge brokers have it, a subscription when no publication can miss it. An edge broker that comes
-  back gets the publications that it has not confirmed. Where order is not kept (`keeps_order`;
+  back gets the publications that it has not confirmed. If order is not kept (`keeps_order`;
   BlueDove with `order = "free"`), front ends remember publications one by one to drop duplicates.
 - The results of BlueDove's matchers are complete: a matcher has every granted subscription that
   meets its segment, of every edge broker that is not given up. It gets them from the segment's

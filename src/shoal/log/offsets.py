@@ -57,15 +57,17 @@ def write_state(folder: Path, state: LogState) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file, so that after a power cut it has the old content or the new."""
     new = path.with_name(f"{path.name}.new")
-    file = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(file, data)
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with open(new, "wb", opener=_private) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -170,7 +170,7 @@ class PublicationLog(LogView):
         self._last_us = max(self._last_us, time_us)
 
     def sync_job(self) -> Callable[[], None]:
-        """What any thread may call to have all that is written now outlast a power cut."""
+        """Return a call, for any thread, after which all records so far outlast a power cut."""
         return self._files.sync_job()
 
     def retain(self, now_us: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,10 @@ class Readers:
 
     def get(self, name: str) -> LogReader | None:
         return self._readers.get(name)
+
+    def rows(self, next_offset: int) -> list[dict[str, Any]]:
+        """A row for each reader, with how far it is behind the log's next offset."""
+        return [msgspec.to_builtins(each) | {"behind": next_offset - each.offset} for each in self]
 
     def pin(self, name: str, user: str, offset: int, now_us: int) -> LogReader:
         """Make a reader with this cursor, or return the one there is; ValueError for its name.

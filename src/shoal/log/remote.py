@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
 import json
 import ssl
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from shoal.http_calls import HttpConnection, basic
 from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
 from shoal.log.publication_log import FolderLog
-from shoal.log.records import Entry
+from shoal.log.records import Entry, read_head
 from shoal.log.selections import ALL_TOPICS, RecordSelection, read_answer
 
 ANSWER_S = 20.0
@@ -77,7 +77,7 @@ class RemoteLog:
     def __init__(self, url: str, login: LogLogin = NO_LOGIN) -> None:
         self.url = url
         self._login = login
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: HttpConnection | None = None
 
     def bounds(self) -> LogBounds:
         """The log's bounds now."""
@@ -163,19 +163,19 @@ class RemoteLog:
             self._connection = self._open()
         headers = dict(_HEADER)
         if self._login.username:
-            text = f"{self._login.username}:{self._login.password}".encode()
-            headers["Authorization"] = "Basic " + base64.b64encode(text).decode()
+            headers["Authorization"] = basic(self._login.username, self._login.password)
         self._connection.request(method, path, headers=headers)
         answer = self._connection.getresponse()
         return answer, answer.read()
 
-    def _open(self) -> http.client.HTTPConnection:
+    def _open(self) -> HttpConnection:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or parts.hostname is None or parts.port is None:
             raise LogAnswerError(f"{self.url!r} is no address such as http://127.0.0.1:8100")
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=ANSWER_S)
-        return _TlsConnection(parts.hostname, parts.port, self._login)
+        context = self._login.context() if parts.scheme == "https" else None
+        return HttpConnection(
+            parts.hostname, parts.port, ANSWER_S, context, self._login.server_name
+        )
 
     def _fail(self, status: int, body: bytes) -> None:
         try:
@@ -188,19 +188,6 @@ class RemoteLog:
         if status == 409 and "end" in said:
             raise OffsetAheadError(said.get("offset", 0), said["end"], problem)
         raise LogAnswerError(problem)
-
-
-class _TlsConnection(http.client.HTTPSConnection):
-    """HTTPS to a broker whose certificate may be made out to another name than its host."""
-
-    def __init__(self, host: str, port: int, login: LogLogin) -> None:
-        self._tls = login.context()
-        super().__init__(host, port, timeout=ANSWER_S, context=self._tls)
-        self._name = login.server_name or host
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
 class LocalLog:
@@ -227,8 +214,6 @@ class LocalLog:
         run: int = 0,
     ) -> LogPage:
         """As `RemoteLog.page`; it does not wait."""
-        from shoal.log.records import read_head
-
         selection, records, size = RecordSelection(topics, where), list[tuple[int, Entry]](), 0
         log, next_offset = self._log, begin
         for block in log.blocks(begin, run):
@@ -269,17 +254,23 @@ def open_logs(where: str, login: LogLogin = NO_LOGIN) -> dict[str, ReadableLog]:
 
 
 def log_addresses(path: Path) -> dict[str, str]:
-    """Where the logs of a network file's brokers are, by broker."""
+    """Addresses of the logs of a network file's brokers, by broker; LogError for a bad file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise LogError(f"{path}: {error}") from None
     scheme = "https" if "client_tls" in data else "http"
-    kept = data.get("log", {}).get("brokers") or [each["name"] for each in data.get("brokers", ())]
+    found = listeners_in(data, "log")
+    kept = data.get("log", {}).get("brokers") or found
+    return {name: f"{scheme}://{where}" for name, where in found.items() if name in kept}
+
+
+def listeners_in(network: Mapping[str, Any], key: str) -> dict[str, str]:
+    """The address at which others reach a listener of a network file's brokers, by broker."""
     return {
-        each["name"]: f"{scheme}://{each.get('public', {}).get('log') or each['log']}"
-        for each in data.get("brokers", ())
-        if each.get("log") and each["name"] in kept
+        each["name"]: where
+        for each in network.get("brokers", ())
+        if (where := each.get("public", {}).get(key) or each.get(key))
     }
 
 

@@ -38,7 +38,7 @@ class Heading(msgspec.Struct, frozen=True, array_like=True):
 
 
 class IndexEntry(NamedTuple):
-    """Where a block begins in its segment, its first offset, and the time of its first record."""
+    """A block's first offset, the time of its first record, and its place in the segment."""
 
     offset: int
     time_us: int
@@ -53,7 +53,6 @@ class LogSegment:
         self.first = self.next = first
         self.first_us = self.last_us = 0
         self.bytes = 0
-        self.run = 0
         self.index: list[IndexEntry] = []
 
     def add(self, head: BlockHead, position: int, size: int) -> None:
@@ -62,7 +61,7 @@ class LogSegment:
             self.index.append(IndexEntry(head.first, head.first_us, position))
         if self.next == self.first:
             self.first_us = head.first_us
-        self.next, self.last_us, self.run = head.next, head.last_us, head.run
+        self.next, self.last_us = head.next, head.last_us
         self.bytes = position + size
 
     def place_of(self, offset: int) -> int:
@@ -159,7 +158,8 @@ class SegmentFiles:
         self._unsynced: list[int] = []
         # Descriptions of what a crash has cut short.
         self.warnings: list[str] = []
-        loaded = [self._load(path) for path in self._paths()]
+        paths = self._paths()
+        loaded = [self._load(path, is_last=path == paths[-1]) for path in paths]
         self.segments = [each for each in loaded if each is not None]
         for earlier, later in zip(self.segments, self.segments[1:], strict=False):
             # After a power cut a segment begins beyond the end of the one before, with a gap.
@@ -226,7 +226,7 @@ class SegmentFiles:
         _index_path(segment).unlink(missing_ok=True)
 
     def sync_job(self) -> Callable[[], None]:
-        """What any thread may call to have all that is written now outlast a power cut."""
+        """Return a call, for any thread, after which all records so far outlast a power cut."""
         files, self._unsynced = self._unsynced, []
         if self._file >= 0:
             files.append(os.dup(self._file))
@@ -275,10 +275,9 @@ class SegmentFiles:
         found = [path for path in self.folder.glob(f"{_LOG}*") if path.name[4:].isdecimal()]
         return sorted(found)
 
-    def _load(self, path: Path) -> LogSegment | None:
+    def _load(self, path: Path, *, is_last: bool) -> LogSegment | None:
         """None for a last file that a crash has left without its heading."""
         segment = LogSegment(path, int(path.name.removeprefix(_LOG)))
-        is_last = path == self._paths()[-1]
         try:
             if not self._has_heading(segment, is_last=is_last):
                 return None
@@ -351,7 +350,7 @@ class SegmentFiles:
             os.truncate(segment.path, position)
 
     def _save_index(self, segment: LogSegment) -> None:
-        bounds = segment.next, segment.first_us, segment.last_us, segment.bytes, segment.run
+        bounds = segment.next, segment.first_us, segment.last_us, segment.bytes
         data = framed(msgspec.msgpack.encode((bounds, segment.index)))
         _index_path(segment).write_bytes(data)
 
@@ -362,7 +361,7 @@ def _index_path(segment: LogSegment) -> Path:
 
 def _load_index(segment: LogSegment) -> bool:
     """Read the index of a complete segment; False if there is none that fits the file."""
-    kind = tuple[tuple[int, int, int, int, int], list[IndexEntry]]
+    kind = tuple[tuple[int, int, int, int], list[IndexEntry]]
     try:
         batch = batch_at(_index_path(segment).read_bytes(), 0)
         (bounds, index) = msgspec.msgpack.decode(batch or b"", type=kind)
@@ -370,7 +369,7 @@ def _load_index(segment: LogSegment) -> bool:
         return False
     if bounds[3] != segment.path.stat().st_size:
         return False
-    segment.next, segment.first_us, segment.last_us, segment.bytes, segment.run = bounds
+    segment.next, segment.first_us, segment.last_us, segment.bytes = bounds
     segment.index = index
     return True
 

@@ -1,4 +1,4 @@
-"""Which records a reader gets: by topic filters and a content filter; and the answers with them.
+"""The choice of records for a reader, by topic filters and a content filter; answers with them.
 
 An answer is a file's batches (`shoal.batches`): blocks as they stand in the log where a reader gets
 every record, else lists of records with their offsets.
@@ -14,7 +14,7 @@ every record, else lists of records with their offsets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -24,7 +24,7 @@ from shoal.language import parse
 from shoal.log.records import Entry, LogGap, LogRecord, RecordProperties, read_head, read_records
 from shoal.matching import matches
 from shoal.matching.topics.filters import topic_matches
-from shoal.model import Attributes
+from shoal.model import EVERYTHING, Attributes, Filter
 
 ALL_TOPICS = "#"
 # The first byte of a batch with chosen records; a block begins with its version, 1.
@@ -46,12 +46,14 @@ class RecordSelection:
     """
 
     def __init__(
-        self, topics: Sequence[str] = (ALL_TOPICS,), where: str = "", json: Json = "auto"
+        self, topics: Sequence[str] = (ALL_TOPICS,), where: str | Filter = "", json: Json = "auto"
     ) -> None:
         for each in topics:
             topic_matches(each, "")
         self.topics = tuple(topics)
-        self._where = parse(where) if where else None
+        if isinstance(where, str):
+            where = parse(where) if where else EVERYTHING
+        self._where = None if where == EVERYTHING else where
         self._json = json
         self._known: dict[str, bool] = {}
 
@@ -64,9 +66,15 @@ class RecordSelection:
         self, block: bytes, begin: int = 0, end: int | None = None
     ) -> list[tuple[int, Entry]]:
         """The chosen records of a block with offsets in [begin, end), and their offsets."""
+        rows = enumerate(read_records(block), read_head(block).first)
+        return self._chosen(rows, begin, end)
+
+    def _chosen(
+        self, rows: Iterable[tuple[int, Entry]], begin: int, end: int | None
+    ) -> list[tuple[int, Entry]]:
         return [
             (offset, record)
-            for offset, record in enumerate(read_records(block), read_head(block).first)
+            for offset, record in rows
             if begin <= offset and (end is None or offset < end) and self.chooses(record)
         ]
 
@@ -91,11 +99,7 @@ class RecordSelection:
             return
         rows = list(enumerate(read_records(block), head.first))
         for at in range(0, len(rows), PART):
-            chosen = [
-                (offset, record)
-                for offset, record in rows[at : at + PART]
-                if begin <= offset and (end is None or offset < end) and self.chooses(record)
-            ]
+            chosen = self._chosen(rows[at : at + PART], begin, end)
             yield framed(_CHOSEN + _encode(chosen)) if chosen else b""
 
     def has_topic(self, topic: str) -> bool:

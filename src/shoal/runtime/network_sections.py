@@ -348,8 +348,7 @@ class StorageSection(NetworkSection, frozen=True, kw_only=True):
 
 
 class LogSection(NetworkSection, frozen=True, kw_only=True):
-    """What brokers keep of the publications of their clients, to be read again; without a folder,
-    nothing.
+    """Publications of their clients that brokers keep, to be read again; without a folder, none.
 
     folder       each broker has a folder of its name in it, unless {broker} is in the folder's own
     brokers      the brokers that keep a log; empty: all
@@ -388,7 +387,7 @@ class LogSection(NetworkSection, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> LogPolicy:
-        """What is logged, and how."""
+        """The records of the log, and their safety."""
         return LogPolicy(topics=self.topics, qos=self.qos, sync=self.sync, full=self.full)
 
     @property

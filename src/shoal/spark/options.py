@@ -10,6 +10,7 @@ import msgspec
 
 from shoal.language import FilterSyntaxError
 from shoal.log.errors import LogError
+from shoal.log.instants import instant_us
 from shoal.log.remote import LogLogin, RemoteLog, open_logs
 from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.matching.topics.filters import TopicError
@@ -137,18 +138,13 @@ def offsets_in(text: str) -> Offsets | None:
 
 def time_in(option: str, text: str) -> int:
     """A time in µs; OptionError if it is none."""
-    import datetime
-
     try:
-        at = datetime.datetime.fromisoformat(text)
+        return instant_us(text)
     except ValueError:
         raise OptionError(
             f"option {option}: {text[:80]!r}: write earliest, latest, a time such as "
             '2026-11-30T08:00, or JSON such as {"B1": 7}'
         ) from None
-    at = at.replace(tzinfo=datetime.UTC) if at.tzinfo is None else at
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return max(0, (at - epoch) // datetime.timedelta(microseconds=1))
 
 
 def _number(texts: Mapping[str, str], option: str) -> int:

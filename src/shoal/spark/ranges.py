@@ -60,7 +60,7 @@ class LogPartition(InputPartition):
 
 
 class LogQuery(NamedTuple):
-    """What tasks ask for: topics and content, and the columns that they give."""
+    """The topics and the content that tasks ask for, and the columns that they give."""
 
     topics: Sequence[str]
     where: str

@@ -30,6 +30,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from shoal.client import Client, ClientError
 from shoal.client.endpoint import Tls, read_endpoint
+from shoal.log.remote import listeners_in
 from shoal.spark.options import OptionError
 
 # Publications of a task that await their acknowledgement.
@@ -108,19 +109,15 @@ def read_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptio
 
 
 def client_addresses(path: Path) -> list[str]:
-    """Where the brokers of a network file take MQTT clients in; OptionError if none does."""
+    """Addresses of a network file's brokers for MQTT clients; OptionError for a bad file."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"option network: {path}: {error}") from None
-    found = []
-    for broker in data.get("brokers", ()):
-        public = broker.get("public", {})
-        for key, scheme in (("mqtt", ""), ("mqtts", "mqtts://")):
-            if where := public.get(key) or broker.get(key):
-                found.append(f"{scheme}{where}")
-                break
-    return found
+    plain, over_tls = (listeners_in(data, key) for key in ("mqtt", "mqtts"))
+    found = {name: f"mqtts://{where}" for name, where in over_tls.items()} | plain
+    names = (each["name"] for each in data.get("brokers", ()))
+    return [found[name] for name in names if name in found]
 
 
 def _check_columns(options: SinkOptions, schema: StructType) -> None:

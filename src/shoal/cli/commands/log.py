@@ -214,12 +214,14 @@ def _serve(folder: Path, listen: str, network_file: Path | None) -> None:
     from shoal.runtime.addresses import read_address
     from shoal.runtime.front_ends.entry.access import AccessError
     from shoal.runtime.log_serving.folders import serve_folder
+    from shoal.runtime.serving import run_until_signal
     from shoal.runtime.tls.contexts import TlsError
 
     if not folder.is_dir():
         raise UserError(f"serve: {folder} is no folder")
     network = read_network(network_file) if network_file is not None else None
     try:
-        serve_folder(folder, read_address(listen), network)
+        address = read_address(listen)
+        run_until_signal(lambda stop: serve_folder(folder, address, network, stop))
     except (AccessError, TlsError, ValueError, OSError) as error:
         raise UserError(str(error)) from error

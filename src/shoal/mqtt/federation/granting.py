@@ -3,7 +3,7 @@
 The same holds for a client's advertisements: its publications are accepted when every broker knows
 them, with a longer timeout, as otherwise an acknowledged publication could be lost.
 
-A mark follows the front end's requests to every other front end. Where subscriptions spread over
+A mark follows the front end's requests to every other front end. If subscriptions spread over
 links the mark is behind them on each link, so when it is settled every broker with clients knows
 them; where they are stored elsewhere, or other state depends on them (OctopiA's bits), the machine
 reports when it is done. After both the SUBACK is sent. One mark is under way at a time:

@@ -96,7 +96,7 @@ def local_tables(rows: pa.Table, mapping: Mapping) -> LocalTables:
 def _sequences(publishers: pa.ChunkedArray) -> pa.Array:
     """Each publisher's from 0; the publishers are sorted."""
     ranks = np.asarray(pc.rank(publishers, tiebreaker="dense"))
-    # Where each publisher's rows begin.
+    # The places at which publishers' rows begin.
     first = np.searchsorted(ranks, ranks)
     return pa.array(np.arange(len(ranks)) - first, pa.int64())
 

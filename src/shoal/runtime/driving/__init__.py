@@ -4,7 +4,7 @@ Decisions
 ---------
 
 - **No circular wait.** On a tree a full link holds back the neighbours behind it, link by link down
-  to the publishers. Where links make cycles (`Shape.has_cycles`) back pressure can form a circle
+  to the publishers. If links make cycles (`Shape.has_cycles`) back pressure can form a circle
   (`tests/runtime/links/test_full_links.py`: a ring of three deadlocks), so neighbours are always
   read there, and each broker bounds the publications of its own clients that are under way
   (`runtime/driving/waiting/admission.py`): a link then reports QoS 0 publications, too, as settled.

@@ -1,4 +1,4 @@
-"""Who may read a log: the network's clients, by the rules for subscribing.
+"""Access to a log: for the network's clients, by the rules for subscribing.
 
 A right password is remembered for a while, as a keyed hash in memory, since a reader asks for one
 page after another and a check costs tens of milliseconds.
@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from shoal.http_calls import read_basic
 from shoal.mqtt.access import ClientAdmission, ClientCredentials
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.front_ends.entry.access import NetworkAccess
 from shoal.runtime.hosts import is_own_host
-from shoal.runtime.operations.admin_access import read_basic
 
 _REMEMBERED_S = 60.0
 _MOST_REMEMBERED = 256

@@ -1,4 +1,4 @@
-"""Gives a folder's log to readers without a broker, until a signal ends it.
+"""Gives a folder's log to readers without a broker.
 
 For a broker that has left, or that does not run: its records can be read, and its readers move on.
 """
@@ -6,7 +6,6 @@ For a broker that has left, or that does not run: its records can be read, and i
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 
 from shoal.log.publication_log import LogSettings, PublicationLog
@@ -37,8 +36,10 @@ class FolderSource:
         await asyncio.sleep(within_s)
 
 
-def serve_folder(folder: Path, where: Address, network: NetworkFile | None) -> None:
-    """Serve until SIGINT or SIGTERM; prints the address.
+async def serve_folder(
+    folder: Path, where: Address, network: NetworkFile | None, stop: asyncio.Event
+) -> None:
+    """Serve until `stop` is set; prints the address.
 
     Without a network file everybody on this machine may read. LogError, TlsError, AccessError,
     OSError where files or the address cannot be used; ValueError for an address that other machines
@@ -48,10 +49,6 @@ def serve_folder(folder: Path, where: Address, network: NetworkFile | None) -> N
         raise ValueError(
             f"{where} is open to other machines; name the users by --network NETWORK.toml"
         )
-    asyncio.run(_serve(folder, where, network))
-
-
-async def _serve(folder: Path, where: Address, network: NetworkFile | None) -> None:
     heading = read_heading(folder)
     log = PublicationLog(folder, heading.network, heading.broker, LogSettings(), Clock().now_us())
     try:
@@ -66,15 +63,8 @@ async def _serve(folder: Path, where: Address, network: NetworkFile | None) -> N
         server = LogServer(pages, lambda *_: None, tls)
         address = await server.start(where)
         print(f"{heading.broker} log {address}", flush=True)
-        await _until_signal()
+        await stop.wait()
         await server.stop()
         await access.close()
     finally:
         log.close()
-
-
-async def _until_signal() -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, ended.set)
-    await ended.wait()

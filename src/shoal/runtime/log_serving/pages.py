@@ -60,7 +60,7 @@ Answer = Callable[[Request, str], Awaitable[Response]]
 
 
 class LogSource(Protocol):
-    """What gives a log: the writer of a broker, or a folder."""
+    """Gives a log: the writer of a broker, or a folder."""
 
     @property
     def log(self) -> LogView:
@@ -166,8 +166,8 @@ class LogPages:
         """The selection of a request; ValueError for one that is larger than a SUBSCRIBE may be."""
         if len(topics) > MOST_TOPICS:
             raise ValueError(f"topic: more than {MOST_TOPICS} topic filters in one request")
-        FilterReader(((WHERE, where),) if where else (), DEFAULT_LIMITS).read(ALL_TOPICS)
-        return RecordSelection(topics, where, self._json)
+        reader = FilterReader(((WHERE, where),) if where else (), DEFAULT_LIMITS)
+        return RecordSelection(topics, reader.read(ALL_TOPICS).content, self._json)
 
     async def _page(
         self, selection: RecordSelection, begin: int, end: int, most: int, run: int
@@ -210,17 +210,7 @@ class LogPages:
 
     async def _list(self, _request: Request, _user: str) -> Response:
         log = self._source.log
-        rows = [
-            {
-                "name": each.name,
-                "user": each.user,
-                "offset": each.offset,
-                "behind": log.next - each.offset,
-                "moved_us": each.moved_us,
-                "is_lost": each.is_lost,
-            }
-            for each in log.readers
-        ]
+        rows = log.readers.rows(log.next)
         return JSONResponse({"broker": log.broker, "next": log.next, "readers": rows})
 
     async def _pin(self, request: Request, user: str) -> Response:

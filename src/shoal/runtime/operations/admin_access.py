@@ -10,8 +10,6 @@ can reach it, too. Requests under a host name of such a page are refused (`hosts
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import secrets
@@ -19,6 +17,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import NamedTuple
 
+from shoal.http_calls import read_basic
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.notices import Notices, Party
 from shoal.runtime.front_ends.entry.access import read_users
@@ -131,22 +130,3 @@ class AdminAccess:
             right.clear()
         right.add(tag)
         return True
-
-
-def basic(name: str, password: str) -> str:
-    """Return the header that authenticates an operator.
-
-    >>> read_basic(basic("ann", "a:b"))
-    ('ann', b'a:b')
-    """
-    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
-
-
-def read_basic(authorization: str) -> tuple[str, bytes] | None:
-    """The name and the password in it; None if it is no such header."""
-    scheme, _, text = authorization.partition(" ")
-    try:
-        name, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
-        return (name.decode(), password) if scheme.lower() == "basic" and colon else None
-    except (binascii.Error, UnicodeDecodeError):
-        return None

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from shoal.http_calls import HttpConnection, basic
 from shoal.model import BrokerId
 from shoal.runtime.addresses import Address
 from shoal.runtime.network_sections import AdminSection
-from shoal.runtime.operations.admin_access import basic
 
 # Default time limit of an answer; a wrong password is answered after 5 s.
 ANSWER_S = 8.0
@@ -61,7 +61,13 @@ class Caller(NamedTuple):
         OSError when there is none.  Proxies of the environment are for the world outside.
         """
         given = {"Authorization": self.authorization} if self.authorization else {}
-        connection = _Connection(address, self, timeout_s or ANSWER_S)
+        connection = HttpConnection(
+            address.host,
+            address.port,
+            timeout_s or ANSWER_S,
+            self.context,
+            self.server_name,
+        )
         try:
             connection.request(method, path, headers={**given, **(headers or {})})
             answer = connection.getresponse()
@@ -84,21 +90,6 @@ class Caller(NamedTuple):
 
 # For a network with admin ports for this machine only.
 ANYBODY = Caller()
-
-
-class _Connection(http.client.HTTPConnection):
-    """To an address, as a caller connects."""
-
-    def __init__(self, address: Address, caller: Caller, timeout_s: float) -> None:
-        super().__init__(address.host, address.port, timeout=timeout_s)
-        self._caller = caller
-
-    def connect(self) -> None:
-        super().connect()
-        if self._caller.context is not None:
-            plain: socket.socket = self.sock
-            name = self._caller.server_name or self.host
-            self.sock = self._caller.context.wrap_socket(plain, server_hostname=name)
 
 
 def make_caller(

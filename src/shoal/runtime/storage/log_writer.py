@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker logs, how safely, and what it does when the disk takes no record.
+    """The records of a log, their safety, and the rule for a disk that takes none.
 
     Publications on `topics`, at this QoS or above; `sync` as of the journal.
     """
@@ -88,11 +88,7 @@ class LogWriter:
             "free_bytes": shutil.disk_usage(log.folder).free,
             "is_failing": self._gap is not None,
             "missing": 0 if self._gap is None else self._gap.missing,
-            "readers": [
-                {"name": each.name, "offset": each.offset, "behind": log.next - each.offset}
-                | {"user": each.user, "moved_us": each.moved_us, "is_lost": each.is_lost}
-                for each in log.readers
-            ],
+            "readers": log.readers.rows(log.next),
         }
 
     def start(self) -> None:
@@ -146,7 +142,7 @@ class LogWriter:
         except OSError as error:
             missing = records[self.log.next - before :]
             self._fail(error, missing)
-            # Nobody awaits an acknowledgement of QoS 0.
+            # QoS 0 has no acknowledgement.
             is_owed = any(isinstance(each, LogRecord) and each.qos for each in missing)
             return self._policy.full == "skip" or not is_owed
         self._is_unsynced = True

@@ -66,7 +66,7 @@ def read_time(text: str, now_us: int, option: str) -> int | None:
     >>> read_time("-90s", 100_000_000, "--from"), read_time("1970-01-01T00:01", 0, "--from")
     (10000000, 60000000)
     """
-    import datetime
+    from shoal.log.instants import instant_us
 
     if text == "earliest":
         return None
@@ -74,15 +74,11 @@ def read_time(text: str, now_us: int, option: str) -> int | None:
     if text.startswith("-") and text[-1:] in units and text[1:-1].replace(".", "", 1).isdigit():
         return max(0, now_us - round(float(text[1:-1]) * units[text[-1]] * 1_000_000))
     try:
-        at = datetime.datetime.fromisoformat(text)
+        return instant_us(text)
     except ValueError:
         raise UserError(
             f"{option} {text}: write earliest, 2026-11-30T08:00, or -1h (s, m, h, d)"
         ) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=datetime.UTC)
-    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return max(0, (at - epoch) // datetime.timedelta(microseconds=1))
 
 
 def _named_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:

@@ -11,7 +11,7 @@ import os
 from importlib import metadata
 
 VARIABLE = "SHOAL_KERNELS"
-# What to install for compiled kernels.
+# The extra to install for compiled kernels.
 EXTRA = "shoal[fast]"
 
 

@@ -175,7 +175,7 @@ class SessionExport:
     def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
         """The deduplication window, the gaps, and the publications that came here (`SessionState`).
 
-        A session that is not incoming has got all that came here. Where order is kept, so have all
+        A session that is not incoming has got all that came here. If order is kept, so have all
         publications before the last of a stream.
         """
         last, gaps = (session.had.last, session.had.gaps) if session.had is not None else ({}, {})
