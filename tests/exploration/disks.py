@@ -194,6 +194,10 @@ class Disks(Network):
         else:
             ended = LinkChanged(other, LinkState.ENDED)
             draft.queues[self.ways[other, name]] += (self.lives.input(ended),)
+            if ends in world.lasting and self.is_alive(draft, other):
+                # The other end is refused when it connects.
+                departed = self.lives.input(Departed(name))
+                draft.queues[self.ways[name, other]] += (departed,)
 
     # --- publications under way ---------------------------------------------------------------
 

@@ -164,7 +164,7 @@ def decides_before_all_have_voted(patch: Patch) -> None:
 
 def no_drain(patch: Patch) -> None:
     patch.setattr(
-        Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._be_free(now_us, out)
+        Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._end_change(now_us, out)
     )
 
 

@@ -24,6 +24,7 @@ import msgspec
 from shoal.broker.effects import (
     CancelTimer,
     Effect,
+    EndLink,
     Left,
     LinkChanged,
     LinkState,
@@ -155,6 +156,8 @@ class Coordinator(Decider, Participant):
                 self._end_link_to_leaving_broker(neighbour, key, now_us, out)
             case GoElsewhere(successor) if neighbour in self._host.neighbours:
                 self._host.go_elsewhere(neighbour, successor, now_us, out)
+            case GoElsewhere():  # over a temporary link, for which the sender waits
+                out.append(EndLink(neighbour))
 
     def timer(self, now_us: int, out: list[Effect]) -> None:
         """`TIMER` has fired."""
