@@ -40,8 +40,8 @@ from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.forwarding_channels import ForwardingChannels
-from shoal.runtime.links.isolation import Isolation
 from shoal.runtime.links.joining import JoinAttempt, NetworkJoining
+from shoal.runtime.links.membership import NetworkMembership
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
@@ -64,7 +64,6 @@ from shoal.runtime.parts import (
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
-from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
@@ -136,7 +135,14 @@ class BrokerService:
         probes = self._probes = Probes(name, settings, clock)
         self.spools = spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
-        self._isolation = Isolation(self.node, self.links, self.directory)
+        self._membership = NetworkMembership(
+            self.node,
+            self.links,
+            self.directory,
+            self.joining,
+            probes,
+            is_leaving=lambda: bool(self.leaving.stage),
+        )
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         self._access = NetworkAccess(network.access)
         self._servers = {
@@ -187,13 +193,6 @@ class BrokerService:
         self._access.register(self.ledger)
         retained = Retained(self.front_end)
         self.operator = OperatorDesk(self.front_end, self.leaving, self.forgetting, retained)
-        self._rejoining = Rejoining(
-            self.links,
-            self.joining,
-            self._isolation,
-            self._probes,
-            is_leaving=lambda: bool(self.leaving.stage),
-        )
         questions: dict[str, Page] = {
             **AdminQuestions(self.front_end, network.json).by_name,
             "retained": retained.page,
@@ -259,6 +258,7 @@ class BrokerService:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         await self._listeners.listen("peers", "log")
+        self._membership.start()
         if self.spools is not None:
             self.spools.start()
         self.forwarding_channels.start()
@@ -271,7 +271,7 @@ class BrokerService:
         else:
             await self._listeners.admit_clients()
         if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
-            self._rejoining.start()  # else its machine opens links by itself
+            self._membership.rejoin()  # else its machine opens links by itself
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -362,7 +362,7 @@ class BrokerService:
         self._listeners.close()
         self.operator.stop()
         await self.leaving.stop()
-        await self._rejoining.stop()
+        await self._membership.stop()
         await self.forgetting.stop()
         await self._costs.stop()
         self.front_end.shut_down()
@@ -399,7 +399,7 @@ class BrokerService:
         """Return reasons why this broker is not ready."""
         if self.joining.stage == "left":
             return [self.joining.problem]
-        found = [each for each in (self.joining.problem, self._isolation.problem) if each]
+        found = [each for each in (self.joining.problem, self._membership.problem) if each]
         found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
