@@ -138,8 +138,10 @@ class Disks(Network):
     def _leave(self, draft: Draft, name: str) -> None:
         """A broker has left; drop its remaining links."""
         for other in self.names:
+            world = self.world(draft)
+            is_known = frozenset((name, other)) in world.linked | world.lasting
             self.unlink(draft, name, other, other)
-            if self.is_alive(draft, other) and {name, other} in self.world(draft).lasting:
+            if self.is_alive(draft, other) and is_known:
                 # Its driver finds that out when it looks for that broker.
                 departed = self.lives.input(Departed(name))
                 draft.queues[self.ways[name, other]] += (departed,)
