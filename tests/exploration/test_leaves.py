@@ -143,8 +143,6 @@ def test_the_nearest_states_of_a_leave(play: Play) -> None:
 # --- mutants: rules left out ----------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch
-# Two neighbours leave: one is a participant of the other's leave.
-BOTH: dict[str, Any] = {"leaving_brokers": ("B", "C"), "subscribing": "A"}
 
 
 def _forget(patch: Patch, name: str, at: str = "") -> None:
