@@ -198,6 +198,9 @@ class Coordinator(Decider, Participant):
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
         """This broker has left for good: no change waits for its confirmation."""
+        # A loss of its link that was deferred is the end of the link.
+        lost, ended = (LinkChanged(broker, each) for each in (LinkState.FAILED, LinkState.ENDED))
+        self._deferred = [ended if each == lost else each for each in self._deferred]
         for key in list(self._decisions):
             self._confirm(broker, key, out)
         self._links.discard(broker)
