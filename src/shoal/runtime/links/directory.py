@@ -2,9 +2,9 @@
 
 Over each link's connection both ends first send all entries, then updates. Of two entries about a
 broker the later wins, so all connected brokers agree, and a broker that was disconnected gets the
-updates from the first neighbour that it connects to. A broker announces itself, with its start
-time. For a broker in its own network file, a broker takes the address from the file: its route
-there may differ from others'.
+updates from the first neighbour that it connects to, or, while a link is down, from other brokers
+that it asks (`membership.py`). A broker announces itself, with its start time. For a broker in its
+own network file, a broker takes the address from the file: its route there may differ from others'.
 """
 
 from __future__ import annotations
