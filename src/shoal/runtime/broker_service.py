@@ -30,6 +30,7 @@ from shoal.mqtt.admission import QUEUES_ARE_FULL
 from shoal.mqtt.federation.moving import DRAINED
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.events.broker_events import BrokerEvents, about_broker
 from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.front_ends.entry.access import NetworkAccess
 from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd, Permitted
@@ -199,9 +200,22 @@ class BrokerService:
             "retained": retained.page,
             "leave-plan": self.operator.leave_plan,
             "top": self.front_end.traffic.heaviest,
+            "try": self.front_end.traffic.samples.try_filter,
             "prometheus/targets": self._targets,
         }
         notices = self.front_end.clients.statistics.notices
+        self.events = BrokerEvents(
+            self.figures,
+            partial(about_broker, name, self.section.place or None),
+            self.links,
+            self.front_end.traffic.latencies,
+            self.front_end.clients.backlog,
+            clock.now_us,
+            settings.incarnation,
+        )
+        self.node.rows.at_happening = self.events.happened
+        self.front_end.at_notice(self.events.noticed)
+        self.directory.at_change.append(self.events.located)
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
         )
@@ -212,6 +226,7 @@ class BrokerService:
             self.operator.orders,
             questions,
             self._admin_access,
+            self.events.stream,
             self._certificates.admin,
         )
         self.log_server = log_server(
@@ -241,6 +256,7 @@ class BrokerService:
         """
         self._listeners.bind()
         await self._listeners.listen("admin")
+        self.events.start()
         if self.joining.stage == "left":
             _log.error(self.joining.problem, extra={"next": "start it with --join"})
             return
@@ -359,6 +375,7 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        self.events.stop()
         self._listeners.close()
         self.operator.stop()
         await self.leaving.stop()
