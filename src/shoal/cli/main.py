@@ -42,6 +42,8 @@ COMMANDS = {
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
     "console": "Show a live network in a browser: state, happenings with reasons, clients.",
+    "story": "Tell what became of a traced message, at each broker and subscriber.",
+    "trace": "Trace a sample of a live network's messages.",
     "top": "Say which clients, topics and filters of a live network are heavy.",
     "sessions": "List the sessions of a live network, or delete one.",
     "retained": "List retained messages of a live network, or delete them.",

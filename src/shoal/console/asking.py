@@ -8,17 +8,23 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import httpx
+import msgspec
 
 from shoal.console.feed import extensions_of, url_of
 from shoal.console.view import NetworkView, Row
 from shoal.model import BrokerId
 from shoal.runtime.operations.caller import Caller
+from shoal.runtime.tracing.story import keys_of, stories, summaries
 
 ANSWER_S = 4.0
 # An order is answered when it is carried out: a client that is moved is waited for.
 ORDER_S = 30.0
 # Rows of a list of clients, and pages of one client's subscriptions.
 MOST_CLIENTS, MOST_PAGES = 20, 10
+# Traced messages in a list.
+MOST_TRACES = 50
+# Stories of one label.
+MOST_STORIES = 5
 # Brokers that are asked for clients to fill the list.
 MOST_ASKED = 5
 # The orders that a page may give, with the keys of their queries.
@@ -30,7 +36,7 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
     "forget": ("others",),
     "move": ("client",),
     "delete-session": ("client",),
-    "trace": ("topic", "where", "rate", "seconds"),
+    "trace": ("topic", "where", "each", "seconds"),
 }
 
 
@@ -177,6 +183,28 @@ class Asking:
             kind: sorted(sums.items(), key=lambda row: -row[1])[:MOST_CLIENTS]
             for kind, sums in totals.items()
         }
+
+    async def traces(self, key: str) -> Row:
+        """The traced messages, the newest first; of one key or label the stories."""
+        answers = await self.ask_all("/traces", **({"key": key} if key else {}))
+        if key:
+            found: list[Row] = []
+            for each in keys_of(answers, MOST_STORIES):
+                whole = answers if each == key else await self.ask_all("/traces", key=each)
+                found += (msgspec.to_builtins(story) for story in stories(whole))
+            return {"stories": found}
+        samples = [answer["sample"] for answer in answers.values() if answer["sample"]]
+        return {
+            "traces": summaries(answers)[:MOST_TRACES],
+            "sample": samples[0] if samples else None,
+        }
+
+    async def begin_trace(self, query: Mapping[str, str]) -> tuple[int, str]:
+        """Have all connected brokers trace a sample; the first reason why one does not."""
+        there = [name for name, view in self._view.brokers.items() if not view.problem]
+        found = await asyncio.gather(*(self.order(name, "trace", query) for name in there))
+        refused = [each for each in found if each[1]]
+        return refused[0] if refused else (202, "")
 
     async def try_filter(self, topic: str, where: str) -> Row:
         """How the last messages of all brokers answer a filter."""

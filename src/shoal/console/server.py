@@ -187,7 +187,10 @@ def console_app(console: Console) -> Starlette:
             given["broker"] = query.get("dead", "")
         if name == "move":
             given["broker"] = query.get("target", "")
-        status, problem = await console.asking.order(query.get("broker", ""), name, given)
+        if name == "trace":
+            status, problem = await console.asking.begin_trace(given)
+        else:
+            status, problem = await console.asking.order(query.get("broker", ""), name, given)
         return JSONResponse({"problem": problem}, status)
 
     return Starlette(
@@ -249,6 +252,14 @@ async def _try(console: Console, query: Any) -> Any:
     return await console.asking.try_filter(query.get("topic") or "#", query.get("where", ""))
 
 
+async def _traces(console: Console, query: Any) -> Any:
+    return await console.asking.traces(query.get("key", ""))
+
+
+async def _drops(console: Console, _query: Any) -> Any:
+    return console.view.drops(40)
+
+
 async def _events(console: Console, query: Any) -> Any:
     kinds = {each for each in query.get("kinds", "").split(",") if each}
     rows = console.view.happenings(2_000, broker=query.get("broker", ""))
@@ -264,6 +275,8 @@ _QUESTIONS: dict[str, _Answers] = {
     "client": _client,
     "busiest": _busiest,
     "try": _try,
+    "traces": _traces,
+    "drops": _drops,
     "events": _events,
     "minutes": _minutes,
 }

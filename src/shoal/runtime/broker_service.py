@@ -28,6 +28,7 @@ from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.mqtt.admission import QUEUES_ARE_FULL
 from shoal.mqtt.federation.moving import DRAINED
+from shoal.mqtt.messages import PublishedMessage
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.driving.timing.clock import Clock
 from shoal.runtime.events.broker_events import BrokerEvents, about_broker
@@ -71,6 +72,7 @@ from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
+from shoal.runtime.tracing.tracer import Tracer
 
 # A stopping broker waits this long for its neighbours to take its queued messages.
 DRAIN_S = 5.0
@@ -213,6 +215,12 @@ class BrokerService:
             clock.now_us,
             settings.incarnation,
         )
+        self.tracer = Tracer(self.front_end.clients, network.json, clock.now_us)
+        self.tracer.register(self.ledger)
+        self.front_end.clients.tracer = self.tracer
+        self.front_end.clients.backlog.at_drop = self._dropped
+        self.node.at_traced = self.tracer.handled
+        questions["traces"] = self.tracer.traces
         self.node.rows.at_happening = self.events.happened
         self.front_end.at_notice(self.events.noticed)
         self.directory.at_change.append(self.events.located)
@@ -223,7 +231,7 @@ class BrokerService:
             self.status,
             self.figures,
             self.missing,
-            self.operator.orders,
+            {**self.operator.orders, "trace": self.tracer.order},
             questions,
             self._admin_access,
             self.events.stream,
@@ -341,6 +349,11 @@ class BrokerService:
     @property
     def _people(self) -> People:
         return People(self._access.users, self._admin_access.operators)
+
+    def _dropped(self, client: str, message: PublishedMessage, why: str) -> None:
+        self.events.dropped(client, message, why)
+        if message.traced:
+            self.tracer.dropped(client, message, why)
 
     def _has_left(self) -> None:
         self._overlay.leave(self.node.clock.now_us())

@@ -60,7 +60,6 @@ class BrokerEvents:
         self._alerts = AlertBook()
         self._meter = RateMeter()
         self._worst = WorstClients(backlog)
-        backlog.at_drop = self._dropped
         self._drops = LogBucket(DROPS_BURST, DROPS_PER_S, now_us())
         self._happenings = LogBucket(HAPPENINGS_BURST, HAPPENINGS_PER_S, now_us())
         # Whole states by their kind, each with the number of its change.
@@ -100,7 +99,8 @@ class BrokerEvents:
         """Report a broker that joined, moved or left."""
         self.happened(of_location(where, self._now_us()))
 
-    def _dropped(self, client: str, message: PublishedMessage, why: str) -> None:
+    def dropped(self, client: str, message: PublishedMessage, why: str) -> None:
+        """Report a message that a client will not get; beyond 100 a second they are counted."""
         now_us = self._now_us()
         self._worst.has_lost(client, why, now_us)
         if not self._drops.take(now_us):

@@ -13,6 +13,7 @@
 | /routing_decision | a publication's next hops from the broker; `shoal why` follows them |
 | /retained | retained topics that a `filter` matches, a page of them; no payloads |
 | /top | the busiest publishers and topics, and the most costly filters, by samples |
+| /traces | traced messages, or the spans of one `key` or label (`runtime/tracing`) |
 | /try | how sampled messages of its clients answer a filter: `topic`, `where`; no payloads |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | a planner's input from its system; `shoal plan dynatops --network` asks |
@@ -25,6 +26,7 @@
 | /drain | by POST: the broker begins to redirect its clients, and admits none; as above |
 | /delete-session | by POST, `client`: its session ends, and its connection; as above |
 | /delete-retained | by POST, `filter`: retained messages on such topics are deleted; as above |
+| /trace | by POST, `topic`, `where`, `each`, `seconds`: a sample of messages is traced |
 | /undrain | by POST: it admits clients again; as above |
 
 A web page in a browser can send a POST to a port of the browser's machine, but not with a header of

@@ -111,6 +111,8 @@ class Backlog:
         self._shares: WeakValueDictionary[str, BacklogShare] = WeakValueDictionary()
         # Called with the client, the message and the reason when a message is dropped for it.
         self.at_drop: Callable[[str, PublishedMessage, str], None] | None = None
+        # Called with the client when it is done with a traced message.
+        self.at_done: Callable[[str, PublishedMessage], None] | None = None
         # Sessions that have begun to queue; `queues_from` takes out those that queue nothing.
         self._queues: dict[Queue, None] = {}
         # Sessions that queue messages of QoS 0.

@@ -156,6 +156,17 @@ class SessionDelivery(CountedDeliveries):
             self._note_behind(message, now_us)
         self._keep(Outgoing(message, qos, retain, identifiers))
 
+    def fate_of(self, message: PublishedMessage, qos: int) -> str:
+        """The fate of a message that was just accepted: sent, delivered, waiting, dropped.
+
+        At QoS 0 it is delivered when it is written.
+        """
+        if any(outgoing.message is message for outgoing in reversed(self._waiting or ())):
+            return "waiting"
+        if any(outgoing.message is message for outgoing in reversed(self._inflight.values())):
+            return "sent"
+        return "delivered" if self.session_writer is not None and not qos else "dropped"
+
     def feed(
         self,
         feeds: Iterable[tuple[str, Iterator[Outgoing | int]]],
@@ -481,5 +492,7 @@ class SessionDelivery(CountedDeliveries):
         self.backlog.leave(message)  # inlines `count_out`: this runs for each acknowledgement
         if self._share is not None:
             self._share.leave(message)
+        if message.traced and self.backlog.at_done is not None:
+            self.backlog.at_done(self.client_id, message)
         if self.journal is not None:
             self.journal.item_done(self, outgoing)
