@@ -13,12 +13,14 @@ import msgspec
 from httpx_sse import EventSource, aconnect_sse
 
 from shoal.model import BrokerId
+from shoal.runtime.events.event_types import read_event
 from shoal.runtime.operations.caller import Caller
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 # A broker sends figures each second.
 SILENCE_S, CONNECT_S = 10.0, 4.0
 
+MOST_ID_CHARACTERS = 100
 # Takes the kind, the data and the identifier of an event.
 Took = Callable[[str, Any, str], None]
 
@@ -66,13 +68,17 @@ class BrokerFeed:
                     return await _refusal(source.response)
                 self._at_begin()
                 async for event in source.aiter_sse():
-                    self._at_event(event.event, msgspec.json.decode(event.data), event.id)
+                    data = read_event(event.event, event.data)
+                    if data is not None:
+                        self._at_event(event.event, data, event.id[:MOST_ID_CHARACTERS])
         except httpx.ConnectTimeout:
             return f"no connection to {self.address} within {CONNECT_S:g} s"
         except httpx.ReadTimeout:
             return f"it says nothing for {SILENCE_S:g} s"
         except httpx.ConnectError as error:
             return f"no connection to {self.address}: {error}"
+        except msgspec.ValidationError as error:
+            return f"it does not speak like a broker: {error}"
         except (httpx.HTTPError, msgspec.DecodeError, ValueError) as error:
             return f"its stream broke off: {str(error) or type(error).__name__}"
         return "it has ended its stream"
