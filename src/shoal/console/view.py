@@ -48,6 +48,7 @@ class BrokerView:
         self.problem = "not connected yet"
         self.since_s = self.heard_s = now_s
         self.last_id = ""
+        self.neighbours: list[BrokerId] = []
 
     def is_away(self, now_s: float) -> bool:
         return bool(self.problem) or self.figures is None or now_s - self.heard_s > SILENT_S
@@ -108,7 +109,10 @@ class NetworkView:
                 self._set_place(broker, data.get("place"))
             case "figures":
                 view.figures = data
-                self._set_links()
+                neighbours = [link["neighbour"] for link in data["links"]]
+                if neighbours != view.neighbours:
+                    view.neighbours = neighbours
+                    self._set_links()
             case "alerts":
                 view.alerts = data["alerts"]
             case "top":
@@ -144,6 +148,7 @@ class NetworkView:
             view = self.brokers[name] = BrokerView(name, now_s)
             self._places.setdefault(name, None)
             self.layout += 1
+            self._set_links()
         return view
 
     def _set_place(self, broker: BrokerId, place: Any) -> None:
@@ -154,10 +159,10 @@ class NetworkView:
     def _set_links(self) -> None:
         found = sorted(
             {
-                (min(name, link["neighbour"]), max(name, link["neighbour"]))
+                (min(name, neighbour), max(name, neighbour))
                 for name, view in self.brokers.items()
-                for link in view.links
-                if link["neighbour"] in self.brokers
+                for neighbour in view.neighbours
+                if neighbour in self.brokers
             }
         )
         if found != self._links:
