@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from shoal.cli.support.console_pages import check_console
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.live.operators import (
     Operator,
@@ -55,15 +56,14 @@ def console(
     and change nothing, unless --orders is given. Payloads stay at the brokers.
     """
     from shoal.cli.support.live.networks import read_network
-    from shoal.console.serving import NOT_BUILT, is_built, running_console
+    from shoal.console.serving import running_console
     from shoal.runtime.addresses import read_address
     from shoal.runtime.serving import run_until_signal
 
     network = read_network(network_file, has_files=False)
     if not any(broker.admin for broker in network.brokers):
         raise UserError(f"{network_file}: no broker has an admin address; give it one (admin = …)")
-    if not is_built():
-        raise UserError(NOT_BUILT)
+    check_console()
     try:
         where = read_address(listen)
     except ValueError as error:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from shoal.cli.support.console_pages import check_console
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.rows import show_table
 from shoal.cli.support.up_network import NetworkOptions, with_size_options
@@ -85,7 +86,7 @@ def up(
     options = NetworkOptions(sizes, port, system, host, websockets, scenario, settings)
     options.check(context)
     if console:
-        _check_console()
+        check_console()
     prepare()
     try:
         network, path = _write(options.network(), folder, data, has_log=log)
@@ -95,14 +96,6 @@ def up(
         raise UserError(f"{where}: {error.strerror}") from error
     _run(network, path, forget=data is None, has_console=console)
     print("stopped")
-
-
-def _check_console() -> None:
-    """UserError unless the console's pages are there."""
-    from shoal.console.serving import NOT_BUILT, is_built
-
-    if not is_built():
-        raise UserError(NOT_BUILT)
 
 
 def _write(
