@@ -2,9 +2,9 @@
 
 | in the story | span | kind, parent |
 | --- | --- | --- |
-| the message | `publish TOPIC`, until all of the network had acknowledged it | producer, see below |
+| the message | `publish TOPIC`, until the network had acknowledged it | producer, see below |
 | a broker | `BROKER`, from its arrival to the end of its handling | server, the broker before |
-| a subscriber | `deliver CLIENT`, until its acknowledgement; an error if dropped | consumer, its broker |
+| a subscriber | `deliver CLIENT`, until acknowledged; an error if dropped | consumer, its broker |
 
 The parent of the message is the publisher's `traceparent`, if it sent one as user property.
 Identifiers are hashes of the message's key and the place in its story, so that a story which is
