@@ -3,7 +3,7 @@ import { html, nothing } from "lit-html";
 import { chart } from "./chart.js";
 import { drawMap, hasPlaces, layOut } from "./map.js";
 import { brokerOrders } from "./orders.js";
-import { ask, brokerNumber, brokerRow, bytes, clockOfMicroseconds, duration, figure, follow, now, state } from "./state.js";
+import { ask, brokerNumber, brokerRow, bytes, clockOfMicroseconds, duration, figure, follow, now, state, withFewStays } from "./state.js";
 
 /** The symbol of each kind of happening. */
 const SYMBOLS = {
@@ -25,7 +25,7 @@ export function networkPage() {
         <div class="canvas" ${drawMap()}></div>
         ${legend()}
       </section>
-      <section class="side">${state.selected ? brokerPanel() : feed("What happens, and why", state.events.slice(0, 40))}</section>
+      <section class="side">${state.selected ? brokerPanel() : feed("What happens, and why", withFewStays(state.events, 8).slice(0, 40))}</section>
     </div>
     <div class="halves">
       <section><h2>Messages <small>handled a second by all brokers</small></h2>${chart("rate", () => [state.history.at_s, state.history.rate], { unit: "/s" })}</section>
