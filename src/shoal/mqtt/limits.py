@@ -31,6 +31,7 @@ _RANGES = (
     ("maximum_subscription_bytes", 1, _LARGE),
     ("maximum_user_subscription_bytes", 1, _LARGE),
     ("maximum_all_subscription_bytes", 1, _LARGE),
+    ("maximum_user_replays", 0, _LARGE),
     ("maximum_sessions", 1, _LARGE),
     ("maximum_user_sessions", 1, _LARGE),
     ("maximum_client_id_bytes", 23, 65_535),
@@ -140,6 +141,7 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_subscription_bytes: int = 256 * 1_048_576
     maximum_user_subscription_bytes: int = 512 * 1_048_576
     maximum_all_subscription_bytes: int = 2_048 * 1_048_576
+    maximum_user_replays: int = 4
     maximum_sessions: int = 200_000
     maximum_user_sessions: int = 100_000
     maximum_client_id_bytes: int = 1_024

@@ -30,13 +30,16 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
+from shoal.mqtt.federation.controls import LogAsked
 from shoal.mqtt.memory.journal_records import read_records
+from shoal.mqtt.replaying.reading import ReadLog
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.driving.batches import joined
 from shoal.runtime.driving.recording import Recording
 from shoal.runtime.driving.settling import Settling
 from tests.mqtt.broker_api import SECOND, BrokerApi
+from tests.mqtt.memory_log import MemoryLog, MemoryLogWriter
 
 LIMITS = LinkLimits(silence_us=2**60)
 KEPT = Properties(session_expiry_interval_s=100_000)
@@ -70,6 +73,10 @@ class Site(BrokerApi):
         assert self.clients.journal is not None
         assert self.clients.arrivals is not None
         self.clients.arrivals.begin_deduplication(self.clients.journal.heard)
+        self.log = MemoryLogWriter(network.logs[name])
+        self.clients.at_publication = self.log.note
+        self.clients.replays.has_log = True
+        self.clients.replays.brokers = lambda: network.names
         # In every other seed a message for two clients counts as one for many.
         if network.seed % 2:
             self.clients.spreading.most = 1
@@ -78,6 +85,8 @@ class Site(BrokerApi):
         self.delivered: list[Deliver] = []
         self.gathered: list[ClientEffect] = []
         self.held_back: list[Requested] = []
+        # Questions about the log.
+        self.unread: list[LogAsked] = []
         self.written: dict[str, bytes] = {}
         self.bring(Started(tuple(self.clients.journal.neighbours)))
         self.carry_out(self.clients.take_effects())
@@ -148,6 +157,8 @@ class Site(BrokerApi):
         for effect in effects:
             if isinstance(effect, Ask):
                 self.ask(effect.input)
+            elif isinstance(effect, ReadLog):
+                self.unread.append(effect.asked)
             else:
                 self.gathered.append(effect)
 
@@ -165,6 +176,7 @@ class Site(BrokerApi):
         assert self.clients.journal is not None
         if batch := self.clients.journal.take():
             self.disk.append(batch)
+        self.log.write()
         if phases < 3:
             return
         for other, link in self.links.items():
@@ -183,8 +195,13 @@ class Site(BrokerApi):
                 self.carry_out(connection.take_held(self.now_us))
 
     def tick(self) -> None:
-        """Fire the timers that are due."""
+        """Read the log, and fire the timers that are due."""
         now_us = self.now_us = self.network.now_us
+        unread, self.unread = self.unread, []
+        for asked in unread:
+            self.clients.replays.told(asked, self.log.read(asked, now_us), now_us)
+        if unread:
+            self.carry_out(self.clients.take_effects())
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and deadline_us <= now_us:
             self.carry_out(self.clients.advance(now_us))
@@ -210,6 +227,7 @@ class Network:
             for name in self.names
         }
         self.disks: dict[str, list[bytes]] = {name: [] for name in self.names}
+        self.logs = {name: MemoryLog() for name in self.names}
         self.sites: dict[str, Site] = {}
         # Bytes under way by sender and receiver, where there is a connection.
         self.buffers: dict[tuple[str, str], bytearray] = {}

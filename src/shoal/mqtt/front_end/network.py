@@ -268,6 +268,11 @@ class FrontEnd:
             )
         )
 
+    @property
+    def sequence(self) -> int:
+        """The greatest number of a publication so far."""
+        return self._sequence
+
     def owe(self, number: int, owed: OwedAck) -> None:
         """Acknowledge to a client when this publication is settled."""
         self._owed[number] = owed

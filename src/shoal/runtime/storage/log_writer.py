@@ -17,11 +17,11 @@ import msgspec
 
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.log.publication_log import PublicationLog
-from shoal.log.records import Entry, LogGap, LogRecord, RecordProperties
+from shoal.log.records import Entry, LogGap, LogRecord
 from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.replaying.past_messages import record_of
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import Sync
 
@@ -115,19 +115,8 @@ class LogWriter:
         if self._gap is not None:
             self._miss(1, message.published_us)
             return
-        key, properties = message.key, message.properties
-        self._gathered.append(
-            LogRecord(
-                message.published_us,
-                message.publisher,
-                next(self._numbers) if key is None else key[1],
-                message.topic,
-                message.payload,
-                message.qos,
-                message.retain,
-                None if properties is NO_PROPERTIES else _of_publication(properties),
-            )
-        )
+        number = next(self._numbers) if message.key is None else message.key[1]
+        self._gathered.append(record_of(message, number))
 
     def write(self) -> bool:
         """Write gathered records; return whether acknowledgements may go out."""
@@ -231,19 +220,3 @@ class LogWriter:
         self._syncing = None
         if (error := syncing.exception()) is not None:
             _log.error("the disk does not take the log", extra={"problem": str(error)})
-
-
-def _of_publication(properties: Properties) -> RecordProperties | None:
-    """The properties of a PUBLISH that its subscribers get; None if there are none."""
-    found = RecordProperties(
-        properties.content_type,
-        properties.user_properties,
-        properties.response_topic,
-        properties.correlation_data,
-        properties.payload_format_indicator,
-        properties.message_expiry_interval_s,
-    )
-    return None if found == _NONE else found
-
-
-_NONE = RecordProperties()
