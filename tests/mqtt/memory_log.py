@@ -75,9 +75,7 @@ class MemoryLogWriter:
         reached_us = self._gathered[0].time_us if self._gathered else now_us
         selection = RecordSelection((asked.topic_filter,), content_of(asked.where))
         return read_at_once(
-            slice_steps(
-                self.log, selection, asked.place, asked.from_us, most_bytes, reached_us
-            )
+            slice_steps(self.log, selection, asked.place, asked.from_us, most_bytes, reached_us)
         )
 
 

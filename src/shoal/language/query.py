@@ -13,7 +13,7 @@ Clients that check topic filters themselves want `+` and `#` alone in their leve
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
 `$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
-`$from=-10m` among the tests is none of an attribute: the subscriber gets the past from that time on.
+`$from=-10m` among the tests is none of an attribute: the subscriber gets the past since then.
 
 The name of a group may have the query, too, written alike: `$share/group?dep_delay>25/flights/#`.
 Libraries that know groups take what follows it for the topic filter, and hand messages on by it.

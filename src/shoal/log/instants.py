@@ -11,6 +11,7 @@ import re
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_LAST_US = 253_402_300_799 * 1_000_000
 _AGO = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhd])", re.ASCII)
 _UNIT_US = {"s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 EARLIEST = "earliest"
@@ -43,10 +44,11 @@ def begin_us(text: str, now_us: int) -> int:
 
 
 def instant_text(time_us: int) -> str:
-    """The ISO time, in UTC, of µs since 1970.
+    """The ISO time, in UTC, of µs since 1970, at most the last one of year 9999.
 
     >>> instant_text(1_500_000)
     '1970-01-01T00:00:01.500000Z'
     """
+    time_us = min(max(time_us, 0), _LAST_US)
     at = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us % 1_000_000:06}Z"

@@ -4,8 +4,10 @@
 >>> class OneBlock:
 ...     first, next, first_us = 0, 2, 5
 ...     def blocks(self, offset, run=0):
-...         yield make_block(0, 1, [LogRecord(5, "me", 1, "a", b""), LogRecord(9, "me", 2, "b", b"")])
->>> found = read_at_once(slice_steps(OneBlock(), RecordSelection(("b",)), LogPlace(0), 0, 1_000, 20))
+...         records = [LogRecord(5, "me", 1, "a", b""), LogRecord(9, "me", 2, "b", b"")]
+...         yield make_block(0, 1, records)
+>>> steps = slice_steps(OneBlock(), RecordSelection(("b",)), LogPlace(0), 0, 1_000, 20)
+>>> found = read_at_once(steps)
 >>> found.next, found.is_at_end, found.until_us, [each for each, _ in read_answer(found.records)]
 (2, True, 20, [1])
 """

@@ -87,6 +87,8 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
                                 a user name is a user by itself (0x97)
     maximum_all_subscription_bytes  the same, of all clients (0x97); none of the three limits
                                 removes a granted subscription, or one of a transferred session
+    maximum_user_replays        subscriptions of one user that get their past from logs at a time
+                                (0x97); a client without a user name is a user by itself
     maximum_sessions            of the broker, of connected and offline clients: beyond it only a
                                 client that has a session is admitted (0x97)
     maximum_user_sessions       the same, of one user

@@ -361,8 +361,8 @@ class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class LogAsked(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """`broker` asks for a part of the receiver's log, for a subscription with a past.
 
-    From `place` on, or from `from_us` on without one: records that match the filters. `number` names
-    the question.
+    From `place` on, or from `from_us` on without one: records that match the filters. `number`
+    names the question.
     """
 
     broker: BrokerId
@@ -376,8 +376,7 @@ class LogAsked(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class LogTold(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer of `broker`; `part` is None if it cannot be read, and `problem` says why.
 
-    All publications of the broker that the log had lacked at the time of the question have numbers
-    above `greatest`.
+    `greatest` is the greatest number of a publication of the broker so far.
     """
 
     broker: BrokerId

@@ -225,6 +225,7 @@ class LogReplays:
             where_of(subscription.content),
         )
         if source.broker == self._broker_id:
+            source.has_arrived = True
             self._read(asked, now_us)
         elif self._front_end is not None:
             body = encode_control(asked)
@@ -241,7 +242,9 @@ class LogReplays:
             self._read(control, now_us)
             return
         replay, source = self._asked.pop(control.number, (None, None))
-        if replay is None or source is None or source.asked != control.number:
+        if replay is None or source is None:
+            return
+        if (source.broker, source.asked) != (control.broker, control.number):
             return
         if self._replays.get(replay.gate) is replay and replay.is_wanted:
             replay.take_answer(source, control, now_us)

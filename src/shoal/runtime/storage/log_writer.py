@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Literal
 
@@ -45,6 +46,14 @@ class LogPolicy(msgspec.Struct, frozen=True, kw_only=True):
     full: Full = "refuse"
 
 
+def keeping(policy: LogPolicy) -> Callable[[PublishedMessage], bool] | None:
+    """Return what tells whether a log keeps a publication; None if it keeps all."""
+    if ALL_TOPICS in policy.topics and not policy.qos:
+        return None
+    selection = RecordSelection(policy.topics)
+    return lambda message: message.qos >= policy.qos and selection.has_topic(message.topic)
+
+
 class LogWriter:
     """The log of one broker, on its loop."""
 
@@ -55,8 +64,7 @@ class LogWriter:
         self._node = node
         self._clients = clients
         self._policy = policy
-        self._selection = RecordSelection(policy.topics)
-        self._keeps_all = ALL_TOPICS in policy.topics and not policy.qos
+        self._keeps = keeping(policy)
         # Numbers of publications that travel in no network.
         self._numbers = count(node.clock.now_us())
         self._gathered: list[Entry] = []
@@ -110,7 +118,7 @@ class LogWriter:
 
     def note(self, message: PublishedMessage) -> None:
         """A publication of a client has entered."""
-        if not self._keeps_all and not self._keeps(message):
+        if self._keeps is not None and not self._keeps(message):
             return
         if self._gap is not None:
             self._miss(1, message.published_us)
@@ -156,9 +164,6 @@ class LogWriter:
     def _tell_readers(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-    def _keeps(self, message: PublishedMessage) -> bool:
-        return message.qos >= self._policy.qos and self._selection.has_topic(message.topic)
 
     # --- when it cannot be written ------------------------------------------------------------
 
