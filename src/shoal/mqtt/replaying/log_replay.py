@@ -87,11 +87,16 @@ class LogReplay:
         """Whether the subscription stands, and its client is connected here."""
         session = self.session
         return (
-            session.subscriptions.get(self.subscription.text) is self.subscription
+            self._stands
             and session.session_writer is not None
             and session.going is None
             and not session.is_departed
         )
+
+    @property
+    def _stands(self) -> bool:
+        known = self.session.subscriptions.get(self.subscription.text)
+        return known is self.subscription
 
     @property
     def waits_for(self) -> list[BrokerId]:
@@ -222,7 +227,7 @@ class LogReplay:
     def _messages(self) -> Iterator[Outgoing | int]:
         """Records of all logs by time, as far as all were read; and the work to skip one."""
         try:
-            while (source := self._first()) is not None:
+            while self._stands and (source := self._first()) is not None:
                 outgoing = self._outgoing(source.broker, source.take())
                 self._note_place(source)
                 yield 1 if outgoing is None else outgoing

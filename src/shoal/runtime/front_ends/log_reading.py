@@ -1,7 +1,7 @@
 """Reads parts of the broker's log for late subscribers, in slices of the loop.
 
-Some parts are read at a time; more questions wait, up to a bound. A part ends after `PART_BYTES`, or after some
-time: a rare match in a long log takes many parts.
+Some parts are read at a time; more questions wait, up to a bound. A part ends after `PART_BYTES`,
+or after some time: a rare match in a long log takes many parts.
 """
 
 from __future__ import annotations
