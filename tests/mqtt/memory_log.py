@@ -30,6 +30,11 @@ class MemoryLog:
     def entries(self) -> list[Entry]:
         return [entry for block in self._blocks for entry in read_records(block)]
 
+    @property
+    def last_number(self) -> int:
+        numbers = [each.number for each in self.entries if isinstance(each, LogRecord)]
+        return numbers[-1] if numbers else -1
+
     def write(self, records: Sequence[Entry]) -> None:
         if records:
             self._blocks.append(make_block(self.next, self.run, records))

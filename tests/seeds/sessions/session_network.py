@@ -74,6 +74,10 @@ class Site(BrokerApi):
         assert self.clients.arrivals is not None
         self.clients.arrivals.begin_deduplication(self.clients.journal.heard)
         self.log = MemoryLogWriter(network.logs[name])
+        assert self.clients.front_end is not None
+        last_number = network.logs[name].last_number
+        for message in self.clients.front_end.retransmitted_above(last_number):
+            self.log.note(message)
         self.clients.at_publication = self.log.note
         self.clients.replays.has_log = True
         self.clients.replays.brokers = lambda: network.names
@@ -176,9 +180,9 @@ class Site(BrokerApi):
         assert self.clients.journal is not None
         if batch := self.clients.journal.take():
             self.disk.append(batch)
-        self.log.write()
         if phases < 3:
             return
+        self.log.write()
         for other, link in self.links.items():
             self.network.write(self.name, other, link.to_write())
         if phases < 4:

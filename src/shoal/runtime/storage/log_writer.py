@@ -75,6 +75,9 @@ class LogWriter:
         self._is_unsynced = self._cannot_retain = False
         for problem in log.warnings:
             _log.warning("the log has lost its end", extra={"problem": problem})
+        if clients.front_end is not None:
+            for message in clients.front_end.retransmitted_above(log.last_number):
+                self.note(message)
         clients.at_publication = self.note
 
     def register(self, ledger: Ledger) -> None:
