@@ -8,6 +8,7 @@ that a subscriber asked for, reaches it; at QoS 2 once; each publisher's in orde
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -18,6 +19,9 @@ from shoal.mqtt.sessions import live_gate
 from tests.mqtt.broker_api import SECOND, Client
 from tests.seeds.sessions.random_sessions import MOVES, RESTLESS, RandomSessions, Subscriber
 from tests.seeds.sessions.session_network import Network
+
+# Weights of `random_sessions.WHAT` that let replays come to their end between moves and kills.
+STEADY = (25, 70, 30, 0.7, 0.2, 30, 0.3, 6, 50)
 
 
 class LateSubscriber(Subscriber):
@@ -87,11 +91,46 @@ class RandomPasts(RandomSessions):
             begin_us = self.begins_us[late.name] = random.choice((0, middle_us))
             late.since, late.asks = instant_text(begin_us) if begin_us else "earliest", True
             late.go_to(random.choice(list(network.sites)))
-            if random.random() < 0.5:
-                super().play()
+            self._play(random.choice((self.moves, STEADY)))
+        for _ in range(3):
+            self._play(STEADY)
+
+    def _play(self, moves: Sequence[float]) -> None:
+        former, self.moves = self.moves, moves
         super().play()
+        self.moves = former
+
+    def _stay_busy(self) -> None:
+        """All brokers run over slow links, and publishers go on, while replays come to their end."""
+        random, network = self.random, self.network
+        for name in list(self.down):
+            self.start(name)
+        slow = random.choice((0.1, 0.4, 0.8))
+        for step in range(random.randint(300, 900)):
+            network.connect()
+            for site in list(network.sites.values()):
+                if random.random() < 0.7:
+                    site.flush()
+            for pair in list(network.buffers):
+                if random.random() > slow:
+                    network.move(*pair, random.choice((200, 5_000, 100_000)))
+            network.pass_time(random.choice((0.001, 0.01, 0.03)))
+            if random.random() < 0.5:
+                random.choice(self.publishers).publish(random.choice((1, 2)))
+            if random.random() < 0.01:
+                random.choice(self.lates).go_to(random.choice(network.names))
+            if step % 100 == 0:
+                for publisher in self.publishers:
+                    if not publisher.is_here:
+                        publisher.go_to(publisher.home)
+                for late in self.lates:
+                    if not late.is_here:
+                        late.go_to(random.choice(network.names))
+            for person in self.people:
+                person.look()
 
     def end(self) -> None:
+        self._stay_busy()
         super().end()
         for _ in range(3_000):
             if all(not list(each.clients.replays) for each in self.network.sites.values()):
