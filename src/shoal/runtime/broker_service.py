@@ -290,9 +290,10 @@ class BrokerService:
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
 
     def _logs(self) -> list[BrokerId]:
-        """Return the brokers of the network that keep a log."""
+        """Return the brokers of the network that accept clients and keep a log."""
         keep = self.network.log.brokers
-        return [each.name for each in self.directory.places if not keep or each.name in keep]
+        takers = [where.name for where in self.directory.places if where.front_ends]
+        return [name for name in takers if not keep or name in keep]
 
     def _is_answered(self) -> bool:
         """Return whether a member has answered this one through the system, and reported retained

@@ -207,8 +207,11 @@ class Site(BrokerApi):
         if unread:
             self.carry_out(self.clients.take_effects())
         deadline_us = self.clients.deadline_us
-        if deadline_us is not None and deadline_us <= now_us:
-            self.carry_out(self.clients.advance(now_us))
+        for _ in range(self.network.slices):
+            if deadline_us is not None and deadline_us <= now_us:
+                self.carry_out(self.clients.advance(now_us))
+            if not self.clients.spreading.is_on:
+                break
         for key, at_us in list(self.timers.items()):
             if at_us <= now_us:
                 del self.timers[key]
@@ -223,6 +226,8 @@ class Network:
     def __init__(self, random: Random, brokers: int) -> None:
         self.random = random
         self.seed = random.getrandbits(32)
+        # Slices of a fan-out in one tick.
+        self.slices = 1
         self.now_us = 1_000 * SECOND
         self.names = [f"B{number}" for number in range(brokers)]
         self.pairs = [(self.names[random.randrange(n)], self.names[n]) for n in range(1, brokers)]

@@ -150,7 +150,7 @@ class LogReplay:
         if part.is_restored:
             self._note_gap(f"{source.broker}: an older copy of its log was put back")
         try:
-            source.answer(part, told.greatest, now_us)
+            source.answer(told.number, part, told.greatest, now_us)
         except ValueError as error:
             self._give_up(source, f"its answer cannot be read: {error}")
         self._note_place(source)

@@ -39,6 +39,8 @@ from shoal.mqtt.timers import MqttTimers
 REPLAY_TIMER = "replay"
 # Chosen records of one answer, in bytes; one record more may be in it.
 PART_BYTES = 65_536
+# Replays of all users at a time; those of clients that come back wait.
+MOST_REPLAYS = 256
 
 
 class LogReplays:
@@ -85,7 +87,7 @@ class LogReplays:
                 each.gate.held_bytes + PART_BYTES * len(each.sources)
                 for each in self._replays.values()
             )
-            return LedgerMeasure(len(self._replays), size)
+            return LedgerMeasure(len(self._replays), size, MOST_REPLAYS)
 
         ledger.register("replays of logs", replays)
 
@@ -126,18 +128,22 @@ class LogReplays:
             why = "$from: no broker of this network keeps a log; see [log] in the network file"
             return PastRefusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)
         most = self._limits().maximum_user_replays
-        if self._count(session) >= most:
+        if self._is_full(session):
             why = f"$from: {most} subscriptions of this user still get their past"
+            if len(self._replays) >= MOST_REPLAYS:
+                why = f"$from: {MOST_REPLAYS} subscriptions at this broker still get their past"
             return PastRefusal(ReasonCode.QUOTA_EXCEEDED, why)
         return LiveGate(since, from_us, brokers)
 
-    def _count(self, session: Session) -> int:
-        """The replays of a session's user; a client without a user is one by itself."""
+    def _is_full(self, session: Session) -> bool:
+        """Whether there are as many replays of a session's user as are allowed, or in all.
+
+        A client without a user is one by itself.
+        """
         user = session.user or session.client_id
-        return sum(
-            user == (each.subscription.session.user or each.subscription.session.client_id)
-            for each in self._replays.values()
-        )
+        others = [each.session for each in self._replays.values()]
+        count = sum(user == (each.user or each.client_id) for each in others)
+        return count >= self._limits().maximum_user_replays or len(others) >= MOST_REPLAYS
 
     def attach(self, subscription: ClientSubscription) -> None:
         """Handle a subscription with a gate that is added here."""
@@ -165,7 +171,7 @@ class LogReplays:
         gate, session = subscription.gate, subscription.session
         if gate is None or gate.is_over or gate in self._replays:
             return
-        if self._count(session) >= self._limits().maximum_user_replays:
+        if self._is_full(session):
             self._waiting[gate] = subscription
             return
         self._waiting.pop(gate, None)
@@ -212,7 +218,6 @@ class LogReplays:
 
     def ask(self, replay: LogReplay, source: LogSource, now_us: int) -> None:
         """Send a question to the broker of a log."""
-        self._asked.pop(source.asked, None)
         number, subscription = next(self._numbers), replay.subscription
         source.ask(number, now_us)
         self._asked[number] = replay, source
@@ -231,7 +236,7 @@ class LogReplays:
             body = encode_control(asked)
 
             def arrived(_: int) -> None:
-                if source.asked == number:
+                if source.asked[-1:] == [number]:
                     source.has_arrived = True
 
             self._front_end.notice(self._front_end.send(source.broker, body, now_us), arrived)
@@ -244,8 +249,10 @@ class LogReplays:
         replay, source = self._asked.pop(control.number, (None, None))
         if replay is None or source is None:
             return
-        if (source.broker, source.asked) != (control.broker, control.number):
+        if source.broker != control.broker or control.number not in source.asked:
             return
+        for number in source.asked:
+            self._asked.pop(number, None)
         if self._replays.get(replay.gate) is replay and replay.is_wanted:
             replay.take_answer(source, control, now_us)
 

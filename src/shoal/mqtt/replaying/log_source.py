@@ -9,9 +9,10 @@ from shoal.log.records import Entry, LogGap, LogRecord
 from shoal.log.slices import LogPlace, LogSlice, read_answer
 from shoal.model import BrokerId
 
-# A question without an answer is repeated after this; a log that was read to its end is asked for
-# news after this.
+# A question without an answer is repeated after this, then after twice as long, and so on; a log
+# that was read to its end is asked for news after this.
 AGAIN_US = 2_000_000
+MOST_DOUBLED = 4
 POLL_US = 50_000
 
 
@@ -29,8 +30,9 @@ class LogSource:
         self.is_at_end = False
         # Whether it was read up to the fence.
         self.is_done = False
-        # The number of the question under way, 0 for none; whether it has arrived; its time.
-        self.asked = 0
+        # The numbers of the questions under way, all of the same place; whether the last one has
+        # arrived; its time.
+        self.asked: list[int] = []
         self.has_arrived = False
         self.asked_us = 0
         # The time of the first question since the last answer, 0 without one.
@@ -50,21 +52,23 @@ class LogSource:
         if self.waiting or self.is_done:
             return False
         if self.asked:
-            return self.has_arrived and now_us >= self.asked_us + AGAIN_US
+            doubled = min(len(self.asked) - 1, MOST_DOUBLED)
+            return self.has_arrived and now_us >= self.asked_us + (AGAIN_US << doubled)
         return not self.is_at_end or now_us >= self.answered_us + POLL_US
 
     def ask(self, number: int, now_us: int) -> None:
         """Note a question."""
-        self.asked, self.asked_us, self.has_arrived = number, now_us, False
+        self.asked.append(number)
+        self.asked_us, self.has_arrived = now_us, False
         self.waits_since_us = self.waits_since_us or now_us
 
-    def answer(self, part: LogSlice, greatest: int, now_us: int) -> None:
-        """Take an answer; ValueError for records that cannot be read."""
+    def answer(self, number: int, part: LogSlice, greatest: int, now_us: int) -> None:
+        """Take the answer to a question; ValueError for records that cannot be read."""
         self.waiting.extend(read_answer(part.records))
         self._end = LogPlace(part.next, part.run)
         if not self.waiting:
             self.place = self._end
-        self.answered, self.asked, self.waits_since_us = self.asked, 0, 0
+        self.answered, self.asked, self.waits_since_us = number, [], 0
         self.answered_us, self.greatest = now_us, greatest
         self.until_us = max(self.until_us, part.until_us)
         self.is_at_end = part.is_at_end
