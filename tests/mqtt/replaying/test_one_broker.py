@@ -241,6 +241,51 @@ def test_what_the_log_lacks_is_named() -> None:
     assert names[1][1] in notices
 
 
+def test_a_gap_at_the_end_is_named_by_the_next_message_of_this_client_alone() -> None:
+    broker, publisher = with_history(2)
+    gap = LogGap(broker.now_us, broker.now_us, broker.now_us, None, "a power cut")
+    broker.log.write([gap])
+    client, other = broker.connect("s"), broker.connect("o")
+    other.subscribe("a/#", 1)
+    client.subscribe("a/#", 1, from_())
+    broker.after(1)
+    assert client.take_payloads() == payloads(2)
+    publisher.publish("a/b", b"2", qos=1)
+    broker.after(0.2)
+    (packet,) = client.take_publications()
+    ((name, text),) = packet.properties.user_properties
+    assert (name, packet.payload) == ("$gap", b"2")
+    assert "a power cut" in text
+    (packet,) = other.take_publications()
+    assert packet.properties.user_properties == ()
+    assert not broker.is_replaying
+
+
+def test_an_expired_publication_is_left_out() -> None:
+    broker, publisher = with_history(1)
+    publisher.publish("a/b", b"old", 1, properties=Properties(message_expiry_interval_s=1))
+    broker.after(2)
+    publisher.publish("a/b", b"new", 1, properties=Properties(message_expiry_interval_s=100))
+    client = broker.connect("s")
+    client.subscribe("a/#", 1, from_())
+    broker.after(0.3)
+    assert client.take_payloads() == [b"0", b"new"]
+
+
+def test_a_subscription_that_ends_and_comes_again_gets_its_past() -> None:
+    broker, _ = with_history(100)
+    client = broker.connect("s", properties=Properties(receive_maximum=2))
+    client.subscribe("a/#", 1, from_())
+    broker.after(0.2)
+    client.unsubscribe("a/#")
+    client.subscribe("a/#", 1, from_())
+    found = client.take_payloads()
+    for _ in range(100):
+        broker.after(0.05)
+        found += client.take_payloads()
+    assert found == payloads(2) + payloads(100)
+
+
 def test_publications_that_the_log_does_not_keep_are_live() -> None:
     broker, publisher = with_history(3)
     broker.clients.replays.keeps = lambda message: message.qos > 0

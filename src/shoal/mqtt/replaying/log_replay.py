@@ -20,7 +20,7 @@ from shoal.log.slices import LogPlace
 from shoal.matching.topics.filters import topic_matches
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import LogTold
-from shoal.mqtt.replaying.log_source import POLL_US, LogSource
+from shoal.mqtt.replaying.log_source import AGAIN_US, POLL_US, LogSource
 from shoal.mqtt.replaying.past_messages import past_message, with_gap
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -74,9 +74,12 @@ class LogReplay:
         # every broker knows the subscription (0: nothing was asked).
         self._has_fence = False
         self._first_question: int | None = 0
-        # The time of the last record that was sent.
+        # The time of the last record that was sent, and of the last step.
         self.sent_us = self.gate.from_us
+        self._now_us = now_us
         self.is_over = False
+        # No topic filter has U+0000.
+        self._feed_name = f"\0{host.next_question()}"
 
     @property
     def session(self) -> Session:
@@ -108,15 +111,11 @@ class LogReplay:
         self.gate.drop_held()
         self.session.drop_feed(self._feed_name)
 
-    @property
-    def _feed_name(self) -> str:
-        """The name of its feed; no topic filter has U+0000."""
-        return "\0" + self.subscription.text
-
     # --- steps --------------------------------------------------------------------------------
 
     def step(self, now_us: int) -> None:
         """Ask, send, and look whether the past is over."""
+        self._now_us = now_us
         self._give_up_absent(now_us)
         gate, sources = self.gate, self.sources
         if self._has_fence and not gate.fence:  # too many publications were held
@@ -135,11 +134,14 @@ class LogReplay:
         if self._has_fence and not self._is_feeding and all(s.is_done for s in sources.values()):
             self._go_live(now_us)
         if not self.is_over:
-            self._host.wake(self, now_us + POLL_US)
+            # The end of the feed wakes it.
+            self._host.wake(self, now_us + (AGAIN_US if self._is_feeding else POLL_US))
 
     def take_answer(self, source: LogSource, told: LogTold, now_us: int) -> None:
         """Take an answer about a log."""
         part = told.part
+        if self.sources.get(source.broker) is not source:
+            return  # it was given up meanwhile
         if part is None:
             self._give_up(source, told.problem)
             self.step(now_us)
@@ -180,6 +182,8 @@ class LogReplay:
         """Deliver the held publications, and pass later ones."""
         gate, subscription, session = self.gate, self.subscription, self.session
         limits = session.limits
+        if self._gaps and not gate.held:
+            return  # the next message names them
         if (
             session.queued + len(gate.held) > limits.maximum_queued_messages
             or session.waiting_bytes + gate.held_bytes > limits.maximum_queued_bytes
@@ -190,7 +194,7 @@ class LogReplay:
         while gate.held:
             message = gate.held.popleft()
             if gap := self._take_gaps():
-                message.properties, message.written = with_gap(message.properties, gap), None
+                message = with_gap(message, gap)
             session.deliver(
                 message,
                 min(message.qos, subscription.qos),
@@ -263,7 +267,11 @@ class LogReplay:
             return None
         if not topic_matches(subscription.topic_filter, record.topic):
             return None
-        message = past_message(record, self._take_gaps())
+        message = past_message(record)
+        if message.has_expired(self._now_us):
+            return None
+        if gap := self._take_gaps():
+            message = with_gap(message, gap)
         retain = record.retain and subscription.retain_as_published
         qos = min(record.qos, subscription.qos)
         return Outgoing(message, qos, retain, subscription.identifiers)

@@ -1,10 +1,10 @@
 """Publications as records of a log, and records as messages for a client.
 
 >>> record = LogRecord(5, "p", 7, "a", b"hi", 1, properties=RecordProperties(content_type="text"))
->>> message = past_message(record, gap="B2: 3 publications are missing")
+>>> message = past_message(record)
 >>> message.published_us, message.key, message.properties.content_type
 (5, None, 'text')
->>> message.properties.user_properties
+>>> with_gap(message, "B2: 3 publications are missing").properties.user_properties
 (('$gap', 'B2: 3 publications are missing'),)
 """
 
@@ -51,14 +51,11 @@ def _kept(properties: Properties) -> RecordProperties | None:
     return None if found == _NONE else found
 
 
-def past_message(record: LogRecord, gap: str = "") -> PublishedMessage:
+def past_message(record: LogRecord) -> PublishedMessage:
     """The message of a record.
 
     It has no key: a copy of it that is under way for another subscription is none of it.
     """
-    properties = NO_PROPERTIES if record.properties is None else _properties(record.properties)
-    if gap:
-        properties = with_gap(properties, gap)
     return PublishedMessage(
         record.topic,
         record.payload,
@@ -66,14 +63,25 @@ def past_message(record: LogRecord, gap: str = "") -> PublishedMessage:
         record.time_us,
         record.qos,
         record.retain,
-        properties,
+        NO_PROPERTIES if record.properties is None else _properties(record.properties),
     )
 
 
-def with_gap(properties: Properties, gap: str) -> Properties:
-    """The properties, with the sentence about missing publications."""
-    user_properties = (*properties.user_properties, (GAP, gap))
-    return msgspec.structs.replace(properties, user_properties=user_properties)
+def with_gap(message: PublishedMessage, gap: str) -> PublishedMessage:
+    """A copy for one client, with the sentence about publications that are missing before it."""
+    properties = message.properties
+    named = (*properties.user_properties, (GAP, gap))
+    found = PublishedMessage(
+        message.topic,
+        message.payload,
+        message.publisher,
+        message.published_us,
+        message.qos,
+        message.retain,
+        msgspec.structs.replace(properties, user_properties=named),
+    )
+    found.key, found.expires_us = message.key, message.expires_us
+    return found
 
 
 def _properties(kept: RecordProperties) -> Properties:
