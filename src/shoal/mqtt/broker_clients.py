@@ -326,7 +326,8 @@ class BrokerClients:
         effects: list[ClientEffect] = []
         if self.front_end is not None:
             effects += map(Ask, self.front_end.take())
-        effects += self.replays.take()
+        if self.replays.effects:
+            effects += self.replays.take()
         statistics = self.statistics
         for connection in self.touched:
             session_writer = connection.session_writer

@@ -75,7 +75,8 @@ class LogReplays:
         self._waiting: OrderedDict[LiveGate, ClientSubscription] = OrderedDict()
         self._asked: dict[int, tuple[LogReplay, LogSource]] = {}
         self._numbers = count(now_us)
-        self._effects: list[ReadLog] = []
+        # Effects since the last `take`.
+        self.effects: list[ReadLog] = []
         if federation is not None:
             federation.at_log = self.on_control
 
@@ -107,7 +108,7 @@ class LogReplays:
 
     def take(self) -> list[ReadLog]:
         """The effects since the last call."""
-        effects, self._effects = self._effects, []
+        effects, self.effects = self.effects, []
         return effects
 
     # --- subscriptions ------------------------------------------------------------------------
@@ -258,7 +259,7 @@ class LogReplays:
 
     def _read(self, asked: LogAsked, now_us: int) -> None:
         if self.has_log:
-            self._effects.append(ReadLog(asked))
+            self.effects.append(ReadLog(asked))
         else:
             self.told(asked, None, now_us, "it keeps no log")
 
