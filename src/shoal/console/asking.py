@@ -158,6 +158,18 @@ class Asking:
             "drops": self._view.drops(20, client=client),
         }
 
+    async def why(self, client: str, topic: str, payload: str) -> Row:
+        """Why a message would reach a client, or not: its subscriptions, at its broker."""
+        found = await self.client(client)
+        if "problem" in found:
+            return found
+        query = {"client": client, "topic": topic, "payload": payload}
+        answer = await self.ask(found["session"]["broker"], "/why", **query)
+        if answer is None or "problem" in answer:
+            return answer or {"problem": f"{found['session']['broker']} does not answer"}
+        session = answer["session"]
+        return {"subscriptions": [] if session is None else session["subscriptions"]}
+
     async def _subscriptions(self, broker: BrokerId, client: str) -> list[Row]:
         rows: list[Row] = []
         query = {"from": client}

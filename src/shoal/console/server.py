@@ -256,6 +256,18 @@ async def _traces(console: Console, query: Any) -> Any:
     return await console.asking.traces(query.get("key", ""))
 
 
+async def _leave_plan(console: Console, query: Any) -> Any:
+    broker = query.get("broker", "")
+    found = await console.asking.ask(broker, "/leave-plan")
+    return {"problem": f"{broker} does not answer"} if found is None else found
+
+
+async def _why(console: Console, query: Any) -> Any:
+    return await console.asking.why(
+        query.get("client", ""), query.get("topic", ""), query.get("payload", "")
+    )
+
+
 async def _drops(console: Console, _query: Any) -> Any:
     return console.view.drops(40)
 
@@ -276,6 +288,8 @@ _QUESTIONS: dict[str, _Answers] = {
     "busiest": _busiest,
     "try": _try,
     "traces": _traces,
+    "leave-plan": _leave_plan,
+    "why": _why,
     "drops": _drops,
     "events": _events,
     "minutes": _minutes,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from shoal.console.access import ConsoleAccess
 from shoal.console.server import STATIC, Console, console_app
-from shoal.runtime.addresses import Address
+from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.binding import bind
 from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.operations.caller import Caller
@@ -24,6 +24,16 @@ NOT_BUILT = (
 def is_built() -> bool:
     """Whether the pages are there; a checkout builds them, a wheel has them."""
     return (STATIC / "main.js").is_file()
+
+
+def default_address() -> Address:
+    """The address of a console that nobody gave one; any free port if that is taken."""
+    where = read_address(DEFAULT_ADDRESS)
+    try:
+        bind(where).close()
+    except OSError:
+        return Address(where.host, 0)
+    return where
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ show. Times are in seconds since 1970, by the console's clock (`now_s`) or by a 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,8 @@ KEPT, SHOWN = 2_000, 60
 SILENT_S = 5.0
 # A busier broker is an alert.
 BUSY = 0.9
+# Kinds of happenings that every broker reports.
+_COMMON = ("join", "leave")
 _LEVELS = {"bad": 0, "poor": 1}
 # The columns of a broker's row in `figures`; `away` and `since_s` are the console's own.
 COLUMNS = (
@@ -119,6 +121,8 @@ class NetworkView:
                 view.top = data["clients"]
             case "happened":
                 row = {"broker": broker, **data}
+                if data["kind"] in _COMMON and any(map(_is_same(row), self._happened)):
+                    return None  # another broker has reported it
                 self._happened.append(row)
                 return row
             case "dropped":
@@ -322,6 +326,10 @@ class NetworkView:
         rows = [{"broker": name, **row} for name, view in self.brokers.items() for row in view.top]
         rows.sort(key=lambda row: (row["dropped_us"] is None, -row["waiting"], row["client"]))
         return rows[:most]
+
+
+def _is_same(row: Row) -> Callable[[Row], bool]:
+    return lambda other: (other["at_us"], other["text"]) == (row["at_us"], row["text"])
 
 
 def _at_us(row: Row) -> int:

@@ -507,30 +507,26 @@ class BrokerClients:
         """
         self.statistics.publications_received += 1
         self.statistics.published = message
-        self._consider(message)
+        tracer = self._tracer
+        if tracer is not None and (tracer.sample is not None or message.properties.user_properties):
+            tracer.consider(message)
         if message.retain:
             self.retained.date(message)
         if self.front_end is not None and self.federation is not None:
             self.front_end.publish(message, assured=assured)
-            if message.traced and self.tracer is not None:
-                self.tracer.entered(message)
+            if message.traced and tracer is not None:
+                tracer.entered(message)
             self.federation.sharing.share(message, now_us)
             if self.at_publication is not None:
                 self.at_publication(message)
             return 1
         if self.at_publication is not None:
             self.at_publication(message)
-        if message.traced and self.tracer is not None:
-            self.tracer.entered(message)
+        if message.traced and tracer is not None:
+            tracer.entered(message)
         if message.retain:
             self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
-
-    def _consider(self, message: PublishedMessage) -> None:
-        """Have the tracer decide whether the message is traced."""
-        tracer = self.tracer
-        if tracer is not None and (tracer.sample is not None or message.properties.user_properties):
-            tracer.consider(message)
 
     def publish_soon(self, message: PublishedMessage, now_us: int) -> None:
         """Publish at QoS 0, in a batch with later messages, until `settle`."""
@@ -539,11 +535,15 @@ class BrokerClients:
         else:
             self.statistics.publications_received += 1
             self.statistics.published = message
-            self._consider(message)
+            tracer = self._tracer
+            if tracer is not None and (
+                tracer.sample is not None or message.properties.user_properties
+            ):
+                tracer.consider(message)
             if self.at_publication is not None:
                 self.at_publication(message)
-            if message.traced and self.tracer is not None:
-                self.tracer.entered(message)
+            if message.traced and tracer is not None:
+                tracer.entered(message)
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:

@@ -1,7 +1,7 @@
 // Advice: what the network's own system has decided, or recommends, and why; "stay" among it.
 import { html, nothing } from "lit-html";
 import { happening } from "./network.js";
-import { ask, state } from "./state.js";
+import { ask, state, withFewStays } from "./state.js";
 
 const AGAIN_MS = 3000;
 const KINDS = "decision,stay,move,links,overlay,failed";
@@ -24,10 +24,10 @@ export function advicePage() {
   }
   const { system } = state.network;
   const command = COMMANDS[system];
-  const found = (rows ?? []).filter((each) => shown === "all" || (shown === "stay") === (each.kind === "stay"));
+  const found = withFewStays(rows ?? [], 40).filter((each) => shown === "all" || (shown === "stay") === (each.kind === "stay"));
   return html`
     <section><h1>What ${system} does by itself</h1>
-      <p class="facts">Decisions of the brokers with the figures behind them, the newest first. A reason to stay is a decision, too.</p>
+      <p class="facts">Decisions of the brokers with the figures behind them, the newest first; of each client the latest reason to stay.</p>
       <dl class="pairs">${summary(rows ?? []).map(([name, text]) => html`<dt>${name}</dt><dd>${text}</dd>`)}</dl></section>
     <section><div class="head"><h2>Decisions</h2><div class="tabs" role="group" aria-label="Shown">${Object.entries(SHOWN).map(([key, text]) => html`
         <button aria-pressed=${shown === key} @click=${() => { shown = key; state.draw(); }}>${text}</button>`)}</div></div>

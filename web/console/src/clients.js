@@ -80,7 +80,32 @@ function one(client) {
       <dt>In flight</dt><dd>${figure(session.in_flight)} sent and not acknowledged</dd>
       <dt>Waiting</dt><dd>${figure(session.waiting)} messages, ${bytes(session.waiting_bytes)}</dd>
       <dt>Published</dt><dd>${figure(session.published)} messages here</dd></dl>
-    ${clientOrders(session.broker, client)}`;
+    ${clientOrders(session.broker, client)}
+    ${whyForm(client)}`;
+}
+
+let why = null;
+
+/** Whether a message would reach the client, by its subscriptions. */
+function whyForm(client) {
+  const submit = (event) => {
+    event.preventDefault();
+    const form = new FormData(event.target);
+    why = { client };
+    ask("why", { client, topic: form.get("topic"), payload: form.get("payload") }, (found) => { why = { client, ...found }; });
+  };
+  return html`<h3>Would it get a message?</h3>
+    <form class="find" data-name="why" @submit=${submit}><input name="topic" class="mono short" aria-label="Topic" placeholder="flights/UA" required>
+      <input name="payload" class="mono" aria-label="Payload" placeholder='{"dep_delay": 20}'><button>Ask</button></form>
+    ${why?.client === client ? verdicts() : nothing}`;
+}
+
+function verdicts() {
+  if (why.problem) return html`<p class="bad">${why.problem}</p>`;
+  if (!why.subscriptions) return html`<p class="note">asking …</p>`;
+  const fits = why.subscriptions.filter((each) => each.topic_matches);
+  if (!fits.length) return html`<p class="note">None of its subscriptions has such a topic.</p>`;
+  return fits.map((each) => html`<p>${each.content_matches ? html`<b>yes</b>` : html`<b class="poor">no</b>`}, by <code>${each.topic_filter}</code></p>${each.why ? html`<pre class="mono">${each.why}</pre>` : nothing}`);
 }
 
 function details() {

@@ -3,7 +3,7 @@ import { html, nothing } from "lit-html";
 import { chart } from "./chart.js";
 import { drawMap, hasPlaces, layOut } from "./map.js";
 import { brokerOrders } from "./orders.js";
-import { brokerNumber, brokerRow, bytes, clockOfMicroseconds, duration, figure, follow, now, state } from "./state.js";
+import { ask, brokerNumber, brokerRow, bytes, clockOfMicroseconds, duration, figure, follow, now, state, withFewStays } from "./state.js";
 
 /** The symbol of each kind of happening. */
 const SYMBOLS = {
@@ -25,7 +25,7 @@ export function networkPage() {
         <div class="canvas" ${drawMap()}></div>
         ${legend()}
       </section>
-      <section class="side">${state.selected ? brokerPanel() : feed("What happens, and why", state.events.slice(0, 40))}</section>
+      <section class="side">${state.selected ? brokerPanel() : feed("What happens, and why", withFewStays(state.events, 8).slice(0, 40))}</section>
     </div>
     <div class="halves">
       <section><h2>Messages <small>handled a second by all brokers</small></h2>${chart("rate", () => [state.history.at_s, state.history.rate], { unit: "/s" })}</section>
@@ -112,12 +112,30 @@ function brokerPanel() {
       <dt>Up for</dt><dd>${text(duration(row.uptime_s))}, version ${network.brokers[number].version || "–"}</dd>
     </dl>
     ${brokerOrders(selected, row)}
+    ${row.away ? nothing : leavePlan()}
     ${links.length ? html`<h3>Links</h3>
     <div class="wide"><table class="small"><thead><tr><th>to</th><th class="n">messages/s</th><th class="n">delay</th><th class="n">waits</th></tr></thead>
       <tbody>${links.slice(0, 12).map(({ other, link }) => html`<tr>
         <td><a href="/" @click=${(event) => { event.preventDefault(); select(network.brokers[other].name); }}>${network.brokers[other].name}</a></td>
         <td class="n">${link[3] ? html`<b class="bad">down</b>` : figure(link[0])}</td><td class="n">${figure(link[1])} ms</td><td class="n">${link[2] ? bytes(link[2]) : "0"}</td></tr>`)}</tbody></table></div>` : nothing}
     ${mine.length ? feed("What happened here", mine, true) : nothing}`;
+}
+
+let plan = null;
+
+/** What a leave of the selected broker would do; nothing changes. */
+function leavePlan() {
+  const { selected } = state;
+  const askPlan = () => { plan = { broker: selected }; ask("leave-plan", { broker: selected }, (found) => { plan = { broker: selected, ...found }; }); };
+  if (plan?.broker !== selected) return html`<p class="note"><button class="quiet" @click=${askPlan}>What if it leaves?</button></p>`;
+  if (plan.problem) return html`<p class="bad">${plan.problem}</p>`;
+  if (!plan.neighbours) return html`<p class="note">asking …</p>`;
+  return html`<h3>If it leaves</h3><ul class="plan">
+    ${plan.problems.map((each) => html`<li class="bad">it is refused: ${each}</li>`)}
+    <li>${figure(plan.clients)} clients are sent to ${plan.takers.join(", ") || "no other broker: there is none"}${plan.follow < plan.clients ? `; ${figure(plan.clients - plan.follow)} of them must connect again by themselves` : ""}</li>
+    <li>${figure(plan.sessions)} sessions are handed over</li>
+    <li>${plan.successor ? `${plan.successor} takes its place among ` : "its neighbours are "}${plan.neighbours.map((each) => `${each.broker}${each.connected ? "" : " (not connected)"}`).join(", ") || "no neighbours"}</li>
+    ${Object.entries(plan.readers).map(([name, behind]) => html`<li class="poor">reader ${name} of its log is ${figure(behind)} records behind</li>`)}</ul>`;
 }
 
 export const meter = (share) => html`<svg class="meter" width="64" height="8" aria-hidden="true"><rect width="64" height="8" rx="4"/><rect class=${share > 0.7 ? "high" : "value"} width=${64 * Math.min(1, share ?? 0)} height="8" rx="4"/></svg>`;

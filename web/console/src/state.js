@@ -48,6 +48,20 @@ export function takeHappened(event) {
   state.events = [event, ...state.events].slice(0, MOST_EVENTS);
 }
 
+/** Without the many reasons to stay: of each client the latest, and a few of all. */
+export function withFewStays(events, most) {
+  const seen = new Set();
+  let stays = 0;
+  return events.filter((each) => {
+    if (each.kind !== "stay") return true;
+    const key = each.client || each.broker;
+    if (seen.has(key) || stays >= most) return false;
+    seen.add(key);
+    stays += 1;
+    return true;
+  });
+}
+
 /** Asks the console; `into` gets the answer. */
 export async function ask(question, query, into) {
   try {

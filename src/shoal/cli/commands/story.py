@@ -43,6 +43,12 @@ def story(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    otlp: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Send it to an OpenTelemetry collector (http://…:4318/v1/traces)."
+        ),
+    ] = "",
     no: Annotated[
         bool, typer.Option("--no", help="Also subscribers whose content filter says no.")
     ] = False,
@@ -59,7 +65,11 @@ def story(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    if message:
+    if otlp:
+        if not message:
+            raise UserError("--otlp: name the message by its key or label")
+        _send(asyncio.run(_stories(network, caller, message)), message, otlp)
+    elif message:
         _tell(asyncio.run(_stories(network, caller, message)), message, as_json=as_json, no=no)
     else:
         _list(asyncio.run(_list_traces(network, caller)), network_file, as_json=as_json)
@@ -127,12 +137,27 @@ def _list(rows: list[dict[str, Any]], network_file: Path, *, as_json: bool) -> N
     show_rows(Console(highlight=False), ["at", "message", "topic", "subscribers"], table)
 
 
-def _tell(told: list[Story], message: str, *, as_json: bool, no: bool) -> None:
+def _check_told(told: list[Story], message: str) -> None:
     if not told:
         raise UserError(
             f"no broker has a traced message {message}; brokers keep the last 500, and "
             "`shoal story NETWORK.toml` lists them"
         )
+
+
+def _send(told: list[Story], message: str, endpoint: str) -> None:
+    from shoal.runtime.tracing.otlp import export
+
+    _check_told(told, message)
+    try:
+        export(told, endpoint)
+    except OSError as error:
+        raise UserError(f"--otlp: {error}") from error
+    print(f"sent to {endpoint}: {', '.join(each.key for each in told)}")
+
+
+def _tell(told: list[Story], message: str, *, as_json: bool, no: bool) -> None:
+    _check_told(told, message)
     if as_json:
         print(json.dumps([msgspec.to_builtins(each) for each in told], indent=2))
         return

@@ -181,14 +181,9 @@ def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
 @contextlib.asynccontextmanager
 async def _console(network: NetworkFile) -> AsyncIterator[None]:
     """Serve the console meanwhile."""
-    from shoal.console.serving import DEFAULT_ADDRESS, running_console
-    from shoal.runtime.addresses import read_address
+    from shoal.console.serving import default_address, running_console
     from shoal.runtime.operations.caller import ANYBODY
 
-    where = read_address(DEFAULT_ADDRESS)
-    try:
-        async with running_console(network, ANYBODY, where, allows_orders=True) as url:
-            Console().print(f"console: {url}", soft_wrap=True, highlight=False)
-            yield
-    except OSError as error:
-        raise UserError(f"--console: {where}: {error.strerror or error}") from error
+    async with running_console(network, ANYBODY, default_address(), allows_orders=True) as url:
+        Console().print(f"console: {url}", soft_wrap=True, highlight=False)
+        yield

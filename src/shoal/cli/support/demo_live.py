@@ -110,24 +110,18 @@ def replay_live(
 
 
 def show_live(out: Path, seed: int, topology: dict[str, Any]) -> None:
-    """Replay the same days again and again through live brokers, with a console, until Ctrl-C.
-
-    UserError if the console's pages are missing, or its address is taken.
-    """
-    from shoal.cli.support.errors import UserError
-    from shoal.console.serving import DEFAULT_ADDRESS, running_console
+    """Replay the same days again and again through live brokers, with a console, until Ctrl-C."""
+    from shoal.console.serving import default_address, running_console
     from shoal.experiments.live.judge import LiveJudge
     from shoal.experiments.live.networks import running
     from shoal.experiments.live.replay import Players
     from shoal.experiments.run_files import read_workload
-    from shoal.runtime.addresses import read_address
     from shoal.runtime.operations.caller import ANYBODY
     from shoal.runtime.serving import run_until_signal
 
     path = out / "workload"
     workload = read_workload(path)
     scenario = live_scenario("GRAPE", path, seed, topology)
-    where = read_address(DEFAULT_ADDRESS)
 
     async def play(network: NetworkFile) -> None:
         while True:
@@ -138,7 +132,7 @@ def show_live(out: Path, seed: int, topology: dict[str, Any]) -> None:
     async def run(stop: asyncio.Event) -> None:
         async with (
             running(scenario, workload, out / "console") as network,
-            running_console(network, ANYBODY, where, allows_orders=True) as url,
+            running_console(network, ANYBODY, default_address(), allows_orders=True) as url,
         ):
             print(f"the network, live: {url}\nCtrl-C stops it", flush=True)
             playing = asyncio.ensure_future(play(network))
@@ -148,7 +142,4 @@ def show_live(out: Path, seed: int, topology: dict[str, Any]) -> None:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
 
-    try:
-        run_until_signal(run)
-    except OSError as error:
-        raise UserError(f"--console: {where}: {error.strerror or error}") from error
+    run_until_signal(run)

@@ -97,7 +97,7 @@ class BrokerEvents:
 
     def located(self, where: BrokerLocation) -> None:
         """Report a broker that joined, moved or left."""
-        self.happened(of_location(where, self._now_us()))
+        self.happened(of_location(where))
 
     def dropped(self, client: str, message: PublishedMessage, why: str) -> None:
         """Report a message that a client will not get; beyond 100 a second they are counted."""

@@ -36,11 +36,11 @@ def of_notice(notice: Notice, now_us: int) -> Happening:
     )
 
 
-def of_location(where: BrokerLocation, now_us: int) -> Happening:
-    """The happening of a broker that joined, moved or left."""
+def of_location(where: BrokerLocation) -> Happening:
+    """The happening of a broker that joined, moved or left; each broker reports the same."""
     if where.has_left:
-        return Happening(at_us=now_us, kind="leave", text=f"{where.name} left the network")
-    return Happening(at_us=now_us, kind="join", text=f"{where.name} joined at {where.peers}")
+        return Happening(at_us=where.at_us, kind="leave", text=f"{where.name} left the network")
+    return Happening(at_us=where.at_us, kind="join", text=f"{where.name} joined at {where.peers}")
 
 
 def _short(text: str) -> str:
