@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from shoal.log.instants import instant_text
@@ -190,6 +192,27 @@ def test_a_session_that_comes_back_goes_on_where_it_was() -> None:
         found += client.take_payloads()
     assert list(dict.fromkeys(found)) == payloads(31)
     assert len(found) <= 31 + 2  # those in flight may come again
+
+
+def test_replays_of_a_client_that_comes_back_wait_for_each_other() -> None:
+    broker, _ = with_history(60)
+    kept = {**KEPT, "properties": Properties(session_expiry_interval_s=99, receive_maximum=4)}
+    client = broker.connect("s", **kept)
+    client.subscribe("a/#", 1, from_())
+    client.subscribe("a/b", 1, from_())
+    client.lose()
+    broker.after(1)
+    assert not broker.is_replaying
+    broker.clients.limits = msgspec.structs.replace(broker.clients.limits, maximum_user_replays=1)
+    client = broker.connect("s", **kept)
+    broker.after(0.1)
+    assert len(broker.clients.replays.status) == 1
+    found: list[bytes] = []
+    for _ in range(200):
+        found += client.take_payloads()
+        broker.after(0.05)
+    assert Counter(found) == Counter(payloads(60) * 2)
+    assert not broker.is_replaying
 
 
 @pytest.mark.parametrize(("handling", "times"), [(0, 2), (1, 1), (2, 2)])
