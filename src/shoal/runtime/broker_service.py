@@ -69,6 +69,7 @@ from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
+from shoal.runtime.storage.log_writer import keeping
 from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
 from shoal.runtime.tracing.tracer import Tracer
@@ -171,6 +172,9 @@ class BrokerService:
         )
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.session_transfer.starting.others = self._others
+        if network.log.folder:
+            self.front_end.clients.replays.brokers = self._logs
+            self.front_end.clients.replays.keeps = keeping(network.log.policy)
         if has_cycles and self.front_end.clients.front_end is not None:
             self.front_end.clients.front_end.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
@@ -308,6 +312,12 @@ class BrokerService:
         """Return the other brokers of the network that accept clients."""
         takers = [where.name for where in self.directory.places if where.front_ends]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
+
+    def _logs(self) -> list[BrokerId]:
+        """Return the brokers of the network that accept clients and keep a log."""
+        keep = self.network.log.brokers
+        takers = [where.name for where in self.directory.places if where.front_ends]
+        return [name for name in takers if not keep or name in keep]
 
     def _is_answered(self) -> bool:
         """Return whether a member has answered this one through the system, and reported retained
@@ -516,6 +526,7 @@ class BrokerService:
             "journal": self.front_end.journal.status
             if self.front_end.journal is not None
             else None,
+            "replays": self.front_end.clients.replays.status,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
