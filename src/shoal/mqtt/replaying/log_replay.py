@@ -27,6 +27,8 @@ from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 # A broker with a log that does not answer for so long is given up.
 AWAY_US = 60_000_000
+# The work of a record, in queued messages sent: it is made and encoded for one client.
+PAST_WORK = 4
 # Sentences about missing publications of one message.
 MOST_GAPS = 8
 
@@ -234,7 +236,9 @@ class LogReplay:
             while self._stands and (source := self._first()) is not None:
                 outgoing = self._outgoing(source.broker, source.take())
                 self._note_place(source)
-                yield 1 if outgoing is None else outgoing
+                if outgoing is not None:
+                    yield outgoing
+                yield PAST_WORK
         finally:
             self._is_feeding = False
         self._host.wake(self, 0)
