@@ -5,7 +5,7 @@ from __future__ import annotations
 import jupytext  # type: ignore[import-untyped]
 import nbformat  # type: ignore[import-untyped]
 
-from tests.pipeline.clusters.processes import ROOT, run_script
+from tests.pipeline.clusters.processes import LIGHT_JAVA, ROOT, run_script
 
 SOURCE = ROOT / "examples" / "notebooks" / "live-and-tables.py"
 NOTEBOOK = SOURCE.with_suffix(".ipynb")
@@ -21,7 +21,7 @@ def test_it_is_made_from_its_source_without_outputs() -> None:
 
 
 def test_every_cell_runs() -> None:
-    printed = run_script("tests.spark.cells", str(NOTEBOOK))
+    printed = run_script("tests.spark.cells", str(NOTEBOOK), SPARK_SUBMIT_OPTS=LIGHT_JAVA)
     for text in (
         "40 publications",
         "36 pairs; 0 that Spark SQL does not find",
