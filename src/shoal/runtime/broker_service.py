@@ -61,6 +61,7 @@ from shoal.runtime.parts import (
     publication_log,
     servers,
     spools,
+    staging_area,
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
@@ -214,10 +215,14 @@ class BrokerService:
             self._admin_access,
             self._certificates.admin,
         )
+        self.staging = staging_area(network, self.section, self.front_end)
+        if self.staging is not None:
+            self.leaving.commits = self.staging.lists.committing
         self.log_server = log_server(
             network,
             self.section,
             self.front_end,
+            self.staging,
             lambda: self._access,
             self._admin_access.garbled,
             self._certificates.clients,
@@ -258,6 +263,8 @@ class BrokerService:
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
+        if self.staging is not None:
+            self.staging.start()
         await self._listeners.listen("peers", "log")
         if self.spools is not None:
             self.spools.start()
@@ -361,6 +368,8 @@ class BrokerService:
         """Drain and close."""
         self._listeners.close()
         self.operator.stop()
+        if self.staging is not None:
+            await self.staging.stop()
         await self.leaving.stop()
         await self._rejoining.stop()
         await self.forgetting.stop()
@@ -487,6 +496,7 @@ class BrokerService:
             if self.front_end.journal is not None
             else None,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
+            "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {
