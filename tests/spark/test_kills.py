@@ -6,6 +6,7 @@ Each record is read once, and each row is published once.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -29,10 +30,12 @@ from shoal.log.remote import open_logs
 from shoal.runtime.network_file import load_network
 from shoal.runtime.supervisor import get_json
 from tests.runtime.live import PATIENCE_S
+from tests.spark.batch_job import rows_of
 
 # The last run has all that is left, on a machine that may be busy.
 ONCE_S = 600.0
 JOB = Path(__file__).with_name("stream_job.py")
+BATCHES = Path(__file__).with_name("batch_job.py")
 
 
 @contextmanager
@@ -83,8 +86,12 @@ class Publishing:
 
 def job(network: Path, folder: Path, how: str, out: str = "") -> subprocess.Popen[str]:
     words = [str(network), out or str(folder / "out"), str(folder / "checkpoint"), how]
+    return driver(JOB, *words)
+
+
+def driver(script: Path, *words: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, str(JOB), *words],
+        [sys.executable, str(script), *words],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -184,6 +191,27 @@ def play_back(folder: Path, seed: int, kills: int) -> None:
     print(f"{len(read)} rows")
 
 
+def play_batches(folder: Path, seed: int, kills: int) -> None:
+    """Commit batches under kills; the log and a subscriber have each row once."""
+    chance = random.Random(seed)
+    with network_of(folder) as network:
+        queue, at = QueueOf(network, "out"), folder / "checkpoint"
+        for _ in range(kills):
+            process = driver(BATCHES, str(network), str(at), "1000000")
+            time.sleep(chance.uniform(0.1, 3))
+            for _ in range(chance.randint(0, 2)):
+                kill_broker(network, chance)
+                time.sleep(chance.uniform(0, 1))
+            kill(process)
+        last = 1 + (json.loads(at.read_text()) if at.exists() else 0)
+        assert driver(BATCHES, str(network), str(at), str(last)).wait(ONCE_S) == 0
+        expected = sorted(row for batch in range(last) for row in rows_of(batch))
+        published = [each.payload.decode() for each in records(network).values()]
+        assert sorted(published) == expected
+        assert sorted(queue.take(len(expected))) == expected
+    print(f"{last} batches")
+
+
 def play(spark: SparkSession, folder: Path, seed: int, kills: int) -> None:
     chance = random.Random(seed)
     with network_of(folder) as network:
@@ -223,3 +251,9 @@ def test_a_stream_has_each_record_once_whatever_is_killed(
 @pytest.mark.parametrize("seed", range(20))
 def test_a_stream_publishes_each_row_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
     play_back(tmp_path, seed, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(30))
+def test_batches_are_published_once_whatever_is_killed(tmp_path: Path, seed: int) -> None:
+    play_batches(tmp_path, seed, 6)

@@ -218,6 +218,7 @@ class BrokerService:
         self.staging = staging_area(network, self.section, self.front_end)
         if self.staging is not None:
             self.leaving.commits = self.staging.lists.committing
+            self.staging.register(self.ledger)
         self.log_server = log_server(
             network,
             self.section,

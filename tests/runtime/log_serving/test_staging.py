@@ -197,6 +197,9 @@ async def test_a_full_disk_and_too_many_rows_are_named(tmp_path: Path) -> None:
             pytest.raises(LogAnswerError, match="cannot be kept: No space left on device"),
         ):
             await stage(service, 0, "b", rows("x", 2))
+        for name in ("../../../data/B1/journal", ".", "a/b"):
+            with pytest.raises(LogAnswerError, match="is no name"):
+                await commit([service], 0, [Attempt("B1", name, 1)])
         # What has room afterwards is taken.
         attempt = await stage(service, 0, "b", rows("x", 2))
         lost = msgspec.structs.replace(attempt, name="c")

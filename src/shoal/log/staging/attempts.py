@@ -18,6 +18,10 @@ from shoal.log.staging.staged_rows import StagedRow, decode_rows
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COUNT_BYTES = 4
+# Attempts of all queries; each is a file.
+MOST_ATTEMPTS = 20_000
+# Memory of an attempt's size.
+ATTEMPT_BYTES = 400
 
 
 class AttemptId(NamedTuple):
@@ -86,6 +90,8 @@ class StagedAttempts:
             raise StagingFullError(
                 f"staged rows take {self.bytes:,} of {self.most_bytes:,} bytes (staged_bytes)"
             )
+        if id not in self.sizes and len(self.sizes) >= MOST_ATTEMPTS:
+            raise StagingFullError(f"{MOST_ATTEMPTS:,} attempts wait here")
         path = self._path(id)
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -13,10 +13,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from shoal.ledger import Ledger, LedgerMeasure
 from shoal.log.errors import LogError
 from shoal.log.offsets import write_whole
 from shoal.log.records import LogRecord, read_head, read_records
-from shoal.log.staging.attempts import AttemptId, StagedAttempts
+from shoal.log.staging.attempts import (
+    ATTEMPT_BYTES,
+    MOST_ATTEMPTS,
+    AttemptId,
+    StagedAttempts,
+)
 from shoal.log.staging.parts import Attempt, BatchLists, DecidedBatch, PartState
 from shoal.log.staging.staged_rows import StagedRow, decode_rows
 from shoal.mqtt.access import Permissions
@@ -94,6 +100,15 @@ class StagingArea:
             for part in [parts.get(query)]
         ]
 
+    def register(self, ledger: Ledger) -> None:
+        """Enter the attempts in the memory ledger; their rows are on disk."""
+
+        def attempts() -> LedgerMeasure:
+            count = len(self.attempts.sizes)
+            return LedgerMeasure(count, count * ATTEMPT_BYTES, MOST_ATTEMPTS)
+
+        ledger.register("attempts of Spark's tasks", attempts)
+
     def start(self) -> None:
         """Go on with the lists that a kill has interrupted."""
         unfinished = {part.query for part in self.lists.parts() if not part.is_published}
@@ -152,7 +167,8 @@ class StagingArea:
         self, query: str, user: str, batch: int, names: Sequence[str]
     ) -> DecidedBatch | None:
         """Keep attempts beyond their age; returns the list of this batch or a later one, if any."""
-        self.lists.offer(query, user, batch, names, self._clock.now_us())
+        present = [each for each in names if self.attempts.count(AttemptId(query, batch, each))]
+        self.lists.offer(query, user, batch, present, self._clock.now_us())
         await self._save(query)
         return self.lists.decided(query, batch)
 

@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shoal.log.errors import LogError
-from shoal.log.staging.attempts import AttemptId, StagingFullError
+from shoal.log.staging.attempts import MOST_ATTEMPTS, AttemptId, StagingFullError
 from shoal.log.staging.parts import AnotherUsersQueryError, Attempt, DecidedBatch
 from shoal.runtime.log_serving.access import LogReaderVerdict
 from shoal.runtime.log_serving.staging_area import RowRefusedError, StagingArea
@@ -99,16 +99,17 @@ class StagingPages:
     async def _offer(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query, batch = _batch(request)
         names = _read(await request.body(), list[str])
+        _check(names)
         return _kept(await self._area.offer(query, verdict.user, batch, names))
 
     async def _decide(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query, batch = _batch(request)
-        attempts = _read(await request.body(), list[Attempt])
+        attempts = await _attempts(request)
         return _kept(await self._area.decide(query, verdict.user, batch, attempts))
 
     async def _publish(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query, batch = _batch(request)
-        attempts = _read(await request.body(), list[Attempt])
+        attempts = await _attempts(request)
         wait_s = min(MOST_WAIT_S, float(request.query_params.get("wait_s", 0)))
         done, rows = await self._area.publish(query, verdict.user, batch, attempts, wait_s)
         return JSONResponse({"published": done, "rows": rows})
@@ -127,6 +128,22 @@ def _batch(request: Request) -> tuple[str, int]:
     query, batch = request.path_params["query"], request.path_params["batch"]
     AttemptId(query, batch, "a").check()
     return query, batch
+
+
+async def _attempts(request: Request) -> list[Attempt]:
+    """The list of a request; ValueError for names that no attempt has."""
+    found = _read(await request.body(), list[Attempt])
+    _check([each.name for each in found])
+    if any(each.rows < 1 for each in found):
+        raise ValueError("an attempt without rows")
+    return found
+
+
+def _check(names: Sequence[str]) -> None:
+    if len(names) > MOST_ATTEMPTS:
+        raise ValueError(f"more than {MOST_ATTEMPTS:,} attempts in one batch")
+    for each in names:
+        AttemptId("q", 0, each).check()
 
 
 def _read(body: bytes, kind: type[_T]) -> _T:
