@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,8 @@ def driver(script: Path, *words: str) -> subprocess.Popen[str]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     """The driver, its Java and its workers, as a machine that fails."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert process.stdout is not None
     process.stdout.close()
@@ -113,8 +114,9 @@ def kill_broker(network: Path, chance: random.Random) -> None:
     broker = chance.choice(load_network(network).brokers)
     address = broker.address("admin")
     assert address is not None
-    with_status: dict[str, Any] = asyncio.run(get_json(address, "/status"))
-    os.kill(with_status["pid"], signal.SIGKILL)
+    with suppress(OSError):  # it may be starting again
+        with_status: dict[str, Any] = asyncio.run(get_json(address, "/status"))
+        os.kill(with_status["pid"], signal.SIGKILL)
 
 
 def records(network: Path) -> dict[tuple[str, int], LogRecord]:
@@ -204,7 +206,11 @@ def play_batches(folder: Path, seed: int, kills: int) -> None:
                 time.sleep(chance.uniform(0, 1))
             kill(process)
         last = 1 + (json.loads(at.read_text()) if at.exists() else 0)
-        assert driver(BATCHES, str(network), str(at), str(last)).wait(ONCE_S) == 0
+        process = driver(BATCHES, str(network), str(at), str(last))
+        try:
+            assert process.wait(ONCE_S) == 0
+        finally:
+            kill(process)
         expected = sorted(row for batch in range(last) for row in rows_of(batch))
         published = [each.payload.decode() for each in records(network).values()]
         assert sorted(published) == expected

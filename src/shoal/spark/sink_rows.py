@@ -17,7 +17,7 @@ from shoal.client.endpoint import Tls, read_endpoint
 from shoal.log.errors import LogError
 from shoal.log.remote import NO_LOGIN, LogAnswerError, LogLogin, RemoteLog, listeners_in, open_logs
 from shoal.log.staging.attempts import AttemptId
-from shoal.log.staging.remote import PATIENCE_S
+from shoal.log.staging.remote import PATIENCE_S, patiently
 from shoal.spark.options import OptionError
 
 KEY = "key"
@@ -79,9 +79,10 @@ def read_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptio
     if delivery not in ("exactly_once", "at_least_once"):
         raise OptionError(f"option delivery: {delivery!r}: use exactly_once or at_least_once")
     login = LogLogin(*(texts.get(key, "") for key in _LOGIN))
+    patience_s = _whole(texts, "patience", int(PATIENCE_S))
     brokers, logs = list[str](), dict[str, str]()
     if delivery == "exactly_once":
-        logs = staging_brokers(network, login)
+        logs = staging_brokers(network, login, patience_s)
     else:
         brokers = _checked(listed or client_addresses(Path(network)))
     qos = texts.get("qos", "1")
@@ -93,7 +94,7 @@ def read_sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptio
         delivery="exactly_once" if delivery == "exactly_once" else "at_least_once",
         write_id=_name(texts.get("writeid", "")),
         batch=_whole(texts, "batch", 0),
-        patience_s=_whole(texts, "patience", int(PATIENCE_S)),
+        patience_s=patience_s,
         login=login,
         topic=texts.get("topic", ""),
         topic_column=texts.get("topiccolumn", "topic"),
@@ -135,10 +136,13 @@ def _whole(texts: Mapping[str, str], option: str, default: int) -> int:
     return int(text)
 
 
-def staging_brokers(network: str, login: LogLogin) -> dict[str, str]:
+def staging_brokers(
+    network: str, login: LogLogin, patience_s: float = PATIENCE_S
+) -> dict[str, str]:
     """Addresses of the logs of all brokers that are in the network; OptionError where none is.
 
-    A broker that has left is in the network file still, and the others do not name it.
+    A broker that has left is in the network file still, and the others do not name it. While no
+    broker answers, they may be starting again.
     """
     if not network:
         raise OptionError(
@@ -146,7 +150,7 @@ def staging_brokers(network: str, login: LogLogin) -> dict[str, str]:
             "say at_least_once"
         )
     try:
-        logs = open_logs(network, login)
+        logs = patiently(lambda: open_logs(network, login), patience_s)
     except LogError as error:
         raise OptionError(f"option network: {error}; or say delivery = at_least_once") from None
     found, present = dict[str, str](), set[str]()

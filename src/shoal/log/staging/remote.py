@@ -73,17 +73,19 @@ class RemoteStaging:
         self._ask("DELETE", f"/staged/{quote(query, safe='')}")
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
-        return self._patiently(lambda: self._log.ask(method, path, body))
+        return patiently(lambda: self._log.ask(method, path, body), self._patience_s)
 
-    def _patiently(self, call: Callable[[], _T]) -> _T:
-        until_s = time.monotonic() + self._patience_s
-        while True:
-            try:
-                return call()
-            except LogAnswerError as error:
-                if error.is_refusal or time.monotonic() > until_s:
-                    raise
-            time.sleep(_PAUSE_S)
+
+def patiently(call: Callable[[], _T], patience_s: float) -> _T:
+    """The result of a call that is repeated for this time while a broker does not answer."""
+    until_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return call()
+        except LogAnswerError as error:
+            if error.is_refusal or time.monotonic() > until_s:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def commit_batch(
