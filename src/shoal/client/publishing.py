@@ -22,6 +22,8 @@ from shoal.mqtt.codec.properties import Properties
 
 # The prefix of the brokers' own attributes.
 _RESERVED = "$"
+# The user property that has brokers trace a message; its value is a label for `shoal story`.
+TRACE = "$trace"
 
 
 def check_qos(qos: int) -> None:
@@ -48,6 +50,7 @@ def make_publish(
     attributes: Mapping[str, Value] | None = None,
     content_type: str | None = None,
     expiry_s: int | None = None,
+    trace: str | None = None,
 ) -> Publish:
     """The packet; ValueError for an invalid topic, attributes or terms, TypeError for wrong
     types."""
@@ -62,10 +65,15 @@ def make_publish(
         raise ValueError("MQTT 3.1.1 has no attributes; publish them as JSON, or use 5")
     if version == MQTT_3_1_1 and expiry_s is not None:
         raise ValueError("MQTT 3.1.1 has no expiry; use 5")
+    if version == MQTT_3_1_1 and trace is not None:
+        raise ValueError("MQTT 3.1.1 cannot flag a message to be traced; use 5")
+    said = [(name, plain_text(value)) for name, value in attributes.items()]
+    if trace is not None:
+        said.append((TRACE, trace))
     properties = Properties(
         content_type=content_type,
         message_expiry_interval_s=expiry_s,
-        user_properties=tuple((name, plain_text(value)) for name, value in attributes.items()),
+        user_properties=tuple(said),
     )
     return Publish(topic, payload, qos, retain, properties=properties)
 

@@ -48,7 +48,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
 
     `body` is what the publisher sends besides; brokers carry it without looking at it.
     `assured`: the publisher waits to hear that it has arrived.  `again`: it was on its way before,
-    and may have arrived.
+    and may have arrived.  `traced`: brokers keep spans of it for its story.
     """
 
     publisher: ClientId
@@ -58,6 +58,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     body: bytes = b""
     assured: bool = False
     again: bool = False
+    traced: bool = False
 
     @property
     def key(self) -> tuple[ClientId, int]:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any, Protocol
 
 from shoal.attributes import Json
 from shoal.broker.effects import Deliver
@@ -51,7 +52,7 @@ from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
-from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.fan_out import FanOut, FanOutTracer
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
@@ -64,6 +65,24 @@ from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timer_dispatch import MORE_TIMER, TimerDispatch
 from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, MqttTimers
+
+
+class MessageTracer(FanOutTracer, Protocol):
+    """Decides which messages are traced, and keeps their spans (see `runtime.tracing`)."""
+
+    sample: Any
+
+    def consider(self, message: PublishedMessage) -> None:
+        """Set `message.traced` if it is to be traced."""
+
+    def entered(self, message: PublishedMessage) -> None:
+        """A traced message has been accepted from its publisher, and has its key."""
+
+    def settled(self, publications: Iterable[Publication]) -> None:
+        """Publications are settled."""
+
+    def acknowledged(self, client: str, message: PublishedMessage) -> None:
+        """A client is done with a traced message."""
 
 
 class BrokerClients:
@@ -121,6 +140,7 @@ class BrokerClients:
             self.sessions, self.subscribing, self.permissions, self.problems, self._timers
         )
         self.federation: Federation | None = None
+        self._tracer: MessageTracer | None = None
         # Which session gets which message, for systems that ask for it.
         self.audience: Audience | None = None
         # Deliveries of the machine.
@@ -446,6 +466,16 @@ class BrokerClients:
 
     # --- publications -------------------------------------------------------------------------
 
+    @property
+    def tracer(self) -> MessageTracer | None:
+        """Decides which messages are traced, and keeps their spans; None traces nothing."""
+        return self._tracer
+
+    @tracer.setter
+    def tracer(self, tracer: MessageTracer) -> None:
+        self._tracer = self._fan_out.tracer = tracer
+        self.backlog.at_done = tracer.acknowledged
+
     def _publish_will(self, message: PublishedMessage, now_us: int) -> None:
         """Publish a will; a network settles it as it settles QoS 1 (see `takeovers`)."""
         self.publish(message, now_us, assured=True)
@@ -459,19 +489,30 @@ class BrokerClients:
         """
         self.statistics.publications_received += 1
         self.statistics.published = message
+        self._consider(message)
         if message.retain:
             self.retained.date(message)
         if self.front_end is not None and self.federation is not None:
             self.front_end.publish(message, assured=assured)
+            if message.traced and self.tracer is not None:
+                self.tracer.entered(message)
             self.federation.sharing.share(message, now_us)
             if self.at_publication is not None:
                 self.at_publication(message)
             return 1
         if self.at_publication is not None:
             self.at_publication(message)
+        if message.traced and self.tracer is not None:
+            self.tracer.entered(message)
         if message.retain:
             self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
+
+    def _consider(self, message: PublishedMessage) -> None:
+        """Have the tracer decide whether the message is traced."""
+        tracer = self.tracer
+        if tracer is not None and (tracer.sample is not None or message.properties.user_properties):
+            tracer.consider(message)
 
     def publish_soon(self, message: PublishedMessage, now_us: int) -> None:
         """Publish at QoS 0, in a batch with later messages, until `settle`."""
@@ -480,8 +521,11 @@ class BrokerClients:
         else:
             self.statistics.publications_received += 1
             self.statistics.published = message
+            self._consider(message)
             if self.at_publication is not None:
                 self.at_publication(message)
+            if message.traced and self.tracer is not None:
+                self.tracer.entered(message)
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:
@@ -497,6 +541,8 @@ class BrokerClients:
         """Handle settled publications; their publishers get acknowledgements with the next
         effects."""
         assert self.front_end is not None
+        if self.tracer is not None:
+            self.tracer.settled(publications)
         self.front_end.settled(publications)
 
     def stored(self, *subscription_ids: SubscriptionId) -> None:

@@ -48,6 +48,7 @@ class PublishedMessage:
         "retain",
         "shares",
         "topic",
+        "traced",
         "written",
     )
 
@@ -79,6 +80,8 @@ class PublishedMessage:
         # Its number in the journal, if it is there (see `journal`).
         self.number = 0
         self.epoch = 0
+        # Whether brokers keep spans of it.
+        self.traced = False
         # The number of sessions that queue it, and its size as it was counted (see `backlog`).
         self.keepers = self.kept_bytes = 0
         self._halves: dict[Any, Halves] | None = None

@@ -12,7 +12,7 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import RefusalRecord
+from shoal.broker.records import Happening, RefusalRecord
 from shoal.clients.records import MigrationRecord, ReturnRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 
@@ -33,6 +33,9 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     @abstractmethod
     def in_words(self) -> str:
         """The event, in a line without the time."""
+
+    def happening(self) -> Happening:
+        return Happening(at_us=self.at_us, kind="overlay", text=self.in_words())
 
 
 class BrokerPlace(msgspec.Struct, frozen=True):

@@ -28,8 +28,10 @@ from shoal.ledger import Ledger
 from shoal.model import BrokerId
 from shoal.mqtt.admission import QUEUES_ARE_FULL
 from shoal.mqtt.federation.moving import DRAINED
+from shoal.mqtt.messages import PublishedMessage
 from shoal.overlays.registry import SYSTEMS
 from shoal.runtime.driving.timing.clock import Clock
+from shoal.runtime.events.broker_events import BrokerEvents, about_broker
 from shoal.runtime.forgetting import Forgetting
 from shoal.runtime.front_ends.entry.access import NetworkAccess
 from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd, Permitted
@@ -71,6 +73,7 @@ from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
 from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
+from shoal.runtime.tracing.tracer import Tracer
 
 # A stopping broker waits this long for its neighbours to take its queued messages.
 DRAIN_S = 5.0
@@ -200,9 +203,28 @@ class BrokerService:
             "retained": retained.page,
             "leave-plan": self.operator.leave_plan,
             "top": self.front_end.traffic.heaviest,
+            "try": self.front_end.traffic.samples.try_filter,
             "prometheus/targets": self._targets,
         }
         notices = self.front_end.clients.statistics.notices
+        self.events = BrokerEvents(
+            self.figures,
+            partial(about_broker, name, self.section.place or None),
+            self.links,
+            self.front_end.traffic.latencies,
+            self.front_end.clients.backlog,
+            clock.now_us,
+            settings.incarnation,
+        )
+        self.tracer = Tracer(self.front_end.clients, network.json, clock.now_us)
+        self.tracer.register(self.ledger)
+        self.front_end.clients.tracer = self.tracer
+        self.front_end.clients.backlog.at_drop = self._dropped
+        self.node.at_traced = self.tracer.handled
+        questions["traces"] = self.tracer.traces
+        self.node.rows.at_happening = self.events.happened
+        self.front_end.at_notice(self.events.noticed)
+        self.directory.at_change.append(self.events.located)
         self._admin_access = AdminAccess(
             network.admin, self.section.hosts(), notices, self.node.schedule_flush
         )
@@ -210,9 +232,10 @@ class BrokerService:
             self.status,
             self.figures,
             self.missing,
-            self.operator.orders,
+            {**self.operator.orders, "trace": self.tracer.order},
             questions,
             self._admin_access,
+            self.events.stream,
             self._certificates.admin,
         )
         self.staging = staging_area(network, self.section, self.front_end)
@@ -247,6 +270,7 @@ class BrokerService:
         """
         self._listeners.bind()
         await self._listeners.listen("admin")
+        self.events.start()
         if self.joining.stage == "left":
             _log.error(self.joining.problem, extra={"next": "start it with --join"})
             return
@@ -334,6 +358,11 @@ class BrokerService:
     def _people(self) -> People:
         return People(self._access.users, self._admin_access.operators)
 
+    def _dropped(self, client: str, message: PublishedMessage, why: str) -> None:
+        self.events.dropped(client, message, why)
+        if message.traced:
+            self.tracer.dropped(client, message, why)
+
     def _has_left(self) -> None:
         self._overlay.leave(self.node.clock.now_us())
         self.at_left()
@@ -367,6 +396,7 @@ class BrokerService:
 
     async def stop(self) -> None:
         """Drain and close."""
+        self.events.stop()
         self._listeners.close()
         self.operator.stop()
         if self.staging is not None:

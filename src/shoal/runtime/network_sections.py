@@ -25,6 +25,8 @@ Acknowledge = Literal["settled", "stored"]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Cost = Annotated[float, msgspec.Meta(ge=0)]
+Latitude = Annotated[float, msgspec.Meta(ge=-90, le=90)]
+Longitude = Annotated[float, msgspec.Meta(ge=-180, le=180)]
 # Names go into file names, metrics and certificates.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -53,6 +55,7 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
     log         the broker's log, over HTTP (see the table [log]); over TLS with [client_tls]
+    place       the broker's latitude and longitude in degrees, for maps: [40.64, -73.78]
     public      addresses of listeners for other machines, by their keys, if they differ: a listener
                 takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy, a
                 container's port
@@ -66,6 +69,7 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
     wss: str = ""
     admin: str = ""
     log: str = ""
+    place: tuple[Latitude, Longitude] | msgspec.UnsetType = msgspec.UNSET
     public: dict[str, str] = {}
 
     def __post_init__(self) -> None:

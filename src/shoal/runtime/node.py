@@ -68,7 +68,7 @@ from shoal.broker.messages import Carrier, Message, Publish
 from shoal.broker.wire import WireError
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.driving.asides import Asides
-from shoal.runtime.driving.batches import joined, publications_in
+from shoal.runtime.driving.batches import brings_traced, joined, publications_in
 from shoal.runtime.driving.cost_estimator import CostEstimator
 from shoal.runtime.driving.delivering import Delivering
 from shoal.runtime.driving.flushing import Flushing, Phase
@@ -116,6 +116,9 @@ class Node:
         self._gate = RequestGate()
         self.at_hold = self._gate.at_change
         self.at_link: list[Callable[[BrokerId, bool], None]] = []
+        # Gets inputs with a traced publication: their effects, and since when and how long they
+        # waited.
+        self.at_traced: Callable[[Input, Sequence[Effect], int, int], None] | None = None
         self._trace = trace
         self._timers = NodeTimers(self.clock, self._fire)
         # trackers of input that the machine is not done with
@@ -253,6 +256,9 @@ class Node:
                 done_us = self.clock.now_us()
                 waited_us = 0 if since_us is None else max(0, now_us - since_us)
                 self.watching.handled(publications, waited_us, done_us - now_us)
+        if publications and self.at_traced is not None and brings_traced(input):
+            waited_us = 0 if since_us is None else max(0, now_us - since_us)
+            self.at_traced(input, effects, now_us, waited_us)
         is_delivered = self._carry_out(effects, now_us, ack_tracker)
         if not publications:
             self.cost_estimator.handled(input, now_us)

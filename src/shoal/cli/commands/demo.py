@@ -21,11 +21,12 @@ import msgspec
 import typer
 from rich.console import Console
 
+from shoal.cli.support.console_pages import check_console
 from shoal.cli.support.demo_live import BROKERS as LIVE_BROKERS
 from shoal.cli.support.demo_live import DAYS as LIVE_DAYS
 from shoal.cli.support.demo_live import DURATION_US as LIVE_DURATION_US
 from shoal.cli.support.demo_live import SUBSCRIPTIONS as LIVE_SUBSCRIPTIONS
-from shoal.cli.support.demo_live import prepare_live, replay_live
+from shoal.cli.support.demo_live import prepare_live, replay_live, show_live
 from shoal.cli.support.errors import STOPPED_EXIT_CODE, UserError
 from shoal.cli.support.outcome import outcome_table, verdict_line
 from shoal.cli.support.replay_outcome import show_replays
@@ -87,6 +88,10 @@ def demo(
     month: Annotated[int, typer.Option(min=1, max=12, help="Which month of 2013.")] = 1,
     brokers: Annotated[int, typer.Option(min=2, help="At the busiest airports.")] = 63,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Then play it again and again, in a browser, until Ctrl-C."),
+    ] = False,
 ) -> None:
     """The tour: real flights, an adaptive broker tree, a report.
 
@@ -94,6 +99,8 @@ def demo(
     airports three times: without relocation, with GRAPE for load, with GRAPE for delay. The month's
     first days then go through live brokers on this machine.
     """
+    if console:
+        check_console()
     _claim(out)
     from shoal.client import ClientError
     from shoal.experiments.live.brokers import UnrestError
@@ -115,20 +122,25 @@ def demo(
         raise UserError(f"live brokers: {error}") from error
     except (SimulationDiedError, OSError, ValueError) as error:
         raise UserError(str(error)) from error
-    console = Console()
-    show_table(console, outcome_table(runs))
+    shown = Console()
+    show_table(shown, outcome_table(runs))
     for sentence in sentences(runs):
-        console.print(sentence, soft_wrap=True, highlight=False)
-    console.print()
-    show_replays(console, replays)
-    console.print(f"\nreport: {out / 'report.html'}\n", soft_wrap=True, highlight=False)
+        shown.print(sentence, soft_wrap=True, highlight=False)
+    shown.print()
+    show_replays(shown, replays)
+    shown.print(f"\nreport: {out / 'report.html'}\n", soft_wrap=True, highlight=False)
     wrong = [problem for run in runs for problem in problems(run, expected)]
     for problem in wrong:
-        console.print(problem, soft_wrap=True, highlight=False)
-    console.print(verdict_line(runs), soft_wrap=True, highlight=False)
-    console.print(proof(replays), soft_wrap=True, highlight=False)
+        shown.print(problem, soft_wrap=True, highlight=False)
+    shown.print(verdict_line(runs), soft_wrap=True, highlight=False)
+    shown.print(proof(replays), soft_wrap=True, highlight=False)
     if wrong or any(map(replay_problems, replays)):
         raise typer.Exit(1)
+    if console:
+        show_live(out / "live", seed, TOPOLOGY)
+    else:
+        hint = "the live network in a browser: shoal demo --console"
+        shown.print(hint, soft_wrap=True, highlight=False)
 
 
 def _claim(out: Path) -> None:

@@ -55,6 +55,10 @@ def publish(
     retain: Annotated[
         bool, typer.Option("--retain", help="Keep it for later subscribers.")
     ] = False,
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="Have brokers trace it: shoal story NETWORK LABEL."),
+    ] = None,
     username: Username = None,
     password: Password = None,
     authority: Authority = "",
@@ -96,6 +100,7 @@ def publish(
                             retain=retain,
                             attributes=read,
                             content_type="application/json" if json_payload else None,
+                            trace=trace,
                         )
                         for each in batch
                     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from shoal.cli.support.console_pages import check_console
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.rows import show_table
 from shoal.cli.support.up_network import NetworkOptions, with_size_options
@@ -68,6 +70,10 @@ def up(
     log: Annotated[
         bool, typer.Option("--log", help="Log publications; `shoal log read` gives them back.")
     ] = False,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Show the network in a browser, with orders allowed."),
+    ] = False,
 ) -> None:
     """Start a network of brokers on this machine, a process each; Ctrl-C stops it.
 
@@ -79,6 +85,8 @@ def up(
 
     options = NetworkOptions(sizes, port, system, host, websockets, scenario, settings)
     options.check(context)
+    if console:
+        check_console()
     prepare()
     try:
         network, path = _write(options.network(), folder, data, has_log=log)
@@ -86,7 +94,7 @@ def up(
         # An error without a file is about a listener's address.
         where = error.filename or f"--host {host}: brokers cannot listen there"
         raise UserError(f"{where}: {error.strerror}") from error
-    _run(network, path, forget=data is None)
+    _run(network, path, forget=data is None, has_console=console)
     print("stopped")
 
 
@@ -113,7 +121,7 @@ def _write(
     return network, path
 
 
-def _run(network: NetworkFile, path: Path, *, forget: bool) -> None:
+def _run(network: NetworkFile, path: Path, *, forget: bool, has_console: bool) -> None:
     """Run until Ctrl-C; with `forget`, delete the brokers' state then."""
     from shoal.runtime.serving import run_until_signal
     from shoal.runtime.supervisor import StartError, Supervisor
@@ -123,7 +131,9 @@ def _run(network: NetworkFile, path: Path, *, forget: bool) -> None:
         try:
             await supervisor.start()
             _show(network, path, supervisor.left)
-            await stop.wait()
+            async with _console(network) if has_console else contextlib.nullcontext():
+                print("Ctrl-C stops it", flush=True)
+                await stop.wait()
         finally:
             await supervisor.stop()
 
@@ -166,4 +176,14 @@ def _show(network: NetworkFile, path: Path, left: Collection[str]) -> None:
         console.print(
             f"read what it carried: shoal log read {path}", soft_wrap=True, highlight=False
         )
-    console.print("Ctrl-C stops it", soft_wrap=True)
+
+
+@contextlib.asynccontextmanager
+async def _console(network: NetworkFile) -> AsyncIterator[None]:
+    """Serve the console meanwhile."""
+    from shoal.console.serving import default_address, running_console
+    from shoal.runtime.operations.caller import ANYBODY
+
+    async with running_console(network, ANYBODY, default_address(), allows_orders=True) as url:
+        Console().print(f"console: {url}", soft_wrap=True, highlight=False)
+        yield

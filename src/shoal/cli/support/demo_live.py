@@ -7,6 +7,7 @@ clients and publications, predicts the measurements.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shoal.experiments.scenario import Scenario
     from shoal.pipeline.workloads.workload import WorkloadOptions
     from shoal.report.replays import Replay
+    from shoal.runtime.network_file import NetworkFile
 
 BROKERS = 15
 DAYS = 7
@@ -105,3 +107,39 @@ def replay_live(
             replays.append(found)
             step.result = f"{found.delivered:,} delivered"
     return replays
+
+
+def show_live(out: Path, seed: int, topology: dict[str, Any]) -> None:
+    """Replay the same days again and again through live brokers, with a console, until Ctrl-C."""
+    from shoal.console.serving import default_address, running_console
+    from shoal.experiments.live.judge import LiveJudge
+    from shoal.experiments.live.networks import running
+    from shoal.experiments.live.replay import Players
+    from shoal.experiments.run_files import read_workload
+    from shoal.runtime.operations.caller import ANYBODY
+    from shoal.runtime.serving import run_until_signal
+
+    path = out / "workload"
+    workload = read_workload(path)
+    scenario = live_scenario("GRAPE", path, seed, topology)
+
+    async def play(network: NetworkFile) -> None:
+        while True:
+            players = Players(workload, network, LiveJudge(set()))
+            async with players.publishers(), players.subscribers():
+                await players.play(lambda share: None)
+
+    async def run(stop: asyncio.Event) -> None:
+        async with (
+            running(scenario, workload, out / "console") as network,
+            running_console(network, ANYBODY, default_address(), allows_orders=True) as url,
+        ):
+            print(f"the network, live: {url}\nCtrl-C stops it", flush=True)
+            playing = asyncio.ensure_future(play(network))
+            stopping = asyncio.ensure_future(stop.wait())
+            await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+
+    run_until_signal(run)

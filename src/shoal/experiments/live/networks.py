@@ -55,7 +55,16 @@ def scenario_network(
         port=port,
         websockets=websockets,
     )
-    return msgspec.structs.replace(network, seed=scenario.seed, trace=TRACE)
+    places = {
+        row.broker: (row.latitude, row.longitude)
+        for row in workload.brokers
+        if row.latitude is not None and row.longitude is not None
+    }
+    brokers = tuple(
+        msgspec.structs.replace(each, place=places.get(each.name, msgspec.UNSET))
+        for each in network.brokers
+    )
+    return msgspec.structs.replace(network, brokers=brokers, seed=scenario.seed, trace=TRACE)
 
 
 @asynccontextmanager

@@ -237,6 +237,7 @@ class FrontEnd:
             self.reader.of(message),
             write_body(message),
             assured=assured or message.qos > 0,
+            traced=message.traced,
         )
         message.key = publication.key
         size = message.size
@@ -334,6 +335,7 @@ class FrontEnd:
         body: bytes,
         *,
         assured: bool,
+        traced: bool = False,
     ) -> Publication:
         self._sequence = max(self._sequence + 1, published_us)
         return Publication(
@@ -343,6 +345,7 @@ class FrontEnd:
             attributes=attributes,
             body=body,
             assured=assured,
+            traced=traced,
         )
 
     def _add(self, publication: Publication) -> None:
@@ -352,8 +355,12 @@ class FrontEnd:
             or self._batch_bytes + len(publication.body) > MAX_BATCH_BYTES
         ):
             self._end_batch()
+        if publication.traced:  # it travels alone, so that a look at the first one is enough
+            self._end_batch()
         self._batch.append(publication)
         self._batch_bytes += len(publication.body)
+        if publication.traced:
+            self._end_batch()
 
     def _end_batch(self) -> None:
         if self._batch:
@@ -459,6 +466,7 @@ def read_publication(publication: Publication, now_us: int) -> PublishedMessage 
     if message is not None:
         message.attributes = publication.attributes
         message.key = publication.key
+        message.traced = publication.traced
         is_late = now_us - publication.published_us > MAX_ON_THE_WAY_US
         message.expires_from(publication.published_us if is_late else now_us)
         if is_late and message.has_expired(now_us):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription, Session
@@ -37,6 +38,18 @@ _Form = tuple[PublishedMessage, tuple[int, ...]]
 _Run = tuple[int, Receivers]
 
 
+class FanOutTracer(Protocol):
+    """Keeps spans of traced messages (see `runtime.tracing`)."""
+
+    def routed(self, message: PublishedMessage, now_us: int) -> None:
+        """The message was handed to its subscribers."""
+
+    def handed(
+        self, message: PublishedMessage, subscription: ClientSubscription, now_us: int
+    ) -> None:
+        """The message was handed to the chosen member of a shared subscription."""
+
+
 class FanOut:
     """Routes messages to sessions.
 
@@ -48,6 +61,8 @@ class FanOut:
     ) -> None:
         self.spreading = spreading
         self.journal: PendingFanOut | None = None
+        # Gets traced messages after they were handed out.
+        self.tracer: FanOutTracer | None = None
         self._subscriptions = subscriptions
         self._statistics = statistics
         self._gathered: list[PublishedMessage] = []
@@ -71,6 +86,8 @@ class FanOut:
             self.settle()
         if not self.spreading.is_on:
             found = self._route(message, now_us)
+            if message.traced and self.tracer is not None:
+                self.tracer.routed(message, now_us)
             message.attributes = None
             return found
         self._note_spread(message)
@@ -79,6 +96,8 @@ class FanOut:
 
     def _route_later(self, message: PublishedMessage, now_us: int) -> None:
         self._route(message, now_us)
+        if message.traced and self.tracer is not None:
+            self.tracer.routed(message, now_us)
         message.attributes = None
         if not self.spreading.is_stepping:
             self._note_end(message)
@@ -250,13 +269,16 @@ class FanOut:
         self.settle()
         self._statistics.deliveries += 1
         _deliver(message, subscription, now_us)
+        if message.traced and self.tracer is not None:
+            self.tracer.handed(message, subscription, now_us)
 
     # --- many messages ------------------------------------------------------------------------
 
     def gather(self, message: PublishedMessage, now_us: int) -> None:
         """Add a message to the batch, which is delivered by `settle`."""
         topic = message.topic
-        if message.qos or message.retain or (topic != self._topic and not self._begin_run(topic)):
+        is_alone = message.qos or message.retain or message.traced
+        if is_alone or (topic != self._topic and not self._begin_run(topic)):
             self.route(message, now_us)
             return
         self._gathered.append(message)

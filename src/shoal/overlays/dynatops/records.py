@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shoal.broker.records import Happening
 from shoal.model import BrokerId, ClientId
 
 
@@ -25,6 +26,20 @@ class ReconfigurationRecord(msgspec.Struct, frozen=True, kw_only=True):
     benefit: float = 0.0
     price: float = 0.0
 
+    def happening(self) -> Happening:
+        text = {
+            "done": f"{self.moved:,} brokers change places",
+            "kept": "brokers keep their places",
+            "dropped": "a change of places was dropped: brokers joined or left",
+        }.get(self.outcome, f"places of brokers: {self.outcome}")
+        return Happening(
+            at_us=self.at_us,
+            kind="links" if self.outcome == "done" else "stay",
+            text=text,
+            why=f"saves {self.benefit:,.4g} messages in a period, costs {self.price:,.4g}",
+            source=self.broker,
+        )
+
 
 class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A user was sent to the broker where it should be."""
@@ -33,3 +48,13 @@ class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     client: ClientId
     target: BrokerId
+
+    def happening(self) -> Happening:
+        return Happening(
+            at_us=self.at_us,
+            kind="move",
+            text=f"client {self.client} is sent to {self.target}",
+            client=self.client,
+            source=self.broker,
+            target=self.target,
+        )

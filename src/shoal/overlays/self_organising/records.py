@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from shoal.broker.records import Happening
 from shoal.model import BrokerId
 
 
@@ -30,3 +31,26 @@ class ProposalRecord(msgspec.Struct, frozen=True, kw_only=True):
     hops: int
     cost_now: float | None = None
     cost_then: float | None = None
+
+    def happening(self) -> Happening:
+        link = f"{self.left}-{self.right}"
+        instead = f" instead of {self.old_left}-{self.old_right}" if self.old_left else ""
+        text = {
+            "advised": f"a link {link}{instead} would pay",
+            "agreed": f"brokers agreed on a link {link}{instead}",
+            "kept": f"the links stay: a link {link} does not pay",
+            "refused": f"a link {link} is not allowed",
+            "done": f"link {link} is there{instead}",
+            "failed": f"link {link} was not made",
+        }.get(self.outcome, f"link {link}: {self.outcome}")
+        costs = ""
+        if self.cost_now is not None and self.cost_then is not None:
+            costs = f"cost {self.cost_now:,.4g} → {self.cost_then:,.4g} per interval"
+        return Happening(
+            at_us=self.at_us,
+            kind={"kept": "stay", "advised": "stay", "refused": "stay"}.get(self.outcome, "links"),
+            text=text,
+            why="; ".join(each for each in (self.reason, costs) if each),
+            source=self.left,
+            target=self.right,
+        )

@@ -37,13 +37,29 @@ def joined(messages: Sequence[Message]) -> list[tuple[Message, int]]:
 
 
 def _is_alike(carrier: Carrier, other: Carrier) -> bool:
-    return type(carrier) is type(other) and carrier.route == other.route
+    if type(carrier) is not type(other) or carrier.route != other.route:
+        return False
+    # A traced publication travels alone.
+    return not (is_traced(carrier) or is_traced(other))
+
+
+def is_traced(carrier: Carrier) -> bool:
+    """Return whether the first publication, and so the only one, is traced."""
+    publications = carrier.publications
+    return bool(publications) and publications[0].publication.traced
 
 
 def _batch(run: list[Carrier]) -> Carrier:
     if len(run) == 1:
         return run[0]
     return run[0].with_publications(tuple(one for each in run for one in each.publications))
+
+
+def brings_traced(input: Input) -> bool:
+    """Return whether an input that brings publications brings a traced one, alone."""
+    if type(input) is Received:
+        return is_traced(input.message)  # type: ignore[arg-type]
+    return bool(input.request.publications[0].traced)  # type: ignore[union-attr]
 
 
 def publications_in(input: Input) -> int:

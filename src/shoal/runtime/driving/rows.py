@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from shoal.broker.records import Happening, HappeningRow
 from shoal.runtime.driving.surroundings import TraceSink
 
 _ROWS_KEPT = 100
@@ -25,6 +26,8 @@ class RecordRows:
         self._shown_as = {kind: name for name, kind in shown.items()}
         self._counts = counts
         self._trace = trace
+        # gets the rows that an operator wants to see as they come
+        self.at_happening: Callable[[Happening], None] | None = None
 
     def record(self, row: msgspec.Struct) -> None:
         """Count something that happened, and trace it."""
@@ -33,5 +36,7 @@ class RecordRows:
             self.shown[name].append(row)
             if (outcome := getattr(row, "outcome", None)) is not None:
                 self._counts[f"{name} {outcome}"] += 1
+        if self.at_happening is not None and isinstance(row, HappeningRow):
+            self.at_happening(row.happening())
         if self._trace is not None:
             self._trace.record(row)

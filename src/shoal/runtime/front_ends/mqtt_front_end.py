@@ -29,7 +29,7 @@ from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, W
 from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.front_end.network import TO_ATTRIBUTE
 from shoal.mqtt.limits import MqttLimits
-from shoal.mqtt.notices import Party
+from shoal.mqtt.notices import Notice, Party
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.binding import BoundAddress
@@ -205,8 +205,13 @@ class MqttFrontEnd:
         """Enter all tables in the memory ledger."""
         self.clients.register(ledger)
         self._audit.register(ledger)
+        self.traffic.samples.register(ledger)
         if self.log is not None:
             self.log.register(ledger)
+
+    def at_notice(self, call: Callable[[Notice], None]) -> None:
+        """Call this with each notice about a client that is written to the audit log."""
+        self._audit.at_notice = call
 
     def _patience(self) -> float:
         """Return how long a client may take for its handshake, in seconds."""

@@ -6,12 +6,15 @@
 | /ready | 200 when its links are up and it admits clients, else 503 and the reasons |
 | /status | the broker, its links, clients and tables as JSON |
 | /metrics | the same figures for Prometheus |
+| /events | the broker's events as they come, as server-sent events (`runtime/events`); `since` |
 | /clients | sessions with addresses and queues, a page of them as below |
 | /subscriptions | clients' subscriptions, a page of them; `next` is the query of the next one |
 | /why | the broker's knowledge about a publication and a client that may get it |
 | /routing_decision | a publication's next hops from the broker; `shoal why` follows them |
 | /retained | retained topics that a `filter` matches, a page of them; no payloads |
 | /top | the busiest publishers and topics, and the most costly filters, by samples |
+| /traces | traced messages, or the spans of one `key` or label (`runtime/tracing`) |
+| /try | how sampled messages of its clients answer a filter: `topic`, `where`; no payloads |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | a planner's input from its system; `shoal plan dynatops --network` asks |
 | /leave-plan | the steps of a leave, and reasons that refuse it; `without` as below |
@@ -23,6 +26,7 @@
 | /drain | by POST: the broker begins to redirect its clients, and admits none; as above |
 | /delete-session | by POST, `client`: its session ends, and its connection; as above |
 | /delete-retained | by POST, `filter`: retained messages on such topics are deleted; as above |
+| /trace | by POST, `topic`, `where`, `each`, `seconds`: a sample of messages is traced |
 | /undrain | by POST: it admits clients again; as above |
 
 A web page in a browser can send a POST to a port of the browser's machine, but not with a header of
@@ -36,10 +40,12 @@ has for it. If operators have passwords, `admin_access.py` decides about each re
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
+from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -47,6 +53,7 @@ from starlette.routing import Route
 
 from shoal.mqtt.notices import Party
 from shoal.runtime.addresses import Address
+from shoal.runtime.events.ring import BrokerEvent
 from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.http_server import HttpServer
 from shoal.runtime.operations.metrics import render
@@ -60,7 +67,11 @@ Page = Callable[[Mapping[str, str]], Awaitable[Mapping[str, Any] | list[dict[str
 # or nothing.
 Order = Callable[[Mapping[str, str]], Awaitable[str]]
 Answer = Callable[[Request], Awaitable[Response]]
+# Returns the events of the broker, after the one with this identifier.
+Events = Callable[[str], AsyncIterator[BrokerEvent]]
 OPERATOR = "operator"
+# A reader of events that reads nothing for so long is closed; without events it gets a comment.
+SEND_TIMEOUT_S, PING_S = 10.0, 15
 
 
 def admin_app(
@@ -70,6 +81,7 @@ def admin_app(
     orders: Mapping[str, Order],
     questions: Mapping[str, Page],
     access: AdminAccess,
+    events: Events,
 ) -> Starlette:
     """The application behind the admin port; `orders` and `questions` by their paths' names.
 
@@ -128,6 +140,12 @@ def admin_app(
             return JSONResponse({"problem": str(error)}, 400)
         return JSONResponse(page if isinstance(page, list) else dict(page))
 
+    async def stream(request: Request) -> Response:
+        since = request.query_params.get("since", "")
+        return EventSourceResponse(
+            _server_sent(events(since)), ping=PING_S, send_timeout=SEND_TIMEOUT_S
+        )
+
     async def metrics(request: Request) -> Response:
         return Response(render(figures), media_type=CONTENT_TYPE_LATEST)
 
@@ -137,6 +155,7 @@ def admin_app(
             Route("/ready", ready),
             Route("/status", guarded(show_status)),
             Route("/metrics", guarded(metrics)),
+            Route("/events", guarded(stream)),
             *(
                 Route(f"/{name}", guarded(follow_order, is_order=True), methods=["POST"])
                 for name in orders
@@ -144,6 +163,12 @@ def admin_app(
             *(Route(f"/{name}", guarded(answer)) for name in questions),
         ]
     )
+
+
+async def _server_sent(events: AsyncIterator[BrokerEvent]) -> AsyncIterator[dict[str, str]]:
+    async for event in events:
+        row = {"event": event.kind, "data": msgspec.json.encode(event.data).decode()}
+        yield row | {"id": event.id} if event.id else row
 
 
 class AdminServer(HttpServer):
@@ -157,7 +182,8 @@ class AdminServer(HttpServer):
         orders: Mapping[str, Order],
         questions: Mapping[str, Page],
         access: AdminAccess,
+        events: Events,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        app = admin_app(status, figures, missing, orders, questions, access)
+        app = admin_app(status, figures, missing, orders, questions, access, events)
         super().__init__(app, access.garbled, context)

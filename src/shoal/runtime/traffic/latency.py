@@ -56,15 +56,19 @@ class _Histogram:
             self._now = list(empty)
             self._since_us = now_us
 
-    def status(self, now_us: int) -> dict[str, Any]:
+    def lately(self, now_us: int) -> list[int]:
+        """Counts per bucket, of the last one to two windows."""
         self._turn(now_us)
-        lately = [sum(each) for each in zip(self._now, self._before, strict=True)]
+        return [sum(each) for each in zip(self._now, self._before, strict=True)]
+
+    def status(self, now_us: int) -> dict[str, Any]:
+        lately = self.lately(now_us)
         return {
             "count": sum(self.counts),
             "sum_s": self.sum_s,
             "buckets": list(accumulate(self.counts)),
-            "p50_s": _quantile(lately, 0.5),
-            "p99_s": _quantile(lately, 0.99),
+            "p50_s": quantile(lately, 0.5),
+            "p99_s": quantile(lately, 0.99),
         }
 
 
@@ -89,11 +93,15 @@ class Latencies:
         }
         return {**found, "ahead": self._ahead}
 
+    def lately(self, now_us: int) -> list[int]:
+        """Deliveries of the last minute or two of messages of this broker, by `BUCKETS`."""
+        return self._histograms[HERE].lately(now_us)
 
-def _quantile(counts: list[int], share: float) -> float | None:
+
+def quantile(counts: list[int], share: float) -> float | None:
     """Within its bucket as if all there were spread evenly; None if there are none.
 
-    >>> _quantile([0, 0, 0, 10] + [0] * 13, 0.5)
+    >>> quantile([0, 0, 0, 10] + [0] * 13, 0.5)
     0.00075
     """
     total = sum(counts)

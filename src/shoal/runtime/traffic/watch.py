@@ -23,6 +23,7 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.session import ClientSubscription
 from shoal.runtime.traffic.heavy_hitters import Lately
 from shoal.runtime.traffic.latency import ELSEWHERE, HERE, Latencies
+from shoal.runtime.traffic.samples import MessageSamples
 
 # Looks are so far apart, and filters are asked for at most this share of the time.
 LOOK_US, MOST_SHARE = 2_000, 0.01
@@ -50,6 +51,7 @@ class TrafficWatch:
         now_us = clock()
         self._clock = clock
         self.latencies = Latencies()
+        self.samples = MessageSamples(json)
         self.due_us = now_us
         self._clients = clients
         self._json = json
@@ -73,6 +75,7 @@ class TrafficWatch:
         self._published = statistics.publications_received
         self._delivered = statistics.deliveries
         if isinstance(published, PublishedMessage) and count > 0:
+            self.samples.add(published)
             for kind, key in (("clients", published.publisher), ("topics", published.topic)):
                 self._add(kind, key, count, len(published.payload), now_us)
         if not isinstance(routed, PublishedMessage) or deliveries <= 0 or routed.topic[:1] == "$":

@@ -221,7 +221,8 @@ class SessionMove:
         elif message.key is not None and message.key in self._late:
             return
         elif not self._has_room(message) or (not qos and self.session.backlog.is_full):
-            self.session.count_dropped()
+            why = "its queue is full while its session moves here"
+            self.session.count_dropped(message, why)
         else:
             self._hold_back(Outgoing(message, qos, retain, identifiers))
 

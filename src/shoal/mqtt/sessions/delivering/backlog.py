@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import nlargest
+from itertools import islice
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -37,6 +38,18 @@ _FIRST_BYTES = MESSAGE_BYTES + ENTRY_BYTES
 
 class Queue(Protocol):
     """A session of a slow client."""
+
+    client_id: str
+    # Publications that were dropped for it.
+    dropped: int
+    # When its client last took a queued message.
+    took_us: int
+
+    @property
+    def inflight(self) -> int: ...
+
+    @property
+    def queued(self) -> int: ...
 
     @property
     def waiting_bytes(self) -> int:
@@ -96,6 +109,12 @@ class Backlog:
         self._maximum_bytes = maximum_bytes
         # Shares of users with sessions here.
         self._shares: WeakValueDictionary[str, BacklogShare] = WeakValueDictionary()
+        # Called with the client, the message and the reason when a message is dropped for it.
+        self.at_drop: Callable[[str, PublishedMessage, str], None] | None = None
+        # Called with the client when it is done with a traced message.
+        self.at_done: Callable[[str, PublishedMessage], None] | None = None
+        # Sessions that have begun to queue; `queues_from` takes out those that queue nothing.
+        self._queues: dict[Queue, None] = {}
         # Sessions that queue messages of QoS 0.
         self._at_0: dict[Queue, None] = {}
 
@@ -176,12 +195,33 @@ class Backlog:
         if self.is_full:
             self._look()
 
+    def begin_queue(self, queue: Queue) -> None:
+        """Note a session whose queue was empty."""
+        self._queues[queue] = None
+
+    def queues_from(self, first: int, most: int) -> tuple[list[Queue], int]:
+        """The sessions that queue messages: up to `most`, from the place `first` on.
+
+        Returns them with the place of the next one, 0 behind the last.
+        """
+        found = list(islice(self._queues, first, first + most))
+        queued = [queue for queue in found if queue.queued]
+        for queue in found:
+            if not queue.queued:
+                del self._queues[queue]
+        return queued, first + len(queued) if len(found) == most else 0
+
     def waits_at_0(self, queue: Queue) -> None:
         """Note a session that queues messages of QoS 0."""
         self._at_0[queue] = None
 
-    def forget(self, queue: Queue) -> None:
+    def forget_at_0(self, queue: Queue) -> None:
         """Forget a session without queued messages of QoS 0."""
+        self._at_0.pop(queue, None)
+
+    def forget(self, queue: Queue) -> None:
+        """Forget a session without queued messages."""
+        self._queues.pop(queue, None)
         self._at_0.pop(queue, None)
 
     def _make_room(self) -> None:

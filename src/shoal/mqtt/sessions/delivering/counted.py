@@ -14,13 +14,15 @@ class CountedDeliveries:
         "_share",
         "_user",
         "backlog",
+        "client_id",
         "dropped",
         "limits",
         "subscription_bytes",
         "will_bytes",
     )
 
-    def __init__(self, limits: MqttLimits, backlog: Backlog | None) -> None:
+    def __init__(self, client_id: str, limits: MqttLimits, backlog: Backlog | None) -> None:
+        self.client_id = client_id
         self.limits = limits
         # The queues of all sessions.
         self.backlog = backlog if backlog is not None else Backlog()
@@ -73,10 +75,16 @@ class CountedDeliveries:
         if self._share is not None:
             self._share.will_bytes += more
 
-    def count_dropped(self) -> None:
-        """Count a dropped publication."""
+    def count_dropped(self, message: PublishedMessage, why: str) -> None:
+        """Count a publication that the queue had no room for, and report it."""
         self.dropped += 1
         self.backlog.dropped += 1
+        self.report_drop(message, why)
+
+    def report_drop(self, message: PublishedMessage, why: str) -> None:
+        """Report a publication that the client will not get, with the reason."""
+        if self.backlog.at_drop is not None:
+            self.backlog.at_drop(self.client_id, message, why)
 
     @property
     def user_subscription_bytes(self) -> int:

@@ -37,6 +37,7 @@ MAX_PACKET_ID = 65_535
 
 # Messages sent in one time slice: some 5 ms.
 MOST_AT_ONCE = 1_000
+TOO_LARGE = "it is larger than the client's maximum packet size"
 # The work of a feed that ends, in messages.
 FEED_WORK = 10
 
@@ -73,7 +74,6 @@ class SessionDelivery(CountedDeliveries):
         "_resend",
         "_waiting",
         "_waiting_at_0",
-        "client_id",
         "has_room",
         "is_moving",
         "journal",
@@ -88,8 +88,7 @@ class SessionDelivery(CountedDeliveries):
         backlog: Backlog | None,
         patience: SlowConsumerPolicy | None,
     ) -> None:
-        super().__init__(limits, backlog)
-        self.client_id = client_id
+        super().__init__(client_id, limits, backlog)
         self.session_writer: ClientSessionWriter | None = None
         self.journal: DeliveryJournal | None = None
         # Whether its client was redirected and is on its way: QoS 0 is queued, too.
@@ -157,6 +156,17 @@ class SessionDelivery(CountedDeliveries):
             self._note_behind(message, now_us)
         self._keep(Outgoing(message, qos, retain, identifiers))
 
+    def fate_of(self, message: PublishedMessage, qos: int) -> str:
+        """The fate of a message that was just accepted: sent, delivered, waiting, dropped.
+
+        At QoS 0 it is delivered when it is written.
+        """
+        if any(outgoing.message is message for outgoing in reversed(self._waiting or ())):
+            return "waiting"
+        if any(outgoing.message is message for outgoing in reversed(self._inflight.values())):
+            return "sent"
+        return "delivered" if self.session_writer is not None and not qos else "dropped"
+
     def feed(
         self,
         feeds: Iterable[tuple[str, Iterator[Outgoing | int]]],
@@ -190,7 +200,7 @@ class SessionDelivery(CountedDeliveries):
     def forget_at_0(self) -> None:
         """Drop queued messages of QoS 0: the client does not fetch them."""
         self.drop_at_0(0, is_lost=False)
-        self.backlog.forget(self)
+        self.backlog.forget_at_0(self)
 
     def pump(self, now_us: int, most: int = MOST_AT_ONCE) -> int:
         """Send all that the window allows: retransmissions, then the queue, then feeds.
@@ -219,6 +229,7 @@ class SessionDelivery(CountedDeliveries):
                 session_writer.send_release(packet_id, ReasonCode.SUCCESS)
             elif not session_writer.send_outgoing(outgoing, now_us, True):
                 del self._inflight[packet_id]
+                self.report_drop(outgoing.message, TOO_LARGE)
                 self._record_done(outgoing)
         self._resend = self._resend or None
         waiting = self._waiting
@@ -231,6 +242,7 @@ class SessionDelivery(CountedDeliveries):
             self._queued_bytes -= message.kept_bytes
             if message.has_expired(now_us):
                 self._waiting_at_0 -= not outgoing.qos
+                self.report_drop(message, "it expired in the client's queue")
                 self._record_done(outgoing)
             elif outgoing.qos:
                 self._send_new(outgoing, session_writer, now_us)
@@ -402,6 +414,7 @@ class SessionDelivery(CountedDeliveries):
             if self.journal is not None:
                 self.journal.item(self, outgoing)
         else:
+            self.report_drop(outgoing.message, TOO_LARGE)
             self._record_done(outgoing)
 
     def _free_id(self, packet_id: int) -> int:
@@ -414,14 +427,11 @@ class SessionDelivery(CountedDeliveries):
         if self._waiting is None:
             self._waiting = deque()
         size = outgoing.message.size
-        if (
-            len(self._waiting) >= self.limits.maximum_queued_messages
-            or self._queued_bytes + size > self.limits.maximum_queued_bytes
-            or (self.backlog.is_full and not outgoing.qos)
-            or self.is_share_full
-        ):
-            self.count_dropped()
+        if why := self._reason_to_drop(outgoing, size):
+            self.count_dropped(outgoing.message, why)
             return
+        if not self._waiting:
+            self.backlog.begin_queue(self)
         self._queued_bytes += size
         self._waiting.append(outgoing)
         if not outgoing.qos:
@@ -430,6 +440,20 @@ class SessionDelivery(CountedDeliveries):
         elif self.journal is not None:
             self.journal.item(self, outgoing)
         self.count_in(outgoing.message)
+
+    def _reason_to_drop(self, outgoing: Outgoing, size: int) -> str:
+        """Why the queue does not take a message of this size; empty if it does."""
+        assert self._waiting is not None
+        limits = self.limits
+        if len(self._waiting) >= limits.maximum_queued_messages:
+            return f"its queue is full: {limits.maximum_queued_messages:,} messages"
+        if self._queued_bytes + size > limits.maximum_queued_bytes:
+            return f"its queue is full: {limits.maximum_queued_bytes:,} bytes"
+        if self.backlog.is_full and not outgoing.qos:
+            return "the queues of all clients are full, and it was sent at QoS 0"
+        if self.is_share_full:
+            return f"the queues of its user are full: {limits.maximum_user_queued_bytes:,} bytes"
+        return ""
 
     def drop_at_0(self, level: int, *, is_lost: bool = True) -> bool:
         """Drop queued messages of QoS 0, the newest first, down to this many bytes.
@@ -447,7 +471,8 @@ class SessionDelivery(CountedDeliveries):
             self._queued_bytes -= size
             self._waiting_at_0 -= 1
             if is_lost:
-                self.count_dropped()
+                why = "the queues of all clients are full, and it was sent at QoS 0"
+                self.count_dropped(outgoing.message, why)
             self.count_out(outgoing.message)
         if waiting is not None:
             waiting.extend(reversed(kept))
@@ -467,5 +492,7 @@ class SessionDelivery(CountedDeliveries):
         self.backlog.leave(message)  # inlines `count_out`: this runs for each acknowledgement
         if self._share is not None:
             self._share.leave(message)
+        if message.traced and self.backlog.at_done is not None:
+            self.backlog.at_done(self.client_id, message)
         if self.journal is not None:
             self.journal.item_done(self, outgoing)

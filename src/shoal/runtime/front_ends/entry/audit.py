@@ -33,6 +33,8 @@ class Audit:
         self._now_us = now_us
         self._all = LogBucket(ALL_BURST, ALL_PER_SECOND, now_us())
         self._buckets: OrderedDict[tuple[str, str], LogBucket] = OrderedDict()
+        # gets the notices that are written
+        self.at_notice: Callable[[Notice], None] | None = None
 
     def register(self, ledger: Ledger) -> None:
         ledger.register(
@@ -68,6 +70,8 @@ class Audit:
                 bucket.left_out = self._all.left_out = 0
             level = logging.WARNING if notice.is_refusal else logging.INFO
             _log.log(level, notice.what, extra=extra)
+            if self.at_notice is not None:
+                self.at_notice(notice)
 
     def _bucket(self, notice: Notice, now_us: int) -> LogBucket:
         who = notice.who
