@@ -5,7 +5,11 @@ from __future__ import annotations
 import jupytext  # type: ignore[import-untyped]
 import nbformat  # type: ignore[import-untyped]
 
-from tests.pipeline.clusters.processes import LIGHT_JAVA, ROOT, run_script
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.clusters.processes import ROOT
+from tests.spark import cells
 
 SOURCE = ROOT / "examples" / "notebooks" / "live-and-tables.py"
 NOTEBOOK = SOURCE.with_suffix(".ipynb")
@@ -20,8 +24,16 @@ def test_it_is_made_from_its_source_without_outputs() -> None:
     assert [each for each in notebook.cells if each.get("outputs")] == []
 
 
-def test_every_cell_runs() -> None:
-    printed = run_script("tests.spark.cells", str(NOTEBOOK), SPARK_SUBMIT_OPTS=LIGHT_JAVA)
+def test_every_cell_runs(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session of all tests, which its last cell would stop."""
+    monkeypatch.setattr(SparkSession, "stop", lambda session: None)
+    try:
+        cells.run(NOTEBOOK)
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS lake CASCADE")
+    printed = capsys.readouterr().out
     for text in (
         "40 publications",
         "36 pairs; 0 that Spark SQL does not find",
