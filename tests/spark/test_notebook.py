@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jupytext  # type: ignore[import-untyped]
 import nbformat  # type: ignore[import-untyped]
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -39,5 +38,6 @@ def test_every_cell_runs(
         "36 pairs; 0 that Spark SQL does not find",
         "dep_delay is 12, which is not > 50",
         "36 alerts, then 40",
+        "40 alerts published",
     ):
         assert text in printed, printed
