@@ -63,6 +63,7 @@ from shoal.runtime.parts import (
     publication_log,
     servers,
     spools,
+    staging_area,
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
@@ -240,10 +241,15 @@ class BrokerService:
             self.events.stream,
             self._certificates.admin,
         )
+        self.staging = staging_area(network, self.section, self.front_end)
+        if self.staging is not None:
+            self.leaving.commits = self.staging.lists.committing
+            self.staging.register(self.ledger)
         self.log_server = log_server(
             network,
             self.section,
             self.front_end,
+            self.staging,
             lambda: self._access,
             self._admin_access.garbled,
             self._certificates.clients,
@@ -285,6 +291,8 @@ class BrokerService:
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
+        if self.staging is not None:
+            self.staging.start()
         await self._listeners.listen("peers", "log")
         self._membership.start()
         if self.spools is not None:
@@ -401,6 +409,8 @@ class BrokerService:
         self.events.stop()
         self._listeners.close()
         self.operator.stop()
+        if self.staging is not None:
+            await self.staging.stop()
         await self.leaving.stop()
         await self._membership.stop()
         await self.forgetting.stop()
@@ -528,6 +538,7 @@ class BrokerService:
             else None,
             "replays": self.front_end.clients.replays.status,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
+            "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {
