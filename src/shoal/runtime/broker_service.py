@@ -13,8 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,6 +54,7 @@ from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operations.memory import memory_of
+from shoal.runtime.operations.status_parts import mqtt_status, version
 from shoal.runtime.operator import OperatorDesk
 from shoal.runtime.parts import (
     journal_files,
@@ -63,6 +63,7 @@ from shoal.runtime.parts import (
     publication_log,
     servers,
     spools,
+    staging_area,
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
@@ -240,10 +241,15 @@ class BrokerService:
             self.events.stream,
             self._certificates.admin,
         )
+        self.staging = staging_area(network, self.section, self.front_end)
+        if self.staging is not None:
+            self.leaving.commits = self.staging.lists.committing
+            self.staging.register(self.ledger)
         self.log_server = log_server(
             network,
             self.section,
             self.front_end,
+            self.staging,
             lambda: self._access,
             self._admin_access.garbled,
             self._certificates.clients,
@@ -285,6 +291,8 @@ class BrokerService:
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
+        if self.staging is not None:
+            self.staging.start()
         await self._listeners.listen("peers", "log")
         self._membership.start()
         if self.spools is not None:
@@ -401,6 +409,8 @@ class BrokerService:
         self.events.stop()
         self._listeners.close()
         self.operator.stop()
+        if self.staging is not None:
+            await self.staging.stop()
         await self.leaving.stop()
         await self._membership.stop()
         await self.forgetting.stop()
@@ -474,7 +484,7 @@ class BrokerService:
         """Return the figures of the metrics; their number does not depend on the number of
         publishers.
         """
-        statistics, missing = self.front_end.clients.statistics, self.missing()
+        missing = self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.front_end.clients.subscriptions.count
@@ -482,7 +492,7 @@ class BrokerService:
             "broker": self.node.id,
             "network": self.network.name,
             "system": self.network.system,
-            "version": _version(),
+            "version": version(),
             "protocol": PROTOCOL,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
@@ -501,25 +511,7 @@ class BrokerService:
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,
-            "mqtt": {
-                "connected": statistics.connected,
-                "sessions": len(self.front_end.clients.sessions),
-                "subscriptions": self.front_end.clients.subscriptions.count,
-                "retained": len(self.front_end.clients.retained),
-                "publications": statistics.publications_received,
-                "deliveries": statistics.deliveries,
-                "dropped": self.front_end.clients.sessions.dropped,
-                "refused": statistics.publications_refused,
-                "unread_payloads": statistics.unread_payloads,
-                "slowed": statistics.slowed,
-                "refusals": [
-                    {"what": what, "reason": reason, "count": count}
-                    for (what, reason), count in statistics.notices.refusals.items()
-                ],
-                "subscription_bytes": self.front_end.clients.subscriptions.bytes,
-                "queued_bytes": self.front_end.clients.backlog.bytes,
-                "queues_are_full": self.front_end.clients.backlog.is_full,
-            },
+            "mqtt": mqtt_status(self.front_end.clients),
             "memory": memory_of(self.ledger, self.front_end.clients),
             "latency": self.front_end.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
@@ -528,6 +520,7 @@ class BrokerService:
             else None,
             "replays": self.front_end.clients.replays.status,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
+            "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {
@@ -535,12 +528,6 @@ class BrokerService:
                 for name, rows in self.node.rows.shown.items()
             },
         }
-
-
-@cache
-def _version() -> str:
-    """Return the version of shoal."""
-    return metadata.version("shoal")
 
 
 def _ignore_change() -> None:

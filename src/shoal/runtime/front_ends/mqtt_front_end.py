@@ -113,6 +113,8 @@ class MqttFrontEnd:
             else LogReading(node, self.clients, self.log, json, self.carry_out)
         )
         self._writes_at_once = not networked and files is None and log is None
+        # Flushes whose state and log are on disk.
+        self.recorded = 0
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
@@ -465,7 +467,9 @@ class MqttFrontEnd:
         """Write state and log to disk before any peer learns of it."""
         is_written = self.journal is None or self.journal.write()
         is_logged = self.log is None or self.log.write()
-        if not (is_written and is_logged):
+        if is_written and is_logged:
+            self.recorded += 1
+        else:
             # A client without an answer asks again, and is refused.
             gathered, self._gathered = self._gathered, {}
             for socket in gathered:
