@@ -6,6 +6,7 @@ worst so far are looked at again each time.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from heapq import nlargest
 
 import msgspec
@@ -44,14 +45,14 @@ class WorstClients:
         self._place = 0
         self._worst: dict[Queue, None] = {}
         # When each client last lost a message, and the reason, by client; the oldest first.
-        self.lost: dict[str, tuple[int, str]] = {}
+        self.lost: OrderedDict[str, tuple[int, str]] = OrderedDict()
 
     def has_lost(self, client: str, why: str, now_us: int) -> None:
         """A message was dropped for this client."""
         self.lost.pop(client, None)
         self.lost[client] = now_us, why
         if len(self.lost) > MOST_LOOKED_AT:
-            del self.lost[next(iter(self.lost))]
+            self.lost.popitem(last=False)
 
     def look(self, now_us: int) -> list[WorstClient]:
         """Look at some more sessions; returns the worst clients."""
