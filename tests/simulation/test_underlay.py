@@ -92,6 +92,18 @@ def test_only_the_seed_decides_places() -> None:
     assert len({latencies(seed, ROWS)[0] for seed in range(8)}) > 1
 
 
+def test_places_that_are_all_hosts_keep_their_names() -> None:
+    rows = ([1, 1, 2], [2, 3, 3], [10.0, 20.0, 30.0])  # as a CSV file gives them
+    for seed in range(4):
+        underlay = MatrixUnderlay(*rows, places=["3", "1"], seed=seed)
+        assert underlay.latency_us("3", "1") == 10_000
+    drawn = {
+        MatrixUnderlay(*rows, places=["3", "x"], seed=seed).latency_us("3", "x")
+        for seed in range(20)
+    }
+    assert drawn == {5_000, 10_000, 15_000}
+
+
 def test_missing_pairs_are_an_error_or_the_median() -> None:
     sources, targets, rtt_ms = [0, 0, 1], [1, 2, 2], [10.0, None, math.nan]
     with pytest.raises(UnderlayError, match=r"2 pairs .* 0 and 2; fill_missing = true"):

@@ -223,9 +223,13 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     return rows
 
 
-def read_columns(path: Path, names: Sequence[str]) -> list[list[Any]]:
-    """Columns of a Parquet or CSV table as lists; RunFileError when one is missing."""
+def read_columns(path: Path, names: Sequence[str], *others: Sequence[str]) -> list[list[Any]]:
+    """Columns of a Parquet or CSV table as lists; RunFileError when one is missing.
+
+    The columns may have `others` of their names instead.
+    """
     dataset = _dataset(path, "csv" if path.suffix == ".csv" else "parquet")
+    names = next((each for each in others if {*each} <= {*dataset.schema.names}), names)
     for name in names:
         if name not in dataset.schema.names:
             found = ", ".join(dataset.schema.names)

@@ -151,9 +151,11 @@ class GeographySection(
 
 
 class Matrix(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="matrix"):
-    """Measured round trips; which host a broker is on is drawn by the seed.
+    """Measured round trips.
 
-    path               Parquet or CSV, with the columns src, dst and rtt_ms
+    Brokers are the hosts of their names if each has one; else the seed draws their hosts.
+
+    path               Parquet or CSV, with the columns src, dst and rtt_ms, or from, to and ms
     fill_missing       a pair that was not measured takes the median; else it is an error
     local_latency_us   between a client and its broker
     """

@@ -27,6 +27,8 @@ from shoal.simulation.links.underlay import (
 )
 
 MATRIX_COLUMNS = ("src", "dst", "rtt_ms")
+# In files of `shoal plan` and `shoal record`.
+RTT_COLUMNS = ("from", "to", "ms")
 
 
 def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], seed: int) -> Underlay:
@@ -43,7 +45,8 @@ def build_underlay(section: scenario.Underlay, brokers: Sequence[BrokerRow], see
                 local_latency_us=section.local_latency_us,
             )
         case scenario.Matrix():
-            sources, targets, rtt_ms = read_columns(Path(section.path), MATRIX_COLUMNS)
+            path = Path(section.path)
+            sources, targets, rtt_ms = read_columns(path, MATRIX_COLUMNS, RTT_COLUMNS)
             return MatrixUnderlay(
                 sources,
                 targets,

@@ -206,6 +206,7 @@ class BrokerService:
             "retained": retained.page,
             "leave-plan": self.operator.leave_plan,
             "top": self.front_end.traffic.heaviest,
+            "round-trips": self._costs.round_trips,
             "try": self.front_end.traffic.samples.try_filter,
             "prometheus/targets": self._targets,
         }
@@ -523,6 +524,7 @@ class BrokerService:
             "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
+            "service_us": self.node.watching.handled_in_us or None,
             "shown": {
                 name: [msgspec.structs.asdict(row) for row in rows]
                 for name, rows in self.node.rows.shown.items()

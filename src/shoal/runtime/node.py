@@ -252,13 +252,11 @@ class Node:
         effects = self.machine.handle(input, now_us)
         if publications:
             self.counts["publications_in"] += publications
-            if self.watching.is_on:
-                done_us = self.clock.now_us()
-                waited_us = 0 if since_us is None else max(0, now_us - since_us)
-                self.watching.handled(publications, waited_us, done_us - now_us)
-        if publications and self.at_traced is not None and brings_traced(input):
+            done_us = self.clock.now_us()
             waited_us = 0 if since_us is None else max(0, now_us - since_us)
-            self.at_traced(input, effects, now_us, waited_us)
+            self.watching.handled(publications, waited_us, done_us - now_us)
+            if self.at_traced is not None and brings_traced(input):
+                self.at_traced(input, effects, now_us, waited_us)
         is_delivered = self._carry_out(effects, now_us, ack_tracker)
         if not publications:
             self.cost_estimator.handled(input, now_us)

@@ -45,6 +45,8 @@ def places(network: NetworkFile, name: BrokerId, now_us: int) -> Iterator[Broker
     for broker in network.brokers:
         at_us = now_us if broker.name == name else 0
         listeners: dict[str, Any] = {key: broker.reached_at(key) for key in broker.listeners()}
+        if network.log.folder_of(broker.name) is None:
+            listeners.pop("log", None)  # the address has no server
         yield BrokerLocation(broker.name, at_us, **listeners)
 
 

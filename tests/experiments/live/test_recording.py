@@ -8,10 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shoal.client import Message
-from shoal.experiments.live.recording import Recorder, write_clients
+from shoal.experiments.live.recorded_network import NetworkReport, write_network
+from shoal.experiments.live.recording import Recorder
 from shoal.frames import match_frame
 from shoal.frames.mixed_columns import plain_value
 from shoal.language import format_filter, parse
+from shoal.log.records import LogRecord
 from shoal.model import Value
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.front_end.network import network_filter
@@ -89,7 +91,32 @@ def test_a_filter_too_deep_to_write_does_not_affect_others(
         }
         for name, text in (("odd", deep), ("plain", "n > 1"))
     ]
-    count, [said] = write_clients(tmp_path, rows, ["B1"])
+    report = NetworkReport({"B1": 12.5}, [], rows, {})
+    count, [said] = write_network(tmp_path, report)
     table = pq.read_table(tmp_path / "subscriptions.parquet")
     assert (count, table.column("client").to_pylist()) == (1, ["plain"])
-    assert said.startswith("odd's to a/#: parentheses and NOT nest deeper than")
+    assert said.startswith(
+        "a subscription is left out, odd's to a/#: parentheses and NOT nest deeper than"
+    )
+
+
+def test_the_shorter_of_two_measurements_is_the_round_trip(tmp_path: Path) -> None:
+    measured = {"B1": {"B2": 1_500, "B9": 1}, "B2": {"B1": 900}, "B3": {"B2": 70}}
+    report = NetworkReport(dict.fromkeys(("B1", "B2", "B3"), None), [], [], measured)
+    _, said = write_network(tmp_path, report)
+    assert (tmp_path / "round_trips.csv").read_text() == "from,to,ms\nB1,B2,0.9\nB2,B3,0.07\n"
+    assert said == ["the round trip between B1 and B3 is not known"]
+    assert pq.read_table(tmp_path / "brokers.parquet")["service_us"].to_pylist() == [None] * 3
+
+
+def test_a_publisher_is_where_most_of_its_publications_entered(tmp_path: Path) -> None:
+    recorder = Recorder(levels=1)
+    entered = (("a/1", "B1"), ("a/2", "B2"), ("b/1", "B1"), ("a/1", "B2"), ("b/2", "B3"))
+    for number, (topic, broker) in enumerate(entered):
+        recorder.take_logged(LogRecord(number, f"client{number}", 0, topic, b"12"), broker)
+    recorder.write(tmp_path)
+    found = pq.read_table(tmp_path / "publishers.parquet").to_pylist()
+    assert found == [{"publisher": "a", "broker": "B2"}, {"publisher": "b", "broker": "B1"}]
+    table = pq.read_table(tmp_path / "publications.parquet")
+    assert table["client"].to_pylist() == [f"client{number}" for number in range(5)]
+    assert table["payload_bytes"].to_pylist() == [2] * 5

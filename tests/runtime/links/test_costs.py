@@ -59,6 +59,11 @@ async def test_latencies_to_neighbours_and_others_are_measured(
         await network.start("B4")  # from here on it may be linked
         await until(lambda: found[-1].links.keys() == {"B2", "B3", "B4"})
         assert network.links["B3"].status() == []
+        answer = await measuring.round_trips({})
+        assert answer["round_trips_us"].keys() == {"B2", "B3", "B4"}
+        assert all(us > 0 for us in answer["round_trips_us"].values())
+        await network.kill("B3")
+        assert (await measuring.round_trips({}))["round_trips_us"].keys() == {"B2", "B4"}
         await measuring.stop()
 
 

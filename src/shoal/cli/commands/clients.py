@@ -5,28 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import urlencode
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.filesize import decimal
 
-from shoal.cli.support.errors import UserError
+from shoal.cli.support.live.client_rows import Row, ask_clients, present_rows
 from shoal.cli.support.live.operators import (
     Operator,
     OperatorCertificate,
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.statuses import Statuses, admin_addresses, ask_status, problem_of
 from shoal.cli.support.rows import show_rows
 
-if TYPE_CHECKING:
-    from shoal.runtime.network_file import NetworkFile
-    from shoal.runtime.operations.caller import Caller
-
-Row = dict[str, Any]
 # By the name that brokers have for it.
 _COUNTS = {
     "subscriptions": "subscriptions",
@@ -61,7 +54,7 @@ def clients(
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
-    statuses, rows = asyncio.run(_ask(network, caller, client))
+    statuses, rows = asyncio.run(ask_clients(network, caller, client))
     rows = [each for each in rows if not user or each["user"] == user]
     rows = [each for each in rows if not away or each["address"] is None]
     figures = ("waiting_bytes", "waiting") if by == "waiting" else (by,)
@@ -69,47 +62,12 @@ def clients(
     if as_json:
         print(json.dumps(rows, indent=2))
     else:
-        _show(_where_they_are(rows), most, is_sought=bool(client or user or away))
+        _show(present_rows(rows), most, is_sought=bool(client or user or away))
         for name, found in statuses.items():
             if found is None:
                 print(f"not asked: {name} {statuses.why_not(name)}")
     if client and not rows:
         raise typer.Exit(1)
-
-
-async def _ask(network: NetworkFile, caller: Caller, client: str) -> tuple[Statuses, list[Row]]:
-    """Return the brokers' statuses, and the clients of all."""
-    from shoal.runtime.supervisor import get_json
-
-    statuses = await ask_status(network, caller)
-    here = admin_addresses(network, statuses)
-
-    async def ask(name: str) -> list[Row]:
-        rows: list[Row] = []
-        query: str | None = urlencode({"client": client}) if client else ""
-        while query is not None:
-            try:
-                found = await get_json(here[name], f"/clients?{query}", caller.to(name))
-            except OSError as error:
-                raise UserError(f"{name} does not answer: {problem_of(error)}") from error
-            rows += ({"broker": name, **row} for row in found["clients"])
-            query = found["next"]
-        return rows
-
-    found = await asyncio.gather(*map(ask, here))
-    return statuses, [row for rows in found for row in rows]
-
-
-def _where_they_are(rows: list[Row]) -> list[Row]:
-    """Without the rows of brokers that gave a session to one that has it, as they do for a while.
-
-    >>> given = {"client": "c", "broker": "B1", "going": "B2"}
-    >>> there = {"client": "c", "broker": "B2", "going": None}
-    >>> _where_they_are([given, there]) == [there], _where_they_are([given]) == [given]
-    (True, True)
-    """
-    there = {(row["client"], row["broker"]) for row in rows}
-    return [row for row in rows if (row["client"], row["going"]) not in there]
 
 
 def _show(rows: list[Row], most: int, *, is_sought: bool) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shoal.cli.support.declared_options import given, option_name
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.interrupts import run_until_interrupted
 from shoal.cli.support.live.clients import (
@@ -27,14 +27,15 @@ from shoal.cli.support.live.clients import (
     read_connecting,
 )
 from shoal.cli.support.live.logs import LogSpan, read_logs
+from shoal.cli.support.live.network_reports import ask_report
 from shoal.cli.support.live.operators import (
     Operator,
     OperatorCertificate,
     OperatorPassword,
     read_caller,
 )
-from shoal.cli.support.live.subscriptions import ask_subscriptions
 from shoal.cli.support.places import check_new
+from shoal.log.instants import EARLIEST
 from shoal.log.remote import LogLogin
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ MOST = 5_000_000
 
 
 def record(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     broker: Broker = "127.0.0.1:1883",
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="As in MQTT; #.")] = None,
@@ -68,18 +70,21 @@ def record(
             "--network",
             "-n",
             metavar="NETWORK.toml",
-            help="A shoal network, whose clients' filters are recorded, too.",
+            help="A shoal network: publications from its logs, if it has any; also its clients, "
+            "their filters, and the brokers' round trips and service times.",
         ),
     ] = None,
     begin: Annotated[
         str,
         typer.Option(
             "--from",
-            help="With --network: take what its logs have since then: earliest, a time "
+            help="What the logs have since then: earliest, the default, a time "
             "(2026-11-30T08:00, in UTC), or how long ago (-1h).",
         ),
     ] = "",
-    end: Annotated[str, typer.Option("--to", help="Likewise; the present end.")] = "",
+    end: Annotated[
+        str, typer.Option("--to", help="And until then; the present end by default.")
+    ] = "",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
     version: Version = "5",
     username: Username = None,
@@ -98,17 +103,21 @@ def record(
     """Record the publications of a running MQTT broker of any kind.
 
     DIR/publications.parquet is the input of `shoal workload`: a publisher for each topic,
-    attributes from user properties, JSON and topic levels. Of a shoal network,
-    DIR/subscriptions.parquet has its clients' filters and where they are, and DIR/brokers.parquet
-    its brokers. Retained messages are not recorded: they were not published during the recording.
+    attributes from user properties, JSON and topic levels. Retained messages are not recorded: they
+    were not published during the recording.
 
-    With --from, publications come from the logs of the network's brokers (table log of the network
-    file), each with the time when it entered.
+    With --network, publications come from the logs of its brokers (table log of the network file),
+    each with the time when it entered; publishers.parquet has the publishers' brokers. Without
+    logs, and with --broker or --seconds, the command subscribes instead.
+
+    Of a network DIR also has subscriptions.parquet with its clients' filters, clients.parquet with
+    their brokers, brokers.parquet with times to match a publication, and round_trips.csv.
     """
     from shoal.cli.support.live.networks import read_network
     from shoal.experiments.live.recording import Recorder
     from shoal.frames.errors import TableError
     from shoal.frames.folders import new_folder
+    from shoal.log.remote import log_addresses
 
     check_topic_filters(*(topic or ()))
     check_new(out, overwrite=overwrite)
@@ -117,13 +126,19 @@ def record(
         network = read_network(network_file, has_files=False)
         caller = read_caller(network, operator, operator_password, operator_certificate)
     recorder = Recorder(levels, network.json if network is not None else "auto")
-    if end and not begin:
-        raise UserError("--to goes with --from")
-    if begin:
+    is_live = [option_name(name) for name in given(context, ("broker", "seconds"))]
+    if begin or end:
+        option = "--from" if begin else "--to"
         if network_file is None:
-            raise UserError("--from reads the logs of a network: name it by --network")
+            raise UserError(f"{option} reads the logs of a network: name it by --network")
+        if is_live:
+            raise UserError(f"{option} reads logs, {is_live[0]} records what comes: give one")
+    reads_logs = bool(begin or end)
+    if network_file is not None and network is not None and network.log.folder and not is_live:
+        reads_logs = reads_logs or bool(log_addresses(network_file))
+    if reads_logs:
         login = LogLogin(username or "", password or "", authority, server_name)
-        span = LogSpan(tuple(topic or ("#",)), begin, end)
+        span = LogSpan(tuple(topic or ("#",)), begin or EARLIEST, end)
         _record_logs(str(network_file), login, span, count, recorder)
     else:
         connecting = read_connecting(
@@ -133,12 +148,18 @@ def record(
     try:
         with new_folder(out, overwrite=overwrite) as folder:
             recorder.write(folder)
-            said = _write_clients(network, caller, folder) if network and caller else ""
+            said = ""
+            if network is not None and caller is not None:
+                said = _write_network(network, caller, folder, reads_logs=reads_logs)
     except TableError as error:
         raise UserError(str(error)) from error
     print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
     if not recorder:
-        print("shoal: warning: there are no publications", file=sys.stderr)
+        _warn("there are no publications")
+
+
+def _warn(text: str) -> None:
+    print(f"shoal: warning: {text}", file=sys.stderr)
 
 
 def _record_logs(
@@ -149,10 +170,13 @@ def _record_logs(
     from shoal.log.records import LogRecord
 
     try:
-        rows = read_logs(network_file, login, span)
-        for row in islice((each.record for each in rows), count):
-            if isinstance(row, LogRecord):
-                recorder.take_logged(row)
+        for row in read_logs(network_file, login, span):
+            if not isinstance(row.record, LogRecord):
+                continue
+            if len(recorder) == count:
+                _warn(f"the logs have more than --count {count:,}: the rest is left out")
+                break
+            recorder.take_logged(row.record, row.broker)
     except LogError as error:
         raise UserError(str(error)) from error
 
@@ -175,7 +199,7 @@ def _record_live(
     except (ClientError, ValueError) as error:
         if not recorder:
             raise UserError(str(error)) from error
-        print(f"shoal: warning: it ended early: {error}", file=sys.stderr)
+        _warn(f"it ended early: {error}")
 
 
 async def _record(
@@ -216,12 +240,20 @@ async def _record(
             await asyncio.gather(*reading, return_exceptions=True)
 
 
-def _write_clients(network: NetworkFile, caller: Caller, folder: Path) -> str:
-    from shoal.experiments.live.recording import write_clients
+def _write_network(network: NetworkFile, caller: Caller, folder: Path, *, reads_logs: bool) -> str:
+    """Write tables about the network; return a summary."""
+    from shoal.experiments.live.recorded_network import write_network
 
-    rows, names = asyncio.run(ask_subscriptions(network, caller))
-    found, left_out = write_clients(folder, rows, names)
-    for said in left_out:
-        print(f"shoal: warning: a subscription is left out, {said}", file=sys.stderr)
-    what = "1 subscription" if found == 1 else f"{found:,} subscriptions"
-    return f", {what} at {len(names):,} brokers"
+    report, unlogged = asyncio.run(ask_report(network, caller))
+    found, left_out = write_network(folder, report)
+    for each in left_out:
+        _warn(each)
+    if reads_logs:
+        if unlogged:
+            _warn(f"no log has what entered at {', '.join(unlogged)}")
+        if network.log.topics != ("#",) or network.log.qos:
+            topics = ", ".join(network.log.topics)
+            _warn(f"the logs keep only publications on {topics} from QoS {network.log.qos} on")
+    subscriptions = "1 subscription" if found == 1 else f"{found:,} subscriptions"
+    clients = "1 client" if len(report.clients) == 1 else f"{len(report.clients):,} clients"
+    return f", {subscriptions} at {len(report.service_us):,} brokers, {clients}"

@@ -4,16 +4,18 @@ A publication's publisher is its topic, or the first levels of it; its attribute
 shoal's filters see. `$topic` there, the broker's own name, is `mqtt_topic` here, so that a replay
 can publish it; `$topic.0` is `mqtt_topic_0`, and `$levels` is `mqtt_levels`.
 
+A log also knows the client and its edge broker; publishers.parquet has each publisher's broker, the
+one at which most of its publications entered.
+
 An attribute that is a number here and a text there has a mixed column (see
 `shoal.frames.mixed_columns`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -22,33 +24,37 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.client import Message
 from shoal.frames.mixed_columns import mixed_column
-from shoal.language import FilterSyntaxError, format_filter, parse
+from shoal.language import format_filter, parse
 from shoal.log.records import LogRecord
 from shoal.log.selections import attributes_of as logged_attributes
-from shoal.model import And, Expression, Filter, Not, Or, Predicate, Value
+from shoal.model import And, BrokerId, Expression, Filter, Not, Or, Predicate, Value
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import PublishedMessage as Sent
 
 PUBLICATIONS = "publications.parquet"
-SUBSCRIPTIONS = "subscriptions.parquet"
-BROKERS = "brokers.parquet"
+PUBLISHERS = "publishers.parquet"
 
-_KEYS = [("publisher", pa.string()), ("sequence", pa.int64()), ("time_us", pa.int64())]
+_COLUMNS = [
+    ("publisher", pa.string()), ("sequence", pa.int64()), ("time_us", pa.int64()),
+    ("payload_bytes", pa.int64()), ("client", pa.string()), ("broker", pa.string()),
+]  # fmt: skip
 
 
 class Recorder:
-    """Takes messages, and writes them as one table.  `levels`: of a topic, name its publisher."""
+    """Takes messages, and writes them as tables.  `levels`: of a topic, name its publisher."""
 
     def __init__(self, levels: int | None = None, json: Json = "auto") -> None:
         self._levels = levels
         self._json = json
         self._sequences: Counter[str] = Counter()
-        self._keys: list[tuple[str, int, int]] = []
+        self._rows: list[tuple[str, int, int, int, str | None, BrokerId | None]] = []
+        # By publisher: its publications by the broker at which they entered.
+        self._entered: defaultdict[str, Counter[BrokerId]] = defaultdict(Counter)
         self._attributes: list[Mapping[str, Value]] = []
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._rows)
 
     @property
     def publishers(self) -> int:
@@ -56,28 +62,47 @@ class Recorder:
 
     def take(self, message: Message, now_us: int) -> None:
         """A message came."""
-        self._note(message.topic, now_us, recorded_attributes(message, self._json))
+        attributes = recorded_attributes(message, self._json)
+        self._note(message.topic, now_us, len(message.payload), attributes)
 
-    def take_logged(self, record: LogRecord) -> None:
-        """Take a record of a log; its time is when it entered."""
+    def take_logged(self, record: LogRecord, broker: BrokerId) -> None:
+        """Take a record of a broker's log; its time is when it entered."""
         found = logged_attributes(record, self._json)
         attributes = {recorded_name(name): value for name, value in found.items()}
-        self._note(record.topic, record.time_us, attributes)
+        size = len(record.payload)
+        publisher = self._note(
+            record.topic, record.time_us, size, attributes, record.publisher, broker
+        )
+        self._entered[publisher][broker] += 1
 
-    def _note(self, topic: str, at_us: int, attributes: Mapping[str, Value]) -> None:
+    def _note(
+        self,
+        topic: str,
+        at_us: int,
+        size: int,
+        attributes: Mapping[str, Value],
+        client: str | None = None,
+        broker: BrokerId | None = None,
+    ) -> str:
         publisher = "/".join(topic.split("/")[: self._levels])
-        self._keys.append((publisher, self._sequences[publisher], at_us))
+        self._rows.append((publisher, self._sequences[publisher], at_us, size, client, broker))
         self._sequences[publisher] += 1
         self._attributes.append(attributes)
+        return publisher
 
     def write(self, folder: Path) -> None:
-        """Write publications.parquet into a folder."""
+        """Write publications.parquet into a folder, and publishers.parquet if a log was read."""
         columns = [pa.array(values, kind) for values, (_, kind) in zip(
-            zip(*self._keys, strict=True) if self._keys else [(), (), ()], _KEYS, strict=True
+            zip(*self._rows, strict=True) if self._rows else [()] * len(_COLUMNS), _COLUMNS,
+            strict=True,
         )]  # fmt: skip
         columns.append(self._struct())
-        names = [*(name for name, _ in _KEYS), "attributes"]
+        names = [*(name for name, _ in _COLUMNS), "attributes"]
         pq.write_table(pa.table(dict(zip(names, columns, strict=True))), folder / PUBLICATIONS)
+        if self._entered:
+            brokers = [counts.most_common(1)[0][0] for counts in self._entered.values()]
+            table = {"publisher": [*self._entered], "broker": brokers}
+            pq.write_table(pa.table(table), folder / PUBLISHERS)
 
     def _struct(self) -> pa.StructArray:
         names = sorted({name for attributes in self._attributes for name in attributes})
@@ -126,40 +151,3 @@ def _renamed(expression: Expression) -> Expression:
         case Predicate(attribute):
             return msgspec.structs.replace(expression, attribute=recorded_name(attribute))
     return expression
-
-
-class WrittenClients(NamedTuple):
-    """Number of written subscriptions; for each other one, its client and the reason."""
-
-    subscriptions: int
-    left_out: list[str]
-
-
-def write_clients(
-    folder: Path, rows: Iterable[Mapping[str, Any]], brokers: Iterable[str]
-) -> WrittenClients:
-    """Write subscriptions.parquet and brokers.parquet from brokers' reports.
-
-    Subscriptions that ask for the same at one broker for one client are one. A granted filter may
-    be larger, written out, than the limit for reading it: it is left out.
-    """
-    found: dict[tuple[str, str, str], str] = {}
-    left_out = []
-    for row in rows:
-        try:
-            text = recorded_filter(row["filter"])
-        except FilterSyntaxError as error:
-            left_out.append(f"{row['client']}'s to {row['topic_filter']}: {error.message}")
-            continue
-        key = row["broker"], row["client"], text
-        found.setdefault(key, f"{row['client']}/{sum(k[1] == row['client'] for k in found)}")
-    columns = {
-        "id": list(found.values()),
-        "filter": [text for _, _, text in found],
-        "broker": [broker for broker, _, _ in found],
-        "client": [client for _, client, _ in found],
-    }
-    schema = pa.schema([(name, pa.string()) for name in columns])
-    pq.write_table(pa.table(columns, schema=schema), folder / SUBSCRIPTIONS)
-    pq.write_table(pa.table({"broker": pa.array(list(brokers), pa.string())}), folder / BROKERS)
-    return WrittenClients(len(found), left_out)

@@ -81,11 +81,6 @@ class Watching:
             if self._watches_costs:
                 self._bring(costs)
 
-    @property
-    def is_on(self) -> bool:
-        """Return whether the machine asks for delays of publications."""
-        return self.monitor is not None or self._watches_costs
-
     def handled(self, publications: int, waited_us: int, busy_us: int) -> None:
         """So many publications waited so long each, and took so long together."""
         self._busy_us += busy_us

@@ -17,6 +17,7 @@
 | /try | how sampled messages of its clients answer a filter: `topic`, `where`; no payloads |
 | /prometheus/targets | the brokers, those that joined among them, as `http_sd_config` reads it |
 | /survey | a planner's input from its system; `shoal plan dynatops --network` asks |
+| /round-trips | µs to each other broker and back, measured over links and by probes |
 | /leave-plan | the steps of a leave, and reasons that refuse it; `without` as below |
 | /leave | by POST: the broker begins to leave its network, 202; 409 and why if it cannot |
 | | `without`, names with commas between them: these neighbours are treated as dead |

@@ -105,7 +105,8 @@ class MatrixUnderlay:
 
     sources, targets, rtt_ms   the rows of the matrix: host, host, milliseconds.  A pair measured
                                in one direction counts for both.
-    places                     given hosts by a permutation drawn from `seed`; no more than hosts
+    places                     each is the host of its name if all have one; else they are given
+                               hosts by a permutation drawn from `seed`; no more than hosts
     fill_missing               delay of a pair without a measurement: an error (False), or the
                                median of all measured pairs (True)
     local_latency_us           within a place, and the least between two places
@@ -132,8 +133,12 @@ class MatrixUnderlay:
             )
         if len(hosts) > MAX_MATRIX_HOSTS:
             raise UnderlayError(f"{len(hosts)} hosts in the matrix, more than {MAX_MATRIX_HOSTS}")
-        drawn = random.Random(seed).sample(range(len(hosts)), len(places))
-        self._host_of = dict(zip(places, drawn, strict=True))
+        named = {str(host): position for position, host in enumerate(hosts)}
+        if all(place in named for place in places):
+            chosen = [named[place] for place in places]
+        else:
+            chosen = random.Random(seed).sample(range(len(hosts)), len(places))
+        self._host_of = dict(zip(places, chosen, strict=True))
         if len(self._host_of) != len(places):
             raise UnderlayError("a place is listed twice")
         matrix = _square(hosts, sources, targets, rtt_ms)
@@ -145,11 +150,11 @@ class MatrixUnderlay:
         self._local_latency_us = local_latency_us
 
     def _check_complete(self, matrix: npt.NDArray[np.float64], hosts: Sequence[Hashable]) -> None:
-        drawn = sorted(self._host_of.values())
-        missing = np.argwhere(np.isnan(matrix[np.ix_(drawn, drawn)]))
+        used = sorted(self._host_of.values())
+        missing = np.argwhere(np.isnan(matrix[np.ix_(used, used)]))
         missing = missing[missing[:, 0] < missing[:, 1]]
         if len(missing):
-            left, right = (hosts[drawn[position]] for position in missing[0])
+            left, right = (hosts[used[position]] for position in missing[0])
             raise UnderlayError(
                 f"{len(missing)} pairs of the hosts in use have no round-trip time, among them "
                 f"{left} and {right}; fill_missing = true gives them the median"
