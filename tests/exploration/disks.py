@@ -138,8 +138,10 @@ class Disks(Network):
     def _leave(self, draft: Draft, name: str) -> None:
         """A broker has left; drop its remaining links."""
         for other in self.names:
+            world = self.world(draft)
+            is_known = frozenset((name, other)) in world.linked | world.lasting
             self.unlink(draft, name, other, other)
-            if self.is_alive(draft, other) and {name, other} in self.world(draft).lasting:
+            if self.is_alive(draft, other) and is_known:
                 # Its driver finds that out when it looks for that broker.
                 departed = self.lives.input(Departed(name))
                 draft.queues[self.ways[name, other]] += (departed,)
@@ -194,6 +196,10 @@ class Disks(Network):
         else:
             ended = LinkChanged(other, LinkState.ENDED)
             draft.queues[self.ways[other, name]] += (self.lives.input(ended),)
+            if ends in world.lasting and self.is_alive(draft, other):
+                # The other end is refused when it connects.
+                departed = self.lives.input(Departed(name))
+                draft.queues[self.ways[name, other]] += (departed,)
 
     # --- publications under way ---------------------------------------------------------------
 

@@ -21,6 +21,7 @@ change was decided.
 | the centre, B - C or A - C breaks | 685,009, 494,226 |
 | the centre, A - B breaks, a broker is killed | more than 700,000: the nearest are explored |
 | two neighbours; two that ask outwards, and a link that one opens breaks | 8,471; 425,805 |
+| the middle and a leaf leave; and A - B or B - C breaks, or A is killed | 55,783, 36,734, 115,440 |
 | a broker joins at the leaving one | 62,640 |
 | the same and a fault | more than 300,000: the nearest are explored |
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shoal.broker.effects import CancelTimer
-from shoal.overlays.coordination.coordinator import Coordinator
-from shoal.overlays.coordination.part import DECISIONS, VOTE
+from shoal.overlays.coordination.coordinator import LIFE, Coordinator
+from shoal.overlays.coordination.part import DECISIONS, VOTE, ChangeEvent, Stage
 from shoal.overlays.tree import contraction
 from shoal.overlays.tree.contraction import Contraction
 from shoal.overlays.tree.propagation import Propagation
@@ -84,7 +84,14 @@ def test_a_leave(play: Play) -> None:
     explored(play)
 
 
+# Two neighbours leave: one is a participant of the other's leave.
+BOTH: dict[str, Any] = {"leaving_brokers": ("B", "C"), "subscribing": "A"}
+
 SOAK = {
+    **{
+        f"two neighbours, {' '.join(each)}": Play(fault=each, **BOTH)
+        for each in (*links("AB", "BC"), *brokers("ABC"))
+    },
     "a broker joins": Play(joins=("J", "B")),
     "a star, covered": COVERED,
     "broker B": Play(fault=("broker", "B")),
@@ -138,19 +145,43 @@ def test_the_nearest_states_of_a_leave(play: Play) -> None:
 Patch = pytest.MonkeyPatch
 
 
-def _forget(patch: Patch, name: str) -> None:
-    """Drop this record from the disk."""
-    facts: Any = Coordinator.facts
+def _forget(patch: Patch, name: str, at: str = "") -> None:
+    """Drop this record from the disk, only at one broker if `at` names it."""
+    whole: Any = Coordinator.facts
     kept = {VOTE: None, DECISIONS: []}[name]
-    patch.setattr(Coordinator, "facts", property(lambda self: {**facts.fget(self), name: kept}))
+
+    def facts(self: Any) -> Any:
+        return whole.fget(self) | ({name: kept} if at in ("", self._broker) else {})
+
+    patch.setattr(Coordinator, "facts", property(facts))
 
 
 def no_vote_on_disk(patch: Patch) -> None:
     _forget(patch, VOTE)
 
 
+def no_vote_on_disk_at_another(patch: Patch) -> None:
+    _forget(patch, VOTE, at="C")
+
+
 def no_decision_on_disk(patch: Patch) -> None:
     _forget(patch, DECISIONS)
+
+
+def no_decision_on_disk_at_another(patch: Patch) -> None:
+    _forget(patch, DECISIONS, at="C")
+
+
+def does_not_quiesce(patch: Patch) -> None:
+    patch.setattr(Coordinator, "_quiesce", lambda *arguments: None)
+
+
+def takes_part_in_two_changes(patch: Patch) -> None:
+    """No lock: a vote, or an unconfirmed decision, does not exclude another change."""
+    patch.setattr(Coordinator, "_why_busy", lambda *arguments, **options: "")
+    for stage in (Stage.GATHERING, Stage.CLOSING, Stage.IN_DOUBT, Stage.DRAINING):
+        votes = LIFE[Stage.FREE, ChangeEvent.PREPARE]
+        patch.setitem(LIFE, (stage, ChangeEvent.PREPARE), votes)
 
 
 def decides_before_all_have_voted(patch: Patch) -> None:
@@ -164,12 +195,12 @@ def decides_before_all_have_voted(patch: Patch) -> None:
 
 def no_drain(patch: Patch) -> None:
     patch.setattr(
-        Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._be_free(now_us, out)
+        Coordinator, "_begin_to_drain", lambda self, _, now_us, out: self._end_change(now_us, out)
     )
 
 
 def no_return(patch: Patch) -> None:
-    patch.setattr(contraction, "Recall", lambda _: CancelTimer(("nothing",)))
+    patch.setattr(contraction, "Recall", lambda *_, **__: CancelTimer(("nothing",)))
 
 
 def leaves_unconfirmed(patch: Patch) -> None:
@@ -219,6 +250,8 @@ def keeps_unwanted_links(patch: Patch) -> None:
 MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_vote_on_disk, Play(fault=("broker", "B"))),
     (no_decision_on_disk, Play(fault=("broker", "A"))),
+    (does_not_quiesce, Play(publications=2, awaited=False, **TO_C)),
+    (takes_part_in_two_changes, Play(fault=("link", "B", "C"), **BOTH)),
     (decides_before_all_have_voted, Play()),
     (no_drain, Play(publications=2, awaited=False, **TO_C)),
     (no_return, Play(publications=1, fault=("link", "A", "B"), **TO_A)),
@@ -232,6 +265,9 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
 
 
 LONG_MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
+    (no_vote_on_disk_at_another, Play(fault=("broker", "C"), **BOTH)),
+    (no_decision_on_disk_at_another, Play(fault=("broker", "C"), **BOTH)),
+    (takes_part_in_two_changes, Play(fault=("broker", "C"), **BOTH)),
     (does_not_restate, COVERED),
     (keeps_unwanted_links, Play(fault=("broker", "A"))),
 ]
@@ -248,3 +284,5 @@ def test_the_judges_notice_a_rule_that_is_left_out(
     found = Leaves(play).explore(400_000)
     print(found.states, found.problems[-1:])
     assert found.problems
+    # The protocol breaks, not the mutant.
+    assert not found.problems[-1].startswith(("TypeError", "AttributeError", "NameError"))

@@ -48,6 +48,7 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, MqttLimits
 from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.renewing import Renewing
+from shoal.mqtt.replaying.log_replays import LogReplays
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
@@ -173,6 +174,17 @@ class BrokerClients:
             self._reception.moving = self.federation.moving
             self._reception.crowding = self.federation.crowding
             self._reception.homes = self.federation.session_transfer.homes
+        self.replays = LogReplays(
+            broker_id,
+            lambda: self.limits,
+            self._timers,
+            self.statistics.notices,
+            self.front_end,
+            self.federation,
+            now_us,
+        )
+        self.subscribing.pasts = self.replays
+        self.subscriptions.at_gate = self.replays.attach
         # The journal, if a driver writes one (see `restoring`).
         self.journal: SessionJournal | None = None
         # Is told every publication of a client once it has entered, if a driver keeps a log.
@@ -196,6 +208,7 @@ class BrokerClients:
             self._presence,
             self._renewing,
             self.federation,
+            self.replays,
             self._system_topics,
         )
 
@@ -203,6 +216,7 @@ class BrokerClients:
         """Enter all tables in the memory ledger."""
         for each in (self.backlog, self.retained, self.sessions):
             each.register(ledger)
+        self.replays.register(ledger)
         self.subscriptions.register(ledger, lambda: self.limits.maximum_all_subscription_bytes)
         if self.front_end is not None:
             self.front_end.register(ledger)
@@ -312,6 +326,8 @@ class BrokerClients:
         effects: list[ClientEffect] = []
         if self.front_end is not None:
             effects += map(Ask, self.front_end.take())
+        if self.replays.effects:
+            effects += self.replays.take()
         statistics = self.statistics
         for connection in self.touched:
             session_writer = connection.session_writer
@@ -357,6 +373,8 @@ class BrokerClients:
             self.journal.entered(session)
         session.session_writer = guest.session_writer
         self._presence.changed(session)
+        if session.pasts:
+            self.replays.entered(session, now_us)
         if terms.keep_alive_us:
             self._timers.set((SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
         else:
@@ -489,30 +507,26 @@ class BrokerClients:
         """
         self.statistics.publications_received += 1
         self.statistics.published = message
-        self._consider(message)
+        tracer = self._tracer
+        if tracer is not None and (tracer.sample is not None or message.properties.user_properties):
+            tracer.consider(message)
         if message.retain:
             self.retained.date(message)
         if self.front_end is not None and self.federation is not None:
             self.front_end.publish(message, assured=assured)
-            if message.traced and self.tracer is not None:
-                self.tracer.entered(message)
+            if message.traced and tracer is not None:
+                tracer.entered(message)
             self.federation.sharing.share(message, now_us)
             if self.at_publication is not None:
                 self.at_publication(message)
             return 1
         if self.at_publication is not None:
             self.at_publication(message)
-        if message.traced and self.tracer is not None:
-            self.tracer.entered(message)
+        if message.traced and tracer is not None:
+            tracer.entered(message)
         if message.retain:
             self.retained.keep(message, now_us)
         return self._fan_out.route(message, now_us)
-
-    def _consider(self, message: PublishedMessage) -> None:
-        """Have the tracer decide whether the message is traced."""
-        tracer = self.tracer
-        if tracer is not None and (tracer.sample is not None or message.properties.user_properties):
-            tracer.consider(message)
 
     def publish_soon(self, message: PublishedMessage, now_us: int) -> None:
         """Publish at QoS 0, in a batch with later messages, until `settle`."""
@@ -521,11 +535,15 @@ class BrokerClients:
         else:
             self.statistics.publications_received += 1
             self.statistics.published = message
-            self._consider(message)
+            tracer = self._tracer
+            if tracer is not None and (
+                tracer.sample is not None or message.properties.user_properties
+            ):
+                tracer.consider(message)
             if self.at_publication is not None:
                 self.at_publication(message)
-            if message.traced and self.tracer is not None:
-                self.tracer.entered(message)
+            if message.traced and tracer is not None:
+                tracer.entered(message)
             self._fan_out.gather(message, now_us)
 
     def settle(self) -> None:

@@ -42,8 +42,8 @@ from shoal.runtime.leaving import Leaving
 from shoal.runtime.links.costs import LinkCosts
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.links.forwarding_channels import ForwardingChannels
-from shoal.runtime.links.isolation import Isolation
 from shoal.runtime.links.joining import JoinAttempt, NetworkJoining
+from shoal.runtime.links.membership import NetworkMembership
 from shoal.runtime.links.peer_links import PeerLinks
 from shoal.runtime.links.peer_settings import PeerSettings
 from shoal.runtime.links.probing import Probes
@@ -67,10 +67,10 @@ from shoal.runtime.parts import (
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
-from shoal.runtime.rejoining import Rejoining
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
+from shoal.runtime.storage.log_writer import keeping
 from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
 from shoal.runtime.tracing.tracer import Tracer
@@ -140,7 +140,14 @@ class BrokerService:
         probes = self._probes = Probes(name, settings, clock)
         self.spools = spools(network, name, files, self.node)
         self.links = PeerLinks(self.node, codec, settings, self.spools, overlay, self.directory)
-        self._isolation = Isolation(self.node, self.links, self.directory)
+        self._membership = NetworkMembership(
+            self.node,
+            self.links,
+            self.directory,
+            self.joining,
+            probes,
+            is_leaving=lambda: bool(self.leaving.stage),
+        )
         self._costs = LinkCosts(self.node, network.costs, self.links, self.directory, probes)
         self._access = NetworkAccess(network.access)
         self._servers = {
@@ -166,6 +173,9 @@ class BrokerService:
         )
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.session_transfer.starting.others = self._others
+        if network.log.folder:
+            self.front_end.clients.replays.brokers = self._logs
+            self.front_end.clients.replays.keeps = keeping(network.log.policy)
         if has_cycles and self.front_end.clients.front_end is not None:
             self.front_end.clients.front_end.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
@@ -191,13 +201,6 @@ class BrokerService:
         self._access.register(self.ledger)
         retained = Retained(self.front_end)
         self.operator = OperatorDesk(self.front_end, self.leaving, self.forgetting, retained)
-        self._rejoining = Rejoining(
-            self.links,
-            self.joining,
-            self._isolation,
-            self._probes,
-            is_leaving=lambda: bool(self.leaving.stage),
-        )
         questions: dict[str, Page] = {
             **AdminQuestions(self.front_end, network.json).by_name,
             "retained": retained.page,
@@ -291,6 +294,7 @@ class BrokerService:
         if self.staging is not None:
             self.staging.start()
         await self._listeners.listen("peers", "log")
+        self._membership.start()
         if self.spools is not None:
             self.spools.start()
         self.forwarding_channels.start()
@@ -303,7 +307,7 @@ class BrokerService:
         else:
             await self._listeners.admit_clients()
         if self._is_networked and not SYSTEMS[self.network.system].shape.opens_links:
-            self._rejoining.start()  # else its machine opens links by itself
+            self._membership.rejoin()  # else its machine opens links by itself
         for stranger in self.network.strangers(where.name for where in self.directory.places):
             _log.warning("a parameter names a broker that is not there", extra={"what": stranger})
         _log.info("started", extra={key: str(where) for key, where in self.listening.items()})
@@ -316,6 +320,12 @@ class BrokerService:
         """Return the other brokers of the network that accept clients."""
         takers = [where.name for where in self.directory.places if where.front_ends]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
+
+    def _logs(self) -> list[BrokerId]:
+        """Return the brokers of the network that accept clients and keep a log."""
+        keep = self.network.log.brokers
+        takers = [where.name for where in self.directory.places if where.front_ends]
+        return [name for name in takers if not keep or name in keep]
 
     def _is_answered(self) -> bool:
         """Return whether a member has answered this one through the system, and reported retained
@@ -402,7 +412,7 @@ class BrokerService:
         if self.staging is not None:
             await self.staging.stop()
         await self.leaving.stop()
-        await self._rejoining.stop()
+        await self._membership.stop()
         await self.forgetting.stop()
         await self._costs.stop()
         self.front_end.shut_down()
@@ -439,7 +449,7 @@ class BrokerService:
         """Return reasons why this broker is not ready."""
         if self.joining.stage == "left":
             return [self.joining.problem]
-        found = [each for each in (self.joining.problem, self._isolation.problem) if each]
+        found = [each for each in (self.joining.problem, self._membership.problem) if each]
         found += [
             f"link to {row['neighbour']}" + (f" ({row['problem']})" if row["problem"] else "")
             for row in self.links.status()
@@ -526,6 +536,7 @@ class BrokerService:
             "journal": self.front_end.journal.status
             if self.front_end.journal is not None
             else None,
+            "replays": self.front_end.clients.replays.status,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
             "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),

@@ -3,7 +3,7 @@
 The system of this broker takes the dead broker's place, where it can (`Dead`), or drops the link;
 then all brokers learn that the dead broker is gone, and which broker has its place. If the dead
 broker comes back, its neighbours tell it that their links have ended, and it joins again
-(`rejoining.py`).
+(`links/membership.py`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Forgetting:
         loop = asyncio.get_running_loop()
         deadline_s, problem = loop.time() + PATIENCE_S, ""
         while self._has_link(dead):
-            if dead not in self._links.away:
+            if self._links.is_connected(dead):
                 return "it is connected; have it leave instead"
             if loop.time() > deadline_s:
                 return problem or "its neighbours do not agree in time"

@@ -30,11 +30,15 @@ class PublisherNode:
         self._brokers = brokers
         self._client_latency_us = client_latency_us
         self._kept: list[Message] | None = None
+        # Advertisements made between a disconnect and the next connection.
+        self._late: list[Message] | None = None
 
     def request(self, now_us: int, request: Message) -> None:
         """The application asks."""
         if self._kept is not None and not self._may_go_first(request):
             self._kept.append(request)
+        elif self._late is not None:
+            self._late.append(request)
         else:
             self.carry_out(self.machine.request(request, now_us), now_us)
 
@@ -50,6 +54,17 @@ class PublisherNode:
     def pause(self) -> None:
         """Hold the application's requests."""
         self._kept = []
+
+    def disconnect(self) -> None:
+        """Its broker takes no requests any more."""
+        self._late = []
+
+    def connect(self, broker: BrokerId, now_us: int) -> None:
+        """Connect to another broker, with all advertisements."""
+        late, self._late = self._late or [], None
+        self.carry_out(self.machine.come_home(broker, (), now_us), now_us)
+        for request in late:
+            self.request(now_us, request)
 
     def resume(self, now_us: int) -> None:
         """Send held requests, and resume."""

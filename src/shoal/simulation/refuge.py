@@ -102,11 +102,12 @@ class Refuge:
             node.resume(now_us)  # the network moves it already
         elif not node.machine.gone:
             self._ask(now_us, source, client, Goodbye())
+            node.disconnect()
             self._queue.push(now_us + PAUSE_US, self._reconnect, (target, node))
 
     def _reconnect(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
         broker, node = argument
-        node.carry_out(node.machine.come_home(self.of(broker), (), now_us), now_us)
+        node.connect(self.of(broker), now_us)
         self._queue.push(now_us + PAUSE_US, self._go_on, node)
 
     def _go_on(self, now_us: int, node: PublisherNode) -> None:

@@ -232,13 +232,18 @@ class World:
             self.queue.push(now_us + DETECTION_US, self._ask_to_leave, broker)
 
     def declare_dead(self, at_us: int, dead: BrokerId, broker: BrokerId) -> None:
-        """An operator says at a neighbour of a broker that this one is dead."""
+        """An operator declares a broker dead at this neighbour, or, if links have changed since, at
+        another one.
+        """
         self.queue.push(at_us, self._declare_dead, (dead, broker))
 
     def _declare_dead(self, now_us: int, argument: tuple[BrokerId, BrokerId]) -> None:
         dead, broker = argument
-        others = tuple(each for each in self._wiring.neighbours(dead) if each != broker)
-        self.brokers[broker].bring(now_us, Dead(dead, others))
+        neighbours = sorted(self._wiring.neighbours(dead))
+        if neighbours:
+            decider = broker if broker in neighbours else neighbours[0]
+            others = tuple(each for each in neighbours if each != decider)
+            self.brokers[decider].bring(now_us, Dead(dead, others))
 
     def keep_broker(self, at_us: int, broker: BrokerId) -> None:
         """Cancel a leave; clients may come again. A refusal is in the trace."""

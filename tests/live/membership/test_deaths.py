@@ -36,12 +36,39 @@ def test_the_network_continues_without_a_dead_broker_in_its_middle(
 
 
 @pytest.mark.parametrize("system", systems("tree"))
+def test_a_neighbour_that_was_down_learns_of_a_declared_death(tmp_path: Path, system: str) -> None:
+    """Its only link is to the dead broker, so no neighbour can inform it."""
+    with day(tmp_path, system, 4, publishers=("B3", "B4")) as today:
+        today.publish_on()
+        today.network.kill("B1", "B2")
+        shoal(today, "forget", "B2")
+        today.network.start("B1", awaits=False)
+        today.are_linked()
+        today.all_receive_from_all()
+        today.publish_on()
+
+
+@pytest.mark.parametrize("system", systems("tree"))
 def test_a_broker_leaves_though_a_neighbour_is_dead(tmp_path: Path, system: str) -> None:
     with day(tmp_path, system, 4, publishers=("B1", "B4")) as today:
         today.publish_on()
         today.network.kill("B3")
         assert "B2 has left" in shoal(today, "leave", "B2", "--without", "B3")
         today.network.running.pop("B2").wait(BOUND_S)
+        today.are_linked()
+        today.all_receive_from_all()
+
+
+@pytest.mark.parametrize("system", systems("self_organising"))
+def test_a_broker_returns_whose_only_neighbour_has_left_without_it(
+    tmp_path: Path, system: str
+) -> None:
+    with day(tmp_path, system, 4, publishers=("B3", "B4")) as today:
+        today.publish_on()
+        today.network.kill("B1")
+        assert "B2 has left" in shoal(today, "leave", "B2", "--without", "B1")
+        today.network.running.pop("B2").wait(BOUND_S)
+        today.network.start("B1", awaits=False)
         today.are_linked()
         today.all_receive_from_all()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.broker.effects import Departed
 from shoal.overlays.coordination.messages import LeaveWanted, NotNow
 from tests.overlays.coordination.stage import Leaving
 
@@ -314,3 +315,17 @@ def test_a_leave_asks_each_neighbour_in_turn() -> None:
         stage.tell(decider, "B", NotNow(len(asked), "it is busy"))
         stage.fires("B")
     assert asked == ["A", "C", "D", "A"]
+
+
+def test_a_neighbour_that_departs_during_a_change_is_not_waited_for() -> None:
+    """The loss of its link is deferred, and comes after the notice that it has departed."""
+    stage = Leaving(("A", "B"), ("B", "C"), ("A", "D"))
+    stage.leave("B")
+    stage.settle()
+    stage.up("A", "C")
+    stage.carry("A", "C")
+    stage.carry("C", "A")
+    stage.lose("A", "D")
+    stage.handle("A", Departed("D"))
+    stage.settle()
+    assert not stage.brokers["A"].strategy.away

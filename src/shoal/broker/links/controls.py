@@ -24,14 +24,15 @@ class Control(msgspec.Struct, frozen=True, tag=lambda name: f"{_TAG}{name}", arr
 
 class Purpose(enum.Enum):
     """The purpose of a connection: a link of the overlay, a forwarding channel
-    (`shoal.clients.forwarding_channel`), a measurement of the distance, or the question whether the
-    other broker admits the sender as a new member.
+    (`shoal.clients.forwarding_channel`), a measurement of the distance, the question whether the
+    other broker admits the sender as a new member, or which brokers it knows (`KnownBrokers`).
     """
 
     LINK = "link"
     FORWARDING_CHANNEL = "forwarding_channel"
     PROBE = "probe"
     JOIN = "join"
+    BROKERS = "brokers"
 
 
 class Hello(Control, frozen=True):
@@ -152,6 +153,12 @@ class LocationAnnounced(Control, frozen=True):
     of: BrokerLocation
 
 
+class KnownBrokers(Control, frozen=True):
+    """Answer to `Purpose.BROKERS`: all brokers that the sender knows, also those that have left."""
+
+    of: tuple[BrokerLocation, ...]
+
+
 def check_control(body: bytes) -> None:
     """Raise WireError for the body of a frame that is a control, and too long."""
     # The tag comes first, after the version and the lengths of the message and of the tag.
@@ -161,5 +168,5 @@ def check_control(body: bytes) -> None:
 
 CONTROLS: Vocabulary = (
     *(Hello, RefuseConnection, Acknowledge, Heartbeat, Echo),
-    *(Ends, Rests, Over, Lasts, LocationAnnounced, Stores),
+    *(Ends, Rests, Over, Lasts, LocationAnnounced, Stores, KnownBrokers),
 )

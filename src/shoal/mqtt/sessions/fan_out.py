@@ -433,6 +433,8 @@ def _sort(
     for subscription in found:
         if subscription.no_local and subscription.session.client_id == message.publisher:
             continue
+        if subscription.gate is not None and not subscription.gate.admits(message):
+            continue
         if subscription.shared:
             shared.append(subscription)
         else:
@@ -488,6 +490,8 @@ def _deliver_once(
 
 def _deliver(message: PublishedMessage, subscription: ClientSubscription, now_us: int) -> None:
     session, qos = subscription.session, message.qos
+    if subscription.gate is not None and not subscription.gate.admits(message):
+        return
     # The message of a group has only one receiver, so it cannot have got it elsewhere.
     if session.had is not None and not subscription.shared and _has_had(session, message):
         return

@@ -105,6 +105,20 @@ Decisions
 | members of a ring, `tco` | `dynatops/members` | all members take part: n² decisions |
 | matchers of BlueDove | `bluedove/serving` | segments move; no table belongs to a link |
 
+- **No service holds the members of all systems.** Each table of brokers has contents of its own,
+  and a broker's incarnation in it is the time of its start, or of its entry:
+
+| table | contents beside name and time | spread by |
+| --- | --- | --- |
+| `runtime/links/directory.py` | addresses; left, gone, dead | links; questions if one is down |
+| `self_organising/links/memory.py` | the link belongs to the tree | greetings |
+| `octopia/places/roster.py` | place, stage of a join or leave | links, a registrar |
+| `dynatops/members` | view: order of the ring | a manager |
+| `bluedove/cluster/members.py` | segments, heartbeats | gossip |
+
+  A common table would replace one column of each, and keep their protocols. Only the first says
+  whether a broker has left or is dead; a system learns it from its driver (`Departed`, `Dead`).
+
 Literature: two-phase commit with presumed abort (Mohan, Lindsay and Obermarck, 1986); membership
 changes in Raft (Ongaro, 2014, chapter 4) and in viewstamped replication.
 """

@@ -24,6 +24,7 @@ import msgspec
 from shoal.broker.effects import (
     CancelTimer,
     Effect,
+    EndLink,
     Left,
     LinkChanged,
     LinkState,
@@ -155,6 +156,8 @@ class Coordinator(Decider, Participant):
                 self._end_link_to_leaving_broker(neighbour, key, now_us, out)
             case GoElsewhere(successor) if neighbour in self._host.neighbours:
                 self._host.go_elsewhere(neighbour, successor, now_us, out)
+            case GoElsewhere():  # over a temporary link, for which the sender waits
+                out.append(EndLink(neighbour))
 
     def timer(self, now_us: int, out: list[Effect]) -> None:
         """`TIMER` has fired."""
@@ -195,6 +198,9 @@ class Coordinator(Decider, Participant):
 
     def departed(self, broker: BrokerId, out: list[Effect]) -> None:
         """This broker has left for good: no change waits for its confirmation."""
+        # A loss of its link that was deferred is the end of the link.
+        lost, ended = (LinkChanged(broker, each) for each in (LinkState.FAILED, LinkState.ENDED))
+        self._deferred = [ended if each == lost else each for each in self._deferred]
         for key in list(self._decisions):
             self._confirm(broker, key, out)
         self._links.discard(broker)

@@ -281,6 +281,18 @@ class Octopia(BaseStrategy):
             here = self._roster.changed(self.broker, now_us, PlaceStage.THERE)
             self._take_in(self._roster.merge([here]), None, now_us, out)
 
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        self._resident.attachments.departed(broker)
+
+    def declare_dead(
+        self, broker: BrokerId, others: Collection[BrokerId], now_us: int, out: list[Effect]
+    ) -> None:
+        """Decisions on joins and leaves do not wait for this broker."""
+        super().declare_dead(broker, others, now_us, out)
+        if broker in self.product:
+            dead = self._roster.changed(broker, now_us, PlaceStage.DEAD)
+            self._take_in(self._roster.merge([dead]), None, now_us, out)
+
     @property
     def obstacle(self) -> str:
         is_known = self.is_placed and self.broker in self._roster.places
@@ -308,7 +320,7 @@ class Octopia(BaseStrategy):
             self._news.come(neighbour, now_us, out)
         elif (
             own is not None
-            and own.stay in (PlaceStage.WANTS_TO_GO, PlaceStage.GOES)
+            and own.stay in (PlaceStage.WANTS_TO_GO, PlaceStage.GOES, PlaceStage.DEAD)
             and not self._is_leaving
         ):
             news += self._news.stay(now_us, out)

@@ -2,9 +2,9 @@
 
 Over each link's connection both ends first send all entries, then updates. Of two entries about a
 broker the later wins, so all connected brokers agree, and a broker that was disconnected gets the
-updates from the first neighbour that it connects to. A broker announces itself, with its start
-time. For a broker in its own network file, a broker takes the address from the file: its route
-there may differ from others'.
+updates from the first neighbour that it connects to, or, while a link is down, from other brokers
+that it asks (`membership.py`). A broker announces itself, with its start time. For a broker in its
+own network file, a broker takes the address from the file: its route there may differ from others'.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Directory:
         self._overlay = overlay
         self._given = {where.name: where for where in given}
         self._known: dict[BrokerId, BrokerLocation] = {}
+        # Whether this broker was declared dead, so that no broker owes anything to its links.
+        self.was_declared_dead = False
         # True if the log knows that there are too many.
         self._has_told = False
         for where in (*self._given.values(), *overlay.brokers.values()):
@@ -72,6 +74,7 @@ class Directory:
         news = []
         for where in said:
             known = self._known.get(where.name)
+            self.was_declared_dead |= where.name == self._broker and bool(where.successor)
             if where.name == self._broker and (own := self._denial(where)) is not None:
                 news.append(own)
             if where.name == self._broker or (known is not None and known.at_us >= where.at_us):

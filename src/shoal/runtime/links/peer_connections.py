@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from shoal.broker.links.controls import CONTROLS, Hello, RefuseConnection
+from shoal.broker.links.controls import CONTROLS, Control, Hello, RefuseConnection
 from shoal.broker.wire import Codec, WireError, first_frame
 from shoal.runtime.addresses import Address
 from shoal.runtime.binding import BoundAddress
@@ -144,8 +144,8 @@ class PeerConnection(asyncio.Protocol):
         assert self._transport is not None
         return certified_names(self._transport.get_extra_info("peercert"))
 
-    def say(self, hello: Hello) -> None:
-        self.write(_CONTROLS.encode(hello))
+    def say(self, control: Control) -> None:
+        self.write(_CONTROLS.encode(control))
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
 from shoal.broker.ack_tracker import AckTracker
 from shoal.broker.effects import Departed, LinkChanged, LinkState
-from shoal.broker.links.controls import BrokerLocation, Hello, Purpose
+from shoal.broker.links.controls import BrokerLocation, Hello, KnownBrokers, Purpose
 from shoal.broker.links.states import LinkError, OutOfStepError
 from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
@@ -36,6 +37,9 @@ from shoal.runtime.tls.listener import Listener
 TICK_S = 1.0
 # A broker that waits for the other end to connect for so long connects itself.
 ASK_US = 3_000_000
+# If either end was declared dead, a link ends after this time: a change that replaces it has been
+# made or aborted by then.
+DEAD_US = 8_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -226,6 +230,11 @@ class PeerLinks:
                 connection.abort()
             self._scheduler.resume_held()
 
+    def learn(self, brokers: Iterable[BrokerLocation]) -> None:
+        """Take another broker's knowledge of brokers; forward what is new."""
+        if self.directory is not None:
+            self.tell(self.directory.merge(brokers))
+
     def tell(self, news: list[BrokerLocation]) -> None:
         """Say to all neighbours where brokers are now."""
         for link in self._links.values() if news else ():
@@ -274,6 +283,11 @@ class PeerLinks:
     def away(self) -> list[BrokerId]:
         """Return the neighbours with links that should be up, and are not."""
         return self._links.away
+
+    def is_connected(self, neighbour: BrokerId) -> bool:
+        """Return whether there is a connection to a neighbour."""
+        link = self._links.get(neighbour)
+        return link is not None and link.connection is not None
 
     @property
     def is_waiting(self) -> bool:
@@ -373,18 +387,22 @@ class PeerLinks:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _is_left_over(self, link: PeerLink, now_us: int) -> bool:
-        """Return whether its other end has left the network without this end learning that the link
-        ended.
+        """Return whether its other end has left the network, or is dead, without this end learning
+        that the link ended.
 
         A leaving broker needs its links until it has handed everything over; if it is killed
         meanwhile it returns with its state, as if it had not begun to leave.
         """
-        neighbour, lost_us = link.session.neighbour, link.lost_us
-        if link.is_gone or lost_us is None or self.directory is None:
+        neighbour, directory = link.session.neighbour, self.directory
+        if link.is_gone or link.lost_us is None or directory is None:
             return False
-        is_long_ago = now_us - lost_us > self._settings.limits.give_up_us
+        if not directory.is_gone(neighbour):
+            return False
+        lost_for_us = now_us - link.lost_us
+        if directory.successor(neighbour) or directory.was_declared_dead:
+            return lost_for_us > DEAD_US
         awaited = self._spools is not None and self._spools.size(neighbour)
-        return is_long_ago and not awaited and self.directory.is_gone(neighbour)
+        return lost_for_us > self._settings.limits.give_up_us and not awaited
 
     # --- connections --------------------------------------------------------------------------
 
@@ -407,8 +425,10 @@ class PeerLinks:
             link = self._links.get(hello.broker)
             is_connected = link is not None and link.connection is not None
             check_joiner(hello.broker, self.no_joiners, is_connected=is_connected)
-        if hello.purpose in (Purpose.PROBE, Purpose.JOIN):
+        if hello.purpose in (Purpose.PROBE, Purpose.JOIN, Purpose.BROKERS):
             connection.say(probe(self._node.id, self._settings))
+            if hello.purpose is Purpose.BROKERS:
+                connection.say(KnownBrokers(tuple(self.directory or ())))
             connection.close()
             return
         if hello.purpose is not Purpose.LINK:
@@ -482,9 +502,7 @@ class PeerLinks:
     def _on_changes(self, link: PeerLink, changes: list[LinkChanged], now_us: int) -> None:
         """Handle the input of a link's session."""
         self._agree(link, link.session.opened_us)
-        places = link.session.take_places()
-        if self.directory is not None:
-            self.tell(self.directory.merge(places))
+        self.learn(link.session.take_places())
         link.since_us = link.since_us or now_us
         self._scheduler.handle_received(link)
         self._changed(link, changes)

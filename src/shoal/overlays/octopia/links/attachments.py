@@ -75,6 +75,10 @@ class Attachments:
         """This end opened the link to a broker: it ends when no purpose needs it."""
         self._opened.add(broker)
 
+    def departed(self, broker: BrokerId) -> None:
+        """The driver opens no link to a broker any more: it is asked for one, as others are."""
+        self._given -= {broker}
+
     def linked(self, broker: BrokerId) -> None:
         """A link to a broker came up; it has announced nothing yet."""
         self._linked.add(broker)

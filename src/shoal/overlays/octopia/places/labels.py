@@ -73,9 +73,11 @@ class Product:
         self._since[position] = since
         self.regions = max(self.regions, position.region + 1)
         self.clusters = max(self.clusters, position.cluster + 1)
+        if parent is not None and position.region:
+            self._parents[position.region] = parent
+        # Regions that are empty, or of which this broker has yet to hear.
         for region in range(1, position.region + 1):
-            known = parent if parent is not None and region == position.region else 0
-            self._parents.setdefault(region, known)
+            self._parents.setdefault(region, 0)
 
     def remove(self, broker: BrokerId) -> None:
         """A broker has left; its position is remembered."""

@@ -12,6 +12,7 @@ sets its place and its time of join.
 | there | the registrar; for a founder the network file | |
 | wants to leave | itself | the registrar permits it, when no other broker leaves |
 | leaves | the registrar | others take its place; see `departing.py` |
+| dead | any broker, as an operator says | it decides nothing; it is there again when it returns |
 | left | itself, when no broker depends on it | its place is free |
 """
 
@@ -41,6 +42,7 @@ class PlaceStage(enum.Enum):
     THERE = "there"
     WANTS_TO_GO = "wants to go"
     GOES = "goes"
+    DEAD = "dead"
     LEFT = "left"
 
 

@@ -100,6 +100,8 @@ class TreeOverlay:
         self._obstacles = Obstacles(self.broker, tree, routing, self.memory, self._up, self._ending)
         # Brokers without a link, which are waited for in place of others.
         self._missed: list[BrokerId] = []
+        # Whether its last neighbour has departed: it joins again over the next link.
+        self._is_alone = False
         self._waiting = DeferredActions(self._ring)
 
     # --- inputs -------------------------------------------------------------------------------
@@ -188,6 +190,7 @@ class TreeOverlay:
         if self.memory.standing(neighbour).is_in and not self.is_up(neighbour):
             self.healing.found(neighbour, out)
             self.memory.forget(neighbour)
+            self._is_alone = not any(self.memory.neighbours)
             self._part(neighbour, now_us, out)
 
     # --- exchanges ----------------------------------------------------------------------------
@@ -345,7 +348,9 @@ class TreeOverlay:
             if not self.is_up(neighbour):
                 return
             self.tree.restarted(neighbour)
-            if standing.is_in:
+            if standing.is_in or self._is_alone:
+                if not standing.is_in:
+                    self.expect(neighbour, now_us, out)
                 self._greet(neighbour, out)
             elif not self.healing.linked(neighbour, out):
                 out.append(SetTimer((GREET, neighbour), now_us + GREET_US))
@@ -359,6 +364,7 @@ class TreeOverlay:
 
     def expect(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """There is to be a link of the tree's to this broker."""
+        self._is_alone = False
         self.memory.settle(neighbour, now_us, is_in=True)
         self.tree.expect(neighbour, now_us, out)
 
