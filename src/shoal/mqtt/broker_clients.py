@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
 
 from shoal.attributes import Json
 from shoal.broker.effects import Deliver
@@ -53,7 +52,8 @@ from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
-from shoal.mqtt.sessions.fan_out import FanOut, FanOutTracer
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.message_tracer import MessageTracer
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
@@ -66,24 +66,6 @@ from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timer_dispatch import MORE_TIMER, TimerDispatch
 from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, MqttTimers
-
-
-class MessageTracer(FanOutTracer, Protocol):
-    """Decides which messages are traced, and keeps their spans (see `runtime.tracing`)."""
-
-    sample: Any
-
-    def consider(self, message: PublishedMessage) -> None:
-        """Set `message.traced` if it is to be traced."""
-
-    def entered(self, message: PublishedMessage) -> None:
-        """A traced message has been accepted from its publisher, and has its key."""
-
-    def settled(self, publications: Iterable[Publication]) -> None:
-        """Publications are settled."""
-
-    def acknowledged(self, client: str, message: PublishedMessage) -> None:
-        """A client is done with a traced message."""
 
 
 class BrokerClients:

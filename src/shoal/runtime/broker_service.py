@@ -13,8 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,6 +54,7 @@ from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operations.memory import memory_of
+from shoal.runtime.operations.status_parts import mqtt_status, version
 from shoal.runtime.operator import OperatorDesk
 from shoal.runtime.parts import (
     journal_files,
@@ -484,7 +484,7 @@ class BrokerService:
         """Return the figures of the metrics; their number does not depend on the number of
         publishers.
         """
-        statistics, missing = self.front_end.clients.statistics, self.missing()
+        missing = self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.front_end.clients.subscriptions.count
@@ -492,7 +492,7 @@ class BrokerService:
             "broker": self.node.id,
             "network": self.network.name,
             "system": self.network.system,
-            "version": _version(),
+            "version": version(),
             "protocol": PROTOCOL,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
@@ -511,25 +511,7 @@ class BrokerService:
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,
-            "mqtt": {
-                "connected": statistics.connected,
-                "sessions": len(self.front_end.clients.sessions),
-                "subscriptions": self.front_end.clients.subscriptions.count,
-                "retained": len(self.front_end.clients.retained),
-                "publications": statistics.publications_received,
-                "deliveries": statistics.deliveries,
-                "dropped": self.front_end.clients.sessions.dropped,
-                "refused": statistics.publications_refused,
-                "unread_payloads": statistics.unread_payloads,
-                "slowed": statistics.slowed,
-                "refusals": [
-                    {"what": what, "reason": reason, "count": count}
-                    for (what, reason), count in statistics.notices.refusals.items()
-                ],
-                "subscription_bytes": self.front_end.clients.subscriptions.bytes,
-                "queued_bytes": self.front_end.clients.backlog.bytes,
-                "queues_are_full": self.front_end.clients.backlog.is_full,
-            },
+            "mqtt": mqtt_status(self.front_end.clients),
             "memory": memory_of(self.ledger, self.front_end.clients),
             "latency": self.front_end.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
@@ -546,12 +528,6 @@ class BrokerService:
                 for name, rows in self.node.rows.shown.items()
             },
         }
-
-
-@cache
-def _version() -> str:
-    """Return the version of shoal."""
-    return metadata.version("shoal")
 
 
 def _ignore_change() -> None:
