@@ -213,7 +213,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "network.toml"
         rows = [
-            f'[[brokers]]\nname = "B{number}"\npeers = "127.0.0.2:{port}"\nadmin = "127.0.0.1:{port}"'
+            f'[[brokers]]\nname = "B{number}"\npeers = "127.0.0.2:{port}"\n'
+            f'admin = "127.0.0.1:{port}"'
             for number, port in enumerate(ports)
         ]
         file.write_text("\n".join(['name = "invented"', 'system = "tco"', *rows]))

@@ -32,13 +32,12 @@ settings.register_profile(
 )
 settings.load_profile("shoal")
 
-# All tests that need Spark go to one process: starting it takes longer than most tests.
-NEED_SPARK = (
-    "tests/pipeline/",
-    "tests/cli/reproduce/",
-    "tests/cli/files/test_spark.py",
-    "tests/docs/test_spark_pages.py",
-)
+# All tests that need Spark go to two processes, with or without a live network: starting it takes
+# longer than most tests.
+NEED_SPARK = {
+    "spark": ("tests/pipeline/", "tests/cli/reproduce/", "tests/cli/files/test_spark.py"),
+    "live spark": ("tests/spark/", "tests/docs/test_spark_pages.py"),
+}
 # These start a Spark of their own.
 ELSEWHERE = (
     *("tests/pipeline/test_java.py", "tests/pipeline/test_interrupts.py"),
@@ -56,14 +55,11 @@ LONG = "tests/seeds/"
 APART = ("tests/chaos/", "tests/runtime/", "tests/seeds/")
 
 
-def _needs_spark(nodeid: str) -> bool:
-    return nodeid.startswith(NEED_SPARK) and not nodeid.startswith(ELSEWHERE)
-
-
 def _scope(nodeid: str) -> str:
     """The group of tests that one process runs without interruption."""
-    if _needs_spark(nodeid):
-        return "spark"
+    for scope, beginnings in NEED_SPARK.items():
+        if nodeid.startswith(beginnings) and not nodeid.startswith(ELSEWHERE):
+            return scope
     file, *_ = nodeid.partition("::")
     return nodeid if file.startswith(APART) else file
 
@@ -76,7 +72,7 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     scopes: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         scopes[_scope(item.nodeid)].append(item)
-    spark = scopes.pop("spark", [])
+    spark = [item for scope in NEED_SPARK for item in scopes.pop(scope, [])]
     waiting = [each for scope, each in scopes.items() if scope.startswith(WAITING)]
     busy = [each for scope, each in scopes.items() if not scope.startswith(WAITING)]
     waiting.sort(key=lambda each: each[0].nodeid.startswith(APART))

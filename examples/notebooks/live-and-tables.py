@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A live network and its tables
 #
-# Ten things that a data scientist does with shoal in one Spark session. The notebook starts a
+# What a data scientist does with shoal in one Spark session, in eleven steps. The notebook starts a
 # network of two brokers on this machine, and needs nothing else. `make notebook` makes it from
 # `live-and-tables.py`.
 
@@ -185,6 +185,32 @@ first = match_what_is_there()
 await publish([99])
 print(first, "alerts, then", match_what_is_there())
 spark.table("lake.alerts").orderBy(F.desc("time"), "subscription").show(5)
+
+# %% [markdown]
+# ## 11. Publish alerts
+#
+# A stream's rows go back into the network, each exactly once: also those of a batch that Spark
+# repeats. Clients that subscribe to `alerts/#` get them.
+
+# %%
+alerts = spark.readStream.table("lake.alerts").select(
+    F.concat(F.lit("alerts/"), F.translate("subscription", " ", "-")).alias("topic"),
+    "broker",
+    "offset",
+)
+query = (
+    alerts.writeStream.format("shoal")
+    .option("network", network_file)
+    .option("checkpointLocation", str(work / "alerts-checkpoint"))
+    .trigger(availableNow=True)
+    .start()
+)
+query.awaitTermination()
+published = (
+    spark.read.format("shoal").option("network", network_file).option("topics", "alerts/#").load()
+)
+print(published.count(), "alerts published")
+published.groupBy("topic").count().orderBy("topic").show()
 
 # %% [markdown]
 # ## End

@@ -319,3 +319,13 @@ def test_a_selection_takes_topics_content_and_gaps(tmp_path: Path) -> None:
     assert [offset for offset, _ in read_answer(RecordSelection().answer(block, 1, 2))] == [1]
     with pytest.raises(ValueError, match="damaged at byte 0"):
         list(read_answer(answers[:-1][20:]))
+
+
+def test_the_last_number_is_that_of_the_last_publication(tmp_path: Path) -> None:
+    log = PublicationLog(tmp_path, "net", "B1", LogSettings(), now_us=5)
+    assert log.last_number == -1
+    log.write([LogRecord(6, "me", 41, "a", b"")])
+    log.write([LogRecord(7, "me", 42, "a", b"")])
+    log.write([LogGap(8, 7, 8, 1, "the disk is full")])
+    assert log.last_number == 42
+    log.close()

@@ -41,7 +41,9 @@ from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connection import Connection
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Close, HalfClose, Write
+from shoal.mqtt.federation.controls import LogAsked
 from shoal.mqtt.limits import MqttLimits
+from shoal.mqtt.replaying.reading import ReadLog
 
 # The CONNECT of a client with a lasting session.
 KEPT: dict[str, Any] = {
@@ -60,6 +62,7 @@ class BrokerApi:
         settings = MqttLimits(**{"statistics_interval_s": 0, "server_keep_alive_s": 0, **limits})
         self.clients = BrokerClients("B1", self.now_us, limits=settings, access=access)
         self.requests: list[Any] = []
+        self.questions: list[LogAsked] = []
         self._ends: dict[Connection, Client] = {}
 
     def open(self, version: int = MQTT_5, **transport: Any) -> Client:
@@ -106,6 +109,8 @@ class BrokerApi:
                     self._ends[connection].closed = True
                 case Ask(input):
                     self.requests.append(input)
+                case ReadLog(asked):
+                    self.questions.append(asked)
 
 
 class Client:

@@ -1,14 +1,10 @@
-"""Runs the code cells of a notebook one after another in this process: `python -m … NOTEBOOK`.
-
-As in Jupyter, a cell may await.
-"""
+"""Runs the code cells of a notebook one after another; as in Jupyter, a cell may await."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import inspect
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +22,3 @@ def run(notebook: Path) -> None:
         found = eval(code, names)
         if inspect.iscoroutine(found):
             asyncio.run(found)
-
-
-if __name__ == "__main__":
-    run(Path(sys.argv[1]))

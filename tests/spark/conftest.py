@@ -34,7 +34,8 @@ class LoggingBrokers:
 
     def __init__(self, folder: Path, count: int, **log: Any) -> None:
         self.file = folder / "network.toml"
-        self._network = logging_network(folder, count, log=log)
+        storage = {"folder": str(folder / "data"), "sync": "never"}
+        self._network = logging_network(folder, count, log=log, storage=storage)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._stack = AsyncExitStack()
@@ -79,6 +80,16 @@ class LoggingBrokers:
             return self.services[broker].status()["log"]
 
         found: dict[str, Any] = self.run(ask())
+        return found
+
+    def staged(self, service: BrokerService) -> list[dict[str, Any]]:
+        """Queries of which a broker knows batches."""
+
+        async def ask() -> Any:
+            assert service.staging is not None
+            return service.staging.rows()
+
+        found: list[dict[str, Any]] = self.run(ask())
         return found
 
     def stop(self) -> None:

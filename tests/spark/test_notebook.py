@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import jupytext  # type: ignore[import-untyped]
 import nbformat  # type: ignore[import-untyped]
+import pytest
+from pyspark.sql import SparkSession
 
-from tests.pipeline.clusters.processes import ROOT, run_script
+from tests.pipeline.clusters.processes import ROOT
+from tests.spark import cells
 
 SOURCE = ROOT / "examples" / "notebooks" / "live-and-tables.py"
 NOTEBOOK = SOURCE.with_suffix(".ipynb")
@@ -20,12 +23,21 @@ def test_it_is_made_from_its_source_without_outputs() -> None:
     assert [each for each in notebook.cells if each.get("outputs")] == []
 
 
-def test_every_cell_runs() -> None:
-    printed = run_script("tests.spark.cells", str(NOTEBOOK))
+def test_every_cell_runs(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the session of all tests, which its last cell would stop."""
+    monkeypatch.setattr(SparkSession, "stop", lambda session: None)
+    try:
+        cells.run(NOTEBOOK)
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS lake CASCADE")
+    printed = capsys.readouterr().out
     for text in (
         "40 publications",
         "36 pairs; 0 that Spark SQL does not find",
         "dep_delay is 12, which is not > 50",
         "36 alerts, then 40",
+        "40 alerts published",
     ):
         assert text in printed, printed

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import shoal.spark
+from shoal.cli.main import main
 from shoal.frames.errors import TableError
 
 
@@ -79,3 +80,33 @@ def test_a_place_without_a_table_is_named(spark: SparkSession, tmp_path: Path) -
     ):
         with pytest.raises(TableError, match=text):
             shoal.spark.read(place, spark=spark)
+
+
+def test_the_match_command_reads_and_writes_the_catalog(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.sql("CREATE DATABASE IF NOT EXISTS places")
+    rows = [("p1", 4.0), ("p2", 1.0)]
+    spark.createDataFrame(rows, "id string, wind double").write.saveAsTable("places.publications")
+    (tmp_path / "s.csv").write_text("id,filter\nwindy,wind > 3\ncalm,wind < 3\n")
+
+    def match(*words: object) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["match", *map(str, words), "--engine", "spark"])
+        return int(ended.value.code or 0)
+
+    given = ("--subscriptions", tmp_path / "s.csv", "--publications")
+    try:
+        # A schema stands for the folder of several tables.
+        for place in ("places.publications", "places", "spark_catalog.places.publications"):
+            assert match(*given, place, "--out", "places.pairs", "--overwrite") == 0
+            # The command has a session of its own, and this one remembers the former files.
+            spark.catalog.refreshTable("places.pairs")
+            found = sorted(map(tuple, spark.table("places.pairs").collect()))
+            assert found == [("p1", "windy"), ("p2", "calm")]
+        assert match(*given, "places.publications", "--out", "places.pairs") == 2
+        assert "already exists" in capsys.readouterr().err
+        assert match(*given, "places.none") == 2
+        assert "no such table in Spark's catalog" in capsys.readouterr().err
+    finally:
+        spark.sql("DROP DATABASE places CASCADE")

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 
 from shoal.language import read_plain_value
+from shoal.log.instants import begin_us
 from shoal.model import Value
 
 
@@ -23,3 +25,17 @@ def plain_text(value: Value) -> str:
     if value.startswith("'") or not isinstance(read_plain_value(value), str):
         return "'" + value.replace("'", "''") + "'"
     return value
+
+
+def since_text(since: str | datetime | timedelta) -> str:
+    """The text of `$from`; ValueError for a text that is no time. A time without zone is local.
+
+    >>> since_text(timedelta(minutes=10)), since_text("-10m")
+    ('-600.000000s', '-10m')
+    """
+    if isinstance(since, timedelta):
+        since = f"-{abs(since.total_seconds()):.6f}s"
+    elif isinstance(since, datetime):
+        since = since.astimezone(UTC).isoformat()
+    begin_us(since, 0)
+    return since

@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
 from shoal.client.answers import Answers, fail
+from shoal.client.attributes import since_text
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, CertificateError, Dialler, unresolved
 from shoal.client.endpoint import Tls, read_endpoint, sent_to
@@ -330,11 +332,15 @@ class Client:
         where: str | None = None,
         *,
         qos: int = 1,
+        since: str | datetime | timedelta | None = None,
         no_local: bool = False,
         retain_as_published: bool = False,
         identifier: int | None = None,
     ) -> Subscription:
         """Subscribe to topics, and with `where` (SQL) to their content.
+
+        With `since` (a time, `-10m`, or `earliest`; or how long ago) the past comes first, from the
+        logs of all brokers. A session that goes on does not get it again.
 
         FilterSyntaxError when it does not parse, TopicError for an invalid topic filter; `granted`
         or the first message tells whether the broker grants it. A subscription made before the
@@ -350,8 +356,13 @@ class Client:
             parse(where)
             if self._session.version == MQTT_3_1_1:
                 raise ValueError("MQTT 3.1.1 has no filters on content; use 5")
-        request = SubscriptionRequest(topic_filter, qos, no_local, retain_as_published)
-        number = self._session.subscribe(request, where, identifier)
+        past = None if since is None else since_text(since)
+        if past is not None and self._session.version == MQTT_3_1_1:
+            raise ValueError("MQTT 3.1.1 has no user property $from; use 5")
+        request = SubscriptionRequest(
+            topic_filter, qos, no_local, retain_as_published, 0 if past is None else 1
+        )
+        number = self._session.subscribe(request, where, identifier, past)
         subscription = Subscription(self, number, self._asked(number))
         self._inbox.add(subscription)
         return subscription

@@ -55,7 +55,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.connection.connecting import FOLLOW
-from shoal.mqtt.content import WHERE
+from shoal.mqtt.content import FROM, WHERE
 
 # Packet identifiers have two bytes, 0 is none.
 _LAST_ID = 65_535
@@ -142,7 +142,11 @@ class ClientSession:
         return None
 
     def subscribe(
-        self, request: SubscriptionRequest, where: str | None, identifier: int | None = None
+        self,
+        request: SubscriptionRequest,
+        where: str | None,
+        identifier: int | None = None,
+        since: str | None = None,
     ) -> int:
         """Subscribe; returns the number for `Done` and `Arrived`.
 
@@ -154,7 +158,9 @@ class ClientSession:
         self._by_identifier[named] = number
         properties = Properties(
             subscription_identifiers=(named,) if self._knows_numbers else (),
-            user_properties=() if where is None else ((WHERE, where),),
+            user_properties=tuple(
+                (name, text) for name, text in ((WHERE, where), (FROM, since)) if text is not None
+            ),
         )
         packet = Subscribe(0, (request,), properties)
         encode(packet, self.version)

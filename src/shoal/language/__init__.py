@@ -10,14 +10,22 @@ Decisions
 """
 
 from shoal.language.errors import FilterSyntaxError
-from shoal.language.query import may_have_query, parse_topic_query, read_plain_value
+from shoal.language.query import (
+    TopicQuery,
+    may_have_query,
+    parse_topic_query,
+    read_plain_value,
+    read_topic_query,
+)
 from shoal.language.sql import format_filter, parse
 
 __all__ = [
     "FilterSyntaxError",
+    "TopicQuery",
     "format_filter",
     "may_have_query",
     "parse",
     "parse_topic_query",
     "read_plain_value",
+    "read_topic_query",
 ]

@@ -13,6 +13,8 @@ Clients that check topic filters themselves want `+` and `#` alone in their leve
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
 `$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
+`$from=-10m` among the tests is none of an attribute: the subscriber gets the past since then.
+
 The name of a group may have the query, too, written alike: `$share/group?dep_delay>25/flights/#`.
 Libraries that know groups take what follows it for the topic filter, and hand messages on by it.
 
@@ -33,7 +35,7 @@ FilterSyntaxError: line 1, column 19: there is no value after dep_delay > ...
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
 from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH
@@ -46,12 +48,15 @@ from shoal.model import (
     Filter,
     FilterError,
     Operator,
+    Predicate,
     Value,
     predicate,
 )
 
 # What a topic filter begins with, behind its group, when its query is its second level.
 LEADING = "$where/"
+# The test that names the beginning of the past (see `TopicQuery`).
+FROM = "$from"
 
 _OPERATORS = {
     "=": Operator.EQ,
@@ -83,8 +88,27 @@ _OTHER_QUOTES = '"\u201c\u201d\u2018\u2019'
 _SHARED = "$share/"
 
 
+class TopicQuery(NamedTuple):
+    """A topic filter without its queries, the content filter in them, and the value of `$from`.
+
+    `since` is empty without `$from`.
+
+    >>> read_topic_query("$where/$from=-10m/flights/#")[::2]
+    ('flights/#', '-10m')
+    """
+
+    topic_filter: str
+    content: Filter
+    since: str = ""
+
+
 def parse_topic_query(text: str) -> tuple[str, Filter]:
-    """The topic filter without its queries, and what these ask; else FilterSyntaxError.
+    """The topic filter without its queries, and what these ask of attributes."""
+    return read_topic_query(text)[:2]
+
+
+def read_topic_query(text: str) -> TopicQuery:
+    """Split a topic filter; FilterSyntaxError if a query in it cannot be read.
 
     A question mark begins a query when a comparison follows it; otherwise it is a character like
     any other, as MQTT has it.
@@ -96,7 +120,7 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
     if not (is_leading or is_grouped) and (
         "?" not in topic_filter or not _HAS_TEST.search(topic_filter)
     ):
-        return text, EVERYTHING
+        return TopicQuery(text, EVERYTHING)
     check_encodable(text)
     if len(text) > MAX_TEXT_LENGTH:
         _fail(text, MAX_TEXT_LENGTH, f"a topic filter has at most {MAX_TEXT_LENGTH} characters")
@@ -122,10 +146,25 @@ def parse_topic_query(text: str) -> tuple[str, Filter]:
         _read_tests(text, len(text) - len(query), len(text), tests)
         topic_filter = before
     if not tests:
-        return text, EVERYTHING
+        return TopicQuery(text, EVERYTHING)
     if is_grouped:
         group = f"{name}/"
-    return group + topic_filter, Filter(tests[0] if len(tests) == 1 else And(tuple(tests)))
+    since, tests = _take_since(text, tests)
+    content = Filter(tests[0] if len(tests) == 1 else And(tuple(tests))) if tests else EVERYTHING
+    return TopicQuery(group + topic_filter, content, since)
+
+
+def _take_since(text: str, tests: list[Expression]) -> tuple[str, list[Expression]]:
+    """The value of `$from`, if it is among the tests, and the other tests."""
+    since, others = "", list[Expression]()
+    for test in tests:
+        if not isinstance(test, Predicate) or test.attribute != FROM:
+            others.append(test)
+        elif test.operator is not Operator.EQ or since:
+            _fail(text, text.find(FROM), f"{FROM} stands once, with = and one time behind it")
+        else:
+            since = str(test.operand)
+    return since, others
 
 
 def may_have_query(text: str) -> bool:

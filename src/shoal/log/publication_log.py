@@ -5,8 +5,8 @@
 >>> folder = Path(tempfile.mkdtemp())
 >>> log = PublicationLog(folder, "net", "B1", LogSettings(), now_us=5)
 >>> log.write([LogRecord(6, "me", 1, "a/b", b"hi"), LogRecord(8, "me", 2, "a/b", b"ho")])
->>> log.first, log.next, log.offset_at(7)
-(0, 2, 1)
+>>> log.first, log.next, log.offset_at(7), log.last_number
+(0, 2, 1, 2)
 >>> log.close()
 >>> PublicationLog(folder, "net", "B1", LogSettings(), now_us=9).next
 2
@@ -25,7 +25,7 @@ from shoal.boots import this_boot
 from shoal.log.errors import LogError, OffsetAheadError
 from shoal.log.offsets import RESERVED, LogState, new_state, read_state, write_state
 from shoal.log.readers import Readers
-from shoal.log.records import Entry, LogGap, make_block, read_head, read_records
+from shoal.log.records import Entry, LogGap, LogRecord, make_block, read_head, read_records
 from shoal.log.segments import SegmentFiles
 
 # Bytes of payloads and topics in one block; a longer record has a block of its own.
@@ -106,6 +106,17 @@ class LogView:
             if former is not None and read_head(former).run != run:
                 raise OffsetAheadError(offset, read_head(former).first)
         return self._files.blocks(offset)
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last publication; -1 if there is none near the end."""
+        numbers = (
+            record.number
+            for block in self._files.last_blocks()
+            for record in read_records(block)
+            if isinstance(record, LogRecord)
+        )
+        return max(numbers, default=-1)
 
     def offset_at(self, time_us: int) -> int:
         """The offset of the first record at or after a time; `next` if there is none."""

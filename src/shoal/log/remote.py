@@ -25,7 +25,14 @@ _HEADER = {"X-Shoal": "reader"}
 
 
 class LogAnswerError(LogError):
-    """A broker's log cannot be read: it does not answer, or refuses."""
+    """A broker's log cannot be read: it does not answer, or it answers with a refusal."""
+
+    def __init__(self, problem: str, *, is_refusal: bool = False) -> None:
+        super().__init__(problem)
+        self.is_refusal = is_refusal
+
+    def __reduce__(self) -> tuple[type[LogAnswerError], tuple[str]]:
+        return type(self), (str(self),)
 
 
 class LogBounds(NamedTuple):
@@ -133,6 +140,11 @@ class RemoteLog:
         """Delete a reader."""
         self._ask("DELETE", f"/readers/{quote(reader, safe='')}")
 
+    def ask(self, method: str, path: str, body: bytes = b"") -> Any:
+        """The answer to another request of the listener; LogAnswerError where there is none."""
+        _, answer = self._exchange(method, path, body)
+        return json.loads(answer)
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
@@ -144,27 +156,29 @@ class RemoteLog:
         found: dict[str, Any] = json.loads(body)
         return found
 
-    def _exchange(self, method: str, path: str) -> tuple[http.client.HTTPMessage, bytes]:
+    def _exchange(
+        self, method: str, path: str, sent: bytes = b""
+    ) -> tuple[http.client.HTTPMessage, bytes]:
         # A connection that the broker has closed meanwhile is opened once more.
         is_new = self._connection is None
         try:
-            answer, body = self._send(method, path)
+            answer, body = self._send(method, path, sent)
         except (http.client.HTTPException, OSError) as error:
             self.close()
             if is_new or isinstance(error, TimeoutError):
                 raise LogAnswerError(f"{self.url} does not answer: {error}") from None
-            return self._exchange(method, path)
+            return self._exchange(method, path, sent)
         if answer.status != 200:
             self._fail(answer.status, body)
         return answer.headers, body
 
-    def _send(self, method: str, path: str) -> tuple[http.client.HTTPResponse, bytes]:
+    def _send(self, method: str, path: str, sent: bytes) -> tuple[http.client.HTTPResponse, bytes]:
         if self._connection is None:
             self._connection = self._open()
         headers = dict(_HEADER)
         if self._login.username:
             headers["Authorization"] = basic(self._login.username, self._login.password)
-        self._connection.request(method, path, headers=headers)
+        self._connection.request(method, path, sent or None, headers)
         answer = self._connection.getresponse()
         return answer, answer.read()
 
@@ -187,7 +201,7 @@ class RemoteLog:
             raise OffsetGoneError(said.get("offset", 0), said["first"], problem)
         if status == 409 and "end" in said:
             raise OffsetAheadError(said.get("offset", 0), said["end"], problem)
-        raise LogAnswerError(problem)
+        raise LogAnswerError(problem, is_refusal=True)
 
 
 class LocalLog:

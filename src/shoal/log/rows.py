@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import datetime
 from typing import Any
 
 import msgspec
 
 from shoal.attributes import RESERVED
+from shoal.log.instants import instant_text
 from shoal.log.records import LogGap, LogRecord, RecordProperties
 from shoal.log.selections import attributes_of
 from shoal.model import Value
@@ -35,10 +35,12 @@ def json_of_attributes(record: LogRecord) -> str:
 
 def json_row(broker: str, offset: int, record: LogRecord | LogGap) -> dict[str, Any]:
     """A record or a gap as a row; a payload that is no text is in `payload_base64`."""
-    row: dict[str, Any] = {"broker": broker, "offset": offset, "time": _iso(record.time_us)}
+    row: dict[str, Any] = {"broker": broker, "offset": offset, "time": instant_text(record.time_us)}
     if isinstance(record, LogGap):
         gap = {"missing": record.missing, "reason": record.reason}
-        return row | {"gap": gap | {"from": _iso(record.from_us), "to": _iso(record.to_us)}}
+        return row | {
+            "gap": gap | {"from": instant_text(record.from_us), "to": instant_text(record.to_us)}
+        }
     row |= {"publisher": record.publisher, "key": key_of(record), "topic": record.topic}
     try:
         row["payload"] = record.payload.decode()
@@ -52,8 +54,3 @@ def json_row(broker: str, offset: int, record: LogRecord | LogGap) -> dict[str, 
     if properties.user_properties:
         row["user_properties"] = [list(each) for each in properties.user_properties]
     return row
-
-
-def _iso(time_us: int) -> str:
-    at = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us % 1_000_000:06}Z"

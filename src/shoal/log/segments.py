@@ -269,6 +269,14 @@ class SegmentFiles:
                     if read_head(block).last_us >= time_us:
                         yield block
 
+    def last_blocks(self) -> Iterator[bytes]:
+        """The last blocks, some 64 kB of them in each of the last two segments."""
+        for segment in self.segments[-2:]:
+            if segment.index:
+                position = segment.index[-2:][0].position
+                for _, block in segment.blocks(position, segment.bytes):
+                    yield block
+
     # --- loading ------------------------------------------------------------------------------
 
     def _paths(self) -> list[Path]:

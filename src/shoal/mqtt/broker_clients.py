@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
 
 from shoal.attributes import Json
 from shoal.broker.effects import Deliver
@@ -48,11 +47,13 @@ from shoal.mqtt.limits import DEFAULT_LIMITS, MICROSECONDS, MqttLimits
 from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.renewing import Renewing
+from shoal.mqtt.replaying.log_replays import LogReplays
 from shoal.mqtt.sessions.audience import Audience
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
-from shoal.mqtt.sessions.fan_out import FanOut, FanOutTracer
+from shoal.mqtt.sessions.fan_out import FanOut
+from shoal.mqtt.sessions.message_tracer import MessageTracer
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import Session
 from shoal.mqtt.sessions.sessions import Sessions
@@ -65,24 +66,6 @@ from shoal.mqtt.sessions.system_topics import SystemTopics
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timer_dispatch import MORE_TIMER, TimerDispatch
 from shoal.mqtt.timers import EXPIRY_TIMER, SILENCE_TIMER, MqttTimers
-
-
-class MessageTracer(FanOutTracer, Protocol):
-    """Decides which messages are traced, and keeps their spans (see `runtime.tracing`)."""
-
-    sample: Any
-
-    def consider(self, message: PublishedMessage) -> None:
-        """Set `message.traced` if it is to be traced."""
-
-    def entered(self, message: PublishedMessage) -> None:
-        """A traced message has been accepted from its publisher, and has its key."""
-
-    def settled(self, publications: Iterable[Publication]) -> None:
-        """Publications are settled."""
-
-    def acknowledged(self, client: str, message: PublishedMessage) -> None:
-        """A client is done with a traced message."""
 
 
 class BrokerClients:
@@ -173,6 +156,17 @@ class BrokerClients:
             self._reception.moving = self.federation.moving
             self._reception.crowding = self.federation.crowding
             self._reception.homes = self.federation.session_transfer.homes
+        self.replays = LogReplays(
+            broker_id,
+            lambda: self.limits,
+            self._timers,
+            self.statistics.notices,
+            self.front_end,
+            self.federation,
+            now_us,
+        )
+        self.subscribing.pasts = self.replays
+        self.subscriptions.at_gate = self.replays.attach
         # The journal, if a driver writes one (see `restoring`).
         self.journal: SessionJournal | None = None
         # Is told every publication of a client once it has entered, if a driver keeps a log.
@@ -196,6 +190,7 @@ class BrokerClients:
             self._presence,
             self._renewing,
             self.federation,
+            self.replays,
             self._system_topics,
         )
 
@@ -203,6 +198,7 @@ class BrokerClients:
         """Enter all tables in the memory ledger."""
         for each in (self.backlog, self.retained, self.sessions):
             each.register(ledger)
+        self.replays.register(ledger)
         self.subscriptions.register(ledger, lambda: self.limits.maximum_all_subscription_bytes)
         if self.front_end is not None:
             self.front_end.register(ledger)
@@ -312,6 +308,8 @@ class BrokerClients:
         effects: list[ClientEffect] = []
         if self.front_end is not None:
             effects += map(Ask, self.front_end.take())
+        if self.replays.effects:
+            effects += self.replays.take()
         statistics = self.statistics
         for connection in self.touched:
             session_writer = connection.session_writer
@@ -357,6 +355,8 @@ class BrokerClients:
             self.journal.entered(session)
         session.session_writer = guest.session_writer
         self._presence.changed(session)
+        if session.pasts:
+            self.replays.entered(session, now_us)
         if terms.keep_alive_us:
             self._timers.set((SILENCE_TIMER, connection), now_us + terms.keep_alive_us)
         else:

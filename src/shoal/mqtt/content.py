@@ -26,9 +26,10 @@ from shoal.attributes import MAX_LEVEL_ATTRIBUTES, Json, message_attributes
 from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import (
     FilterSyntaxError,
+    TopicQuery,
     may_have_query,
     parse,
-    parse_topic_query,
+    read_topic_query,
 )
 from shoal.model import (
     EVERYTHING,
@@ -45,6 +46,8 @@ from shoal.mqtt.statistics import Statistics
 
 # The user property of a SUBSCRIBE that holds a filter in SQL; several are combined with AND.
 WHERE = "$where"
+# The user property of a SUBSCRIBE that asks for the past from a time on (see `replaying`).
+FROM = "$from"
 # The user property of a CONNECT that advertises publications; several are combined with OR.
 ADVERTISE = "$advertise"
 # Values of a list that take about the time of one test.
@@ -74,10 +77,14 @@ class FilterQuotaError(ContentFilterError):
 
 
 class SubscriptionFilter(NamedTuple):
-    """The topic filter and the content filter of one entry of a SUBSCRIBE."""
+    """The topic filter and the content filter of one entry of a SUBSCRIBE.
+
+    `since` is the text of `$from`, empty without it.
+    """
 
     topic_filter: str
     content: Filter
+    since: str = ""
 
 
 class AttributeReader:
@@ -136,7 +143,9 @@ class FilterReader:
         self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
         self._work = 0
+        self._since = ""
         try:
+            self._since = _since_of(user_properties)
             texts = [text for name, text in user_properties if name == WHERE]
             for text in texts:
                 self._take_bytes(text)
@@ -153,32 +162,37 @@ class FilterReader:
         """Split one topic filter; ContentFilterError if it is unreadable or too large."""
         if self._problem is not None:
             raise self._problem
-        topic_filter, content, tests = text, self._where, self._where_tests
+        query, content, tests = TopicQuery(text, EVERYTHING), self._where, self._where_tests
         if self._limits.queries_in_topic_filters and may_have_query(text):
-            topic_filter, content = self._read_query(text)
+            query = self._read_query(text)
+            content = self._joined(query.content)
             tests = tests if content is self._where else _count_tests(content)
         self._take_tests(tests)
-        return SubscriptionFilter(topic_filter, content)
+        if query.since and self._since and query.since != self._since:
+            raise ContentFilterError(f"{FROM}: two times, {self._since!r} and {query.since!r}")
+        return SubscriptionFilter(query.topic_filter, content, query.since or self._since)
 
-    def _read_query(self, text: str) -> tuple[str, Filter]:
-        """The topic filter without its query; and the conjunction of the query and `$where`."""
+    def _read_query(self, text: str) -> TopicQuery:
         self._take_bytes(text)
         try:
-            topic_filter, query = parse_topic_query(text)
+            return read_topic_query(text)
         except FilterSyntaxError as error:
             raise ContentFilterError(f"topic filter: {error.one_line}") from None
+
+    def _joined(self, query: Filter) -> Filter:
+        """The conjunction of a query and `$where`."""
         where = self._where
         if query == EVERYTHING:
-            return topic_filter, where
+            return where
         if where == EVERYTHING:
             _check(query, WHERE)
-            return topic_filter, query
+            return query
         # Check the limit before the conjunction is computed, which then takes little time.
         needed = self._where_tests + len(where.normal_form) * _count_tests(query)
         self._take_tests(0, needed)
         content = _all_of([query, Filter(Or(tuple(And(each) for each in where.normal_form)))])
         _check(content, WHERE)
-        return topic_filter, content
+        return content
 
     def _take_bytes(self, text: str) -> None:
         self._left_bytes -= len(text.encode())
@@ -200,6 +214,13 @@ class FilterReader:
         """The work since the last call, including the work to install the filters."""
         work, self._work = self._work, 0
         return work
+
+
+def _since_of(user_properties: UserProperties) -> str:
+    found = [text for name, text in user_properties if name == FROM]
+    if len(found) > 1 or "" in found:
+        raise ContentFilterError(f"{FROM} stands once, with one time: '-10m', or an ISO time")
+    return found[0] if found else ""
 
 
 def _all_of(parts: list[Filter]) -> Filter:

@@ -31,6 +31,7 @@ _RANGES = (
     ("maximum_subscription_bytes", 1, _LARGE),
     ("maximum_user_subscription_bytes", 1, _LARGE),
     ("maximum_all_subscription_bytes", 1, _LARGE),
+    ("maximum_user_replays", 0, _LARGE),
     ("maximum_sessions", 1, _LARGE),
     ("maximum_user_sessions", 1, _LARGE),
     ("maximum_client_id_bytes", 23, 65_535),
@@ -86,6 +87,8 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
                                 a user name is a user by itself (0x97)
     maximum_all_subscription_bytes  the same, of all clients (0x97); none of the three limits
                                 removes a granted subscription, or one of a transferred session
+    maximum_user_replays        subscriptions of one user that get their past from logs at a time
+                                (0x97); a client without a user name is a user by itself
     maximum_sessions            of the broker, of connected and offline clients: beyond it only a
                                 client that has a session is admitted (0x97)
     maximum_user_sessions       the same, of one user
@@ -140,6 +143,7 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_subscription_bytes: int = 256 * 1_048_576
     maximum_user_subscription_bytes: int = 512 * 1_048_576
     maximum_all_subscription_bytes: int = 2_048 * 1_048_576
+    maximum_user_replays: int = 4
     maximum_sessions: int = 200_000
     maximum_user_sessions: int = 100_000
     maximum_client_id_bytes: int = 1_024

@@ -8,7 +8,9 @@ from shoal.mqtt.federation.federation import Federation
 from shoal.mqtt.federation.session_transfer.fetching import WAITING_TIMER
 from shoal.mqtt.federation.session_transfer.questions import ASKING_TIMER
 from shoal.mqtt.renewing import RENEWING_TIMER, Renewing
+from shoal.mqtt.replaying.log_replays import REPLAY_TIMER, LogReplays
 from shoal.mqtt.sessions.delivering.slow_consumers import PATIENCE_TIMER
+from shoal.mqtt.sessions.live_gate import LiveGate
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sessions.sliced_fan_out import SlicedFanOut
 from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, GroupLeaving
@@ -22,6 +24,8 @@ TIMERS_WORK = 300
 SESSION_WORK = 6
 # Refusing a client whose session did not come in time; and asking for sessions again.
 WAITING_WORK = {WAITING_TIMER: 4, ASKING_TIMER: 100}
+# A step of a replay, which may send a slice of messages.
+REPLAY_WORK = 20
 # Queued messages that one call sends, and the cost of one session without its messages.
 MOST_SENT, LEAST_SENT = 2_000, 50
 
@@ -41,6 +45,7 @@ class TimerDispatch:
         presence: Presence,
         renewing: Renewing,
         federation: Federation | None,
+        replays: LogReplays,
         system_topics: SystemTopics,
     ) -> None:
         self._timers = timers
@@ -51,6 +56,7 @@ class TimerDispatch:
         self._presence = presence
         self._renewing = renewing
         self._federation = federation
+        self._replays = replays
         self._system_topics = system_topics
 
     def handle(self, now_us: int) -> None:
@@ -96,6 +102,9 @@ class TimerDispatch:
                     self._presence.due(now_us)
                 case (str(kind),) if kind == RENEWING_TIMER:
                     self._renewing.due(now_us)
+                case (str(kind), LiveGate() as gate) if kind == REPLAY_TIMER:
+                    left -= REPLAY_WORK
+                    self._replays.due(gate, now_us)
                 case (str(kind), about) if self._federation is not None:
                     left -= WAITING_WORK.get(kind, 0)
                     self._federation.due(kind, about, now_us)

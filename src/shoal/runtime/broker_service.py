@@ -13,8 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,6 +54,7 @@ from shoal.runtime.operations.admin_access import AdminAccess
 from shoal.runtime.operations.discovery import targets
 from shoal.runtime.operations.exceptions import Exceptions
 from shoal.runtime.operations.memory import memory_of
+from shoal.runtime.operations.status_parts import mqtt_status, version
 from shoal.runtime.operator import OperatorDesk
 from shoal.runtime.parts import (
     journal_files,
@@ -63,12 +63,14 @@ from shoal.runtime.parts import (
     publication_log,
     servers,
     spools,
+    staging_area,
     trace_writer,
 )
 from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
 from shoal.runtime.storage.clock_file import ClockFile
+from shoal.runtime.storage.log_writer import keeping
 from shoal.runtime.storage.overlay_file import OverlayFile
 from shoal.runtime.tls.certificates import Certificates
 from shoal.runtime.tracing.tracer import Tracer
@@ -171,6 +173,9 @@ class BrokerService:
         )
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.session_transfer.starting.others = self._others
+        if network.log.folder:
+            self.front_end.clients.replays.brokers = self._logs
+            self.front_end.clients.replays.keeps = keeping(network.log.policy)
         if has_cycles and self.front_end.clients.front_end is not None:
             self.front_end.clients.front_end.waits_for_links = lambda: self.links.is_waiting
         if self.spools is not None:
@@ -236,10 +241,15 @@ class BrokerService:
             self.events.stream,
             self._certificates.admin,
         )
+        self.staging = staging_area(network, self.section, self.front_end)
+        if self.staging is not None:
+            self.leaving.commits = self.staging.lists.committing
+            self.staging.register(self.ledger)
         self.log_server = log_server(
             network,
             self.section,
             self.front_end,
+            self.staging,
             lambda: self._access,
             self._admin_access.garbled,
             self._certificates.clients,
@@ -281,6 +291,8 @@ class BrokerService:
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
+        if self.staging is not None:
+            self.staging.start()
         await self._listeners.listen("peers", "log")
         self._membership.start()
         if self.spools is not None:
@@ -308,6 +320,12 @@ class BrokerService:
         """Return the other brokers of the network that accept clients."""
         takers = [where.name for where in self.directory.places if where.front_ends]
         return [name for name in takers if name != self.node.id] if self.node.id in takers else []
+
+    def _logs(self) -> list[BrokerId]:
+        """Return the brokers of the network that accept clients and keep a log."""
+        keep = self.network.log.brokers
+        takers = [where.name for where in self.directory.places if where.front_ends]
+        return [name for name in takers if not keep or name in keep]
 
     def _is_answered(self) -> bool:
         """Return whether a member has answered this one through the system, and reported retained
@@ -391,6 +409,8 @@ class BrokerService:
         self.events.stop()
         self._listeners.close()
         self.operator.stop()
+        if self.staging is not None:
+            await self.staging.stop()
         await self.leaving.stop()
         await self._membership.stop()
         await self.forgetting.stop()
@@ -464,7 +484,7 @@ class BrokerService:
         """Return the figures of the metrics; their number does not depend on the number of
         publishers.
         """
-        statistics, missing = self.front_end.clients.statistics, self.missing()
+        missing = self.missing()
         tables = dict(self.node.machine.description)
         if not self._is_networked:
             tables["subscriptions"] = self.front_end.clients.subscriptions.count
@@ -472,7 +492,7 @@ class BrokerService:
             "broker": self.node.id,
             "network": self.network.name,
             "system": self.network.system,
-            "version": _version(),
+            "version": version(),
             "protocol": PROTOCOL,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - self._started_s, 3),
@@ -491,32 +511,16 @@ class BrokerService:
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,
-            "mqtt": {
-                "connected": statistics.connected,
-                "sessions": len(self.front_end.clients.sessions),
-                "subscriptions": self.front_end.clients.subscriptions.count,
-                "retained": len(self.front_end.clients.retained),
-                "publications": statistics.publications_received,
-                "deliveries": statistics.deliveries,
-                "dropped": self.front_end.clients.sessions.dropped,
-                "refused": statistics.publications_refused,
-                "unread_payloads": statistics.unread_payloads,
-                "slowed": statistics.slowed,
-                "refusals": [
-                    {"what": what, "reason": reason, "count": count}
-                    for (what, reason), count in statistics.notices.refusals.items()
-                ],
-                "subscription_bytes": self.front_end.clients.subscriptions.bytes,
-                "queued_bytes": self.front_end.clients.backlog.bytes,
-                "queues_are_full": self.front_end.clients.backlog.is_full,
-            },
+            "mqtt": mqtt_status(self.front_end.clients),
             "memory": memory_of(self.ledger, self.front_end.clients),
             "latency": self.front_end.traffic.latencies.status(self.node.clock.now_us()),
             "exceptions": self.exceptions.status(),
             "journal": self.front_end.journal.status
             if self.front_end.journal is not None
             else None,
+            "replays": self.front_end.clients.replays.status,
             "log": self.front_end.log.status if self.front_end.log is not None else None,
+            "staged": self.staging.status if self.staging is not None else None,
             "forwarding_channels": self.forwarding_channels.status(),
             "counts": dict(self.node.counts),
             "shown": {
@@ -524,12 +528,6 @@ class BrokerService:
                 for name, rows in self.node.rows.shown.items()
             },
         }
-
-
-@cache
-def _version() -> str:
-    """Return the version of shoal."""
-    return metadata.version("shoal")
 
 
 def _ignore_change() -> None:

@@ -93,6 +93,8 @@ class Leaving:
         self._left = left
         self._never = never
         self._let_in = let_in
+        # Queries of Spark whose rows wait here, in a batch that is being committed.
+        self.commits: Callable[[], Sequence[str]] = tuple
         self._answer: asyncio.Future[str] | None = None
         self._has_left = False
         self._task: asyncio.Task[None] | None = None
@@ -220,6 +222,11 @@ class Leaving:
             names = ", ".join(away)
             verb = "is" if len(away) == 1 else "are"
             found.append(f"{names} {verb} not connected. Wait, or say {_without(away)}")
+        found += [
+            f"it has rows of a batch that query {query} commits. Wait, or drop them: "
+            f"shoal log unstage NETWORK {query}"
+            for query in self.commits()
+        ]
         if not self.takers() and len(self._front_end.clients.sessions):
             found.append("no other broker is known that takes clients")
         return [*found, self._obstacle] if self._obstacle else found

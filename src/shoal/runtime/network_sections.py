@@ -354,16 +354,17 @@ class StorageSection(NetworkSection, frozen=True, kw_only=True):
 class LogSection(NetworkSection, frozen=True, kw_only=True):
     """Publications of their clients that brokers keep, to be read again; without a folder, none.
 
-    folder       each broker has a folder of its name in it, unless {broker} is in the folder's own
-    brokers      the brokers that keep a log; empty: all
-    topics       topic filters of the publications that are kept
-    qos          the least QoS of the publications that are kept
-    keep_bytes   beyond this the oldest records are deleted
-    keep_s       older records are deleted
-    held_bytes   named readers that are behind hold back the deletion of this much more
-    sync         when written records are made to outlast a power cut, as in [storage]
-    full         when the disk takes no record: "refuse" publications above QoS 0 (0x97), or "skip"
-                 them in the log; a gap in the log says how many are missing
+    folder        each broker has a folder of its name in it, unless {broker} is in the folder's own
+    brokers       the brokers that keep a log; empty: all
+    topics        topic filters of the publications that are kept
+    qos           the least QoS of the publications that are kept
+    keep_bytes    beyond this the oldest records are deleted
+    keep_s        older records are deleted
+    held_bytes    named readers that are behind hold back the deletion of this much more
+    staged_bytes  rows of Spark's tasks that wait for their batch; beyond this they are refused
+    sync          when written records are made to outlast a power cut, as in [storage]
+    full          when the disk takes no record: "refuse" publications above QoS 0 (0x97), or "skip"
+                  them in the log; a gap in the log says how many are missing
     """
 
     folder: str = ""
@@ -373,6 +374,7 @@ class LogSection(NetworkSection, frozen=True, kw_only=True):
     keep_bytes: Positive = 2**30
     keep_s: Positive = 7 * 86_400
     held_bytes: Annotated[int, msgspec.Meta(ge=0)] = 2**30
+    staged_bytes: Annotated[int, msgspec.Meta(ge=0)] = 2**30
     sync: Sync = "second"
     full: Full = "refuse"
 

@@ -17,6 +17,8 @@ from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.links.directory import Directory
 from shoal.runtime.log_serving.access import LogAccess
 from shoal.runtime.log_serving.pages import LogPages, LogServer
+from shoal.runtime.log_serving.staging_area import StagingArea
+from shoal.runtime.log_serving.staging_pages import StagingPages
 from shoal.runtime.network_file import NetworkFile
 from shoal.runtime.network_sections import BrokerSection, TraceSection
 from shoal.runtime.node import Node
@@ -65,26 +67,37 @@ def publication_log(
     return PublicationLog(folder, network.name, name, section.settings, now_us), section.policy
 
 
+def staging_area(
+    network: NetworkFile, section: BrokerSection, front_end: MqttFrontEnd
+) -> StagingArea | None:
+    """Return the staging area of a broker that gives its log to readers."""
+    if front_end.log is None or not section.log:
+        return None
+    return StagingArea(front_end, front_end.log, network.log.staged_bytes)
+
+
 def log_server(
     network: NetworkFile,
     section: BrokerSection,
     front_end: MqttFrontEnd,
+    staging: StagingArea | None,
     access: Callable[[], NetworkAccess],
     garbled: Callable[..., None],
     context: ssl.SSLContext | None,
     directory: Directory,
 ) -> LogServer | None:
     """Return the server of a broker's log, if it keeps one and listens for readers."""
-    if front_end.log is None or not section.log:
+    if front_end.log is None or staging is None:
         return None
     is_guarded = context is not None or not network.access.anonymous
     readers = LogAccess(access, section.hosts(), is_guarded=is_guarded)
 
     def others() -> dict[str, str]:
-        return {each.name: each.log for each in directory.places if each.log}
+        return {each.name: each.log for each in directory.places if each.log and not each.has_left}
 
     clock = front_end.node.clock
-    pages = LogPages(front_end.log, readers, clock.now_us, others, network.json)
+    rows = StagingPages(staging)
+    pages = LogPages(front_end.log, readers, clock.now_us, others, network.json, rows)
     return LogServer(pages, garbled, context)
 
 

@@ -15,15 +15,15 @@ to Spark, whose connectors (S3, Delta, Iceberg) decide what they promise.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Literal, TypeAlias
-from urllib.parse import unquote, urlsplit
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
+from shoal.frames.table_places import is_uri, path_in
 from shoal.pipeline.session import SQL_SETTINGS
 from shoal.pipeline.table_files import read_table_file
 from shoal.pipeline.tables import write_table
@@ -33,10 +33,6 @@ from shoal.spark.source import Source
 Place: TypeAlias = DataFrame | str | os.PathLike[str]
 Mode = Literal["error", "overwrite", "append"]
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_FILE = re.compile(r"\.(parquet|csv|csv\.gz)$")
-_PART = r"(?:[A-Za-z_]\w*|`[^`]+`)"
-_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
 # The settings that decide what a filter's text, or an expression of a mapping, means.
 _DECISIVE = (
     "spark.sql.session.timeZone",
@@ -101,8 +97,8 @@ def read(
     `"lake.db.pairs"`. A text of one to three names with dots between them is a table, unless it
     ends in `.parquet`, `.csv` or `.csv.gz`, or a file of that name is there; any other is a path.
     `format` is that of a URI other than `file:`, Parquet unless given (`"delta"`, say). In a folder
-    of several tables, `inside` names the one (`"publications.parquet"`). TableError for a place
-    where there is no table.
+    or URI of several tables, `inside` names the one (`"publications.parquet"`); in a schema of the
+    catalog that is a table (`publications`). TableError for a place where there is no table.
     """
     if isinstance(place, DataFrame):
         return place
@@ -112,11 +108,32 @@ def read(
         # Java's working folder is the one that Python had when Spark started.
         return read_table_file(spark, path.absolute(), inside=inside or path.name)
     text = str(place)
-    if _SCHEME.match(text):
-        return spark.read.format(format or "parquet").load(text)
-    if not spark.catalog.tableExists(text):
-        raise TableError(f"{text}: there is no such file, and no such table in Spark's catalog")
-    return spark.table(text)
+    if is_uri(text):
+        return _load(spark, text, format or "parquet", inside)
+    for name in (text, f"{text}.{inside.removesuffix('.parquet')}" if inside else ""):
+        if name and _exists(spark, name):
+            return spark.table(name)
+    raise TableError(f"{text}: there is no such file, and no such table in Spark's catalog")
+
+
+def _exists(spark: SparkSession, name: str) -> bool:
+    """Whether the catalog has this table; none has names of more parts than it allows."""
+    try:
+        return spark.catalog.tableExists(name)
+    except AnalysisException:
+        return False
+
+
+def _load(spark: SparkSession, uri: str, format: str, inside: str) -> DataFrame:
+    """The table at a URI, or the one in it."""
+    reader = spark.read.format(format)
+    if inside:
+        try:
+            return reader.load(f"{uri.rstrip('/')}/{inside}")
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+    return reader.load(uri)
 
 
 def write(
@@ -141,7 +158,7 @@ def write(
         return
     writer = table.write.mode(mode)
     text = str(place)
-    if _SCHEME.match(text):
+    if is_uri(text):
         writer.format(format or "parquet").save(text)
     else:
         (writer.format(format) if format else writer).saveAsTable(text)
@@ -153,18 +170,4 @@ def local_path(place: object) -> Path | None:
 
 
 def _path(place: object, *, writes: bool = False) -> Path | None:
-    if isinstance(place, os.PathLike):
-        return Path(place)
-    text = str(place)
-    if text.startswith("file:/"):
-        parts = urlsplit(text)
-        if parts.netloc not in ("", "localhost"):
-            raise TableError(f"{text}: a file of the machine {parts.netloc!r}, not of this one")
-        return Path(unquote(parts.path))
-    if _SCHEME.match(text):
-        return None
-    path = Path(text)
-    is_name = _NAME.fullmatch(text) and not _FILE.search(text)
-    if not is_name or (writes and "." not in text) or path.exists():
-        return path
-    return None
+    return Path(place) if isinstance(place, os.PathLike) else path_in(str(place), writes=writes)

@@ -28,7 +28,9 @@ from pyspark.sql.types import StructType
 
 from shoal.spark.options import OptionError, SourceOptions, read_options
 from shoal.spark.ranges import FIXED, LogPartition, check_schema, plan, read_partition, resolve
-from shoal.spark.sink import RowStreamWriter, RowWriter, read_sink_options
+from shoal.spark.sink import RowStreamWriter, RowWriter
+from shoal.spark.sink_rows import read_sink_options
+from shoal.spark.staged_sink import StagedStreamWriter, StagedTableWriter
 
 
 class Source(DataSource):
@@ -38,7 +40,7 @@ class Source(DataSource):
     (JSON), `qos`, `retain`, `content_type`, `user_properties`, then those of the option
     `attributes`. `.schema(…)` names all columns instead, of either kind, and tasks give no others.
 
-    As a sink it publishes each row at least once; options in `SinkOptions`.
+    As a sink it publishes each row exactly once, or at least once; options in `SinkOptions`.
     """
 
     @classmethod
@@ -64,12 +66,16 @@ class Source(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError('a network cannot be overwritten; say mode("append")')
-        return RowWriter(read_sink_options(self.options, schema))
+        options = read_sink_options(self.options, schema)
+        is_staged = options.delivery == "exactly_once"
+        return StagedTableWriter(options) if is_staged else RowWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         if overwrite:
             raise OptionError('a network cannot be overwritten; say outputMode("append")')
-        return RowStreamWriter(read_sink_options(self.options, schema))
+        options = read_sink_options(self.options, schema)
+        is_staged = options.delivery == "exactly_once"
+        return StagedStreamWriter(options) if is_staged else RowStreamWriter(options)
 
 
 class LogTableReader(DataSourceReader):

@@ -17,6 +17,10 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.client import Client
+from shoal.log.remote import RemoteLog
+from shoal.log.staging.parts import Attempt
+from shoal.log.staging.remote import RemoteStaging, commit_batch
+from shoal.log.staging.staged_rows import StagedRow
 from shoal.runtime.network_file import dump_network
 from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.log_serving.test_log_serving import logging_network, remote
@@ -161,3 +165,35 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "open to other machines" in refused(
         capsys, "serve", str(tmp_path), "--listen", "0.0.0.0:0"
     )
+
+
+@on_loop
+async def test_staged_rows_are_listed_and_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = {"folder": str(tmp_path / "data"), "sync": "never"}
+    net = logging_network(tmp_path, storage=storage)
+    async with asyncio.timeout(PATIENCE_S), running(net, "B1") as (service,):
+        url = f"http://{service.listening['log']}"
+
+        def play() -> None:
+            shoal("staged", url)
+            assert capsys.readouterr().out == "there are no staged rows\n"
+            rows = (StagedRow("t", b"x") for _ in range(7))
+            staging = RemoteStaging(RemoteLog(url))
+            count = staging.stage("job-1", 3, "a", rows)
+            shoal("staged", url)
+            assert "job-1" in (printed := capsys.readouterr().out)
+            assert "7" in printed
+            commit_batch({"B1": staging}, "job-1", 3, [Attempt("B1", "a", count)])
+            shoal("staged", url)
+            (line,) = (each for each in capsys.readouterr().out.splitlines() if "job-1" in each)
+            assert line.replace("│", " ").split() == ["job-1", "B1", "3", "7", "7", "0"]
+            assert "unstage: which query?" in refused(capsys, "unstage", url)
+            assert "there is no query job-2" in refused(capsys, "unstage", url, "job-2")
+            shoal("unstage", url, "job-1")
+            assert capsys.readouterr().out == "dropped query job-1 at 1 brokers\n"
+            shoal("staged", url)
+            assert capsys.readouterr().out == "there are no staged rows\n"
+
+        await asyncio.to_thread(play)

@@ -324,3 +324,12 @@ def test_one_broker_with_its_details(
     assert "B2 does not answer" not in text
     code, text = run(capsys, monkeypatch, tmp_path, found, "--broker", "B9")
     assert (code, "n has no broker B9" in text) == (2, True)
+
+
+def test_the_past_that_a_subscriber_waits_for_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replay = {"client": "late", "topic_filter": "flights/#", "waits_for": ["B3"]}
+    found = [says(["B2"]) | {"replays": [replay]}, None, None]
+    _, text = run(capsys, monkeypatch, tmp_path, found, "--broker", "B1")
+    assert "late (flights/#, waits for B3)" in text

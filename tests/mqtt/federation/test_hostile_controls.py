@@ -11,6 +11,7 @@ from random import Random
 import msgspec
 import pytest
 
+from shoal.log.slices import LogPlace, LogSlice
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.federation import controls as said
 from shoal.mqtt.federation.controls import Control, encode_control
@@ -83,6 +84,10 @@ def words() -> list[Control]:
             said.Shared("", broker, b"", HUGE, None, None, False, LOW),
             said.Closed(broker, HUGE),
             said.Took(broker, "$share/g/a", ("p", HUGE), True, False),
+            said.LogAsked(broker, HUGE, LogPlace(LOW, HUGE), LOW, "#", ""),
+            said.LogAsked(broker, 0, None, HUGE, "no/#/filter", ()),
+            said.LogTold(broker, HUGE, None, HUGE, "why"),
+            said.LogTold(broker, 1, LogSlice(b"no records", LOW, HUGE, LOW, False, HUGE), LOW),
         ]
     return [*found, said.RetainedState(b"no packet", LOW, LOW), said.RetainedState(b"", HUGE, None)]
 

@@ -145,6 +145,7 @@ class Publisher(ReconnectingClient):
         super().__init__(network, name)
         self.home = home
         self.sent: dict[int, tuple[bytes, int]] = {}
+        self.sent_us: dict[bytes, int] = {}
         self._unacknowledged: dict[int, Any] = {}
         self.acknowledged: list[tuple[bytes, int]] = []
         self.count = 0
@@ -153,6 +154,7 @@ class Publisher(ReconnectingClient):
         self.count += 1
         payload = f"{self.name} {self.count}".encode()
         self.sent[self.count] = (payload, qos)
+        self.sent_us[payload] = self.network.now_us
         self._unacknowledged[self.count] = Publish("a", payload, qos, packet_id=self.count)
         if self.is_in and self.client is not None:
             self.client.send(self._unacknowledged[self.count])

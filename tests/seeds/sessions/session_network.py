@@ -30,13 +30,16 @@ from shoal.broker.wire import COMMON, Codec
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.connection.effects import Ask, ClientEffect, Write
+from shoal.mqtt.federation.controls import LogAsked
 from shoal.mqtt.memory.journal_records import read_records
+from shoal.mqtt.replaying.reading import ReadLog
 from shoal.mqtt.restoring import Remembered, restore
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.runtime.driving.batches import joined
 from shoal.runtime.driving.recording import Recording
 from shoal.runtime.driving.settling import Settling
 from tests.mqtt.broker_api import SECOND, BrokerApi
+from tests.mqtt.memory_log import MemoryLog, MemoryLogWriter
 
 LIMITS = LinkLimits(silence_us=2**60)
 KEPT = Properties(session_expiry_interval_s=100_000)
@@ -70,6 +73,14 @@ class Site(BrokerApi):
         assert self.clients.journal is not None
         assert self.clients.arrivals is not None
         self.clients.arrivals.begin_deduplication(self.clients.journal.heard)
+        self.log = MemoryLogWriter(network.logs[name])
+        assert self.clients.front_end is not None
+        last_number = network.logs[name].last_number
+        for message in self.clients.front_end.retransmitted_above(last_number):
+            self.log.note(message)
+        self.clients.at_publication = self.log.note
+        self.clients.replays.has_log = True
+        self.clients.replays.brokers = lambda: network.names
         # In every other seed a message for two clients counts as one for many.
         if network.seed % 2:
             self.clients.spreading.most = 1
@@ -78,6 +89,8 @@ class Site(BrokerApi):
         self.delivered: list[Deliver] = []
         self.gathered: list[ClientEffect] = []
         self.held_back: list[Requested] = []
+        # Questions about the log.
+        self.unread: list[LogAsked] = []
         self.written: dict[str, bytes] = {}
         self.bring(Started(tuple(self.clients.journal.neighbours)))
         self.carry_out(self.clients.take_effects())
@@ -148,6 +161,8 @@ class Site(BrokerApi):
         for effect in effects:
             if isinstance(effect, Ask):
                 self.ask(effect.input)
+            elif isinstance(effect, ReadLog):
+                self.unread.append(effect.asked)
             else:
                 self.gathered.append(effect)
 
@@ -167,6 +182,7 @@ class Site(BrokerApi):
             self.disk.append(batch)
         if phases < 3:
             return
+        self.log.write()
         for other, link in self.links.items():
             self.network.write(self.name, other, link.to_write())
         if phases < 4:
@@ -183,11 +199,19 @@ class Site(BrokerApi):
                 self.carry_out(connection.take_held(self.now_us))
 
     def tick(self) -> None:
-        """Fire the timers that are due."""
+        """Read the log, and fire the timers that are due."""
         now_us = self.now_us = self.network.now_us
+        unread, self.unread = self.unread, []
+        for asked in unread:
+            self.clients.replays.told(asked, self.log.read(asked, now_us), now_us)
+        if unread:
+            self.carry_out(self.clients.take_effects())
         deadline_us = self.clients.deadline_us
-        if deadline_us is not None and deadline_us <= now_us:
-            self.carry_out(self.clients.advance(now_us))
+        for _ in range(self.network.slices):
+            if deadline_us is not None and deadline_us <= now_us:
+                self.carry_out(self.clients.advance(now_us))
+            if not self.clients.spreading.is_on:
+                break
         for key, at_us in list(self.timers.items()):
             if at_us <= now_us:
                 del self.timers[key]
@@ -202,6 +226,8 @@ class Network:
     def __init__(self, random: Random, brokers: int) -> None:
         self.random = random
         self.seed = random.getrandbits(32)
+        # Slices of a fan-out in one tick.
+        self.slices = 1
         self.now_us = 1_000 * SECOND
         self.names = [f"B{number}" for number in range(brokers)]
         self.pairs = [(self.names[random.randrange(n)], self.names[n]) for n in range(1, brokers)]
@@ -210,6 +236,7 @@ class Network:
             for name in self.names
         }
         self.disks: dict[str, list[bytes]] = {name: [] for name in self.names}
+        self.logs = {name: MemoryLog() for name in self.names}
         self.sites: dict[str, Site] = {}
         # Bytes under way by sender and receiver, where there is a connection.
         self.buffers: dict[tuple[str, str], bytearray] = {}

@@ -23,6 +23,7 @@ from shoal.cli.support.spark import (
     OverwriteOption,
     print_counts,
 )
+from shoal.cli.support.table_places import local
 from shoal.cli.support.waiting import waiting
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def ingest(
     those that repeat an earlier one exactly, and are kept.  Small files need no Spark.
     DIR/_ingest.json has the counts, and the files with size and SHA-256.
     """
-    given = files or []
+    given, out = [local(each) for each in files or []], local(out)
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
         raise UserError(f"{source!r} is not a source; give flights, quotes or MAPPING.toml")
     if source == "flights" and given:

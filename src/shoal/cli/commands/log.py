@@ -19,8 +19,9 @@ from shoal.cli.support.live.logs import LogSpan, read_logs
 if TYPE_CHECKING:
     from shoal.log.merging import LoggedRecord
     from shoal.log.remote import LogLogin, RemoteLog
+    from shoal.log.staging.remote import RemoteStaging
 
-Action = Literal["read", "readers", "forget", "serve"]
+Action = Literal["read", "readers", "forget", "staged", "unstage", "serve"]
 Format = Literal["jsonl", "arrow", "parquet"]
 # Records in one batch of a table.
 BATCH = 10_000
@@ -32,7 +33,9 @@ def log(
         str,
         typer.Argument(help="NETWORK.toml, a log's address (http://host:port), or a log's folder."),
     ],
-    reader: Annotated[str, typer.Argument(help="With forget: the named reader.")] = "",
+    name: Annotated[
+        str, typer.Argument(help="With forget: the named reader; with unstage: the query.")
+    ] = "",
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", help="Which topics, as in MQTT; all.")
     ] = None,
@@ -73,6 +76,10 @@ def log(
     readers lists named readers and how far each is behind; forget deletes one, so that its records
     can be deleted, too.
 
+    staged lists queries of Spark that publish exactly once: rows of their last batch at each
+    broker, and rows that wait. unstage drops a query with its rows: a repeated batch of it is
+    published again.
+
     serve gives the folder of a broker that has left, or does not run, to readers.
     """
     from shoal.log.errors import LogError
@@ -89,7 +96,11 @@ def log(
             case "readers":
                 _show_readers(target, login)
             case "forget":
-                _forget(target, login, reader)
+                _forget(target, login, name)
+            case "staged":
+                _show_staged(target, login)
+            case "unstage":
+                _unstage(target, login, name)
             case "serve":
                 _serve(Path(target), listen, network_file)
     except LogError as error:
@@ -196,6 +207,47 @@ def _forget(target: str, login: LogLogin, reader: str) -> None:
     for log in having:
         log.forget(reader)
     print(f"forgot reader {reader} at {len(having)} brokers")
+
+
+def _show_staged(target: str, login: LogLogin) -> None:
+    from rich.console import Console
+
+    from shoal.cli.support.rows import show_rows
+
+    rows = []
+    for broker, staging in _staging(target, login).items():
+        for each in staging.queries():
+            batch = "-" if each["batch"] is None else str(each["batch"])
+            counts = [f"{each[key]:,}" for key in ("rows", "published", "waiting")]
+            rows.append([each["query"], broker, batch, *counts, each["problem"]])
+    if not rows:
+        print("there are no staged rows")
+        return
+    counted = ("batch", "rows", "published", "waiting")
+    headings = ["query", "broker", *counted, "problem"]
+    show_rows(Console(highlight=False), headings, sorted(rows), numbers=counted)
+
+
+def _unstage(target: str, login: LogLogin, query: str) -> None:
+    if not query:
+        raise UserError("unstage: which query? write it behind the network (shoal log staged)")
+    having = [
+        staging
+        for staging in _staging(target, login).values()
+        if any(each["query"] == query for each in staging.queries())
+    ]
+    if not having:
+        raise UserError(f"there is no query {query}")
+    for staging in having:
+        staging.forget(query)
+    print(f"dropped query {query} at {len(having)} brokers")
+
+
+def _staging(target: str, login: LogLogin) -> dict[str, RemoteStaging]:
+    from shoal.log.staging.remote import RemoteStaging
+
+    logs = _remote(target, login)
+    return {name: RemoteStaging(each, patience_s=0.0) for name, each in logs.items()}
 
 
 def _remote(target: str, login: LogLogin) -> dict[str, RemoteLog]:

@@ -41,6 +41,7 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OverwriteOption,
 )
+from shoal.cli.support.table_places import SparkPlace, read_place
 
 
 class Engine(enum.StrEnum):
@@ -92,14 +93,18 @@ class LineOptions(NamedTuple):
 
 def match(
     subscriptions: Annotated[
-        Path,
-        typer.Option(help='JSON lines {"id": "s1", "filter": "carrier = \'UA\'"}; or a table.'),
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help='JSON lines {"id": "s1", "filter": "carrier = \'UA\'"}; or a table.',
+        ),
     ],
     publications: Annotated[
-        Path,
+        str,
         typer.Option(
+            metavar="PLACE",
             help='JSON lines {"id": "p1", "attributes": {...}}, - is stdin; a table; '
-            "with --stream also MODULE:CLASS."
+            "with --stream also MODULE:CLASS.",
         ),
     ],
     engine: Annotated[Engine, typer.Option(help="The matching engine.")] = Engine.INDEX,
@@ -138,7 +143,9 @@ def match(
     With --explain it prints instead, for each publication and subscription, which tests failed
     or were unknown, and the values found. --only late-united asks about that subscription alone.
 
-    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header. Columns
+    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header; also as
+    file:///PATH. By Spark, any URI that it reads, and tables of its catalog (lake.db.flights), for
+    --out, too. Columns
     of subscriptions: id and filter, or id and a conjunction (symbol, price.low, price.high, ...).
     Columns of publications: id and an attribute each; null is missing. --out DIR takes pairs of any
     number, as Parquet. Tables that do not fit into memory are for --engine spark (the same index on
@@ -151,8 +158,9 @@ def match(
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
+    wanted, given = read_place(subscriptions), read_place(publications)
     tables = SparkOptions(
-        out,
+        None if out is None else read_place(out, writes=True),
         overwrite,
         master,
         memory,
@@ -164,18 +172,28 @@ def match(
         conf or (),
     )
     lines.check()
-    _check_tables(lines, tables, subscriptions, publications)
-    _run(lines, tables, subscriptions, publications)
+    _check_tables(lines, tables, wanted, given)
+    _run(lines, tables, wanted, given)
 
 
-def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path) -> None:
+def _run(
+    lines: LineOptions,
+    tables: SparkOptions,
+    subscriptions: Path | SparkPlace,
+    publications: Path | SparkPlace,
+) -> None:
     """Read, match and print, by options that go together."""
     wanted, given = _read(lines, subscriptions, publications)
-    if lines.only and not isinstance(wanted, Path):
+    if lines.only and not isinstance(wanted, Path | SparkPlace):
         wanted = _chosen(wanted, lines.only)
     if lines.engine.is_spark:
         _print(match_by_spark(wanted, given, tables))
         return
+    assert not isinstance(wanted, SparkPlace)
+    assert not isinstance(given, SparkPlace)
+    assert isinstance(subscriptions, Path)
+    assert isinstance(publications, Path)
+    assert not isinstance(tables.out, SparkPlace)
     are_tables = isinstance(wanted, Path) or isinstance(given, Path)
     if tables.out is not None or (
         are_tables and lines.engine is Engine.INDEX and not lines.explain
@@ -203,7 +221,10 @@ def _run(lines: LineOptions, tables: SparkOptions, subscriptions: Path, publicat
 
 
 def _check_tables(
-    lines: LineOptions, tables: SparkOptions, subscriptions: Path, publications: Path
+    lines: LineOptions,
+    tables: SparkOptions,
+    subscriptions: Path | SparkPlace,
+    publications: Path | SparkPlace,
 ) -> None:
     """UserError for tables and options that do not go with the engine or with each other."""
     is_spark = lines.engine.is_spark
@@ -211,7 +232,12 @@ def _check_tables(
         tables.check(publications)
     elif option := tables.given():
         raise UserError(f"{option} needs --engine spark or --engine spark-sql")
+    for path in (subscriptions, publications, tables.out):
+        if isinstance(path, SparkPlace) and not is_spark:
+            raise UserError(f"{path} does not exist; other URIs, and tables, need --engine spark")
     for path in (subscriptions, publications):
+        if isinstance(path, SparkPlace):
+            continue
         if is_source(path) and not is_spark:
             raise UserError(f"{path} is a Python data source; that needs --engine spark")
         if is_table(path) and (option := lines.given()):
@@ -229,14 +255,14 @@ def _print(answers: Iterable[tuple[object, Sequence[str | int]]]) -> None:
 
 
 def _read(
-    lines: LineOptions, subscriptions: Path, publications: Path
-) -> tuple[Path | list[ReadSubscription], Path | list[ReadPublication]]:
+    lines: LineOptions, subscriptions: Path | SparkPlace, publications: Path | SparkPlace
+) -> tuple[Path | SparkPlace | list[ReadSubscription], Path | SparkPlace | list[ReadPublication]]:
     """The lines of both files; a table's path."""
     wanted: ReadFile[ReadSubscription] | None = None
     given: ReadFile[ReadPublication] | None = None
-    if not is_table(subscriptions):
+    if isinstance(subscriptions, Path) and not is_table(subscriptions):
         wanted = read_subscriptions(subscriptions, padres=lines.syntax is Syntax.PADRES)
-    if not is_table(publications):
+    if isinstance(publications, Path) and not is_table(publications):
         given = read_publications(publications)
     bad_subscriptions = wanted.complaints if wanted else []
     bad_publications = given.complaints if given else []

@@ -36,6 +36,13 @@ def subscribe(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: topic, payload, attributes.")
     ] = False,
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="First the past, from brokers' logs: earliest, 2026-11-30T08:00 (UTC), or -1h.",
+        ),
+    ] = "",
     broker: Broker = "127.0.0.1:1883",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
     username: Username = None,
@@ -53,7 +60,8 @@ def subscribe(
     async def run() -> None:
         async with connecting.client() as client:
             left = count
-            async with client.subscribe(topic, where or None, qos=qos) as subscription:
+            wanted = client.subscribe(topic, where or None, qos=qos, since=since or None)
+            async with wanted as subscription:
                 print(f"subscribed at {client.address}", file=sys.stderr, flush=True)
                 while True:
                     line = _line(await subscription.get(), as_json)

@@ -20,6 +20,7 @@ from shoal.cli.support.spark import (
     OutOption,
     OverwriteOption,
 )
+from shoal.cli.support.table_places import local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ def summarise(
     The folder gets four tables: runs, brokers, timeline and moves.  Spark makes them, but those of
     small runs.
     """
+    runs, truth, out = [local(each) for each in runs], local(truth), local(out)
     _check(runs, truth)
     window_us = window_s * 1_000_000
     making = Making("summarise", out, overwrite, engine, master, memory, conf or ())

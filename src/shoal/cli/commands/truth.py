@@ -18,6 +18,7 @@ from shoal.cli.support.spark import (
     OverwriteOption,
     print_counts,
 )
+from shoal.cli.support.table_places import local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,7 @@ def truth(
     The filters' definitions judge; Spark SQL does where a workload is above 100 MB or mixes types
     in one attribute, or where `--engine spark` asks it.
     """
+    workload, out = local(workload), local(out)
     if not workload.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
     making = Making("truth", out, overwrite, engine, master, memory, conf or ())

@@ -20,6 +20,7 @@ from shoal.cli.support.spark import (
     OverwriteOption,
     print_counts,
 )
+from shoal.cli.support.table_places import local
 from shoal.cli.support.waiting import waiting
 from shoal.frames.folders import EVENTS
 
@@ -86,6 +87,7 @@ def workload(
     have broker, client, from and to: when they come and go, in the publications' time.  One of
     publishers has publisher, and may have broker and advertisement.
     """
+    publications, out = local(publications), local(out)
     how_many, own_subscriptions = _number_or_file("--subscriptions", subscriptions)
     busiest, own_publishers = _number_or_file("--publishers", publishers)
     if month is not None and (from_time is not None or to_time is not None):
@@ -179,7 +181,7 @@ def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | N
     if text is None:
         return None, None
     if not text.lstrip("-").isdigit():
-        path = Path(text)
+        path = local(Path(text))
         if not path.exists():
             raise UserError(f"{option} {text}: is no number, and no such file exists")
         check_exist(path)

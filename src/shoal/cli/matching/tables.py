@@ -27,6 +27,7 @@ from shoal.cli.support.errors import UserError
 from shoal.cli.support.interrupts import only_noted
 from shoal.cli.support.places import check_exist, check_new
 from shoal.cli.support.spark import print_counts, spark_command
+from shoal.cli.support.table_places import SparkPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +40,8 @@ AUTO = "auto"
 Answer = tuple[object, Sequence[str | int]]
 
 PairsOption = Annotated[
-    Path | None, typer.Option("--out", help="Of tables: write the pairs there, as Parquet.")
+    str | None,
+    typer.Option("--out", metavar="PLACE", help="Of tables: write the pairs there, as Parquet."),
 ]
 PartitionOption = Annotated[
     str | None,
@@ -67,7 +69,7 @@ SourceOption = Annotated[
 class SparkOptions(NamedTuple):
     """Options about matching on Spark."""
 
-    out: Path | None
+    out: Path | SparkPlace | None
     overwrite: bool
     master: str | None
     memory: str | None
@@ -88,8 +90,15 @@ class SparkOptions(NamedTuple):
         }
         return next((option for option, value in chosen.items() if value), "")
 
-    def check(self, publications: Path) -> None:
+    def check(self, publications: Path | SparkPlace) -> None:
         """UserError for options that do not go together."""
+        if self.stream and (place := next(self._elsewhere(publications), None)):
+            raise UserError(
+                f"{place}: --stream reads and writes folders of this machine; in Python "
+                "shoal.spark.match takes streams of tables and URIs"
+            )
+        if isinstance(publications, SparkPlace):
+            publications = Path()  # no data source
         if self.partition and self.sql:
             raise UserError("--partition goes with --engine spark; Spark SQL partitions by itself")
         if self.once and not self.stream:
@@ -109,8 +118,13 @@ class SparkOptions(NamedTuple):
             raise UserError(
                 f"{publications}: --stream reads a folder of Parquet files, or MODULE:CLASS"
             )
+        assert isinstance(self.out, Path)
         if self.out.exists() and not (self.out / "_checkpoints").exists():
             raise UserError(f"{self.out} exists already, and is not from a stream")
+
+    def _elsewhere(self, publications: Path | SparkPlace) -> Iterator[SparkPlace]:
+        """Places that are no paths."""
+        yield from (each for each in (publications, self.out) if isinstance(each, SparkPlace))
 
     def source(self) -> dict[str, str]:
         """The data source's options; UserError for one that has no value."""
@@ -124,13 +138,13 @@ class SparkOptions(NamedTuple):
 
 
 def match_by_spark(
-    subscriptions: Path | Sequence[ReadSubscription],
-    publications: Path | Sequence[ReadPublication],
+    subscriptions: Path | SparkPlace | Sequence[ReadSubscription],
+    publications: Path | SparkPlace | Sequence[ReadPublication],
     options: SparkOptions,
 ) -> Iterator[Answer]:
     """Return each publication's name and the ids of its subscriptions."""
     check_files(subscriptions, publications)
-    if not options.stream:
+    if not options.stream and not isinstance(options.out, SparkPlace):
         read = [each for each in (subscriptions, publications) if isinstance(each, Path)]
         check_new(options.out, overwrite=options.overwrite, inputs=read)
     answers: list[Answer] = []
@@ -176,7 +190,7 @@ def table_errors(**files: Path) -> Iterator[None]:
         raise UserError(text) from None
 
 
-def check_files(*given: Path | Sequence[object]) -> None:
+def check_files(*given: Path | SparkPlace | Sequence[object]) -> None:
     """UserError for a path that is not there, or a file that should be Parquet and is not."""
     from shoal.frames.parquet_files import ParquetError, check_parquet
 
@@ -193,8 +207,8 @@ def check_files(*given: Path | Sequence[object]) -> None:
 
 
 def _complaints(
-    subscriptions: Path | Sequence[ReadSubscription],
-    publications: Path | Sequence[ReadPublication],
+    subscriptions: Path | SparkPlace | Sequence[ReadSubscription],
+    publications: Path | SparkPlace | Sequence[ReadPublication],
     wanted: DataFrame,
     given: DataFrame,
 ) -> Iterable[str]:
@@ -204,9 +218,9 @@ def _complaints(
     from shoal.frames.kind_checks import complaints
     from shoal.pipeline.matching.table_checks import demands, table_complaints
 
-    if isinstance(publications, Path):
+    if isinstance(publications, Path | SparkPlace):
         return table_complaints(given, wanted)
-    if not isinstance(subscriptions, Path):
+    if not isinstance(subscriptions, Path | SparkPlace):
         return kind_complaints(subscriptions, publications)
     rows = [each.attributes for each in publications]
     return complaints(demands(wanted, {name for row in rows for name in row}), rows)
@@ -230,7 +244,7 @@ def _engine(options: SparkOptions) -> Callable[..., DataFrame]:
 
 def _stream(
     spark: SparkSession,
-    subscriptions: Path | Sequence[ReadSubscription],
+    subscriptions: Path | SparkPlace | Sequence[ReadSubscription],
     publications: Path,
     options: SparkOptions,
 ) -> dict[str, object]:
@@ -241,7 +255,7 @@ def _stream(
     from shoal.pipeline.matching.table_checks import table_complaints
     from shoal.pipeline.tables import spark_path
 
-    assert options.out is not None
+    assert isinstance(options.out, Path)
     if options.sql or options.partition:
         engine = _engine(options)
 
@@ -271,21 +285,25 @@ def _stream(
 
 
 def _subscriptions(
-    spark: SparkSession, subscriptions: Path | Sequence[ReadSubscription]
+    spark: SparkSession, subscriptions: Path | SparkPlace | Sequence[ReadSubscription]
 ) -> DataFrame:
-    if isinstance(subscriptions, Path):
-        from shoal.pipeline.table_files import read_table_file
-
-        return read_table_file(spark, subscriptions, inside="subscriptions.parquet")
+    if isinstance(subscriptions, Path | SparkPlace):
+        return _table(spark, subscriptions, "subscriptions.parquet")
     rows = [(each.id, each.text) for each in subscriptions]
     return spark.createDataFrame(rows, "id string, filter string")
 
 
-def _publications(spark: SparkSession, publications: Path | Sequence[ReadPublication]) -> DataFrame:
-    if isinstance(publications, Path):
-        from shoal.pipeline.table_files import read_table_file
+def _table(spark: SparkSession, place: Path | SparkPlace, inside: str) -> DataFrame:
+    from shoal.spark.places import read
 
-        return read_table_file(spark, publications, inside="publications.parquet")
+    return read(place if isinstance(place, Path) else place.text, spark=spark, inside=inside)
+
+
+def _publications(
+    spark: SparkSession, publications: Path | SparkPlace | Sequence[ReadPublication]
+) -> DataFrame:
+    if isinstance(publications, Path | SparkPlace):
+        return _table(spark, publications, "publications.parquet")
     from shoal.pipeline.matching.matching_job import publications_frame
 
     attributes = [each.attributes for each in publications]
@@ -295,16 +313,16 @@ def _publications(spark: SparkSession, publications: Path | Sequence[ReadPublica
 def _write(
     publications: DataFrame, subscriptions: DataFrame, options: SparkOptions
 ) -> dict[str, object]:
-    from shoal.frames.folders import new_folder
-    from shoal.pipeline.tables import spark_path, write_table
+    from shoal.spark.places import read, write
 
     assert options.out is not None
-    with new_folder(options.out, overwrite=options.overwrite) as folder:
-        write_table(_engine(options)(publications, subscriptions), folder)
+    place = options.out if isinstance(options.out, Path) else options.out.text
+    pairs = _engine(options)(publications, subscriptions)
+    write(pairs, place, mode="overwrite" if options.overwrite else "error")
     return {
         "publications": publications.count(),
         "subscriptions": subscriptions.count(),
-        "pairs": publications.sparkSession.read.parquet(spark_path(options.out)).count(),
+        "pairs": read(place, spark=publications.sparkSession).count(),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shoal.broker.effects import Requested
+from shoal.mqtt.replaying.reading import ReadLog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 
 
@@ -33,4 +34,4 @@ class Ask(msgspec.Struct, frozen=True):
     input: Requested
 
 
-ClientEffect = Write | HalfClose | Close | Ask
+ClientEffect = Write | HalfClose | Close | Ask | ReadLog

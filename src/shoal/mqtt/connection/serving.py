@@ -21,7 +21,6 @@ from shoal.mqtt.codec.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
     Unsubscribe,
 )
@@ -31,7 +30,7 @@ from shoal.mqtt.connection.holding import PASSING
 from shoal.mqtt.connection.incoming import Incoming
 from shoal.mqtt.connection.session_writer import SessionWriter
 from shoal.mqtt.sessions.request_slices import SubscribeGranting, UnsubscribeHandling
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import Session
 
 # The work of one client in one time slice, in publications: some 30 ms. A SUBSCRIBE may take
 # several time slices.
@@ -186,6 +185,7 @@ class Serving:
                     self._permissions,
                     packet,
                     self._session_writer.version,
+                    now_us,
                     is_bridge=self._is_bridge,
                 )
             else:
@@ -198,7 +198,7 @@ class Serving:
             self._session_writer.send_answer(asked.answer())
         else:
             self._notice_refusals(asked)
-            self._answer_subscribe(asked.answer(), asked.wanting, now_us)
+            self._answer_subscribe(asked, now_us)
         return work
 
     def _notice_refusals(self, asked: SubscribeGranting) -> None:
@@ -213,15 +213,17 @@ class Serving:
                 times=refusal.times,
             )
 
-    def _answer_subscribe(
-        self, suback: Suback, wanting: list[ClientSubscription], now_us: int
-    ) -> None:
+    def _answer_subscribe(self, asked: SubscribeGranting, now_us: int) -> None:
+        suback, subscribing = asked.answer(), self._broker_api.subscribing
+
         def answer(now_us: int) -> None:
             if self._session_writer.connection.is_closed:
                 return
             self._session_writer.send_answer(suback)
-            if wanting:
-                self._broker_api.subscribing.send_retained(self.session, wanting, now_us)
+            if asked.wanting:
+                subscribing.send_retained(self.session, asked.wanting, now_us)
+            for subscription in asked.pasts:
+                subscribing.begin_past(subscription, now_us)
 
         if any(code < FIRST_ERROR for code in suback.reason_codes):
             self._broker_api.when_known(answer, now_us)

@@ -1,7 +1,7 @@
 """Control messages between the MQTT sides of brokers: about sessions that are transferred
 (`session_transfer`), retained messages of a joining broker (`joining`), shared subscriptions
-(`sharing`), the spread of subscriptions (`granting`), full queues (`full_queues`), and clients that
-are redirected (`moving`).
+(`sharing`), the spread of subscriptions (`granting`), full queues (`full_queues`), clients that
+are redirected (`moving`), and parts of logs (`replaying`).
 
 >>> body = encode_control(Ended("c", "B1"))
 >>> decode_control(body), decode_control(b"garbage")
@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 
+from shoal.log.slices import LogPlace, LogSlice
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.sessions.deduplication_window import Gaps
@@ -357,6 +358,34 @@ class Took(msgspec.Struct, frozen=True, tag=True, array_like=True):
     any: bool
 
 
+class LogAsked(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """`broker` asks for a part of the receiver's log, for a subscription with a past.
+
+    From `place` on, or from `from_us` on without one: records that match the filters. `number`
+    names the question.
+    """
+
+    broker: BrokerId
+    number: int
+    place: LogPlace | None
+    from_us: int
+    topic_filter: str
+    where: Where
+
+
+class LogTold(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer of `broker`; `part` is None if it cannot be read, and `problem` says why.
+
+    `greatest` is the greatest number of a publication of the broker so far.
+    """
+
+    broker: BrokerId
+    number: int
+    part: LogSlice | None
+    greatest: int
+    problem: str = ""
+
+
 Control = (
     Entered
     | ClientNotOwner
@@ -392,6 +421,8 @@ Control = (
     | Shared
     | Closed
     | Took
+    | LogAsked
+    | LogTold
 )
 
 

@@ -25,7 +25,7 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Vacated, encode_control
 from shoal.mqtt.federation.session_transfer.session_transfer import SessionTransfer
-from shoal.mqtt.front_end.network import FrontEnd
+from shoal.mqtt.front_end.network import RESERVED_CLIENT_IDS, FrontEnd
 from shoal.mqtt.limits import MICROSECONDS
 from shoal.mqtt.memory.journal import SessionJournal
 from shoal.mqtt.notices import Party
@@ -94,6 +94,8 @@ class Evacuating:
         self._timers.set((EVACUATING_TIMER, ()), now_us + wait_us)
 
     def _look_at(self, session: Session, takers: Sequence[BrokerId], now_us: int) -> None:
+        if session.client_id.startswith(RESERVED_CLIENT_IDS):
+            return  # the broker's own, which ends by itself
         if session.is_only_a_will:
             self._sessions.end(session, now_us)
         elif session.is_moving and _comes_by_itself(session, now_us):

@@ -21,6 +21,8 @@ from shoal.mqtt.federation.controls import (
     FederationWelcome,
     Full,
     Here,
+    LogAsked,
+    LogTold,
     Rejoined,
     RetainedState,
     Shared,
@@ -91,6 +93,8 @@ class Federation:
         # Every broker must know a session before publications can be acknowledged into it.
         self._spreading = FederationGranting(broker_id, front_end, None, self._announce_all)
         self._front_end, self._timers = front_end, timers
+        # Handles questions about logs, and their answers (see `replaying`).
+        self.at_log: Callable[[LogAsked | LogTold, int], None] | None = None
         front_end.asking.at_leaving = lambda: timers.set((UNCOVERING_TIMER, ()), 0)
         self.session_transfer = SessionTransfer(
             broker_id, sessions, subscriptions, problems, front_end, timers, self._spreading, now_us
@@ -153,6 +157,11 @@ class Federation:
         """Call `answer` when every broker knows the front end's requests and its group members."""
         self.sharing.membership.announce_changes(now_us)
         self.granting.owe(answer, now_us)
+
+    def when_spread(self, answer: Callable[[int], None], now_us: int) -> None:
+        """Call `answer` when every broker knows the front end's requests, however long that
+        takes."""
+        self._spreading.owe(answer, now_us)
 
     def spread(self, connection: ClientConnection, now_us: int) -> None:
         """Hold a client's input until every broker knows its advertisements."""
@@ -233,6 +242,9 @@ class Federation:
             self.crowding.on_control(control, now_us)
         elif isinstance(control, Coming | FederationWelcome):
             self.moving.on_control(control, now_us)
+        elif isinstance(control, LogAsked | LogTold):
+            if self.at_log is not None:
+                self.at_log(control, now_us)
         elif isinstance(control, Vacated):
             self.evacuating.on_control(control, now_us)
         else:

@@ -269,6 +269,20 @@ class FrontEnd:
             )
         )
 
+    @property
+    def sequence(self) -> int:
+        """The greatest number of a publication so far."""
+        return self._sequence
+
+    def retransmitted_above(self, number: int) -> list[PublishedMessage]:
+        """Messages that a restart has sent again, with greater numbers than this, in order.
+
+        A log may lack them: a kill came between the journal's write and the log's.
+        """
+        found = sorted(each for each in self._owed if each > number)
+        messages = [self._owed[each].message for each in found]
+        return [each for each in messages if each is not None]
+
     def owe(self, number: int, owed: OwedAck) -> None:
         """Acknowledge to a client when this publication is settled."""
         self._owed[number] = owed

@@ -91,6 +91,8 @@ class SessionJournal:
         self._to_hear: dict[str, None] = {}
         # Sessions whose gaps have become smaller since the last `take`.
         self._filled: dict[str, Session] = {}
+        # Subscriptions whose past has gone on since the last `take`.
+        self._replayed: dict[ClientSubscription, None] = {}
         # All brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record | msgspec.Raw] = []
@@ -109,6 +111,12 @@ class SessionJournal:
             if session.journal is self:
                 self._put_session(session)
         self._filled.clear()
+        for subscription in self._replayed:
+            session = subscription.session
+            known = session.subscriptions.get(subscription.text)
+            if session.journal is self and known is subscription:
+                self.subscribed(subscription)
+        self._replayed.clear()
         if not self._records:
             return b""
         records, self._records = self._records, []
@@ -191,6 +199,10 @@ class SessionJournal:
     def subscribed(self, subscription: ClientSubscription) -> None:
         client_id = subscription.session.client_id
         self._records.append(SubscriptionPut(client_id, row_of(subscription)))
+
+    def replayed(self, subscription: ClientSubscription) -> None:
+        """The past of a subscription has gone on; `take` writes one record, with its messages."""
+        self._replayed[subscription] = None
 
     def unsubscribed(self, session: Session, text: str) -> None:
         self._records.append(SubscriptionEnd(session.client_id, text))

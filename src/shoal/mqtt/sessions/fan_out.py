@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.message_tracer import FanOutTracer
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sliced_fan_out import PendingFanOut, SlicedFanOut
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
@@ -36,18 +36,6 @@ _SORTED = 1_000
 
 _Form = tuple[PublishedMessage, tuple[int, ...]]
 _Run = tuple[int, Receivers]
-
-
-class FanOutTracer(Protocol):
-    """Keeps spans of traced messages (see `runtime.tracing`)."""
-
-    def routed(self, message: PublishedMessage, now_us: int) -> None:
-        """The message was handed to its subscribers."""
-
-    def handed(
-        self, message: PublishedMessage, subscription: ClientSubscription, now_us: int
-    ) -> None:
-        """The message was handed to the chosen member of a shared subscription."""
 
 
 class FanOut:
@@ -433,6 +421,8 @@ def _sort(
     for subscription in found:
         if subscription.no_local and subscription.session.client_id == message.publisher:
             continue
+        if subscription.gate is not None and not subscription.gate.admits(message):
+            continue
         if subscription.shared:
             shared.append(subscription)
         else:
@@ -488,6 +478,8 @@ def _deliver_once(
 
 def _deliver(message: PublishedMessage, subscription: ClientSubscription, now_us: int) -> None:
     session, qos = subscription.session, message.qos
+    if subscription.gate is not None and not subscription.gate.admits(message):
+        return
     # The message of a group has only one receiver, so it cannot have got it elsewhere.
     if session.had is not None and not subscription.shared and _has_had(session, message):
         return

@@ -10,7 +10,7 @@ The whole packet is parsed before any of it takes effect, so that a malformed on
 >>> subscribing = Subscribing(DEFAULT_LIMITS, SessionSubscriptions(), RetainedStore(10))
 >>> request = Subscribe(7, (SubscriptionRequest("flights?dep_delay > 30"),))
 >>> session = Session("me", DEFAULT_LIMITS)
->>> granting = SubscribeGranting(subscribing, session, AllPermissions(), request, MQTT_5)
+>>> granting = SubscribeGranting(subscribing, session, AllPermissions(), request, MQTT_5, 0)
 >>> while not granting.is_done:
 ...     work = granting.run_slice(2_000)
 >>> [code.name for code in granting.answer().reason_codes]
@@ -109,8 +109,8 @@ class Refusal(NamedTuple):
 class SubscribeGranting:
     """A SUBSCRIBE of this version; `is_bridge` as in `ConnectionTerms`.
 
-    `wanting` are the subscriptions that get retained messages after the SUBACK, `refusals` the
-    refused ones by reason code.
+    `wanting` are the subscriptions that get retained messages after the SUBACK, `pasts` those that
+    get their past then, `refusals` the refused ones by reason code.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class SubscribeGranting:
         permissions: Permissions,
         packet: Subscribe,
         version: int,
+        now_us: int,
         *,
         is_bridge: bool = False,
     ) -> None:
@@ -127,6 +128,7 @@ class SubscribeGranting:
         self._session = session
         self.permissions = permissions
         self._packet = packet
+        self._now_us = now_us
         self._is_bridge = is_bridge
         self._topics = RequestedFilters(
             packet.requests,
@@ -140,6 +142,7 @@ class SubscribeGranting:
         # Each reason once: many topic filters may be refused for the same.
         self._reasons: dict[str, None] = {}
         self.wanting: list[ClientSubscription] = []
+        self.pasts: list[ClientSubscription] = []
         self.refusals: dict[ReasonCode, Refusal] = {}
 
     @property
@@ -170,11 +173,18 @@ class SubscribeGranting:
         if self._is_bridge:
             request = _as_of_a_bridge(request)
         grant = self._subscribing.grant(
-            self._session, self.permissions, request, reader, self._packet.properties
+            self._session,
+            self.permissions,
+            request,
+            reader,
+            self._packet.properties,
+            self._now_us,
         )
         self._codes.append(grant.reason_code)
         if grant.retained is not None:
             self.wanting.append(grant.retained)
+        if grant.past is not None:
+            self.pasts.append(grant.past)
         if grant.reason_code >= FIRST_ERROR:
             self._note(grant.reason_code, 1, request.topic_filter, grant.reason or "")
 

@@ -24,6 +24,7 @@ from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.delivery import SessionDelivery
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
+from shoal.mqtt.sessions.live_gate import LiveGate
 
 # The reason to refuse publications while the journal cannot write.
 CANNOT_WRITE = "the broker cannot write to its disk"
@@ -72,11 +73,13 @@ class ClientSubscription:
 
     `text` is the topic filter of the SUBSCRIBE, which names the subscription; `topic_filter` and
     `content` are parsed from it. `group` names its shared subscription, and includes the content
-    filter: members with another content filter form another group.
+    filter: members with another content filter form another group. `gate` is that of a subscription
+    with a past.
     """
 
     __slots__ = (
         "content",
+        "gate",
         "group",
         "identifiers",
         "is_plain",
@@ -101,8 +104,10 @@ class ClientSubscription:
         no_local: bool,
         retain_as_published: bool,
         identifiers: tuple[int, ...],
+        gate: LiveGate | None = None,
     ) -> None:
         self.session = session
+        self.gate = gate
         self.text = text
         self.topic_filter = topic_filter
         self.content = content
@@ -115,7 +120,7 @@ class ClientSubscription:
         # Its approximate memory.
         self.size = bytes_of(topic_filter, content)
         # Whether the client gets a matching message of QoS 0 unchanged.
-        self.is_plain = not (self.shared or no_local or identifiers)
+        self.is_plain = not (self.shared or no_local or identifiers or gate)
 
     @property
     def wanted_topics(self) -> str:
@@ -158,6 +163,8 @@ class SessionMemory(Protocol):
 
     def subscribed(self, subscription: ClientSubscription) -> None: ...
 
+    def replayed(self, subscription: ClientSubscription) -> None: ...
+
     def unsubscribed(self, session: Session, text: str) -> None: ...
 
     def item(self, session: Session, outgoing: Outgoing) -> None: ...
@@ -199,6 +206,7 @@ class Session(SessionDelivery):
         "is_taking_over",
         "left_us",
         "moved_us",
+        "pasts",
         "published",
         "subscriptions",
         "waits_to_publish",
@@ -235,6 +243,8 @@ class Session(SessionDelivery):
         # The number of publications accepted from its client here.
         self.published = 0
         self.subscriptions: dict[str, ClientSubscription] = {}
+        # Those that do not have their whole past yet.
+        self.pasts: dict[str, ClientSubscription] | None = None
         # The client's QoS 2 publications, None until the first: see `received`, `unsettled`.
         self._received: set[int] | None = None
         self._unsettled: dict[int, OwedAck] | None = None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from shoal.attributes import Json
 from shoal.matching import TopicError, matches
@@ -27,6 +27,7 @@ from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.live_gate import LiveGate
 from shoal.mqtt.sessions.retained import RetainedStore
 from shoal.mqtt.sessions.session import CANNOT_WRITE, ClientSubscription, Session
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
@@ -39,15 +40,36 @@ SLICE_WORK = 20
 BYTES_PER_TEST = 256
 
 
+class PastRefusal(NamedTuple):
+    """The reason to refuse a subscription with a past."""
+
+    reason_code: ReasonCode
+    reason: str
+
+
+class SubscriptionPasts(Protocol):
+    """Gives subscriptions a past (see `replaying`)."""
+
+    def gate(
+        self, session: Session, since: str, is_shared: bool, now_us: int
+    ) -> LiveGate | PastRefusal:
+        """The gate of a new subscription, or the reason to refuse it."""
+
+    def begin(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Begin to deliver the past of a subscription."""
+
+
 class Grant(NamedTuple):
     """The answer to one topic filter of a SUBSCRIBE.
 
-    `retained` is the subscription whose retained messages are to be sent now.
+    `retained` is the subscription whose retained messages are to be sent now, `past` the one whose
+    past is.
     """
 
     reason_code: ReasonCode
     reason: str | None = None
     retained: ClientSubscription | None = None
+    past: ClientSubscription | None = None
 
 
 class Subscribing:
@@ -65,6 +87,8 @@ class Subscribing:
         self.known = subscriptions.known
         self._retained = retained
         self._json = json
+        # The pasts of subscriptions, where a driver has logs.
+        self.pasts: SubscriptionPasts | None = None
         # The retained messages that may still be searched and sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
@@ -93,6 +117,7 @@ class Subscribing:
         request: SubscriptionRequest,
         reader: FilterReader,
         properties: Properties,
+        now_us: int,
     ) -> Grant:
         """Grant or refuse one topic filter."""
         text = request.topic_filter
@@ -128,6 +153,14 @@ class Subscribing:
             return Grant(ReasonCode.QUOTA_EXCEEDED, too_much)
         if session.journal is not None and session.journal.is_failing:
             return Grant(ReasonCode.QUOTA_EXCEEDED, CANNOT_WRITE)
+        is_resumed = False
+        if filter.since:
+            gate = self._gate(subscription, filter.since, request.retain_handling, now_us)
+            if isinstance(gate, PastRefusal):
+                return Grant(*gate)
+            is_resumed = gate is not None and gate is _gate_of(session, text)
+            subscription.gate = gate
+            subscription.is_plain = subscription.is_plain and gate is None
         try:
             is_new = self._subscriptions.add(subscription)
         except TopicError as error:
@@ -135,10 +168,34 @@ class Subscribing:
         if session.journal is not None:
             session.journal.subscribed(subscription)
         handling = request.retain_handling
-        wants_retained = not subscription.shared and (
+        wants_retained = not (subscription.shared or is_resumed) and (
             handling == 0 or (handling == _RETAIN_IF_NEW and is_new)
         )
-        return Grant(ReasonCode(request.qos), None, subscription if wants_retained else None)
+        retained = subscription if wants_retained else None
+        past = subscription if subscription.gate is not None else None
+        return Grant(ReasonCode(request.qos), None, retained, past)
+
+    def _gate(
+        self, subscription: ClientSubscription, since: str, retain_handling: int, now_us: int
+    ) -> LiveGate | PastRefusal | None:
+        """The gate of a subscription with a past; None if its past is not wanted again."""
+        session, text = subscription.session, subscription.text
+        known = session.subscriptions.get(text)
+        gate = None if known is None else known.gate
+        is_same = (
+            known is not None
+            and gate is not None
+            and gate.since == since
+            and known.topic_filter == subscription.topic_filter
+            and known.content == subscription.content
+        )
+        if is_same and gate is not None and not gate.is_over:
+            return gate
+        if known is not None and retain_handling == _RETAIN_IF_NEW:
+            return gate
+        if self.pasts is None:
+            return PastRefusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "$from: there is no log")
+        return self.pasts.gate(session, since, subscription.shared, now_us)
 
     def _too_much(self, subscription: ClientSubscription) -> str:
         """The reason why the subscription takes too much memory; empty if it does not."""
@@ -174,6 +231,11 @@ class Subscribing:
         found = ((each.text, self._retained_for(each, now_us)) for each in wanting)
         self._to_send -= session.feed(found, now_us, max(0, self._to_send))
 
+    def begin_past(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Begin to deliver the past of a subscription that is granted."""
+        if self.pasts is not None:
+            self.pasts.begin(subscription, now_us)
+
     def _retained_for(
         self, subscription: ClientSubscription, now_us: int
     ) -> Iterator[Outgoing | int]:
@@ -191,8 +253,17 @@ class Subscribing:
                 yield tests + message.size // BYTES_PER_TEST
             if session.subscriptions.get(subscription.text) is not subscription:
                 return
+            # Later ones are in the past of the subscription.
+            gate = subscription.gate
+            if gate is not None and message.published_us >= gate.from_us:
+                continue
             if subscription.no_local and session.client_id == message.publisher:
                 continue
             if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
                 qos = min(message.qos, subscription.qos)
                 yield Outgoing(message, qos, True, subscription.identifiers)
+
+
+def _gate_of(session: Session, text: str) -> LiveGate | None:
+    known = session.subscriptions.get(text)
+    return None if known is None else known.gate

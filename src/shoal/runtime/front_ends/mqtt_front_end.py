@@ -30,6 +30,7 @@ from shoal.mqtt.federation.moving import Servers
 from shoal.mqtt.front_end.network import TO_ATTRIBUTE
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.notices import Notice, Party
+from shoal.mqtt.replaying.reading import ReadLog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.runtime.addresses import Address
 from shoal.runtime.binding import BoundAddress
@@ -38,6 +39,7 @@ from shoal.runtime.driving.flushing import Phase
 from shoal.runtime.driving.timing.pauses import Alarm
 from shoal.runtime.front_ends.asking import SubscriptionAsking, subscribed
 from shoal.runtime.front_ends.entry.audit import Audit
+from shoal.runtime.front_ends.log_reading import LogReading
 from shoal.runtime.front_ends.publishers import LivePublishers
 from shoal.runtime.front_ends.reading import PIECE_BYTES, ReadRounds
 from shoal.runtime.front_ends.sending_on import SendingOn
@@ -105,7 +107,14 @@ class MqttFrontEnd:
         # A broker without neighbours and disk need not wait; else writes and closes happen once the
         # state is safe.
         self.log = None if log is None else LogWriter(node, self.clients, *log)
+        self._reading = (
+            None
+            if self.log is None
+            else LogReading(node, self.clients, self.log, json, self.carry_out)
+        )
         self._writes_at_once = not networked and files is None and log is None
+        # Flushes whose state and log are on disk.
+        self.recorded = 0
         self._gathered: dict[Socket, list[bytes]] = {}
         self._closing: list[Callable[[], None]] = []
         heard = self.journal.heard if self.journal is not None else {}
@@ -267,6 +276,8 @@ class MqttFrontEnd:
     def shut_down(self) -> None:
         """Say goodbye to every client."""
         self.stop_listening()
+        if self._reading is not None:
+            self._reading.stop()
         self.carry_out(self.clients.shut_down(self.node.clock.now_us()))
         self.node.suspend_input(False)
         self._asking.finish()
@@ -337,6 +348,9 @@ class MqttFrontEnd:
                     socket.write(effect.data)
                 else:
                     self._gathered.setdefault(socket, []).append(effect.data)
+            elif type(effect) is ReadLog:
+                assert self._reading is not None
+                self._reading.read(effect.asked)
             elif type(effect) is HalfClose:
                 socket = self._sockets.pop(effect.connection, None)
                 if socket is not None:
@@ -453,7 +467,9 @@ class MqttFrontEnd:
         """Write state and log to disk before any peer learns of it."""
         is_written = self.journal is None or self.journal.write()
         is_logged = self.log is None or self.log.write()
-        if not (is_written and is_logged):
+        if is_written and is_logged:
+            self.recorded += 1
+        else:
             # A client without an answer asks again, and is refused.
             gathered, self._gathered = self._gathered, {}
             for socket in gathered:

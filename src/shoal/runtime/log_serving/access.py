@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from shoal.http_calls import read_basic
-from shoal.mqtt.access import ClientAdmission, ClientCredentials
+from shoal.mqtt.access import ALL_PERMISSIONS, ClientAdmission, ClientCredentials, Permissions
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.runtime.front_ends.entry.access import NetworkAccess
 from shoal.runtime.hosts import is_own_host
@@ -24,11 +24,12 @@ _MOST_REMEMBERED = 256
 
 
 class LogReaderVerdict(NamedTuple):
-    """HTTP's status code for a request, with its reason; and the reader's user."""
+    """HTTP's status code for a request, with its reason; and the user, with its permissions."""
 
     code: int = 200
     why: str = ""
     user: str = ""
+    permissions: Permissions = ALL_PERMISSIONS
 
 
 class LogAccess:
@@ -68,7 +69,7 @@ class LogAccess:
             if not admission.permissions.may_subscribe(each):
                 why = f"the rules do not allow this user to subscribe to {each}"
                 return LogReaderVerdict(403, why, admission.user)
-        return LogReaderVerdict(user=admission.user)
+        return LogReaderVerdict(user=admission.user, permissions=admission.permissions)
 
     async def _admit(
         self, given: tuple[str, bytes] | None, certified: str, address: str | None

@@ -17,6 +17,8 @@ A page ends after `most_bytes`, or when the log ends. `X-Shoal-Next` is the offs
 At the end of the log a request waits `wait_s` for news. Nothing of a page stays here: a reader that
 is slow asks later.
 
+`staging_pages` has the requests that publish.
+
 410: retention has deleted the offset. 409: the log ends before it (an older copy was restored), or
 a reader is lost. Changing a reader needs the header `X-Shoal: reader`, which no web page can send.
 """
@@ -43,7 +45,8 @@ from shoal.matching.topics.filters import TopicError
 from shoal.mqtt.content import WHERE, FilterReader
 from shoal.mqtt.limits import DEFAULT_LIMITS
 from shoal.runtime.addresses import Address
-from shoal.runtime.log_serving.access import LogAccess
+from shoal.runtime.log_serving.access import LogAccess, LogReaderVerdict
+from shoal.runtime.log_serving.staging_pages import Answer, StagingPages
 from shoal.runtime.operations.http_server import HttpServer
 
 DEFAULT_BYTES = 1_048_576
@@ -56,7 +59,6 @@ PAGE_S = 0.25
 PAGES = 4
 MOST_TOPICS = 100
 READER_HEADER = "reader"
-Answer = Callable[[Request, str], Awaitable[Response]]
 
 
 class LogSource(Protocol):
@@ -83,19 +85,23 @@ class LogPages:
         now_us: Callable[[], int],
         others: Callable[[], Mapping[str, str]],
         json: Json = "auto",
+        staging: StagingPages | None = None,
     ) -> None:
         self._source = source
         self._access = access
         self._now_us = now_us
         self._others = others
         self._json = json
+        self._staging = staging
         self._making = asyncio.Semaphore(PAGES)
 
     def app(self) -> Starlette:
         """The application of a log's listener."""
         reader = "/readers/{name}"
+        staging = self._staging.routes(self._changing) if self._staging is not None else []
         return Starlette(
             routes=[
+                *staging,
                 Route("/", self._guarded(self._info)),
                 Route("/records", self._guarded(self._records)),
                 Route("/offset", self._guarded(self._offset)),
@@ -105,6 +111,9 @@ class LogPages:
                 Route(reader, self._guarded(self._forget, changes=True), methods=["DELETE"]),
             ]
         )
+
+    def _changing(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+        return self._guarded(answer, changes=True)
 
     def _guarded(
         self, answer: Answer, *, changes: bool = False
@@ -123,7 +132,7 @@ class LogPages:
             if changes and request.headers.get("x-shoal") != READER_HEADER:
                 return _problem(403, f"say so: X-Shoal: {READER_HEADER}")
             try:
-                return await answer(request, verdict.user)
+                return await answer(request, verdict)
             except OffsetGoneError as error:
                 return JSONResponse({"problem": str(error), "first": error.first}, 410)
             except OffsetAheadError as error:
@@ -135,7 +144,7 @@ class LogPages:
 
         return guarded
 
-    async def _info(self, _request: Request, _user: str) -> Response:
+    async def _info(self, _request: Request, _verdict: LogReaderVerdict) -> Response:
         log = self._source.log
         return JSONResponse(
             {
@@ -150,7 +159,7 @@ class LogPages:
             }
         )
 
-    async def _records(self, request: Request, _user: str) -> Response:
+    async def _records(self, request: Request, _verdict: LogReaderVerdict) -> Response:
         query = request.query_params
         begin = _number(query, "from", self._source.log.first)
         end = _number(query, "to", -1)
@@ -202,18 +211,18 @@ class LogPages:
             headers={f"X-Shoal-{key}": str(value) for key, value in headers.items()},
         )
 
-    async def _offset(self, request: Request, _user: str) -> Response:
+    async def _offset(self, request: Request, _verdict: LogReaderVerdict) -> Response:
         time_us = _number(request.query_params, "time_us", 0)
         return JSONResponse({"offset": self._source.log.offset_at(time_us)})
 
     # --- named readers ------------------------------------------------------------------------
 
-    async def _list(self, _request: Request, _user: str) -> Response:
+    async def _list(self, _request: Request, _verdict: LogReaderVerdict) -> Response:
         log = self._source.log
         rows = log.readers.rows(log.next)
         return JSONResponse({"broker": log.broker, "next": log.next, "readers": rows})
 
-    async def _pin(self, request: Request, user: str) -> Response:
+    async def _pin(self, request: Request, verdict: LogReaderVerdict) -> Response:
         log, query = self._source.log, request.query_params
         where = query.get("from", "earliest")
         if "time_us" in query:
@@ -223,14 +232,14 @@ class LogPages:
         else:
             offset = min(max(_number(query, "from", 0), log.first), log.next)
         name = request.path_params["name"]
-        if refused := self._refusal(name, user):
+        if refused := self._refusal(name, verdict.user):
             return refused
-        reader = log.readers.pin(name, user, offset, self._now_us())
+        reader = log.readers.pin(name, verdict.user, offset, self._now_us())
         return JSONResponse({"name": reader.name, "offset": reader.offset})
 
-    async def _move(self, request: Request, user: str) -> Response:
+    async def _move(self, request: Request, verdict: LogReaderVerdict) -> Response:
         log, name = self._source.log, request.path_params["name"]
-        if refused := self._refusal(name, user):
+        if refused := self._refusal(name, verdict.user):
             return refused
         offset = _number(request.query_params, "offset", 0)
         if offset > log.next:
@@ -243,9 +252,9 @@ class LogPages:
             return _problem(409, str(error))
         return JSONResponse({"name": reader.name, "offset": reader.offset})
 
-    async def _forget(self, request: Request, user: str) -> Response:
+    async def _forget(self, request: Request, verdict: LogReaderVerdict) -> Response:
         name = request.path_params["name"]
-        if refused := self._refusal(name, user):
+        if refused := self._refusal(name, verdict.user):
             return refused
         if self._source.log.readers.get(name) is None:
             return _problem(404, f"there is no reader {name}")

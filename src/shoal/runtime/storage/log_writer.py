@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Literal
 
@@ -17,11 +18,11 @@ import msgspec
 
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.log.publication_log import PublicationLog
-from shoal.log.records import Entry, LogGap, LogRecord, RecordProperties
+from shoal.log.records import Entry, LogGap, LogRecord
 from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.mqtt.broker_clients import BrokerClients
-from shoal.mqtt.codec.properties import NO_PROPERTIES, Properties
 from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.replaying.past_messages import record_of
 from shoal.runtime.node import Node
 from shoal.runtime.storage.journal_files import Sync
 
@@ -45,6 +46,14 @@ class LogPolicy(msgspec.Struct, frozen=True, kw_only=True):
     full: Full = "refuse"
 
 
+def keeping(policy: LogPolicy) -> Callable[[PublishedMessage], bool] | None:
+    """Return what tells whether a log keeps a publication; None if it keeps all."""
+    if ALL_TOPICS in policy.topics and not policy.qos:
+        return None
+    selection = RecordSelection(policy.topics)
+    return lambda message: message.qos >= policy.qos and selection.has_topic(message.topic)
+
+
 class LogWriter:
     """The log of one broker, on its loop."""
 
@@ -55,8 +64,7 @@ class LogWriter:
         self._node = node
         self._clients = clients
         self._policy = policy
-        self._selection = RecordSelection(policy.topics)
-        self._keeps_all = ALL_TOPICS in policy.topics and not policy.qos
+        self._keeps = keeping(policy)
         # Numbers of publications that travel in no network.
         self._numbers = count(node.clock.now_us())
         self._gathered: list[Entry] = []
@@ -67,6 +75,9 @@ class LogWriter:
         self._is_unsynced = self._cannot_retain = False
         for problem in log.warnings:
             _log.warning("the log has lost its end", extra={"problem": problem})
+        if clients.front_end is not None:
+            for message in clients.front_end.retransmitted_above(log.last_number):
+                self.note(message)
         clients.at_publication = self.note
 
     def register(self, ledger: Ledger) -> None:
@@ -110,24 +121,13 @@ class LogWriter:
 
     def note(self, message: PublishedMessage) -> None:
         """A publication of a client has entered."""
-        if not self._keeps_all and not self._keeps(message):
+        if self._keeps is not None and not self._keeps(message):
             return
         if self._gap is not None:
             self._miss(1, message.published_us)
             return
-        key, properties = message.key, message.properties
-        self._gathered.append(
-            LogRecord(
-                message.published_us,
-                message.publisher,
-                next(self._numbers) if key is None else key[1],
-                message.topic,
-                message.payload,
-                message.qos,
-                message.retain,
-                None if properties is NO_PROPERTIES else _of_publication(properties),
-            )
-        )
+        number = next(self._numbers) if message.key is None else message.key[1]
+        self._gathered.append(record_of(message, number))
 
     def write(self) -> bool:
         """Write gathered records; return whether acknowledgements may go out."""
@@ -167,9 +167,6 @@ class LogWriter:
     def _tell_readers(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-    def _keeps(self, message: PublishedMessage) -> bool:
-        return message.qos >= self._policy.qos and self._selection.has_topic(message.topic)
 
     # --- when it cannot be written ------------------------------------------------------------
 
@@ -231,19 +228,3 @@ class LogWriter:
         self._syncing = None
         if (error := syncing.exception()) is not None:
             _log.error("the disk does not take the log", extra={"problem": str(error)})
-
-
-def _of_publication(properties: Properties) -> RecordProperties | None:
-    """The properties of a PUBLISH that its subscribers get; None if there are none."""
-    found = RecordProperties(
-        properties.content_type,
-        properties.user_properties,
-        properties.response_topic,
-        properties.correlation_data,
-        properties.payload_format_indicator,
-        properties.message_expiry_interval_s,
-    )
-    return None if found == _NONE else found
-
-
-_NONE = RecordProperties()

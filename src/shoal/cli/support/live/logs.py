@@ -66,19 +66,14 @@ def read_time(text: str, now_us: int, option: str) -> int | None:
     >>> read_time("-90s", 100_000_000, "--from"), read_time("1970-01-01T00:01", 0, "--from")
     (10000000, 60000000)
     """
-    from shoal.log.instants import instant_us
+    from shoal.log.instants import EARLIEST, begin_us
 
-    if text == "earliest":
+    if text == EARLIEST:
         return None
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    if text.startswith("-") and text[-1:] in units and text[1:-1].replace(".", "", 1).isdigit():
-        return max(0, now_us - round(float(text[1:-1]) * units[text[-1]] * 1_000_000))
     try:
-        return instant_us(text)
-    except ValueError:
-        raise UserError(
-            f"{option} {text}: write earliest, 2026-11-30T08:00, or -1h (s, m, h, d)"
-        ) from None
+        return begin_us(text, now_us)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from None
 
 
 def _named_gaps(rows: Iterable[LoggedRecord]) -> Iterator[LoggedRecord]:

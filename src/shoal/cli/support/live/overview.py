@@ -161,9 +161,18 @@ def _about(found: Mapping[str, Any], records: Mapping[str, type]) -> Iterator[tu
         logged = _counted("records", log["next"] - log["first"])
         behind = [f"{each['name']} {each['behind']:,} behind" for each in log["readers"]]
         yield "log", ", ".join([f"{logged}, {decimal(log['bytes'])}", *behind])
+    if words := [_replay_words(each) for each in found.get("replays", ())]:
+        yield "replays", escape(", ".join(words))
     rows = mqtt.get("refusals", ())
     if words := [f"{row['count']:,} {row['what']} ({row['reason']})" for row in rows]:
         yield "refused", ", ".join(words)
+
+
+def _replay_words(replay: Mapping[str, Any]) -> str:
+    """A subscriber that still gets its past, and the brokers whose logs it waits for."""
+    waits_for = ", ".join(replay["waits_for"])
+    waits = f", waits for {waits_for}" if waits_for else ""
+    return f"{replay['client']} ({replay['topic_filter']}{waits})"
 
 
 def _urgency(found: Mapping[str, Any] | None) -> int:

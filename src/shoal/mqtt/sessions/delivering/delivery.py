@@ -104,7 +104,7 @@ class SessionDelivery(CountedDeliveries):
         self._waiting: deque[Outgoing] | None = None
         # The number of QoS 0 messages in the queue, which later ones must not overtake.
         self._waiting_at_0 = 0
-        # Feeds of retained messages, by the name of their subscription.
+        # Feeds of retained messages and of logs, by the name of their subscription.
         self._feeds: OrderedDict[str, Iterator[Outgoing | int]] | None = None
         self._queued_bytes = 0
         # Whether acknowledgements have made room for queued messages.
@@ -182,6 +182,11 @@ class SessionDelivery(CountedDeliveries):
             self._feeds = OrderedDict()
         self._feeds.update(feeds)
         return self.pump(now_us, most)
+
+    def drop_feed(self, name: str) -> None:
+        """End a feed."""
+        if self._feeds is not None and self._feeds.pop(name, None) is not None:
+            self._feeds = self._feeds or None
 
     def attach(self, session_writer: ClientSessionWriter, now_us: int) -> None:
         """Attach a connection: all in-flight messages are retransmitted [MQTT-4.4.0-1]."""

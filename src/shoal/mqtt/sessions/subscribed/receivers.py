@@ -61,7 +61,8 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
 def _one_each(
     found: Sequence[ClientSubscription],
 ) -> Generator[int, None, tuple[ClientSubscription, ...] | None]:
-    """One subscription per session; None if only some subscriptions of a session are no-local.
+    """One subscription per session; None if only some subscriptions of a session are no-local, or
+    one has a gate.
 
     None also if a group is among them.
     """
@@ -75,7 +76,7 @@ def _one_each(
             own = by_session.get(each.session)
             if own is None:
                 by_session[each.session] = [each]
-            elif own[0].no_local != each.no_local:
+            elif own[0].no_local != each.no_local or own[0].gate or each.gate:
                 return None
             else:
                 own.append(each)

@@ -9,6 +9,7 @@ import msgspec
 from shoal.broker.wire import read_filter
 from shoal.model import EVERYTHING, Expression, Filter
 from shoal.mqtt.codec.fields import MAX_VARIABLE
+from shoal.mqtt.sessions.live_gate import LiveGate, ReplayState
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 
 Qos = Annotated[int, msgspec.Meta(ge=0, le=2)]
@@ -19,7 +20,10 @@ Where = Expression | Literal[""]
 
 
 class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription; `where` is its content filter, empty without one."""
+    """One subscription; `where` is its content filter, empty without one.
+
+    `replay` is the state of its past, if it has one.
+    """
 
     text: str
     topic_filter: str
@@ -28,6 +32,7 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     no_local: bool
     retain_as_published: bool
     identifiers: Identifiers
+    replay: ReplayState | None = None
 
 
 def row_of(subscription: ClientSubscription) -> SubscriptionState:
@@ -40,6 +45,7 @@ def row_of(subscription: ClientSubscription) -> SubscriptionState:
         subscription.no_local,
         subscription.retain_as_published,
         subscription.identifiers,
+        None if subscription.gate is None else subscription.gate.state,
     )
 
 
@@ -54,6 +60,7 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
         no_local=row.no_local,
         retain_as_published=row.retain_as_published,
         identifiers=row.identifiers,
+        gate=None if row.replay is None else LiveGate.of(row.replay),
     )
 
 

@@ -72,6 +72,8 @@ class SessionSubscriptions:
         self.at_change: Callable[[ClientSubscription], None] | None = None
         # Called for sessions whose subscriptions change, or whose clients connect or disconnect.
         self.at_wish: Callable[[Session], None] | None = None
+        # Called for subscriptions with a past that are added.
+        self.at_gate: Callable[[ClientSubscription], None] | None = None
 
     def register(self, ledger: Ledger, most_bytes: Callable[[], int]) -> None:
         ledger.register(
@@ -98,6 +100,8 @@ class SessionSubscriptions:
         if known is not None:
             self._take_out(known)
         session.subscriptions[subscription.text] = subscription
+        if subscription.gate is not None and self.at_gate is not None:
+            self.at_gate(subscription)
         self._count(subscription, 1)
         if self.at_wish is not None:
             self.at_wish(session)

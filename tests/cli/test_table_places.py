@@ -1,0 +1,77 @@
+"""Commands that read and write places: URIs `file:`, and by Spark tables of its catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.cli.main import main
+
+MAPPING = """\
+publisher = ["site"]
+time = { column = "at", format = "epoch_s" }
+[columns]
+site = "string"
+wind = "double"
+"""
+FILTERS = '{"id": "windy", "filter": "wind > 3"}\n'
+
+
+def run(*words: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in words])
+    assert not ended.value.code
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in words])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_every_step_takes_file_uris(tmp_path: Path) -> None:
+    place = tmp_path / "a place"
+    place.mkdir()
+    (place / "m.toml").write_text(MAPPING)
+    rows = "".join(f"s{n % 2},{1000 + n},{n % 9}.5\n" for n in range(40))
+    (place / "sites.csv").write_text(f"site,at,wind\n{rows}")
+    (place / "mine.jsonl").write_text(FILTERS)
+
+    def uri(name: str) -> str:
+        return (place / name).as_uri()
+
+    run("ingest", place / "m.toml", uri("sites.csv"), "--out", uri("ingested"))
+    words = ("--brokers", 2, "--subscriptions", uri("mine.jsonl"), "--duration-s", 30)
+    run("workload", uri("ingested"), *words, "--out", uri("workload"))
+    run("truth", uri("workload"), "--out", uri("truth"))
+    expected = sum(n % 9 + 0.5 > 3 for n in range(40))
+    assert pq.read_table(place / "truth").num_rows == expected
+    given = ("--subscriptions", uri("mine.jsonl"), "--publications", uri("ingested"))
+    run("match", *given, "--out", uri("pairs"))
+    assert pq.read_table(place / "pairs").num_rows == expected
+
+
+def test_other_places_are_named_where_they_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filters = tmp_path / "s.jsonl"
+    filters.write_text(FILTERS)
+    assert "s3a:/lake/w: this command reads and writes paths; in Python" in refused(
+        capsys, "truth", "s3a://lake/w", "--out", tmp_path / "t"
+    )
+    given = ("match", "--subscriptions", filters, "--publications")
+    for place in ("s3a://lake/p", "lake.db.p"):
+        said = refused(capsys, *given, place)
+        assert f"{place} does not exist; other URIs, and tables, need --engine spark" in said
+    pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
+    said = refused(capsys, *given, tmp_path / "p.parquet", "--out", "lake.db.pairs")
+    assert "lake.db.pairs does not exist; other URIs, and tables, need --engine spark" in said
+    spark = ("--engine", "spark", "--stream", "--out", tmp_path / "out")
+    assert "--stream reads and writes folders of this machine" in refused(
+        capsys, *given, "lake.db.p", *spark
+    )
