@@ -153,7 +153,7 @@ def test_mistakes_get_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
     url = "http://127.0.0.1:9"
     assert "does not answer" in refused(capsys, "read", url)
     for words, text in (
-        (("--from", "yesterday"), "--from yesterday: write earliest"),
+        (("--from", "yesterday"), "--from: 'yesterday': write earliest"),
         (("--where", "x >"), "x >"),
         (("-t", "a/#/b"), "a/#/b"),
         (("--format", "parquet"), "--format parquet needs --out FILE"),

@@ -16,7 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from shoal.frames.errors import TableError
 from shoal.pipeline.matching import matching_stream
 from shoal.pipeline.matching.compiled_matching import match_tables
-from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
+from shoal.pipeline.matching.matching_stream import (
+    LatestSubscriptions,
+    files_version,
+    match_stream,
+    read_source,
+    read_stream,
+)
 from shoal.pipeline.matching.partitioned_matching import match_partitioned
 from tests.examples import at_length
 
@@ -28,7 +34,7 @@ def arrive(folder: Path, *values: int) -> None:
     pq.write_table(table, folder / f"{values[0]}.parquet")
 
 
-def pairs_in(out: Path) -> list[tuple[int, int]]:
+def pairs_in(out: Path) -> list[tuple[int, int | str]]:
     rows = pq.read_table(out, partitioning=None).to_pylist()
     return sorted((row["id"], row["subscription"]) for row in rows)
 
@@ -92,6 +98,40 @@ def test_a_batch_that_was_interrupted_is_repeated_not_doubled(
     arrive(incoming, 24)
     run(spark, incoming, out, engine)
     assert pairs_in(out) == [(1, 10), (5, 11), (24, 10), (24, 11)]
+
+
+def test_subscriptions_that_change_count_from_the_next_batch(
+    spark: SparkSession, incoming: Path, tmp_path: Path
+) -> None:
+    wanted, out, reads = tmp_path / "wanted", tmp_path / "out", list[int]()
+
+    def want(**filters: str) -> None:
+        wanted.mkdir(exist_ok=True)
+        rows = {"id": list(filters), "filter": list(filters.values())}
+        pq.write_table(pa.table(rows), wanted / "1.parquet")
+
+    def read(session: SparkSession) -> DataFrame:
+        reads.append(1)
+        return session.read.parquet(str(wanted))
+
+    want(low="a < 4", high="a > 4")
+    latest = LatestSubscriptions(spark, read, lambda: files_version(wanted))
+    run(spark, incoming, out, latest)
+    arrive(incoming, 12)
+    run(spark, incoming, out, latest)
+    assert len(reads) == 1
+    want(high="a > 4", two="a = 2")
+    arrive(incoming, 22)
+    run(spark, incoming, out, latest)
+    assert len(reads) == 2
+    assert pairs_in(out) == [(1, "low"), (5, "high"), (12, "low"), (22, "two")]
+    want(bad="a >")
+    arrive(incoming, 32)
+    with pytest.raises(StreamingQueryException, match="bad"):
+        run(spark, incoming, out, latest)
+    want(two="a = 2")
+    run(spark, incoming, out, latest)
+    assert pairs_in(out)[-1] == (32, "two")
 
 
 def test_a_batch_of_many_parts_is_a_file(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,6 +26,11 @@ def test_an_heir_takes_no_part_of_a_staying_matchers_segment() -> None:
     _stay("bluedove", [0])
 
 
+def test_a_refused_leave_stops_no_import_from_another_leaving_matcher() -> None:
+    """The refusal came after the matcher stayed, and had begun to import a segment."""
+    _stay("bluedove", [448])
+
+
 def test_a_staying_only_broker_of_a_cluster_is_sent_everything_again() -> None:
     """Other brokers dropped it as their entry, and must send everything again."""
     _stay("octopia", [11])

@@ -248,24 +248,38 @@ def _stream(
     publications: Path,
     options: SparkOptions,
 ) -> dict[str, object]:
-    from shoal.pipeline.matching.compiled_matching import shared_pairs
-    from shoal.pipeline.matching.matching_stream import match_stream, read_source, read_stream
-    from shoal.pipeline.matching.shared_subscriptions import share
-    from shoal.pipeline.matching.subscription_tables import read_subscriptions
+    from shoal.pipeline.matching.matching_stream import (
+        LatestSubscriptions,
+        files_version,
+        match_stream,
+        read_source,
+        read_stream,
+    )
     from shoal.pipeline.matching.table_checks import table_complaints
     from shoal.pipeline.tables import spark_path
 
     assert isinstance(options.out, Path)
+
+    def wanted(session: SparkSession) -> DataFrame:
+        return _subscriptions(session, subscriptions)
+
     if options.sql or options.partition:
         engine = _engine(options)
 
         def pairs(batch: DataFrame) -> DataFrame:
-            return engine(batch, _subscriptions(batch.sparkSession, subscriptions))
+            return engine(batch, wanted(batch.sparkSession))
     else:
-        shared = share(spark, read_subscriptions(_subscriptions(spark, subscriptions)))
+
+        def version() -> object:
+            # A table elsewhere is read for each batch; lines were read by the command.
+            if isinstance(subscriptions, SparkPlace):
+                return object()
+            return files_version(subscriptions) if isinstance(subscriptions, Path) else None
+
+        latest = LatestSubscriptions(spark, wanted, version)
 
         def pairs(batch: DataFrame) -> DataFrame:
-            return shared_pairs(batch, shared)
+            return latest(batch)
 
     if is_source(publications):
         stream = read_source(spark, str(publications), options.source())

@@ -223,7 +223,7 @@ class SegmentTakeOver(Message, frozen=True):
 
 
 class MembershipRefused(Message, frozen=True):
-    """To a joiner or leaving broker: not now."""
+    """To a joiner, or an heir of a leaving broker: not now."""
 
     dimension: int
 

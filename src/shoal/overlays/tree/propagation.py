@@ -26,9 +26,31 @@ from shoal.model import (
 )
 from shoal.overlays.merging import OwnMerging
 from shoal.overlays.tree.alternate_routes import AlternateRoutes
-from shoal.overlays.tree.neighbours import Neighbours
 from shoal.overlays.tree.routing_table import AdvertisementEntry, RoutingTable, SubscriptionEntry
 from shoal.overlays.tree.subscription_forwarding import SubscriptionForwarding
+
+
+class Neighbours(dict[BrokerId, None]):
+    """A set with sorted iteration, which links change far less often than it is iterated.
+
+    Each publication looks up its sender: in constant time, however many links a hub has.
+
+    >>> neighbours = Neighbours(["B3", "B1"])
+    >>> neighbours.add("B2")
+    >>> list(neighbours), "B2" in neighbours
+    (['B1', 'B2', 'B3'], True)
+    """
+
+    def __init__(self, brokers: Iterable[BrokerId]) -> None:
+        super().__init__(dict.fromkeys(sorted(brokers)))
+
+    def add(self, broker: BrokerId) -> None:
+        brokers = sorted([*self, broker])
+        self.clear()
+        self.update(dict.fromkeys(brokers))
+
+    def discard(self, broker: BrokerId) -> None:
+        self.pop(broker, None)
 
 
 class Propagation:

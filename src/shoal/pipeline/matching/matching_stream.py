@@ -6,7 +6,8 @@ again with the same folder of checkpoints, repeats its last batch and replaces t
 publication's pairs are there once, for every reader of the folder. A data source has to give the
 same publications again for the same offsets, as Spark asks of any.
 
-The subscriptions are read when a run starts; those that change meanwhile count from the next run.
+A batch is matched with the subscriptions as they are when it begins: files that have changed are
+read again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,51 @@ from pyspark.sql.streaming.query import StreamingQuery
 from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
 from shoal.frames.parquet_files import check_parquet
+from shoal.pipeline.matching.compiled_matching import shared_pairs
 from shoal.pipeline.matching.python_sources import as_stream_source
+from shoal.pipeline.matching.shared_subscriptions import share
+from shoal.pipeline.matching.subscription_tables import read_subscriptions
+from shoal.pipeline.session import is_connect
 from shoal.pipeline.tables import spark_path, write_table
 
 CHECKPOINTS = "_checkpoints"
 
 Engine = Callable[[DataFrame], DataFrame]
+
+
+class LatestSubscriptions:
+    """Matches batches by the index of subscriptions that may change between them.
+
+    `read` gives their table in a session; `version` tells whether it has changed, without reading
+    it. TableError and FilterSyntaxError for a table that cannot be used: the stream ends, and goes
+    on with the same batch when it is started again.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        read: Callable[[SparkSession], DataFrame],
+        version: Callable[[], object],
+    ) -> None:
+        self._read = read
+        self._version = version
+        self._known = version()
+        self._shared = share(spark, read_subscriptions(read(spark)))
+
+    def __call__(self, batch: DataFrame) -> DataFrame:
+        version, spark = self._version(), batch.sparkSession
+        if version != self._known:
+            found = read_subscriptions(self._read(spark))
+            self._shared = share(spark, found, with_query=is_connect(spark))
+            self._known = version
+        return shared_pairs(batch, self._shared)
+
+
+def files_version(path: Path) -> object:
+    """What changes when the files of a table do: their names, times and sizes."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    stats = [(str(each), each.stat()) for each in files if each.is_file()]
+    return [(name, stat.st_mtime_ns, stat.st_size, stat.st_ino) for name, stat in stats]
 
 
 def match_stream(

@@ -33,7 +33,6 @@ from shoal.overlays.bluedove.messages import (
     JoinAnswer,
     JoinCluster,
     MemberHello,
-    MembershipRefused,
     SegmentTakeOver,
 )
 from shoal.overlays.bluedove.node import BlueDoveNode
@@ -345,10 +344,12 @@ class ClusterMembership:
     def take_over(
         self, leaving_broker: BrokerId, message: SegmentTakeOver, now_us: int, out: list[Effect]
     ) -> None:
-        if self.state is not MemberState.SERVING or not self.handover.ask(
-            leaving_broker, message.dimension, now_us, out
-        ):
-            self._node.send(leaving_broker, MembershipRefused(message.dimension), now_us, out)
+        """Ask for the segment of a leaving broker, which repeats this until it is given.
+
+        No refusal: the leaving broker may stay by then, and take it for one of its own request.
+        """
+        if self.state is MemberState.SERVING:
+            self.handover.ask(leaving_broker, message.dimension, now_us, out)
 
     # --- holes --------------------------------------------------------------------------------
 
