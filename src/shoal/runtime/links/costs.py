@@ -72,25 +72,26 @@ class LinkCosts:
         return self._node.watching.handled_in_us
 
     async def round_trips(self, _query: Mapping[str, str]) -> dict[str, dict[str, int]]:
-        """Return µs to each other broker that answers, and back."""
-        found = await self._delays_us(self._others())
-        return {"round_trips_us": {name: 2 * delay_us for name, delay_us in found.items()}}
+        """Return µs to each other broker that answers, and back.
+
+        A link's heartbeat waits behind messages, a probe for a turn: the shorter one counts.
+        """
+        near = self._links.delays_us()
+        found = await self._probes.delays_us(self._others())
+        ways = {name: min(us, near.get(name, us)) for name, us in {**near, **found}.items()}
+        return {"round_trips_us": {name: 2 * delay_us for name, delay_us in ways.items()}}
 
     def _others(self) -> list[str]:
         return [each.name for each in self._directory.places if each.name != self._node.id]
 
-    async def _delays_us(self, others: list[str]) -> dict[str, int]:
+    async def _measure_ways(self, others: list[str]) -> dict[str, float]:
         near = self._links.delays_us()
         far = [name for name in others if name not in near]
         found = {**await self._probes.delays_us(far), **near}
-        return {name: found[name] for name in others if name in found}
-
-    async def _measure_ways(self, others: list[str]) -> dict[str, float]:
-        found = await self._delays_us(others)
         for name, delay_us in found.items():
             before = self._measured.get(name, float(delay_us))
             self._measured[name] = before + _SHARE * (delay_us - before)
-        return {name: self._measured[name] for name in found}
+        return {name: self._measured[name] for name in others if name in found}
 
     def _say(self, costs: Costs) -> None:
         if self._said is None or _differ(self._said, costs):
