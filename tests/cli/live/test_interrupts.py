@@ -134,5 +134,5 @@ def counted(*given):
 subscribe._line = counted
 clients.Connecting.client = lambda self: Flooded()
 sys.stderr = open(os.devnull, "w")
-subscribe.subscribe("", "#", 0, False, "127.0.0.1:1", 1, None, None, "", "", "", "")
+subscribe.subscribe("", "#", broker="127.0.0.1:1")
 """
