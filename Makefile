@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -73,7 +73,10 @@ compiled: install
 # there are more processes than cores: `make PROCESSES=4 test` has others.
 PROCESSES := 5
 tests: check compiled
-	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0
+	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0 --ignore tests/pipeline/clusters
+
+clusters: install ## Spark's standalone cluster and Spark Connect, on this machine (4 minutes)
+	$(BIN)/pytest -n 2 tests/pipeline/clusters
 
 SPHINX := $(BIN)/python -m sphinx -c docs -d build/docs-trees
 docs: install ## docs/reference/ from the code, and the site into build/docs

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shoal.broker.records import Happening
+from shoal.broker.happenings import Happening
 from shoal.client import Client
 from shoal.client.terms import Keep
 from shoal.console.serving import is_built, running_console

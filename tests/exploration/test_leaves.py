@@ -248,7 +248,6 @@ def keeps_unwanted_links(patch: Patch) -> None:
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
-    (no_vote_on_disk, Play(fault=("broker", "B"))),
     (no_decision_on_disk, Play(fault=("broker", "A"))),
     (does_not_quiesce, Play(publications=2, awaited=False, **TO_C)),
     (takes_part_in_two_changes, Play(fault=("link", "B", "C"), **BOTH)),
@@ -260,11 +259,12 @@ MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
     (no_answer, Play(fault=("broker", "A"))),
     (no_other_contact, Play(joins=("J", "B"))),
     (does_not_follow, Play(publications=1)),
-    (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
 ]
 
 
 LONG_MUTANTS: list[tuple[Callable[[Patch], None], Play]] = [
+    (opens_over_a_link_that_ends, Play(fault=("broker", "B"))),
+    (no_vote_on_disk, Play(fault=("broker", "B"))),
     (no_vote_on_disk_at_another, Play(fault=("broker", "C"), **BOTH)),
     (no_decision_on_disk_at_another, Play(fault=("broker", "C"), **BOTH)),
     (takes_part_in_two_changes, Play(fault=("broker", "C"), **BOTH)),

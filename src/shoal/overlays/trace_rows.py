@@ -12,7 +12,8 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from shoal.broker.records import Happening, RefusalRecord
+from shoal.broker.happenings import Happening
+from shoal.broker.records import RefusalRecord
 from shoal.clients.records import MigrationRecord, ReturnRecord, SubscriberMoveRecord
 from shoal.model import BrokerId, ClientId, SubscriptionId
 

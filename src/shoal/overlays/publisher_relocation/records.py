@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from shoal.broker.records import Happening
+from shoal.broker.happenings import Happening
 from shoal.model import BrokerId, ClientId
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shoal.broker.records import Happening
+from shoal.broker.happenings import Happening
 from shoal.model import BrokerId
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from shoal.broker.records import Happening, HappeningRow
+from shoal.broker.happenings import Happening, HappeningRow
 from shoal.runtime.driving.surroundings import TraceSink
 
 _ROWS_KEPT = 100

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from shoal.broker.happenings import Happening
 from shoal.broker.links.controls import BrokerLocation
-from shoal.broker.records import Happening
 from shoal.model import BrokerId
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.notices import Notice

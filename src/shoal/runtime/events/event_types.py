@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.broker.records import Happening
+from shoal.broker.happenings import Happening
 from shoal.model import BrokerId, ClientId
 from shoal.runtime.events.alerts import Alert
 from shoal.runtime.events.rates import BrokerFigures

@@ -1,12 +1,12 @@
 """Notices about clients, operators' orders, and changes of the membership, as happenings.
 
-The rows that machines record say by themselves what they mean (`broker/records.py`).
+The rows that machines record say by themselves what they mean (`broker/happenings.py`).
 """
 
 from __future__ import annotations
 
+from shoal.broker.happenings import Happening
 from shoal.broker.links.controls import BrokerLocation
-from shoal.broker.records import Happening
 from shoal.mqtt.notices import Notice
 
 # The kind of a notice, by what the audit log calls it.
