@@ -22,6 +22,28 @@ def rows(table: DataFrame) -> list[Any]:
     return sorted([*row] for row in table.collect())
 
 
+def publish(log: Any, network: str, folder: Path) -> list[Any]:
+    """Publish late flights again, as a table twice under one name, and as a stream.
+
+    Returns the topics that the log has then, with the number of records on each.
+    """
+    spark = SparkSession.builder.getOrCreate()
+
+    def alerts(table: DataFrame, name: str) -> DataFrame:
+        chosen = table.where("delay > 6 AND topic LIKE 'flights/%'")
+        return chosen.selectExpr(f"concat('{name}/', carrier) AS topic", "payload")
+
+    for _ in range(2):
+        writer = alerts(log(spark.read), "table").write.format("shoal").mode("append")
+        writer.options(network=network, payloadColumn="payload", writeId="late").save()
+    stream = alerts(log(spark.readStream), "stream").writeStream.format("shoal")
+    stream = stream.options(
+        network=network, payloadColumn="payload", checkpointLocation=str(folder / "published")
+    )
+    stream.trigger(availableNow=True).start().awaitTermination()
+    return rows(log(spark.read).where("topic NOT LIKE 'flights/%'").groupBy("topic").count())
+
+
 def run(network: str, folder: Path) -> dict[str, Any]:
     """Read the log and match it in each way; tables go through the catalog and a URI."""
     spark = shoal.spark.prepare(SparkSession.builder.getOrCreate())
@@ -53,6 +75,7 @@ def run(network: str, folder: Path) -> dict[str, Any]:
         "columns": {"broker": "string", "delay": "integer"},
     }
     made = shoal.spark.ingest(table, mapping)
+    found["published"] = publish(log, network, folder)
     found["ingested"] = rows(made.publications.select("publisher", "sequence", "attributes.delay"))
     return found
 

@@ -37,6 +37,8 @@ def test_a_log_is_read_and_matched(start: Start, tmp_path: Path) -> None:
     assert found["profile"] == [["first", 4, 4 / 11], ["late", 2, 2 / 11], ["never", 0, 0.0]]
     why = "FALSE    delay > 6: delay is 0, which is not > 6"
     assert found["why"] == [["B2", 0, "late", False, "FALSE", why]]
+    topics = ["stream/C1", "stream/C2", "table/C1", "table/C2"]
+    assert found["published"] == [[topic, 1] for topic in topics]
     assert found["ingested"] == [
         *(["B1", at, at] for at in range(9)),
         *(["B2", at, at] for at in range(2)),
