@@ -74,18 +74,24 @@ class FanOut:
             self.settle()
         if not self.spreading.is_on:
             found = self._route(message, now_us)
-            if message.traced and self.tracer is not None:
-                self.tracer.routed(message, now_us)
             message.attributes = None
+            self._trace(message, now_us)
             return found
         self._note_spread(message)
         self.spreading.then(partial(self._route_later, message))
+        self._trace(message, now_us)
         return 1
+
+    def _trace(self, message: PublishedMessage, now_us: int) -> None:
+        """Tell the tracer of a traced message once all sessions have got it."""
+        if message.traced and self.tracer is not None:
+            if self.spreading.is_on:
+                self.spreading.then(partial(self.tracer.routed, message))
+            else:
+                self.tracer.routed(message, now_us)
 
     def _route_later(self, message: PublishedMessage, now_us: int) -> None:
         self._route(message, now_us)
-        if message.traced and self.tracer is not None:
-            self.tracer.routed(message, now_us)
         message.attributes = None
         if not self.spreading.is_stepping:
             self._note_end(message)
