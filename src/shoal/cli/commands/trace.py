@@ -43,8 +43,8 @@ def trace(
     A publisher traces single messages by itself: with the user property `$trace`.
     """
     from shoal.cli.support.live.networks import read_network
-    from shoal.cli.support.live.statuses import admin_addresses, ask_status, problem_of
-    from shoal.runtime.supervisor import order
+    from shoal.cli.support.live.orders import order_everywhere
+    from shoal.cli.support.live.statuses import ask_status
 
     each, seconds = _each(rate), _seconds(duration)
     network = read_network(network_file, has_files=False)
@@ -53,17 +53,9 @@ def trace(
 
     async def begin() -> list[str]:
         statuses = await ask_status(network, caller)
-        here = admin_addresses(network, statuses)
-
-        async def one(name: str) -> str:
-            try:
-                problem = await order(here[name], "trace", caller.to(name), **said)
-            except OSError as error:
-                problem = problem_of(error)
-            return f"{name}: {problem}" if problem else ""
-
+        answers = await order_everywhere(network, statuses, caller, "trace", "", **said)
         silent = [f"{name} {statuses.why_not(name)}" for name, row in statuses.items() if not row]
-        return [*silent, *(each for each in await asyncio.gather(*map(one, here)) if each)]
+        return [*silent, *(f"{name}: {problem}" for name, problem in answers.items())]
 
     problems = asyncio.run(begin())
     for problem in problems:
