@@ -120,13 +120,15 @@ class Console:
             for page in self._pages:
                 page.needs_snapshot = True
         if any(page.needs_snapshot for page in self._pages):
-            snapshot = {**self.view.snapshot(), "orders": self.allows_orders}
-            data = msgspec.json.encode(snapshot).decode()
+            data = self._snapshot().decode()
             for page in self._pages:
                 if page.needs_snapshot:
                     page.needs_snapshot = False
                     page.put_nowait({"event": "network", "data": data})
         self._send("figures", self.view.figures(time.time()))
+
+    def _snapshot(self) -> bytes:
+        return msgspec.json.encode({**self.view.snapshot(), "orders": self.allows_orders})
 
     def _send(self, kind: str, row: dict[str, Any]) -> None:
         if self._pages:
@@ -138,9 +140,8 @@ class Console:
         """The events of one page: a snapshot, figures each second, happenings as they come."""
         page = PageQueue()
         self._pages.add(page)
-        snapshot = {**self.view.snapshot(), "orders": self.allows_orders}
         page.needs_snapshot = False
-        page.send("network", msgspec.json.encode(snapshot))
+        page.send("network", self._snapshot())
         page.send("figures", msgspec.json.encode(self.view.figures(time.time())))
         try:
             while not self._is_stopped:

@@ -125,14 +125,14 @@ class BrokerEvents:
         read = self._meter.read(
             figures, self._links.queues(), self._latencies.lately(now_us), now_us
         )
-        self._set("broker", self._about(figures), is_change=False)
+        self._set("broker", self._about(figures))
         worst = self._worst.look(now_us)
         found = [*alerts_of(figures, now_us), *self._losing(now_us)]
         if self._alerts.update(found, now_us) or "alerts" not in self._states:
             self._set("alerts", {"alerts": msgspec.to_builtins(self._alerts.rows)})
         self._set("figures", msgspec.to_builtins(read))
         if self._looks % TOP_LOOKS == 0:
-            self._set("top", {"clients": msgspec.to_builtins(worst)}, is_change=False)
+            self._set("top", {"clients": msgspec.to_builtins(worst)})
         self._looks += 1
         self._wake()
 
@@ -156,10 +156,10 @@ class BrokerEvents:
             more = len(losing) - MOST_CLIENT_ALERTS
             yield Alert(key="clients", level=POOR, text=f"{more:,} more clients lose messages")
 
-    def _set(self, kind: str, data: Mapping[str, Any], *, is_change: bool = True) -> None:
-        """Replace a state; readers get it if it is another, `figures` in any case."""
+    def _set(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Replace a state; readers get it if it is another, as `figures` are by their time."""
         known = self._states.get(kind)
-        if not is_change and known is not None and known[1].data == data:
+        if known is not None and known[1].data == data:
             return
         self._changes += 1
         self._states[kind] = self._changes, BrokerEvent(kind, data)
