@@ -279,10 +279,6 @@ async def _events(console: Console, query: Any) -> Any:
     return [row for row in rows if not kinds or row["kind"] in kinds][:100]
 
 
-async def _minutes(console: Console, _query: Any) -> Any:
-    return console.view.history.minutes()
-
-
 _QUESTIONS: dict[str, _Answers] = {
     "clients": _clients,
     "client": _client,
@@ -293,5 +289,4 @@ _QUESTIONS: dict[str, _Answers] = {
     "why": _why,
     "drops": _drops,
     "events": _events,
-    "minutes": _minutes,
 }

@@ -196,7 +196,7 @@ class NetworkView:
         self.history.add(int(now_s), rate=rate, p99_ms=p99_ms, clients=int(clients))
 
     def snapshot(self) -> Row:
-        """What a page draws first: brokers and links with their places in the rows of `figures`."""
+        """The state for a page that opens: brokers and links, in the order of `figures`."""
         numbers = {name: number for number, name in enumerate(self.brokers)}
         return {
             "network": self.name,
