@@ -17,15 +17,18 @@ from shoal.language.query import (
     read_plain_value,
     read_topic_query,
 )
-from shoal.language.sql import format_filter, parse
+from shoal.language.sql import parse, parse_value
+from shoal.language.writing import format_filter, format_value
 
 __all__ = [
     "FilterSyntaxError",
     "TopicQuery",
     "format_filter",
+    "format_value",
     "may_have_query",
     "parse",
     "parse_topic_query",
+    "parse_value",
     "read_plain_value",
     "read_topic_query",
 ]

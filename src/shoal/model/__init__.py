@@ -1,5 +1,6 @@
 """The vocabulary: values, filters, publications, subscriptions, advertisements."""
 
+from shoal.model.conditions import condition_value
 from shoal.model.entities import (
     Advertisement,
     AdvertisementId,
@@ -61,6 +62,7 @@ __all__ = [
     "check_attributes",
     "check_value",
     "compare",
+    "condition_value",
     "kind_of",
     "predicate",
     "size_of_test",

@@ -21,6 +21,14 @@ from typing import Any
 
 import msgspec
 
+from shoal.model.expressions import (
+    MAX_COST,
+    ExpressionError,
+    cost_of,
+    derived_expression,
+    is_derived,
+    references,
+)
 from shoal.model.like import elements
 from shoal.model.values import Kind, Value, check_value, kind_of
 
@@ -117,6 +125,11 @@ def predicate(
 ) -> Predicate:
     """A validated predicate; FilterError when the operand does not suit the operator."""
     where = f"attribute {attribute!r}, operator {operator.value}"
+    if is_derived(attribute):
+        try:
+            derived_expression(attribute)
+        except ExpressionError as error:
+            raise FilterError(str(error)) from None
     if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
         if operand is not None:
             raise FilterError(f"{where}: takes no operand")
@@ -205,9 +218,26 @@ class Filter:
         return found
 
     @cached_property
+    def derived(self) -> frozenset[str]:
+        """The names of the derived attributes that its expression tests."""
+        return frozenset(filter(is_derived, _attributes(self.expression)))
+
+    def check_cost(self) -> None:
+        """FilterError if an evaluation of its value expressions may cost more than MAX_COST."""
+        cost = sum(cost_of(derived_expression(name)) for name in self.derived)
+        if cost > MAX_COST:
+            raise FilterError(
+                f"an evaluation of the filter may cost {cost} steps; at most {MAX_COST}"
+            )
+
+    @cached_property
     def attributes(self) -> tuple[str, ...]:
-        """The names of the attributes the filter mentions, sorted."""
-        return tuple(sorted(_attributes(self.expression)))
+        """The names of the attributes the filter mentions, in expressions too, sorted."""
+        names = _attributes(self.expression)
+        if not self.derived:
+            return tuple(sorted(names))
+        inner = (references(derived_expression(name)) for name in self.derived)
+        return tuple(sorted((names - self.derived).union(*inner)))
 
     @cached_property
     def equalities(self) -> tuple[Predicate, ...]:
