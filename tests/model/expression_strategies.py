@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 from shoal.model.expressions import AttributeRef, ItemRef, ValueExpression, call
+from shoal.model.expressions.lists import list_attribute, write_list
 
 NAMES = ("a", "b", "c", "s", "t", "flag", "absent")
 LISTS = ("tags", "temps", "absent")
@@ -38,8 +40,22 @@ def some_attributes(chance: random.Random) -> dict[str, Any]:
     for name in LISTS[:-1]:
         if chance.random() < 0.85:
             items = (chance.choice((some_value(chance), None)) for _ in range(chance.randrange(4)))
-            found[name] = tuple(items)
+            found[name] = tuple(each for each in items if _is_finite(each))
     return found
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def with_list_texts(attributes: dict[str, Any]) -> dict[str, Any]:
+    """The attributes as a message has them: lists as texts under names of their own."""
+    return {
+        list_attribute(name) if isinstance(value, tuple) else name: (
+            write_list(value) if isinstance(value, tuple) else value
+        )
+        for name, value in attributes.items()
+    }
 
 
 def some_expression(chance: random.Random, depth: int, *, in_list: bool = False) -> ValueExpression:
@@ -117,5 +133,5 @@ def _leaf(chance: random.Random, *, in_list: bool) -> ValueExpression:
         return AttributeRef(chance.choice(NAMES))
     while True:
         value = some_value(chance)
-        if not (isinstance(value, float) and value - value != 0):  # neither infinite nor NaN
+        if _is_finite(value):
             return value  # type: ignore[no-any-return]

@@ -15,12 +15,13 @@ True
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from shoal.ledger import remembered
 from shoal.model.expressions import (
     MAX_COST,
     ExpressionError,
@@ -29,6 +30,7 @@ from shoal.model.expressions import (
     is_derived,
     references,
 )
+from shoal.model.expressions.plain_forms import plain_forms
 from shoal.model.like import elements
 from shoal.model.values import Kind, Value, check_value, kind_of
 
@@ -38,6 +40,8 @@ MAX_CONJUNCTIONS = 64
 # long that takes, and a broker does nothing else meanwhile.
 MAX_WORK = 300_000
 
+# Filters of many subscribers have the same few tests of expressions.
+_CACHED_FORMS = 8_192
 # So many characters of a text count as one test.
 _TEXT_OF_A_TEST = 64
 
@@ -285,6 +289,8 @@ def _attributes(expression: Expression) -> set[str]:
             return set()
 
 
+_FormsOf = Callable[[Predicate], tuple[Conjunction, ...]]
+
 # A conjunction as bits, one for each of the distinct predicates in the order of the expression.
 _Bits = int
 
@@ -294,17 +300,39 @@ def _conjunctions(expression: Expression) -> tuple[Conjunction, ...]:
 
     Conjunctions are joined and compared as whole numbers.
     """
+    try:
+        return _with_forms(expression, _forms_of)
+    except FilterError:
+        # Some tests of expressions have two forms: perhaps too many together.
+        return _with_forms(expression, lambda test: ((test,),))
+
+
+def _with_forms(expression: Expression, forms_of: _FormsOf) -> tuple[Conjunction, ...]:
     numbers: dict[Predicate, int] = {}
-    work = _Work()
+    work = _Work(forms_of)
     found = _absorb(_normalise(expression, numbers, work, negated=False), work)
     predicates = list(numbers)
     return tuple(tuple(predicates[at] for at in _ones(bits)) for bits in found)
 
 
-class _Work:
-    """The work left for one normal form (MAX_WORK)."""
+def _made_forms(test: Predicate) -> tuple[Conjunction, ...]:
+    """The conjunctions of which one is TRUE exactly when the test is: those of its attribute, if
+    the test is of an expression of one attribute, and has such a form.
+    """
+    return tuple(
+        tuple(predicate(name, Operator(sign), operand) for name, sign, operand in each)
+        for each in plain_forms(test.attribute, test.operator.value, test.operand)
+    )
 
-    def __init__(self) -> None:
+
+_forms_of = remembered("forms of derived tests", most=_CACHED_FORMS, bytes_each=2_000)(_made_forms)
+
+
+class _Work:
+    """The work left for one normal form (MAX_WORK), and the forms of tests in it."""
+
+    def __init__(self, forms_of: _FormsOf) -> None:
+        self.forms_of = forms_of
         self._left = MAX_WORK
 
     def spend(self, amount: int) -> None:
@@ -333,7 +361,12 @@ def _normalise(
             if negated:
                 complement = COMPLEMENT[expression.operator]
                 expression = msgspec.structs.replace(expression, operator=complement)
-            return [1 << numbers.setdefault(expression, len(numbers))]
+            if not is_derived(expression.attribute):
+                return [1 << numbers.setdefault(expression, len(numbers))]
+            return [
+                sum(1 << numbers.setdefault(test, len(numbers)) for test in form)
+                for form in work.forms_of(expression)
+            ]
         case Constant():
             return [0] if expression.value is not negated else []
         case Not():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.model.expressions import functions
+from shoal.model.expressions.lists import items_of
 from shoal.model.expressions.structure import (
     AttributeRef,
     FunctionCall,
@@ -77,17 +78,12 @@ def evaluator(expression: ValueExpression) -> Callable[[Mapping[str, Any]], Valu
 def _evaluation(expression: ValueExpression) -> _Evaluation:
     match expression:
         case AttributeRef(name):
-            return lambda attributes, item: _scalar(attributes.get(name))
+            return lambda attributes, item: attributes.get(name)
         case ItemRef():
             return lambda attributes, item: item
         case FunctionCall(function, arguments):
             return _call_of(function, arguments)
     return lambda attributes, item: expression
-
-
-def _scalar(value: Any) -> Any:
-    """A list has no value of its own."""
-    return None if type(value) is tuple else value
 
 
 def _call_of(function: str, arguments: tuple[ValueExpression, ...]) -> _Evaluation:
@@ -196,8 +192,8 @@ def _lambda(arguments: tuple[ValueExpression, ...], *, deciding: bool) -> _Evalu
     name, condition = _list_name(arguments[0]), _evaluation(arguments[1])
 
     def evaluate(attributes: Mapping[str, Any], _item: Any) -> bool | None:
-        items = attributes.get(name)
-        if type(items) is not tuple:
+        items = items_of(attributes, name)
+        if items is None:
             return None
         is_unknown = False
         for each in items:
@@ -257,7 +253,7 @@ def _with_constants(function: str, arguments: tuple[ValueExpression, ...]) -> _E
             )
         case "size":
             name = _list_name(arguments[0])
-            return lambda a, item: len(items) if type(items := a.get(name)) is tuple else None
+            return lambda a, item: None if (items := items_of(a, name)) is None else len(items)
     raise AssertionError(f"no function: {function}")
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from shoal.ledger import remembered
+from shoal.model.expressions.lists import LIST_PREFIX, MAX_ITEMS
 from shoal.model.like import elements
 from shoal.model.values import INTEGER_MAX, INTEGER_MIN, Value, check_value
 
@@ -33,8 +34,6 @@ MAX_NESTING = 100
 MAX_COST = 50_000
 # Cost of a function that goes through a text: of 16,384 characters, 64 at a time.
 TEXT_COST = 256
-# Items of a list that is an attribute; a condition on items costs so many times its own cost.
-MAX_ITEMS = 256
 # A constant of a condition on items: it may be joined with each of them.
 _SHORT_TEXT = 64
 # Decimals of `round`.
@@ -184,11 +183,18 @@ def is_condition(expression: ValueExpression) -> bool:
 
 
 def references(expression: ValueExpression) -> Iterator[str]:
-    """The names of the attributes in an expression, in order; a name may come again."""
+    """The names of the attributes in an expression, in order; a name may come again.
+
+    A list's is that of the attribute that holds it.
+    """
     if isinstance(expression, AttributeRef):
         yield expression.name
     elif isinstance(expression, FunctionCall):
-        for each in expression.arguments:
+        arguments = expression.arguments
+        if expression.function in _LISTS and isinstance(arguments[0], AttributeRef):
+            yield LIST_PREFIX + arguments[0].name
+            arguments = arguments[1:]
+        for each in arguments:
             yield from references(each)
 
 
