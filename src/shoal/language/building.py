@@ -20,6 +20,7 @@ from shoal.model import (
     And,
     Constant,
     Expression,
+    FilterCostError,
     FilterError,
     Not,
     Operator,
@@ -163,6 +164,8 @@ def _test(piece: Piece, operator: Operator, *values: Value) -> Predicate:
         operand = values
     try:
         return predicate(derived_name(_value(piece)), operator, operand)
+    except FilterCostError:
+        raise
     except (FilterError, ExpressionError) as error:
         raise LanguageMeaningError(str(error), piece.position) from None
 

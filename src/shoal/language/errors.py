@@ -55,6 +55,10 @@ class FilterSyntaxError(ValueError):
         return f"  {printable}".rstrip(), " " * (2 + place - start) + "^"
 
 
+class CostlyFilterError(FilterSyntaxError):
+    """A filter whose expressions may cost a broker too much for each message."""
+
+
 class LanguageMeaningError(Exception):
     """Something that the grammar allows and the language does not, at a place of the text."""
 

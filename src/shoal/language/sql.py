@@ -21,14 +21,20 @@ from lark import Lark, Token, UnexpectedCharacters, UnexpectedToken
 
 from shoal.language.building import NO_CAST, Builder, Piece
 from shoal.language.errors import (
+    CostlyFilterError,
     FilterSyntaxError,
     LanguageMeaningError,
     check_encodable,
     shorten,
 )
 from shoal.language.tokens import PlacedKeywords, tell_keyword
-from shoal.model import Filter, FilterError
-from shoal.model.expressions import ExpressionError, ValueExpression, check_expression
+from shoal.model import Filter, FilterCostError, FilterError
+from shoal.model.expressions import (
+    ExpressionCostError,
+    ExpressionError,
+    ValueExpression,
+    check_expression,
+)
 
 # A subscription travels through every broker; longer texts are data, not filters.
 MAX_TEXT_LENGTH = 65_536
@@ -85,7 +91,8 @@ _WORD_ADVICE = {
 def parse(text: str) -> Filter:
     """The filter that a text stands for, its normal form computed; else FilterSyntaxError.
 
-    TypeError for what is no text.
+    CostlyFilterError, which is one, if its expressions may cost too much. TypeError for what is no
+    text.
     """
     part = _read(text, "start")
     if part.size > MAX_PREDICATES:
@@ -95,6 +102,8 @@ def parse(text: str) -> Filter:
     try:
         result.check_cost()
         result.normal_form  # noqa: B018  # computed here so that its error is met here
+    except FilterCostError as error:
+        raise CostlyFilterError(text, 0, str(error)) from None
     except FilterError as error:
         raise FilterSyntaxError(text, 0, str(error)) from None
     return result
@@ -112,6 +121,8 @@ def parse_value(text: str) -> ValueExpression:
     part = _read(text, "value")
     try:
         check_expression(part.value)
+    except ExpressionCostError as error:
+        raise CostlyFilterError(text, 0, str(error)) from None
     except ExpressionError as error:
         raise FilterSyntaxError(text, 0, str(error)) from None
     return part.value
@@ -134,6 +145,8 @@ def _read(text: str, start: str) -> Piece:
         raise _unexpected(text, error) from None
     except LanguageMeaningError as problem:
         raise FilterSyntaxError(text, problem.position, str(problem), problem.expected) from None
+    except FilterCostError as error:
+        raise CostlyFilterError(text, 0, str(error)) from None
 
 
 def _stray(text: str, position: int, start: str) -> FilterSyntaxError:

@@ -24,6 +24,7 @@ import msgspec
 from shoal.ledger import remembered
 from shoal.model.expressions import (
     MAX_COST,
+    ExpressionCostError,
     ExpressionError,
     cost_of,
     derived_expression,
@@ -81,6 +82,10 @@ class FilterError(ValueError):
     """A filter that cannot be: too large in normal form, or with an operand of a wrong kind."""
 
 
+class FilterCostError(FilterError):
+    """A filter with expressions whose evaluation may cost too much."""
+
+
 class Predicate(msgspec.Struct, frozen=True, array_like=True, tag="predicate"):
     """One test of one attribute.
 
@@ -132,6 +137,8 @@ def predicate(
     if is_derived(attribute):
         try:
             derived_expression(attribute)
+        except ExpressionCostError as error:
+            raise FilterCostError(str(error)) from None
         except ExpressionError as error:
             raise FilterError(str(error)) from None
     if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
@@ -227,10 +234,10 @@ class Filter:
         return frozenset(filter(is_derived, _attributes(self.expression)))
 
     def check_cost(self) -> None:
-        """FilterError if an evaluation of its value expressions may cost more than MAX_COST."""
+        """FilterCostError if an evaluation of its value expressions may cost more than MAX_COST."""
         cost = sum(cost_of(derived_expression(name)) for name in self.derived)
         if cost > MAX_COST:
-            raise FilterError(
+            raise FilterCostError(
                 f"an evaluation of the filter may cost {cost} steps; at most {MAX_COST}"
             )
 

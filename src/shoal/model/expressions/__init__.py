@@ -24,6 +24,7 @@ from shoal.model.expressions.structure import (
     MAX_NODES,
     ArgumentError,
     AttributeRef,
+    ExpressionCostError,
     ExpressionError,
     FunctionCall,
     ItemRef,
@@ -36,6 +37,7 @@ from shoal.model.expressions.structure import (
     is_condition,
     is_derived,
     references,
+    with_names,
 )
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "MAX_NODES",
     "ArgumentError",
     "AttributeRef",
+    "ExpressionCostError",
     "ExpressionError",
     "FunctionCall",
     "ItemRef",
@@ -59,4 +62,5 @@ __all__ = [
     "is_condition",
     "is_derived",
     "references",
+    "with_names",
 ]

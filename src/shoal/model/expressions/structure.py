@@ -49,6 +49,10 @@ class ExpressionError(ValueError):
     """A value expression that cannot be: too large, too costly, or with wrong arguments."""
 
 
+class ExpressionCostError(ExpressionError):
+    """A value expression whose evaluation may cost more than `MAX_COST`."""
+
+
 class ArgumentError(ExpressionError):
     """A call of a function with arguments that it does not take."""
 
@@ -198,6 +202,16 @@ def references(expression: ValueExpression) -> Iterator[str]:
             yield from references(each)
 
 
+def with_names(expression: ValueExpression, rename: Callable[[str], str]) -> ValueExpression:
+    """The expression over attributes of other names."""
+    match expression:
+        case AttributeRef(name):
+            return AttributeRef(rename(name))
+        case FunctionCall(function, arguments):
+            return FunctionCall(function, tuple(with_names(each, rename) for each in arguments))
+    return expression
+
+
 def cost_of(expression: ValueExpression) -> int:
     """The cost of an evaluation at the limits of a message, in nodes.
 
@@ -259,7 +273,7 @@ def check_expression(expression: ValueExpression) -> None:
     _check(expression, in_lambda=False)
     cost = cost_of(expression)
     if cost > MAX_COST:
-        raise ExpressionError(
+        raise ExpressionCostError(
             f"an evaluation of the expression may cost {cost} steps; at most {MAX_COST}"
         )
 
