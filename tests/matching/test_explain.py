@@ -148,7 +148,7 @@ def test_the_verdicts_equal_the_definition(filter: Filter, publication: dict[str
         ("a - b > 50", "a - b is 5.5, which is not > 50 (a = 10, b = 4.5)"),
         ("a > b", "the condition is TRUE (a = 10, b = 4.5)"),
         ("a < c", "the two do not compare; c is missing (a = 10)"),
-        ("a + A > 1", "a + A has no value; A is missing; there is a, and names are case-sensitive"),
+        ("a + A > 1", "A + a has no value; A is missing; there is a, and names are case-sensitive"),
         ("length(a) > 3", "length(a) has no value (a = 10)"),
         ("lower(s) = 'x'", "lower(s) is 'abc', not 'x' (s = 'Abc')"),
         ("abs(c - 1) > 2", "abs(c - 1) has no value; c is missing"),
