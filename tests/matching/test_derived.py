@@ -85,12 +85,12 @@ def _some_test(chance: random.Random) -> Expression:
     return predicate(name, Operator(chance.choice(_SIGNS)), chance.choice(_CONSTANTS))
 
 
-def _some_filter(chance: random.Random, depth: int = 2) -> Expression:
+def some_filter(chance: random.Random, depth: int = 2) -> Expression:
     match chance.randrange(4) if depth else 3:
         case 0:
-            return Not(_some_filter(chance, depth - 1))
+            return Not(some_filter(chance, depth - 1))
         case 1 | 2:
-            parts = tuple(_some_filter(chance, depth - 1) for _ in range(2))
+            parts = tuple(some_filter(chance, depth - 1) for _ in range(2))
             return chance.choice((And, Or))(parts)
     while True:
         with suppress(FilterError):  # too costly
@@ -132,7 +132,7 @@ def _judge(seed: int, filters: int, messages: int) -> None:
     classified = classes.outcomes(tuple)
     given: dict[int, Filter] = {}
     for number in range(filters):
-        made = Filter(_some_filter(chance))
+        made = Filter(some_filter(chance))
         given[number] = made
         for each in (index, outcomes, classified):
             each.add(number, made)
@@ -247,7 +247,7 @@ def test_overlap_is_no_only_where_ranges_of_one_attribute_are_disjoint() -> None
 @pytest.mark.parametrize("seed", range(3))
 def test_covering_and_overlap_are_sound(seed: int) -> None:
     chance = random.Random(seed)
-    filters = [Filter(_some_filter(chance, 1)) for _ in range(30)]
+    filters = [Filter(some_filter(chance, 1)) for _ in range(30)]
     messages = [with_list_texts(some_attributes(chance)) for _ in range(60)]
     truth = [[matches(each, message) for message in messages] for each in filters]
     for one, ones in zip(filters, truth, strict=True):
