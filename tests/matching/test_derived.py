@@ -200,7 +200,7 @@ def test_chains_of_one_attribute_need_no_evaluation() -> None:
     index = MatchIndex()
     for number in range(1_000):
         index.add(number, parse(f"temp * 1.8 + {number} >= 1000"))
-    assert not index.has_derived
+    assert not index.derived
     assert len(index.match({"temp": 20.0})) == 36
 
 
@@ -211,9 +211,9 @@ def test_room_for_shared_expressions_is_given_back() -> None:
     assert len(index.match({"a": 10, "b": 1})) == MAX_SHARED + 10
     for number in range(MAX_SHARED + 10):
         index.remove(number)
-    assert not index.has_derived
+    assert not index.derived
     index.add("last", parse("a - b > 5"))
-    assert index.has_derived
+    assert index.derived
     assert index.match({"a": 10, "b": 1}) == ["last"]
 
 
