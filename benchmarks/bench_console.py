@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,14 @@ class InventedNetwork:
             _send(writer, "broker", self.about(number))
             _send(writer, "alerts", {"alerts": []})
             count = 0
-            while True:
-                _send(writer, "figures", self.figures(number))
-                if self._random.random() < HAPPENINGS / len(self.names):
-                    count += 1
-                    _send(writer, "happened", self.happening(number), f"1:{count}")
-                await writer.drain()
-                await asyncio.sleep(1)
+            with suppress(ConnectionError):  # the console was stopped
+                while True:
+                    _send(writer, "figures", self.figures(number))
+                    if self._random.random() < HAPPENINGS / len(self.names):
+                        count += 1
+                        _send(writer, "happened", self.happening(number), f"1:{count}")
+                    await writer.drain()
+                    await asyncio.sleep(1)
 
         await asyncio.start_server(answer, "127.0.0.1", self.ports[number])
 
@@ -197,6 +199,7 @@ def look_at(url: str, console: int, minutes: int) -> None:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = browser.new_context(viewport={"width": 1300, "height": 1000})
         times: dict[str, list[float]] = {"network": [], "health": []}
+        context.set_default_timeout(300_000)  # a machine may be busy meanwhile
         page = context.new_page()
         page.goto(url)
         base = url.partition("?")[0]
