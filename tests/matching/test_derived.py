@@ -11,7 +11,7 @@ import pytest
 
 from shoal.language import format_filter, parse
 from shoal.matching import Classes, MatchIndex, Outcomes, covers, matches, overlaps
-from shoal.matching.derived import MAX_SHARED
+from shoal.matching.derived import MAX_SHARED, MAX_SHARED_COST
 from shoal.model import (
     And,
     Expression,
@@ -257,3 +257,15 @@ def test_covering_and_overlap_are_sound(seed: int) -> None:
                 assert all(a for a, b in pairs if b), (format_filter(one), format_filter(other))
             if not overlaps(one, other):
                 assert not any(a and b for a, b in pairs)
+
+
+def test_costly_expressions_are_not_evaluated_for_every_message() -> None:
+    index = MatchIndex()
+    for number in range(200):
+        costly = " || ".join(["lower(s)"] * 60)
+        index.add(number, parse(f"room = {number} AND length({costly} || '{number}') > 5"))
+    assert index._shared.cost <= MAX_SHARED_COST
+    assert index.match({"room": 3, "s": "abc"}) == [3]
+    assert index.match({"room": 199, "s": "abc"}) == [199]
+    tests, _ = index.weigh({"room": 3, "s": "abc"})
+    assert tests >= index._shared.cost // 4 > 0

@@ -39,6 +39,8 @@ from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
+# Steps of evaluation in the time of one test.
+_STEPS_A_TEST = 4
 _NONE: frozenset[str] = frozenset()
 
 
@@ -271,6 +273,7 @@ class FiledFilters:
         """
         tests = looks = found = 0
         attributes = self.extended(attributes)
+        looks += self._shared.cost // _STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
             tests += _tested_in(bucket, attributes)
             found += len(bucket.always)
