@@ -1,7 +1,7 @@
 r"""Value expressions as Spark SQL: one SQL text for each type that a value may have.
 
 At most one of the texts is not null on any row, and none fails under any setting: ANSI makes no
-difference. A type that a value cannot have has no text. Where Spark's own operator means the same,
+difference. A type that a value cannot have has no text. If Spark's own operator means the same,
 the text has it; the others are written with `try_` functions and CASE.
 
 A list is a column of JSON texts; its items are variants, whose types tell integers from doubles.
@@ -108,7 +108,7 @@ class ExpressionSql:
                 return _extreme(function, [_numbers(self.value(each)) for each in arguments])
             case "size":
                 return (
-                    {int: f"CAST(size({items}) AS BIGINT)"}
+                    {int: f"CAST(array_size({items}) AS BIGINT)"}
                     if (items := self._items(arguments[0]))
                     else {}
                 )
@@ -188,7 +188,7 @@ class ExpressionSql:
         )
         items = f"transform({variants}, {_VARIANT} -> struct({members}))"
         return (
-            f"CASE WHEN length({text}) <= {MAX_LIST_TEXT} AND size({variants}) <= {MAX_ITEMS} "
+            f"CASE WHEN length({text}) <= {MAX_LIST_TEXT} AND array_size({variants}) <= {MAX_ITEMS} "
             f"THEN {items} END"
         )
 
