@@ -187,10 +187,8 @@ class ExpressionSql:
             for name, shape in _ITEM_TYPES.values()
         )
         items = f"transform({variants}, {_VARIANT} -> struct({members}))"
-        return (
-            f"CASE WHEN length({text}) <= {MAX_LIST_TEXT} AND array_size({variants}) <= {MAX_ITEMS} "
-            f"THEN {items} END"
-        )
+        is_short = f"length({text}) <= {MAX_LIST_TEXT} AND array_size({variants}) <= {MAX_ITEMS}"
+        return f"CASE WHEN {is_short} THEN {items} END"
 
     def _quantified(self, function: str, items: ValueExpression, condition: ValueExpression) -> str:
         array = self._items(items)
