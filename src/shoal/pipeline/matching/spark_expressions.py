@@ -113,7 +113,7 @@ class ExpressionSql:
                     else {}
                 )
             case "order":
-                below, equal = (self.condition(call(sign, *arguments)) for sign in "<=")
+                below, equal = (self.condition(call(sign, *arguments)) for sign in ("<", "="))
                 above = self.condition(call(">", *arguments))
                 return {
                     int: f"CASE WHEN {below} THEN -1L WHEN {equal} THEN 0L WHEN {above} THEN 1L END"
