@@ -1,0 +1,206 @@
+"""The texts of `$every` and `$changed`, and the conflation rule that they make.
+
+`$every` is an interval, and after BY the values that tell keys apart; `$changed` is a list of
+values, a number among them with the least difference that counts after its BY. An interval is a
+number with `ms`, `s`, `m` or `h`, from 100 ms to 24 h. BY and commas within quotes, back-quotes or
+parentheses belong to a value.
+
+>>> rule = read_conflation("10s BY sensor", "temp BY 0.5, `door.state`")
+>>> rule.every_us, [value.text for value in rule.by]
+(10000000, ['sensor'])
+>>> [(each.value.text, each.least) for each in rule.changes]
+[('temp', 0.5), ('`door.state`', None)]
+>>> read_conflation("10", "")  # doctest: +IGNORE_EXCEPTION_DETAIL
+Traceback (most recent call last):
+ConflationRuleError: $every: '10' is no interval: write 500ms, 10s, 5m or 1h
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+
+from shoal.language.literals import read_quoted_name
+from shoal.language.query import read_plain_value
+from shoal.model import Attributes, Value
+
+# The keys of a topic query, and the names of the user properties.
+EVERY = "$every"
+CHANGED = "$changed"
+# The bounds of an interval.
+LEAST_EVERY_US, MOST_EVERY_US = 100_000, 24 * 3_600_000_000
+# The most values of `$every` and of `$changed`, and the characters of one text.
+MOST_VALUES, MOST_CHARACTERS = 16, 4_096
+
+_UNIT_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+_INTERVAL = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)", re.ASCII)
+_BY = re.compile(r"\s+BY\s+", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_QUOTED_NAME = re.compile(r"`(?:[^`]|``)+`")
+_QUOTES = "'\"`"
+
+
+class ConflationRuleError(ValueError):
+    """A text of `$every` or `$changed` cannot be read; says why, and what can be written."""
+
+
+class ValueExpression(Protocol):
+    """A value of a message, worked out from its attributes; `text` is what the client wrote."""
+
+    @property
+    def text(self) -> str: ...
+
+    def evaluate(self, attributes: Attributes) -> Value | None:
+        """The value; None where it is missing."""
+
+
+class AttributeValue(msgspec.Struct, frozen=True):
+    """The value of one attribute."""
+
+    text: str
+    name: str
+
+    def evaluate(self, attributes: Attributes) -> Value | None:
+        """The attribute, None if it is missing or no single value."""
+        value = attributes.get(self.name)
+        return value if isinstance(value, bool | int | float | str) else None
+
+
+class ChangeRule(msgspec.Struct, frozen=True):
+    """One value of `$changed`; numbers count as changed from the difference `least` on."""
+
+    value: ValueExpression
+    least: int | float | None = None
+
+
+class ConflationRule(msgspec.Struct, frozen=True):
+    """What `$every` and `$changed` of a subscription ask for.
+
+    `every_us` is the interval, 0 without `$every`; `by` tells keys apart, with the topic; `changes`
+    are the values of `$changed`. `every` and `changed` are the texts, without white space around:
+    rules with equal texts are equal.
+    """
+
+    every: str
+    changed: str
+    every_us: int = 0
+    by: tuple[ValueExpression, ...] = ()
+    changes: tuple[ChangeRule, ...] = ()
+
+    def key_of(self, topic: str, attributes: Attributes) -> tuple[Value | None, ...]:
+        """The topic and the BY values of a message."""
+        return (topic, *[value.evaluate(attributes) for value in self.by])
+
+    def values_of(self, attributes: Attributes) -> tuple[Value | None, ...]:
+        """The values of `$changed` in a message."""
+        return tuple([each.value.evaluate(attributes) for each in self.changes])
+
+    @property
+    def asks(self) -> bool:
+        """Whether attributes must be read."""
+        return bool(self.by or self.changes)
+
+
+def read_conflation(every: str, changed: str) -> ConflationRule | None:
+    """The rule of these texts, None if both are empty; ConflationRuleError."""
+    every, changed = every.strip(), changed.strip()
+    if not (every or changed):
+        return None
+    every_us, by = _read_every(every) if every else (0, ())
+    changes = tuple(_read_changes(changed)) if changed else ()
+    return ConflationRule(every, changed, every_us, by, changes)
+
+
+def _read_every(text: str) -> tuple[int, tuple[ValueExpression, ...]]:
+    _check_length(EVERY, text)
+    parts = list(_split(EVERY, text, _BY))
+    if len(parts) > 2:
+        raise ConflationRuleError(f"{EVERY}: BY stands once, and commas join its values")
+    every_us = _interval_us(parts[0].strip())
+    if len(parts) == 1:
+        return every_us, ()
+    values = [_read_value(EVERY, each) for each in _split(EVERY, parts[1], re.compile(","))]
+    _check_count(EVERY, len(values))
+    return every_us, tuple(values)
+
+
+def _interval_us(text: str) -> int:
+    """The interval in µs; ConflationRuleError outside its bounds."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        raise ConflationRuleError(
+            f"{EVERY}: {text[:40]!r} is no interval: write 500ms, 10s, 5m or 1h"
+        )
+    every_us = float(found[1]) * _UNIT_US[found[2]]
+    if not LEAST_EVERY_US <= every_us <= MOST_EVERY_US:
+        raise ConflationRuleError(f"{EVERY}: {text[:40]}: an interval is from 100ms to 24h")
+    return round(every_us)
+
+
+def _read_changes(text: str) -> Iterator[ChangeRule]:
+    _check_length(CHANGED, text)
+    items = list(_split(CHANGED, text, re.compile(",")))
+    _check_count(CHANGED, len(items))
+    for item in items:
+        value, *least = _split(CHANGED, item, _BY)
+        if len(least) > 1:
+            raise ConflationRuleError(f"{CHANGED}: BY stands once behind a value")
+        yield ChangeRule(_read_value(CHANGED, value), _least(least[0]) if least else None)
+
+
+def _least(text: str) -> int | float:
+    """The least difference that counts."""
+    number = read_plain_value(text.strip())
+    if isinstance(number, bool) or not isinstance(number, int | float) or number <= 0:
+        raise ConflationRuleError(
+            f"{CHANGED}: BY {text.strip()[:40]}: write a number above 0, as in temp BY 0.5"
+        )
+    return number
+
+
+def _check_length(name: str, text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise ConflationRuleError(f"{name} has at most {MOST_CHARACTERS:,} characters")
+
+
+def _check_count(name: str, count: int) -> None:
+    if count > MOST_VALUES:
+        raise ConflationRuleError(f"{name} has at most {MOST_VALUES} values")
+
+
+def _split(name: str, text: str, separator: re.Pattern[str]) -> Iterator[str]:
+    """The parts between separators that stand outside quotes and parentheses."""
+    start = position = depth = 0
+    while position < len(text):
+        character = text[position]
+        if character in _QUOTES:
+            end = text.find(character, position + 1)
+            if end < 0:
+                raise ConflationRuleError(f"{name}: the quote at {position + 1} is not closed")
+            position = end + 1
+            continue
+        depth += (character == "(") - (character == ")")
+        found = separator.match(text, position) if not depth else None
+        if found is not None:
+            yield text[start:position]
+            start = position = found.end()
+        else:
+            position += 1
+    yield text[start:]
+
+
+def _read_value(name: str, text: str) -> ValueExpression:
+    """The value that a client wrote; ConflationRuleError."""
+    text = text.strip()
+    if _QUOTED_NAME.fullmatch(text):
+        return AttributeValue(text, read_quoted_name(text))
+    if _NAME.fullmatch(text) is None:
+        what = f"{text[:40]!r} is no value" if text else "there is no value"
+        raise ConflationRuleError(
+            f"{name}: {what}: write the name of an attribute, in `back-quotes` if it has other "
+            "characters than letters, digits and _"
+        )
+    return AttributeValue(text, text)
