@@ -34,13 +34,14 @@ Decisions
   `groupBy(window("time", "10 seconds"), "sensor")` gives all four numbers.
 """
 
-from shoal.conflation.conflator import ConflatedKey, Conflator, EndedInterval
+from shoal.conflation.conflator import ConflatedKey, Conflator, EndedInterval, KeyCount
 from shoal.conflation.key_values import KeyName, is_same_value, key_name, key_values
 
 __all__ = [
     "ConflatedKey",
     "Conflator",
     "EndedInterval",
+    "KeyCount",
     "KeyName",
     "is_same_value",
     "key_name",

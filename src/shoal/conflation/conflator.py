@@ -48,6 +48,15 @@ class ConflatedKey(Generic[Message]):
         self.held_values: Values = ()
 
 
+class KeyCount:
+    """The number of keys of several subscriptions."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self) -> None:
+        self.keys = 0
+
+
 class EndedInterval(NamedTuple, Generic[Message]):
     """A held message whose interval has ended, with its key and its values."""
 
@@ -66,6 +75,7 @@ class Conflator(Generic[Message]):
     def __init__(self, rule: ConflationRule, most: int = MOST_KEYS) -> None:
         self.rule = rule
         self.most = most
+        self._count = KeyCount()
         self._keys: OrderedDict[KeyName, ConflatedKey[Message]] = OrderedDict()
         # The ends of intervals; an entry counts if it is its key's `ends_us`.
         self._ends: list[tuple[int, int, KeyName]] = []
@@ -80,6 +90,12 @@ class Conflator(Generic[Message]):
     def get(self, key: KeyName) -> ConflatedKey[Message] | None:
         """The state of a key; None for a key that is idle, or was never seen."""
         return self._keys.get(key)
+
+    def count_in(self, count: KeyCount) -> None:
+        """Count its keys here from now on."""
+        self._count.keys -= len(self._keys)
+        self._count = count
+        count.keys += len(self._keys)
 
     # --- a message comes ----------------------------------------------------------------------
 
@@ -166,6 +182,7 @@ class Conflator(Generic[Message]):
         state = self._keys.get(key)
         if state is not None and state.ends_us is None and state.last is None:
             del self._keys[key]
+            self._count.keys -= 1
 
     # --- bounds, and state from elsewhere -----------------------------------------------------
 
@@ -176,6 +193,7 @@ class Conflator(Generic[Message]):
     def forget_oldest(self) -> EndedInterval[Message] | None:
         """Forget the key that was delivered longest ago; returns its held message."""
         key, state = self._keys.popitem(last=False)
+        self._count.keys -= 1
         if state.held is None:
             return None
         return EndedInterval(key, state.held, state.held_values)
@@ -193,7 +211,7 @@ class Conflator(Generic[Message]):
         state = self._of(key)
         state.last = last
         state.held, state.held_values = held, held_values
-        if ends_us is not None or held is not None:
+        if held is not None or (ends_us is not None and ends_us > now_us):
             self._set_end(key, state, now_us if ends_us is None else ends_us)
         self.forget_if_idle(key)
 
@@ -201,6 +219,7 @@ class Conflator(Generic[Message]):
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = ConflatedKey()
+            self._count.keys += 1
         return state
 
     def _set_end(self, key: KeyName, state: ConflatedKey[Message], ends_us: int) -> None:

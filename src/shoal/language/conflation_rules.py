@@ -24,12 +24,9 @@ from typing import Protocol
 import msgspec
 
 from shoal.language.literals import read_quoted_name
-from shoal.language.query import read_plain_value
+from shoal.language.query import CHANGED, EVERY, read_plain_value
 from shoal.model import Attributes, Value
 
-# The keys of a topic query, and the names of the user properties.
-EVERY = "$every"
-CHANGED = "$changed"
 # The bounds of an interval.
 LEAST_EVERY_US, MOST_EVERY_US = 100_000, 24 * 3_600_000_000
 # The most values of `$every` and of `$changed`, and the characters of one text.

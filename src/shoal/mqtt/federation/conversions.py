@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from shoal.conflation import KeyName, key_values
+from shoal.conflation.conflator import Values
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import (
+    ConflatedKeyState,
     GroupName,
     Item,
     RetainedState,
@@ -18,14 +21,19 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.front_end.network import read_body, write_body
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage, Session
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, row_of
+
+# A key of a conflated subscription: the names of both, the end of its interval, the values
+# delivered last, and the held message with its values.
+ConflatedSnapshot = tuple[str, KeyName, int | None, Values | None, HeldMessage | None, Values]
 
 # The approximate size of one part of a session.
 PART_BYTES = 256 * 1_024
 PART_KEYS = 4_096
 
-_encode_row: Callable[[SubscriptionState], bytes] = msgspec.msgpack.Encoder().encode
+_encode_row: Callable[[SubscriptionState | ConflatedKeyState], bytes]
+_encode_row = msgspec.msgpack.Encoder().encode
 
 
 def item_of(outgoing: Outgoing, transfer: Transfer, now_us: int) -> Item:
@@ -43,7 +51,63 @@ def item_of(outgoing: Outgoing, transfer: Transfer, now_us: int) -> Item:
         outgoing.packet_id,
         outgoing.released,
         outgoing.serial,
+        outgoing.via,
     )
+
+
+def withheld_of(session: Session) -> list[Outgoing]:
+    """The messages that conflation holds for a session, as queued ones."""
+    return [
+        Outgoing(
+            held.message,
+            held.qos,
+            held.is_retained,
+            tuple([one for each in held.subscriptions for one in each.identifiers]),
+            via=held.via,
+        )
+        for held in session.withheld
+    ]
+
+
+def snapshot_of_keys(session: Session) -> list[ConflatedSnapshot]:
+    """The present state of all keys of a session's conflated subscriptions."""
+    return [
+        (conflator.subscription.text, key, state.ends_us, state.last, state.held, state.held_values)
+        for conflator in session.conflators
+        for key in conflator
+        if (state := conflator.get(key)) is not None
+    ]
+
+
+def state_of_key(row: ConflatedSnapshot, now_us: int) -> ConflatedKeyState:
+    """The control of one key."""
+    text, key, ends_us, last, held, values = row
+    left_us = None if ends_us is None else max(0, ends_us - now_us)
+    if held is None:
+        return ConflatedKeyState(text, key_values(key), left_us, last)
+    message = held.message
+    return ConflatedKeyState(
+        text,
+        key_values(key),
+        left_us,
+        last,
+        write_body(message),
+        values,
+        message.published_us,
+        _left_us(message, now_us),
+        message.key,
+        held.is_retained,
+    )
+
+
+def held_of(state: ConflatedKeyState, now_us: int) -> PublishedMessage | None:
+    """The held message of a key; None without one."""
+    message = read_body(state.body, state.published_us) if state.body else None
+    if message is not None:
+        message.key = state.message_key
+        left_us = state.expires_in_us
+        message.expires_us = None if left_us is None else now_us + left_us
+    return message
 
 
 def message_of(said: Item | RetainedState | Shared, now_us: int) -> PublishedMessage | None:
@@ -90,8 +154,9 @@ def parts_of(
     subscriptions: Iterable[ClientSubscription],
     transfer: Transfer,
     came: Iterable[tuple[str, int]],
+    conflated: Iterable[ConflatedKeyState] = (),
 ) -> Iterator[SessionPart]:
-    """A session's subscriptions and message keys, in controls of bounded size."""
+    """A session's subscriptions, message keys and conflation, in controls of bounded size."""
     rows: list[SubscriptionState] = []
     size = 0
     for subscription in subscriptions:
@@ -106,3 +171,13 @@ def parts_of(
     keys = tuple(came)
     for start in range(0, len(keys), PART_KEYS):
         yield SessionPart(transfer, came=keys[start : start + PART_KEYS])
+    states: list[ConflatedKeyState] = []
+    size = 0
+    for state in conflated:
+        states.append(state)
+        size += len(_encode_row(state))
+        if size > PART_BYTES:
+            yield SessionPart(transfer, conflated=tuple(states))
+            states, size = [], 0
+    if states:
+        yield SessionPart(transfer, conflated=tuple(states))

@@ -38,7 +38,14 @@ from shoal.mqtt.federation.controls import (
     TransferDeclined,
     encode_control,
 )
-from shoal.mqtt.federation.conversions import item_of, parts_of
+from shoal.mqtt.federation.conversions import (
+    ConflatedSnapshot,
+    item_of,
+    parts_of,
+    snapshot_of_keys,
+    state_of_key,
+    withheld_of,
+)
 from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
 from shoal.mqtt.federation.session_transfer.moves import SessionMove
 from shoal.mqtt.federation.time_slices import BYTES_PER_WORK, TimeSlices
@@ -142,7 +149,8 @@ class SessionExport:
         move.is_settling = not session.is_settled
         subscriptions = tuple(session.subscriptions.values())
         # A snapshot: later messages follow it.
-        steps = self._session(items, subscriptions, tuple(move.known), state, broker)
+        keys = snapshot_of_keys(session)
+        steps = self._session(items, subscriptions, tuple(move.known), keys, state, broker)
         self._turns.take(steps, now_us)
 
     def _session(
@@ -150,13 +158,15 @@ class SessionExport:
         items: Iterable[Outgoing],
         subscriptions: Iterable[ClientSubscription],
         came: Iterable[tuple[str, int]],
+        keys: Iterable[ConflatedSnapshot],
         state: SessionState,
         broker: BrokerId,
     ) -> Iterator[int]:
         """Send the session: messages, parts, then the state, which counts them."""
         yield from self._items(items, broker, state.transfer)
         parts = 0
-        for part in parts_of(subscriptions, state.transfer, came):
+        states = (state_of_key(row, self._turns.now_us) for row in keys)
+        for part in parts_of(subscriptions, state.transfer, came, states):
             parts += 1
             body = encode_control(part)
             self._send(broker, body, self._turns.now_us)
@@ -333,5 +343,6 @@ class SessionExport:
         if move.is_restored:
             assert move.target is not None
             move.is_restored = False
-            kept = [each for each in move.session.on_its_way() if each.message.key is not None]
+            kept = [*move.session.on_its_way(), *withheld_of(move.session)]
+            kept = [each for each in kept if each.message.key is not None]
             self._turns.take(self._items(kept, *move.target), now_us)

@@ -24,6 +24,7 @@ from shoal.mqtt.federation.controls import (
     Transfer,
     encode_control,
 )
+from shoal.mqtt.federation.conversions import withheld_of
 from shoal.mqtt.federation.granting import FederationGranting
 from shoal.mqtt.federation.session_transfer.moves import (
     Latecomers,
@@ -212,7 +213,12 @@ class SessionImport:
             key = outgoing.message.key
             if key is None or key not in move.known:
                 move.note(key)
-                session.restore(outgoing)
+                if outgoing.via:
+                    message, qos, via = outgoing.message, outgoing.qos, outgoing.via
+                    identifiers = outgoing.identifiers
+                    session.admit(message, qos, outgoing.retain, identifiers, now_us, via)
+                else:
+                    session.restore(outgoing)
         if given is not None:
             held, given.held = given.held, deque()
             move.hold(held)
@@ -271,6 +277,11 @@ class SessionImport:
                             outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
                         )
                     )
+            rest += [
+                each
+                for each in withheld_of(session)
+                if each.message.key is not None and each.message.key not in waiting.came
+            ]
         self.forget(session)
         self._sessions.drop(session)
         return rest

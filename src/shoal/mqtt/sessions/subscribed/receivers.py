@@ -62,7 +62,7 @@ def _one_each(
     found: Sequence[ClientSubscription],
 ) -> Generator[int, None, tuple[ClientSubscription, ...] | None]:
     """One subscription per session; None if only some subscriptions of a session are no-local, or
-    one has a gate.
+    one of several has a gate or is conflated.
 
     None also if a group is among them.
     """
@@ -76,7 +76,7 @@ def _one_each(
             own = by_session.get(each.session)
             if own is None:
                 by_session[each.session] = [each]
-            elif own[0].no_local != each.no_local or own[0].gate or each.gate:
+            elif own[0].no_local != each.no_local or _is_alone(own[0]) or _is_alone(each):
                 return None
             else:
                 own.append(each)
@@ -91,6 +91,11 @@ def _one_each(
             yield places
             places = 0
     return tuple(receivers)
+
+
+def _is_alone(subscription: ClientSubscription) -> bool:
+    """Whether a subscription decides about each message by itself."""
+    return subscription.gate is not None or subscription.conflator is not None
 
 
 def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:
