@@ -223,6 +223,9 @@ class Subscribing:
         ):
             subscription.conflator = conflator
             conflator.subscription = subscription
+            if session.journal is not None and known.qos != subscription.qos:
+                for key in conflator:  # whether a held message outlasts a kill depends on its QoS
+                    session.journal.conflated(conflator, key)
             return
         if self.conflation is not None:
             self.conflation.open_all(known, now_us)
