@@ -25,6 +25,8 @@ from shoal.model import Value
 
 Message = TypeVar("Message")
 Values = tuple[Value | None, ...]
+# The place of a message in an ordered stream: the stream's name, and a growing number.
+Place = tuple[str, int]
 
 # The most keys of one subscription.
 MOST_KEYS = 10_000
@@ -39,13 +41,15 @@ class ConflatedKey(Generic[Message]):
     delivered last, None before the first; `held_values` are those of the `held` message.
     """
 
-    __slots__ = ("ends_us", "held", "held_values", "last")
+    __slots__ = ("ends_us", "held", "held_values", "last", "newest")
 
     def __init__(self) -> None:
         self.ends_us: int | None = None
         self.last: Values | None = None
         self.held: Message | None = None
         self.held_values: Values = ()
+        # The place of the newest message, if it has one.
+        self.newest: Place | None = None
 
 
 class KeyCount:
@@ -116,9 +120,19 @@ class Conflator(Generic[Message]):
         """Whether a message that comes now is to be delivered at once."""
         return not self.is_in_interval(key) and self.has_changed(key, values)
 
-    def delivered(self, key: KeyName, values: Values, now_us: int) -> Message | None:
+    def is_outdated(self, key: KeyName, place: Place | None) -> bool:
+        """Whether a later message of the same stream has come before: links that failed, or kills,
+        may change the order."""
+        state = self._keys.get(key)
+        newest = state.newest if state is not None else None
+        return newest is not None and place is not None and _is_later(newest, place)
+
+    def delivered(
+        self, key: KeyName, values: Values, now_us: int, place: Place | None = None
+    ) -> Message | None:
         """Note a delivery: an interval starts. Returns the held message that it supersedes."""
         state = self._of(key)
+        state.newest = place
         self._keys.move_to_end(key)
         superseded, state.held, state.held_values = state.held, None, ()
         if self.rule.changes:
@@ -129,12 +143,20 @@ class Conflator(Generic[Message]):
             state.ends_us = None
         return superseded
 
-    def hold(self, key: KeyName, values: Values, message: Message, now_us: int) -> Message | None:
+    def hold(
+        self,
+        key: KeyName,
+        values: Values,
+        message: Message,
+        now_us: int,
+        place: Place | None = None,
+    ) -> Message | None:
         """Hold a message until its interval ends, at once where none runs.
 
         Returns the held message that it supersedes.
         """
         state = self._of(key)
+        state.newest = place
         superseded, state.held, state.held_values = state.held, message, values
         if state.ends_us is None:
             self._set_end(key, state, now_us)
@@ -206,10 +228,11 @@ class Conflator(Generic[Message]):
         held: Message | None,
         held_values: Values,
         now_us: int,
+        newest: Place | None = None,
     ) -> None:
         """Restore the state of a key; the interval of a held message ends now if none runs."""
         state = self._of(key)
-        state.last = last
+        state.last, state.newest = last, newest
         state.held, state.held_values = held, held_values
         if held is not None or (ends_us is not None and ends_us > now_us):
             self._set_end(key, state, now_us if ends_us is None else ends_us)
@@ -233,3 +256,8 @@ class Conflator(Generic[Message]):
         """Whether an entry of the heap is the end of its key's interval."""
         state = self._keys.get(entry[2])
         return state is not None and state.ends_us == entry[0]
+
+
+def _is_later(one: Place, other: Place) -> bool:
+    """Whether a message comes after another in one stream; False for two streams."""
+    return one[0] == other[0] and one[1] > other[1]

@@ -313,6 +313,7 @@ class _Restoring:
                     found,
                     put.values,
                     self._now_us,
+                    put.newest,
                 )
 
     def resume_fan_out(self) -> None:

@@ -147,7 +147,8 @@ class ConflatedKeyState(msgspec.Struct, frozen=True, array_like=True):
     """A key of the conflated subscription `text`: its topic, then its BY values.
 
     `left_us` is the rest of its interval, None while none runs; `last` are the values delivered
-    last. A held message has a `body`, and its `values`; the other fields are as in `Item`.
+    last, `newest` is the place of the newest message in its stream. A held message has a `body`,
+    and its `values`; the other fields are as in `Item`.
     """
 
     text: str
@@ -160,6 +161,7 @@ class ConflatedKeyState(msgspec.Struct, frozen=True, array_like=True):
     expires_in_us: int | None = None
     message_key: tuple[str, int] | None = None
     is_retained: bool = False
+    newest: tuple[str, int] | None = None
 
 
 class SessionPart(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from shoal.conflation import KeyName, key_values
-from shoal.conflation.conflator import Values
+from shoal.conflation.conflator import Place, Values
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import (
     ConflatedKeyState,
@@ -23,10 +24,6 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage, Session
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, row_of
-
-# A key of a conflated subscription: the names of both, the end of its interval, the values
-# delivered last, and the held message with its values.
-ConflatedSnapshot = tuple[str, KeyName, int | None, Values | None, HeldMessage | None, Values]
 
 # The approximate size of one part of a session.
 PART_BYTES = 256 * 1_024
@@ -55,48 +52,50 @@ def item_of(outgoing: Outgoing, transfer: Transfer, now_us: int) -> Item:
     )
 
 
-def withheld_of(session: Session) -> list[Outgoing]:
-    """The messages that conflation holds for a session, as queued ones."""
-    return [
-        Outgoing(
-            held.message,
-            held.qos,
-            held.is_retained,
-            tuple([one for each in held.subscriptions for one in each.identifiers]),
-            via=held.via,
-        )
-        for held in session.withheld
-    ]
+class ConflatedSnapshot(NamedTuple):
+    """A key of the conflated subscription `text`, as it is at one time (see `ConflatedKey`)."""
+
+    text: str
+    key: KeyName
+    ends_us: int | None
+    last: Values | None
+    held: HeldMessage | None
+    held_values: Values
+    newest: Place | None
 
 
 def snapshot_of_keys(session: Session) -> list[ConflatedSnapshot]:
     """The present state of all keys of a session's conflated subscriptions."""
-    return [
-        (conflator.subscription.text, key, state.ends_us, state.last, state.held, state.held_values)
-        for conflator in session.conflators
-        for key in conflator
-        if (state := conflator.get(key)) is not None
-    ]
+    found: list[ConflatedSnapshot] = []
+    for conflator in session.conflators:
+        text = conflator.subscription.text
+        for key in conflator:
+            state = conflator.get(key)
+            assert state is not None
+            last, newest = state.last, state.newest
+            found.append(
+                ConflatedSnapshot(
+                    text, key, state.ends_us, last, state.held, state.held_values, newest
+                )
+            )
+    return found
 
 
 def state_of_key(row: ConflatedSnapshot, now_us: int) -> ConflatedKeyState:
     """The control of one key."""
-    text, key, ends_us, last, held, values = row
-    left_us = None if ends_us is None else max(0, ends_us - now_us)
-    if held is None:
-        return ConflatedKeyState(text, key_values(key), left_us, last)
-    message = held.message
-    return ConflatedKeyState(
-        text,
-        key_values(key),
-        left_us,
-        last,
-        write_body(message),
-        values,
-        message.published_us,
-        _left_us(message, now_us),
-        message.key,
-        held.is_retained,
+    left_us = None if row.ends_us is None else max(0, row.ends_us - now_us)
+    state = ConflatedKeyState(row.text, key_values(row.key), left_us, row.last, newest=row.newest)
+    if row.held is None:
+        return state
+    message = row.held.message
+    return msgspec.structs.replace(
+        state,
+        body=write_body(message),
+        values=row.held_values,
+        published_us=message.published_us,
+        expires_in_us=_left_us(message, now_us),
+        message_key=message.key,
+        is_retained=row.held.is_retained,
     )
 
 

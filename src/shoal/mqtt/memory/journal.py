@@ -247,6 +247,7 @@ class SessionJournal:
             number,
             held_values,
             is_retained,
+            state.newest,
         )
         self._records.append(put)
 

@@ -232,6 +232,7 @@ class ConflatedPut(msgspec.Struct, frozen=True, tag=28, array_like=True, gc=Fals
 
     `ends_us` is the end of its interval, None while none runs; `last` are the values delivered
     last. `message` is held, with its `values`, unless it is 0; `is_retained` as in `HeldMessage`.
+    `newest` is the place of the newest message in its stream (see `Conflator`).
     """
 
     client_id: str
@@ -242,6 +243,7 @@ class ConflatedPut(msgspec.Struct, frozen=True, tag=28, array_like=True, gc=Fals
     message: int = 0
     values: tuple[KeyValue, ...] = ()
     is_retained: bool = False
+    newest: tuple[str, int] | None = None
 
 
 class ConflatedEnd(msgspec.Struct, frozen=True, tag=29, array_like=True, gc=False):

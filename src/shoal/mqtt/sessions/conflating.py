@@ -15,6 +15,7 @@ delivered once, when the first of them lets it pass; those that hold it count it
 | the message expires while it is held | dropped at the end of the interval |
 | another SUBSCRIBE replaces the subscription | held messages go out first |
 | UNSUBSCRIBE, the session ends | held messages are dropped |
+| a later message of its stream came before it | superseded: kills and links that fail may change the order |
 | the past of a subscription (`$from`) is read | decided by the times of publication, as if it came live |
 | the broker is killed | the journal has each key: the end of its interval, its values, its held message |
 | the session is transferred | so has the transfer, with the rest of the interval; messages that come later are decided at the target |
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name
-from shoal.conflation.conflator import Values
+from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.mqtt.content import AttributeReader
 from shoal.mqtt.limits import MICROSECONDS
@@ -136,6 +137,9 @@ class Conflation:
                 continue
             at_us = _time_of(message, subscription, now_us)
             key, values = self._read(conflator, message)
+            if conflator.is_outdated(key, message.key):
+                self._statistics.superseded += 1
+                continue
             decision = (conflator, key, values, at_us)
             if is_away or not session.has_room_for(message, qos):
                 holding.append(decision)
@@ -176,7 +180,7 @@ class Conflation:
         now_us: int,
     ) -> None:
         for decision in decisions:
-            self._note_delivered(*decision, now_us)
+            self._note_delivered(*decision, now_us, message.key)
         self._accept(
             message,
             session,
@@ -209,10 +213,11 @@ class Conflation:
         values: Values,
         at_us: int,
         now_us: int,
+        place: Place | None,
     ) -> None:
         """Note a delivery for one subscription: an interval starts."""
         self._make_room(conflator, key, now_us)
-        superseded = conflator.delivered(key, values, at_us)
+        superseded = conflator.delivered(key, values, at_us, place)
         self._note_superseded(conflator, superseded)
         self._changed(conflator, key)
 
@@ -234,7 +239,7 @@ class Conflation:
         session.withheld_bytes += message.kept_bytes
         for conflator, key, values, at_us in decisions:
             self._make_room(conflator, key, now_us)
-            superseded = conflator.hold(key, values, held, at_us)
+            superseded = conflator.hold(key, values, held, at_us, message.key)
             held.holders[conflator] = key
             self._note_superseded(conflator, superseded)
             self._changed(conflator, key)
@@ -305,7 +310,7 @@ class Conflation:
             gone += 1
             held = ended.message
             if not session.has_room_for(held.message, held.qos):
-                conflator.hold(ended.key, ended.values, held, now_us)
+                conflator.hold(ended.key, ended.values, held, now_us, held.message.key)
                 self._arm(conflator, now_us + RETRY_US)
                 return gone
             self._let_out(conflator, ended, now_us, now_us)
@@ -410,6 +415,7 @@ class Conflation:
         held: HeldMessage | None,
         held_values: Values,
         now_us: int,
+        newest: Place | None,
     ) -> None:
         """Restore a key from the journal, or from the broker that had the session."""
         session = conflator.subscription.session
@@ -419,7 +425,7 @@ class Conflation:
             session.withheld_bytes += held.message.kept_bytes
         if held is not None:
             held.holders[conflator] = key
-        conflator.restore(key, ends_us, last, held, held_values, now_us)
+        conflator.restore(key, ends_us, last, held, held_values, now_us, newest)
         if session.session_writer is not None and conflator.next_us is not None:
             self._arm(conflator, conflator.next_us)
 

@@ -412,6 +412,12 @@ class Session(SessionDelivery):
         elif subscriptions:
             self.accept(message, qos, retain, identifiers, now_us)
 
+    def conflate_queued(self, now_us: int) -> None:
+        """Have conflation decide about queued messages that it has not seen yet."""
+        for outgoing in self.take_undecided():
+            message, qos, via = outgoing.message, outgoing.qos, outgoing.via
+            self.admit(message, qos, outgoing.retain, outgoing.identifiers, now_us, via)
+
     def take_fed(self, outgoing: Outgoing, now_us: int) -> None:
         """Take a message of a feed, by way of conflation."""
         known = self.subscriptions

@@ -44,7 +44,6 @@ from shoal.mqtt.federation.conversions import (
     parts_of,
     snapshot_of_keys,
     state_of_key,
-    withheld_of,
 )
 from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
 from shoal.mqtt.federation.session_transfer.moves import SessionMove
@@ -343,6 +342,5 @@ class SessionExport:
         if move.is_restored:
             assert move.target is not None
             move.is_restored = False
-            kept = [*move.session.on_its_way(), *withheld_of(move.session)]
-            kept = [each for each in kept if each.message.key is not None]
+            kept = [each for each in move.session.on_its_way() if each.message.key is not None]
             self._turns.take(self._items(kept, *move.target), now_us)

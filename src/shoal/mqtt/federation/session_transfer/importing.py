@@ -24,7 +24,6 @@ from shoal.mqtt.federation.controls import (
     Transfer,
     encode_control,
 )
-from shoal.mqtt.federation.conversions import withheld_of
 from shoal.mqtt.federation.granting import FederationGranting
 from shoal.mqtt.federation.session_transfer.moves import (
     Latecomers,
@@ -213,12 +212,8 @@ class SessionImport:
             key = outgoing.message.key
             if key is None or key not in move.known:
                 move.note(key)
-                if outgoing.via:
-                    message, qos, via = outgoing.message, outgoing.qos, outgoing.via
-                    identifiers = outgoing.identifiers
-                    session.admit(message, qos, outgoing.retain, identifiers, now_us, via)
-                else:
-                    session.restore(outgoing)
+                session.restore(outgoing)
+        session.conflate_queued(now_us)
         if given is not None:
             held, given.held = given.held, deque()
             move.hold(held)
@@ -274,14 +269,13 @@ class SessionImport:
                 if key is not None and not outgoing.packet_id and key not in waiting.came:
                     rest.append(
                         Outgoing(
-                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
+                            outgoing.message,
+                            outgoing.qos,
+                            outgoing.retain,
+                            outgoing.identifiers,
+                            via=outgoing.via,
                         )
                     )
-            rest += [
-                each
-                for each in withheld_of(session)
-                if each.message.key is not None and each.message.key not in waiting.came
-            ]
         self.forget(session)
         self._sessions.drop(session)
         return rest

@@ -69,9 +69,9 @@ class SessionInstallation:
         for item in items:
             message = message_of(item, now_us)
             if message is not None:
-                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers, via=item.via)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                if journal is not None and item.qos:
+                if journal is not None and item.qos and not item.via:
                     journal.prepare_item(self.session, outgoing)
                 if self._is_back:
                     self.read.append(outgoing)
@@ -100,7 +100,14 @@ class SessionInstallation:
                 self.came[message.key] = None
             ends_us = None if state.left_us is None else now_us + state.left_us
             conflation.restore(
-                subscription.conflator, key, ends_us, state.last, found, state.values, now_us
+                subscription.conflator,
+                key,
+                ends_us,
+                state.last,
+                found,
+                state.values,
+                now_us,
+                state.newest,
             )
 
     def _file(self, row: SubscriptionState, permissions: Permissions) -> int:

@@ -208,9 +208,10 @@ class SessionMove:
                 subscriptions.presence_changed(each)
         return not self.unannounced
 
-    def stay(self) -> None:
-        """Cancel the export."""
+    def stay(self, now_us: int) -> None:
+        """Cancel the export; conflation here decides about what has come meanwhile."""
         self.target = None
+        self.session.conflate_queued(now_us)
         self.is_departed = self.is_restored = self.may_have_departed = False
         if self.arrival is None:
             self._await_latecomers()
@@ -378,10 +379,7 @@ class SessionMove:
             self.session.admit(message, qos, retain, identifiers, now_us, via)
             return
         outgoing = Outgoing(message, qos, retain, identifiers, via=via)
-        if via:
-            # Held here, in case the session stays; the target decides by its own conflation.
-            self.session.admit(message, qos, retain, identifiers, now_us, via)
-        elif qos:
+        if qos:  # in case the session stays; conflation at the target decides
             self.session.restore(outgoing)
         # After a restart: all messages go in order once the target asks for the earlier ones.
         if not self.is_restored:

@@ -346,6 +346,18 @@ class SessionDelivery(CountedDeliveries):
         yield from self._inflight.values()
         yield from self._waiting or ()
 
+    def take_undecided(self) -> list[Outgoing]:
+        """Take out the queued messages about which conflation is still to decide."""
+        waiting = self._waiting
+        found = [outgoing for outgoing in waiting or () if outgoing.via]
+        if waiting is not None and found:
+            self._waiting = deque(outgoing for outgoing in waiting if not outgoing.via)
+            for outgoing in found:
+                self._queued_bytes -= outgoing.message.kept_bytes
+                self._waiting_at_0 -= not outgoing.qos
+                self._record_done(outgoing)
+        return found
+
     def counted_messages(self) -> Iterator[PublishedMessage]:
         """All messages that count for its user."""
         for outgoing in self.on_its_way():

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from shoal.attributes import TOPIC_ATTRIBUTE
 from shoal.conflation import KeyName
-from shoal.conflation.conflator import Values
+from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
@@ -68,6 +68,7 @@ class ConflatedSubscriptions(Protocol):
         held: HeldMessage | None,
         held_values: Values,
         now_us: int,
+        newest: Place | None,
     ) -> None: ...
 
 
