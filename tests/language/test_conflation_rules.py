@@ -43,8 +43,10 @@ def test_values_stand_behind_by_and_commas() -> None:
         ("1s BY", "", "write 500ms"),
         ("1s BY a BY b", "", "BY stands once"),
         ("1s BY a,", "", "there is no value"),
-        ("1s BY 1st", "", "name of an attribute"),
+        ("1s BY 1st", "", "1st"),
         ("1s BY " + ",".join("abcdefghijklmnopq"), "", "at most 16 values"),
+        ("1s BY a <", "", "line 1, column 3"),
+        ("", "CAST(a AS INT)", "TRY_CAST"),
         ("", "a BY b", "write a number above 0"),
         ("", "a BY 0", "write a number above 0"),
         ("", "a BY true", "write a number above 0"),
@@ -57,6 +59,25 @@ def test_values_stand_behind_by_and_commas() -> None:
 def test_refusals_say_what_can_be_written(every: str, changed: str, advice: str) -> None:
     with pytest.raises(ConflationRuleError, match=advice):
         read_conflation(every, changed)
+
+
+def test_values_are_expressions() -> None:
+    rule = read_conflation("1s BY substring(name, 1, 2)", "round(temp * 1.8 + 32, 1) BY 0.5")
+    assert rule is not None
+    assert rule.key_of("t", {"name": "hello"}) == ("t", "he")
+    assert rule.values_of({"temp": 21.37}) == (70.5,)
+    assert rule.values_of({"temp": "warm"}) == (None,)
+
+
+def test_a_quoted_comma_belongs_to_its_value() -> None:
+    rule = read_conflation("", r"concat(a, ', BY ', b), coalesce(c, 'it\'s, so')")
+    assert rule is not None
+    assert [each.value.text[:6] for each in rule.changes] == ["concat", "coales"]
+
+
+def test_rules_with_the_same_texts_are_equal() -> None:
+    assert read_conflation(" 1s ", "a") == read_conflation("1s", "a ")
+    assert read_conflation("1s", "a") != read_conflation("1s", "b")
 
 
 def test_no_text_is_no_rule() -> None:

@@ -9,7 +9,7 @@ Decisions
 - **String literals as in Spark SQL**, so that one text means one thing in both.
 """
 
-from shoal.language.errors import FilterSyntaxError
+from shoal.language.errors import CostlyFilterError, FilterSyntaxError
 from shoal.language.query import (
     TopicQuery,
     may_have_query,
@@ -17,15 +17,19 @@ from shoal.language.query import (
     read_plain_value,
     read_topic_query,
 )
-from shoal.language.sql import format_filter, parse
+from shoal.language.sql import parse, parse_value
+from shoal.language.writing import format_filter, format_value
 
 __all__ = [
+    "CostlyFilterError",
     "FilterSyntaxError",
     "TopicQuery",
     "format_filter",
+    "format_value",
     "may_have_query",
     "parse",
     "parse_topic_query",
+    "parse_value",
     "read_plain_value",
     "read_topic_query",
 ]

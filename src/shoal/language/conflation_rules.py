@@ -5,11 +5,11 @@ values, a number among them with the least difference that counts after its BY. 
 number with `ms`, `s`, `m` or `h`, from 100 ms to 24 h. BY and commas within quotes, back-quotes or
 parentheses belong to a value.
 
->>> rule = read_conflation("10s BY sensor", "temp BY 0.5, `door.state`")
+>>> rule = read_conflation("10s BY sensor", "round(temp, 1) BY 0.5, `door.state`")
 >>> rule.every_us, [value.text for value in rule.by]
 (10000000, ['sensor'])
 >>> [(each.value.text, each.least) for each in rule.changes]
-[('temp', 0.5), ('`door.state`', None)]
+[('round(temp, 1)', 0.5), ('`door.state`', None)]
 >>> read_conflation("10", "")  # doctest: +IGNORE_EXCEPTION_DETAIL
 Traceback (most recent call last):
 ConflationRuleError: $every: '10' is no interval: write 500ms, 10s, 5m or 1h
@@ -18,14 +18,16 @@ ConflationRuleError: $every: '10' is no interval: write 500ms, 10s, 5m or 1h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from shoal.language.literals import read_quoted_name
+from shoal.language.errors import CostlyFilterError, FilterSyntaxError
 from shoal.language.query import CHANGED, EVERY, read_plain_value
+from shoal.language.sql import parse_value
 from shoal.model import Attributes, Value
+from shoal.model.expressions import MAX_COST, ValueExpression, cost_of, evaluator
 
 # The bounds of an interval.
 LEAST_EVERY_US, MOST_EVERY_US = 100_000, 24 * 3_600_000_000
@@ -35,45 +37,39 @@ MOST_VALUES, MOST_CHARACTERS = 16, 4_096
 _UNIT_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _INTERVAL = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)", re.ASCII)
 _BY = re.compile(r"\s+BY\s+", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
-_QUOTED_NAME = re.compile(r"`(?:[^`]|``)+`")
-_QUOTES = "'\"`"
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 
 
 class ConflationRuleError(ValueError):
     """A text of `$every` or `$changed` cannot be read; says why, and what can be written."""
 
 
-class ValueExpression(Protocol):
-    """A value of a message, worked out from its attributes; `text` is what the client wrote."""
-
-    @property
-    def text(self) -> str: ...
-
-    def evaluate(self, attributes: Attributes) -> Value | None:
-        """The value; None where it is missing."""
+class ConflationCostError(ConflationRuleError):
+    """The values of a rule may cost too much to work out."""
 
 
-class AttributeValue(msgspec.Struct, frozen=True):
-    """The value of one attribute."""
+class ConflatedValue:
+    """A value of a message; `text` is what the client wrote.
 
-    text: str
-    name: str
+    `evaluate` works it out from attributes: None where it is missing.
+    """
 
-    def evaluate(self, attributes: Attributes) -> Value | None:
-        """The attribute, None if it is missing or no single value."""
-        value = attributes.get(self.name)
-        return value if isinstance(value, bool | int | float | str) else None
+    __slots__ = ("cost", "evaluate", "text")
+
+    def __init__(self, text: str, expression: ValueExpression) -> None:
+        self.text = text
+        self.cost = cost_of(expression)
+        self.evaluate: Callable[[Attributes], Value | None] = evaluator(expression)
 
 
-class ChangeRule(msgspec.Struct, frozen=True):
+class ChangeRule(NamedTuple):
     """One value of `$changed`; numbers count as changed from the difference `least` on."""
 
-    value: ValueExpression
+    value: ConflatedValue
     least: int | float | None = None
 
 
-class ConflationRule(msgspec.Struct, frozen=True):
+class ConflationRule(msgspec.Struct, frozen=True, eq=False):
     """What `$every` and `$changed` of a subscription ask for.
 
     `every_us` is the interval, 0 without `$every`; `by` tells keys apart, with the topic; `changes`
@@ -84,8 +80,18 @@ class ConflationRule(msgspec.Struct, frozen=True):
     every: str
     changed: str
     every_us: int = 0
-    by: tuple[ValueExpression, ...] = ()
+    by: tuple[ConflatedValue, ...] = ()
     changes: tuple[ChangeRule, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConflationRule) and self.texts == other.texts
+
+    def __hash__(self) -> int:
+        return hash(self.texts)
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.every, self.changed
 
     def key_of(self, topic: str, attributes: Attributes) -> tuple[Value | None, ...]:
         """The topic and the BY values of a message."""
@@ -108,10 +114,15 @@ def read_conflation(every: str, changed: str) -> ConflationRule | None:
         return None
     every_us, by = _read_every(every) if every else (0, ())
     changes = tuple(_read_changes(changed)) if changed else ()
+    cost = sum(value.cost for value in (*by, *[each.value for each in changes]))
+    if cost > MAX_COST:
+        raise ConflationCostError(
+            f"{EVERY}, {CHANGED}: cost {cost:,} of values; at most {MAX_COST:,}"
+        )
     return ConflationRule(every, changed, every_us, by, changes)
 
 
-def _read_every(text: str) -> tuple[int, tuple[ValueExpression, ...]]:
+def _read_every(text: str) -> tuple[int, tuple[ConflatedValue, ...]]:
     _check_length(EVERY, text)
     parts = list(_split(EVERY, text, _BY))
     if len(parts) > 2:
@@ -173,11 +184,11 @@ def _split(name: str, text: str, separator: re.Pattern[str]) -> Iterator[str]:
     start = position = depth = 0
     while position < len(text):
         character = text[position]
-        if character in _QUOTES:
-            end = text.find(character, position + 1)
-            if end < 0:
+        if character in "'\"`":
+            quoted = _QUOTED.match(text, position)
+            if quoted is None:
                 raise ConflationRuleError(f"{name}: the quote at {position + 1} is not closed")
-            position = end + 1
+            position = quoted.end()
             continue
         depth += (character == "(") - (character == ")")
         found = separator.match(text, position) if not depth else None
@@ -189,15 +200,14 @@ def _split(name: str, text: str, separator: re.Pattern[str]) -> Iterator[str]:
     yield text[start:]
 
 
-def _read_value(name: str, text: str) -> ValueExpression:
+def _read_value(name: str, text: str) -> ConflatedValue:
     """The value that a client wrote; ConflationRuleError."""
     text = text.strip()
-    if _QUOTED_NAME.fullmatch(text):
-        return AttributeValue(text, read_quoted_name(text))
-    if _NAME.fullmatch(text) is None:
-        what = f"{text[:40]!r} is no value" if text else "there is no value"
-        raise ConflationRuleError(
-            f"{name}: {what}: write the name of an attribute, in `back-quotes` if it has other "
-            "characters than letters, digits and _"
-        )
-    return AttributeValue(text, text)
+    if not text:
+        raise ConflationRuleError(f"{name}: there is no value; commas stand between values")
+    try:
+        return ConflatedValue(text, parse_value(text))
+    except CostlyFilterError as error:
+        raise ConflationCostError(f"{name}: {error.one_line}") from None
+    except FilterSyntaxError as error:
+        raise ConflationRuleError(f"{name}: {text[:80]!r}: {error.one_line}") from None

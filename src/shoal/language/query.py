@@ -13,9 +13,12 @@ Clients that check topic filters themselves want `+` and `#` alone in their leve
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
 `$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
+`$where=a%2Bb > 3 OR c` among the tests is a condition in SQL, in which `&`, `%`, `+` and `#` are
+written `%26`, `%25`, `%2B` and `%23`, and in front of the topic `/` is `%2F`.
+
 `$from=-10m` among the tests is none of an attribute: the subscriber gets the past since then. Nor
-are `$every=10s BY sensor` and `$changed=temp BY 0.5` (see `conflation_rules`), whose texts end at
-`&`; in them, `%26` is an ampersand.
+are `$every=10s BY sensor` and `$changed=temp BY 0.5` (see `conflation_rules`), whose texts are
+written like that of `$where`.
 
 The name of a group may have the query, too, written alike: `$share/group?dep_delay>25/flights/#`.
 Libraries that know groups take what follows it for the topic filter, and hand messages on by it.
@@ -40,7 +43,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
-from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH
+from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH, parse
 from shoal.model import (
     EVERYTHING,
     INTEGER_MAX,
@@ -57,6 +60,8 @@ from shoal.model import (
 
 # What a topic filter begins with, behind its group, when its query is its second level.
 LEADING = "$where/"
+# The key of a condition in SQL.
+WHERE = "$where"
 # The test that names the beginning of the past (see `TopicQuery`).
 FROM = "$from"
 # The keys of conflation, each with its text (see `conflation_rules`).
@@ -135,6 +140,8 @@ def read_topic_query(text: str) -> TopicQuery:
     if len(text) > MAX_TEXT_LENGTH:
         _fail(text, MAX_TEXT_LENGTH, f"a topic filter has at most {MAX_TEXT_LENGTH} characters")
     tests, keys = list[Expression](), dict[str, str]()
+    if text.count(f"{WHERE}=") > 1:
+        _fail(text, text.rfind(f"{WHERE}="), f"{WHERE} stands once; AND joins conditions")
     if is_grouped:
         if name == _SHARED:
             _fail(text, len(name), "there is no name of a group before ?")
@@ -256,6 +263,9 @@ def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
         message = f"there is no comparison after {shorten(part)}"
         _fail(text, start + len(part), message, tuple(_OPERATORS))
     name = _decode(text, start, sign.start())
+    if name == WHERE and sign.group() == "=":
+        stop = start + len(part)
+        return _read_condition(text, sign.end(), stop), stop
     if not name:
         _fail(text, start, f"there is no attribute before {sign.group()}", ("an attribute",))
     operator = _OPERATORS[sign.group()]
@@ -275,6 +285,18 @@ def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
         return predicate(name, _LISTS[operator], tuple(values)), position
     except FilterError as error:
         _fail(text, sign.end(), str(error))
+
+
+def _read_condition(text: str, start: int, end: int) -> Expression:
+    """The condition in SQL that stands between these places."""
+    condition = _decode(text, start, end)
+    try:
+        return parse(condition).expression
+    except FilterSyntaxError as error:
+        # The place is right where no character before it is percent-encoded.
+        begun = start + len(text[start:end]) - len(text[start:end].lstrip())
+        place = begun + error.column - 1 if "%" not in text[start:end] else start
+        raise type(error)(text, place, error.message, error.expected) from None
 
 
 def _read_value(text: str, position: int, end: int, before: str) -> tuple[Value, int]:

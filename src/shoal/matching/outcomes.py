@@ -81,6 +81,8 @@ class Outcomes(Generic[Outcome]):
         The caller ensures that their values are of our own types (see `given`).
         """
         place = start = self._start
+        if self._index.has_derived:
+            attributes = self._index.extended(attributes)
         get = attributes.get
         # As in `FiledFilters`: a shared function for finding the buckets would make `of` a third
         # slower.

@@ -1,5 +1,6 @@
 """The vocabulary: values, filters, publications, subscriptions, advertisements."""
 
+from shoal.model.conditions import condition_value
 from shoal.model.entities import (
     Advertisement,
     AdvertisementId,
@@ -21,6 +22,7 @@ from shoal.model.filters import (
     Constant,
     Expression,
     Filter,
+    FilterCostError,
     FilterError,
     Not,
     Operator,
@@ -47,6 +49,7 @@ __all__ = [
     "Constant",
     "Expression",
     "Filter",
+    "FilterCostError",
     "FilterError",
     "Kind",
     "MessageId",
@@ -61,6 +64,7 @@ __all__ = [
     "check_attributes",
     "check_value",
     "compare",
+    "condition_value",
     "kind_of",
     "predicate",
     "size_of_test",

@@ -25,22 +25,30 @@ from typing import NamedTuple
 from shoal.attributes import MAX_LEVEL_ATTRIBUTES, Json, message_attributes
 from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import (
+    CostlyFilterError,
     FilterSyntaxError,
     TopicQuery,
     may_have_query,
     parse,
     read_topic_query,
 )
-from shoal.language.conflation_rules import ConflationRule, ConflationRuleError, read_conflation
+from shoal.language.conflation_rules import (
+    ConflationCostError,
+    ConflationRule,
+    ConflationRuleError,
+    read_conflation,
+)
 from shoal.language.query import CHANGED, EVERY
 from shoal.model import (
     EVERYTHING,
     And,
     Attributes,
     Filter,
+    FilterCostError,
     FilterError,
     Or,
 )
+from shoal.model.expressions import is_derived
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
@@ -65,6 +73,8 @@ SUBSCRIPTION_BYTES = 4_000
 LEVEL_BYTES = 250
 TEST_BYTES = 600
 VALUE_BYTES = 80
+# Memory of an expression, parsed and ready for evaluation, for each character of it.
+EXPRESSION_FACTOR = 20
 _WILDCARDS = frozenset("+#")
 # The most tests of a filter: the tests of its topic need the rest (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
@@ -200,6 +210,8 @@ class FilterReader:
         self._take_bytes(text)
         try:
             return read_topic_query(text)
+        except CostlyFilterError as error:
+            raise FilterQuotaError(f"topic filter: {error.one_line}") from None
         except FilterSyntaxError as error:
             raise ContentFilterError(f"topic filter: {error.one_line}") from None
 
@@ -257,6 +269,8 @@ def _one_of(name: str, property: str, query: str) -> str:
 def _read_conflation(every: str, changed: str) -> ConflationRule | None:
     try:
         return read_conflation(every, changed)
+    except ConflationCostError as error:
+        raise FilterQuotaError(str(error)) from None
     except ConflationRuleError as error:
         raise ContentFilterError(str(error)) from None
 
@@ -286,6 +300,8 @@ def bytes_of(topic_filter: str, content: Filter) -> int:
     for conjunction in content.normal_form if content != EVERYTHING else ():
         for test in conjunction:
             size += TEST_BYTES
+            if is_derived(test.attribute):  # its name is the expression
+                size += EXPRESSION_FACTOR * len(test.attribute)
             if isinstance(test.operand, tuple):
                 size += VALUE_BYTES * len(test.operand)
             elif isinstance(test.operand, str):
@@ -309,6 +325,8 @@ def read_advertisements(user_properties: UserProperties, limits: MqttLimits) -> 
 def _parse(text: str, what: str) -> Filter:
     try:
         return parse(text)
+    except CostlyFilterError as error:
+        raise FilterQuotaError(f"{what}: {error.one_line}") from None
     except FilterSyntaxError as error:
         raise ContentFilterError(f"{what}: {error.one_line}") from None
 
@@ -318,5 +336,8 @@ def _check(content: Filter, what: str) -> None:
     try:
         content.normal_form  # noqa: B018  # computed here, so that its error is raised here
         check_size(content.expression, MAX_FILTER_PARTS)
+        content.check_cost()
+    except FilterCostError as error:
+        raise FilterQuotaError(f"{what}: {error}") from None
     except (FilterError, WireError) as error:
         raise ContentFilterError(f"{what}: {error}") from None
