@@ -141,7 +141,7 @@ def asking_and_said() -> tuple[SubscriptionCovering, list[str]]:
         said.append(f"+{topics}")
         return 1
 
-    asking = SubscriptionCovering(ask_for, lambda topics, content: said.append(f"-{topics}"))
+    asking = SubscriptionCovering(ask_for, lambda topics, *_: said.append(f"-{topics}"))
     asking.at_leaving = lambda: said.append("later")
     return asking, said
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from shoal.conflation import Conflator, KeyName
 from shoal.language import format_filter
 from shoal.language.conflation_rules import ConflationRule
-from shoal.model import EVERYTHING, BrokerId, Filter
+from shoal.model import EVERYTHING, BrokerId, Filter, Pace
 from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.content import bytes_of
 from shoal.mqtt.front_end.pending_acks import OwedAck
@@ -190,6 +190,14 @@ class ClientSubscription:
         self.size = bytes_of(topic_filter, content)
         # Whether the client gets a matching message of QoS 0 unchanged.
         self.is_plain = not (self.shared or no_local or identifiers or gate or conflation)
+
+    @property
+    def pace(self) -> Pace | None:
+        """The pace of `$every`, None without it."""
+        rule = None if self.conflator is None else self.conflator.rule
+        if rule is None or not rule.every_us:
+            return None
+        return Pace(rule.every_us, tuple([value.text for value in rule.by]))
 
     @property
     def wanted_topics(self) -> str:

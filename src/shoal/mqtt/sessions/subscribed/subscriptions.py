@@ -120,7 +120,9 @@ class SessionSubscriptions:
         else:
             self._index.add(subscription, subscription.topic_filter, subscription.content)
             if self._front_end is not None:
-                self._front_end.added(subscription.wanted_topics, subscription.content)
+                self._front_end.added(
+                    subscription.wanted_topics, subscription.content, subscription.pace
+                )
         self._changed()
         self._not_plain += not subscription.is_plain
         session = subscription.session
@@ -386,7 +388,9 @@ class SessionSubscriptions:
         if not subscription.shared:
             self._index.remove(subscription)
             if self._front_end is not None:
-                self._front_end.removed(subscription.wanted_topics, subscription.content)
+                self._front_end.removed(
+                    subscription.wanted_topics, subscription.content, subscription.pace
+                )
             return
         self._tell(subscription)
         group = self._groups[subscription.group]
