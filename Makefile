@@ -181,7 +181,7 @@ bench-moving-clients: install ## publishers that move, subscribers that move, an
 bench-moves: install ## delays at a steady pace while clients move from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
 
-bench-paced-links: install ## messages that $$every spares on links
+bench-paced-links: install ## messages on links that paced subscriptions spare
 	$(BIN)/python benchmarks/bench_paced_links.py
 
 bench-whereabouts: install ## messages between 100 brokers when clients connect, leave and move
