@@ -11,7 +11,7 @@ import pytest
 
 from shoal.language import format_filter, parse
 from shoal.matching import Classes, MatchIndex, Outcomes, covers, matches, overlaps
-from shoal.matching.derived import MAX_SHARED
+from shoal.matching.derived import MAX_SHARED, MAX_SHARED_COST
 from shoal.model import (
     And,
     Expression,
@@ -85,12 +85,12 @@ def _some_test(chance: random.Random) -> Expression:
     return predicate(name, Operator(chance.choice(_SIGNS)), chance.choice(_CONSTANTS))
 
 
-def _some_filter(chance: random.Random, depth: int = 2) -> Expression:
+def some_filter(chance: random.Random, depth: int = 2) -> Expression:
     match chance.randrange(4) if depth else 3:
         case 0:
-            return Not(_some_filter(chance, depth - 1))
+            return Not(some_filter(chance, depth - 1))
         case 1 | 2:
-            parts = tuple(_some_filter(chance, depth - 1) for _ in range(2))
+            parts = tuple(some_filter(chance, depth - 1) for _ in range(2))
             return chance.choice((And, Or))(parts)
     while True:
         with suppress(FilterError):  # too costly
@@ -132,7 +132,7 @@ def _judge(seed: int, filters: int, messages: int) -> None:
     classified = classes.outcomes(tuple)
     given: dict[int, Filter] = {}
     for number in range(filters):
-        made = Filter(_some_filter(chance))
+        made = Filter(some_filter(chance))
         given[number] = made
         for each in (index, outcomes, classified):
             each.add(number, made)
@@ -200,7 +200,7 @@ def test_chains_of_one_attribute_need_no_evaluation() -> None:
     index = MatchIndex()
     for number in range(1_000):
         index.add(number, parse(f"temp * 1.8 + {number} >= 1000"))
-    assert not index.has_derived
+    assert not index.derived
     assert len(index.match({"temp": 20.0})) == 36
 
 
@@ -211,9 +211,9 @@ def test_room_for_shared_expressions_is_given_back() -> None:
     assert len(index.match({"a": 10, "b": 1})) == MAX_SHARED + 10
     for number in range(MAX_SHARED + 10):
         index.remove(number)
-    assert not index.has_derived
+    assert not index.derived
     index.add("last", parse("a - b > 5"))
-    assert index.has_derived
+    assert index.derived
     assert index.match({"a": 10, "b": 1}) == ["last"]
 
 
@@ -247,7 +247,7 @@ def test_overlap_is_no_only_where_ranges_of_one_attribute_are_disjoint() -> None
 @pytest.mark.parametrize("seed", range(3))
 def test_covering_and_overlap_are_sound(seed: int) -> None:
     chance = random.Random(seed)
-    filters = [Filter(_some_filter(chance, 1)) for _ in range(30)]
+    filters = [Filter(some_filter(chance, 1)) for _ in range(30)]
     messages = [with_list_texts(some_attributes(chance)) for _ in range(60)]
     truth = [[matches(each, message) for message in messages] for each in filters]
     for one, ones in zip(filters, truth, strict=True):
@@ -257,3 +257,15 @@ def test_covering_and_overlap_are_sound(seed: int) -> None:
                 assert all(a for a, b in pairs if b), (format_filter(one), format_filter(other))
             if not overlaps(one, other):
                 assert not any(a and b for a, b in pairs)
+
+
+def test_costly_expressions_are_not_evaluated_for_every_message() -> None:
+    index = MatchIndex()
+    for number in range(200):
+        costly = " || ".join(["lower(s)"] * 60)
+        index.add(number, parse(f"room = {number} AND length({costly} || '{number}') > 5"))
+    assert index._shared.cost <= MAX_SHARED_COST
+    assert index.match({"room": 3, "s": "abc"}) == [3]
+    assert index.match({"room": 199, "s": "abc"}) == [199]
+    tests, _ = index.weigh({"room": 3, "s": "abc"})
+    assert tests >= index._shared.cost // 4 > 0

@@ -21,9 +21,10 @@ Invariants:
   deep, and the outermost of them become attributes, `MAX_ATTRIBUTES` with all others.
 
 A list `tags` is the attribute `$list.tags`, which list functions of filters read; `tags` itself has
-no value. It has at most 256 items, and 16,384 characters. Each kind of plain value has its own name, since a column of a recording has
-one type: if a sensor publishes `21.5` and a lamp `ON`, both are recorded, under the same names as
-alone.
+no value. It has at most 256 items, and 16,384 characters.
+
+Each kind of plain value has its own name, since a column of a recording has one type: if a sensor
+publishes `21.5` and a lamp `ON`, both are recorded, under the same names as alone.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Decisions
 - **Ordering and NaN as in Spark SQL** (`model/values.py`). NaN equals NaN and is above every
   number. It keeps Spark an exact judge, and makes every operator's complement an operator, so that
   NOT disappears from normal forms without touching the unknown.
+- **Conditions and values have one grammar**, as both stand in parentheses; the builder tells them
+  apart. Keywords of expressions (`case`, `end`) stay names where no expression can stand.
 - **String literals as in Spark SQL**, so that one text means one thing in both.
 """
 

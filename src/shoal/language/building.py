@@ -376,7 +376,7 @@ class Builder(Transformer[Token, Any]):
     def conjunction(self, *parts: Piece) -> Piece:
         return _connect(And, parts)
 
-    def negation(self, token: Token, part: Piece) -> Piece:
+    def negated(self, token: Token, part: Piece) -> Piece:
         position = token.start_pos or 0
         return Piece(Not(condition_of(part)), None, _deeper([part], position), part.size, position)
 

@@ -1,8 +1,9 @@
 """Filters as SQL: `carrier = 'UA' AND dep_delay > 30`, the WHERE subset of message selectors.
 
-Whatever parses here, Spark SQL parses to the same meaning, which makes Spark an independent judge
-of our matching.  Names are case-sensitive; a bare attribute means `attribute = TRUE`; BETWEEN
-becomes two comparisons, and a literal on the left is flipped to the right.
+Spark SQL parses a filter without expressions to the same meaning, which makes Spark an independent
+judge of our matching; expressions are translated for it.  Names are case-sensitive; a bare name
+means `attribute = TRUE`; BETWEEN becomes two comparisons, and a literal on the left is flipped to
+the right.  An expression becomes a test of a derived attribute (`building.py`).
 
 >>> from shoal.language import format_filter
 >>> late = parse("carrier = 'UA' AND NOT (30 >= dep_delay OR dest IN ('SFO', 'LAX'))")

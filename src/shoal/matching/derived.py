@@ -22,11 +22,19 @@ from typing import Any
 
 from shoal.ledger import remembered
 from shoal.model import Attributes, Conjunction, Value
-from shoal.model.expressions import derived_expression, evaluator, is_derived, references
+from shoal.model.expressions import (
+    cost_of,
+    derived_expression,
+    evaluator,
+    is_derived,
+    references,
+)
 
 # Derived attributes that an index works out for each message; tests of others are evaluated where
 # a filter's other tests hold.
 MAX_SHARED = 256
+# Cost of their evaluation together, in steps: some 20 ms at worst.
+MAX_SHARED_COST = 100_000
 _REMEMBERED = 4_096
 
 Reader = Callable[[Mapping[str, Any]], Value | None]
@@ -40,6 +48,10 @@ derived_reader: Callable[[str], Reader] = remembered(
     "evaluators of derived attributes", most=_REMEMBERED, bytes_each=4_000
 )(_evaluator)
 """The function that evaluates a derived attribute, by its name."""
+
+
+def _cost(name: str) -> int:
+    return cost_of(derived_expression(name))
 
 
 def value_reader(name: str) -> Reader:
@@ -105,6 +117,8 @@ class SharedDerived:
         # Each with the number of its filters; empty for most indexes.
         self.evaluators: dict[str, Reader] = {}
         self._filters: dict[str, int] = {}
+        # Of the evaluation of all for one message, as `cost_of` counts it.
+        self.cost = 0
 
     def refused(self, normal_form: Iterable[Conjunction]) -> frozenset[str]:
         """Return the derived attributes of a filter that it does not share with others.
@@ -119,16 +133,27 @@ class SharedDerived:
             wanted.update(
                 (test.attribute, None) for test in conjunction if test.attribute not in own
             )
-        new = [name for name in wanted if is_derived(name) and name not in self._filters]
-        room = max(0, MAX_SHARED - len(self._filters))
-        return frozenset((*new[room:], *(guarded - wanted.keys())))
+        left, room = MAX_SHARED_COST - self.cost, MAX_SHARED - len(self._filters)
+        refused = []
+        for name in wanted:
+            if not is_derived(name) or name in self._filters:
+                continue
+            cost = _cost(name)
+            if room > 0 and cost <= left:
+                room, left = room - 1, left - cost
+            else:
+                refused.append(name)
+        return frozenset((*refused, *(guarded - wanted.keys())))
 
     def take(self, names: Iterable[str], refused: frozenset[str]) -> None:
         """Count a filter with these derived attributes, but for those refused."""
         for name in dict.fromkeys(names):
-            if name not in refused:
-                self._filters[name] = self._filters.get(name, 0) + 1
-                self.evaluators.setdefault(name, derived_reader(name))
+            if name in refused:
+                continue
+            if name not in self._filters:
+                self.evaluators[name] = derived_reader(name)
+                self.cost += _cost(name)
+            self._filters[name] = self._filters.get(name, 0) + 1
 
     def give_back(self, names: Iterable[str], refused: frozenset[str]) -> None:
         """Count one filter less."""
@@ -138,6 +163,7 @@ class SharedDerived:
             self._filters[name] -= 1
             if not self._filters[name]:
                 del self._filters[name], self.evaluators[name]
+                self.cost -= _cost(name)
 
     def extended(self, attributes: Attributes) -> Attributes:
         """The attributes with the derived ones; the same if they are extended already."""

@@ -4,6 +4,8 @@ A filter is an expression of predicates, AND, OR, NOT and constants, under SQL's
 logic: a predicate on a missing attribute, or across kinds, is unknown; only TRUE matches.  Its
 normal form is an OR of conjunctions of predicates, at most `MAX_CONJUNCTIONS` of them.  NOT
 disappears there because every operator has its complement, under which unknown stays unknown.
+A test of an expression is a test of a derived attribute (`expressions`); in the normal form it is
+a range of the expression's one attribute where it has such a form.
 
 >>> late = predicate("dep_delay", Operator.GT, 30)
 >>> united = predicate("carrier", Operator.EQ, "UA")

@@ -47,8 +47,9 @@ from shoal.model import (
     FilterCostError,
     FilterError,
     Or,
+    Predicate,
 )
-from shoal.model.expressions import is_derived
+from shoal.model.expressions import cost_of, derived_expression, is_derived
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
@@ -62,6 +63,8 @@ FROM = "$from"
 ADVERTISE = "$advertise"
 # Values of a list that take about the time of one test.
 VALUES_PER_TEST = 16
+# Steps of an expression's evaluation that count as one test.
+STEPS_PER_TEST = 64
 # Work in the units of `serving.TURN`. Reading this many bytes of a filter is one unit at worst;
 # installing a topic filter, here and in the machine, or one test of a normal form takes more.
 BYTES_PER_WORK = 2
@@ -280,12 +283,19 @@ def _all_of(parts: list[Filter]) -> Filter:
 
 
 def _count_tests(content: Filter) -> int:
-    """The number of tests in a filter's normal form; a long list of values counts as several."""
-    return sum(
-        1 + (len(test.operand) // VALUES_PER_TEST if isinstance(test.operand, tuple) else 0)
-        for conjunction in content.normal_form
-        for test in conjunction
-    )
+    """The number of tests in a filter's normal form; a long list of values counts as several, and
+    so does a costly expression.
+    """
+    return sum(_tests_of(test) for conjunction in content.normal_form for test in conjunction)
+
+
+def _tests_of(test: Predicate) -> int:
+    count = 1
+    if isinstance(test.operand, tuple):
+        count += len(test.operand) // VALUES_PER_TEST
+    if is_derived(test.attribute):
+        count += cost_of(derived_expression(test.attribute)) // STEPS_PER_TEST
+    return count
 
 
 def work_on(content: Filter) -> int:

@@ -94,6 +94,16 @@ class CompiledColumn:
             return None
         return plain_value(self._name, self.values[at])
 
+    def listed(self) -> list[Value | None]:
+        """All values, None where one is missing."""
+        if self.values.dtype.kind in "uO":
+            return [self.value(at) for at in range(len(self.values))]
+        values: list[Value | None] = self.values.tolist()
+        if self.missing is not None:
+            for at in np.flatnonzero(self.missing).tolist():
+                values[at] = None
+        return values
+
     def _unusual(self, places: npt.NDArray[np.intp]) -> list[int]:
         """Return those of the places with values that are there, and not of our own types."""
         values = self.values[places].tolist()
@@ -179,8 +189,9 @@ class ColumnBatch:
             for name in dict.fromkeys(references(derived_expression(attribute)))
             if name in self._columns
         ]
-        columns = [self._columns[name] for name in names]
-        rows = ([column.value(at) for column in columns] for at in range(self.size))
+        if not names:
+            return [evaluate({})] * self.size
+        rows = zip(*(self._columns[name].listed() for name in names), strict=True)
         return [evaluate(dict(zip(names, row, strict=True))) for row in rows]
 
 

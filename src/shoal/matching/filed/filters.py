@@ -35,10 +35,12 @@ from shoal.matching.given import checked
 from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
-from shoal.model.expressions import is_derived
+from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
+# Steps of evaluation in the time of one test.
+_STEPS_A_TEST = 4
 _NONE: frozenset[str] = frozenset()
 
 
@@ -76,6 +78,8 @@ class FiledFilters:
         self._work = 0
         # Derived attributes; those of a filter that are not shared with others, by id.
         self._shared = SharedDerived()
+        # Their evaluators: empty as long as no filter shares one.
+        self.derived = self._shared.evaluators
         self._evaluated: dict[Hashable, frozenset[str]] = {}
         # Number of filters that name each attribute.
         self._named: Counter[str] = Counter()
@@ -107,7 +111,7 @@ class FiledFilters:
         # Everything that can fail comes before any change.
         normal_form = filter.normal_form
         names = _names(normal_form)
-        derived = [name for name in names if is_derived(name)]
+        derived = [name for name in names if name[:2] == DERIVED]
         evaluated = self._shared.refused(normal_form) if derived else _NONE
         filed = [
             (number, place, compile_conjunction(place.rest) if place.rest else None)
@@ -151,7 +155,7 @@ class FiledFilters:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
         names = _names(normal_form)
-        derived = [name for name in names if is_derived(name)]
+        derived = [name for name in names if name[:2] == DERIVED]
         evaluated = self._evaluated.pop(id, _NONE) if derived else _NONE
         if derived:
             self._shared.give_back(derived, evaluated)
@@ -172,17 +176,12 @@ class FiledFilters:
                 if not table.buckets:
                     self._close(place.signature)
 
-    @property
-    def has_derived(self) -> bool:
-        """Return whether filters share derived attributes."""
-        return bool(self._shared.evaluators)
-
     def extended(self, attributes: Attributes) -> Attributes:
         """The attributes with the derived ones that filters share; checked ones, as they are.
 
         All that looks up filters below takes attributes so extended.
         """
-        return self._shared.extended(attributes) if self._shared.evaluators else attributes
+        return self._shared.extended(attributes) if self.derived else attributes
 
     @property
     def most_candidates(self) -> int:
@@ -201,7 +200,9 @@ class FiledFilters:
 
     def match_checked(self, attributes: Attributes) -> list[Any]:
         """As `match`, without a check of the values' types."""
-        found = self._walk(self.extended(attributes), None)
+        if self.derived:
+            attributes = self._shared.extended(attributes)
+        found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
     def matches_any(self, attributes: Attributes) -> bool:
@@ -272,6 +273,7 @@ class FiledFilters:
         """
         tests = looks = found = 0
         attributes = self.extended(attributes)
+        looks += self._shared.cost // _STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
             tests += _tested_in(bucket, attributes)
             found += len(bucket.always)

@@ -33,9 +33,9 @@ _BEYOND_INTEGERS = 2.0**63
 _ROUNDING = Context(prec=64, rounding=ROUND_HALF_UP)
 _STEPS = tuple(Decimal(1).scaleb(-digits) for digits in range(16))
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
-_HALF_DEGREE = math.pi / 360
+HALF_DEGREE = math.pi / 360
 # The Taylor series of sin(x) / x over x squared: only + and *, which all machines round alike.
-_SINE: tuple[float, ...] = tuple(
+SINE_SERIES: tuple[float, ...] = tuple(
     (-1) ** power / math.factorial(2 * power + 1) for power in range(11)
 )
 
@@ -220,14 +220,14 @@ def as_double(value: Any) -> Missing:
 
 def _sine(angle: float) -> float:
     """The sine of an angle in radians, at most a quarter turn."""
-    square, total = angle * angle, _SINE[-1]
-    for factor in reversed(_SINE[:-1]):
+    square, total = angle * angle, SINE_SERIES[-1]
+    for factor in reversed(SINE_SERIES[:-1]):
         total = factor + square * total
     return angle * total
 
 
 def _cosine_of_degrees(angle: float) -> float:
-    return _sine((90.0 - abs(angle)) * (2 * _HALF_DEGREE))
+    return _sine((90.0 - abs(angle)) * (2 * HALF_DEGREE))
 
 
 def chord(latitude: Any, longitude: Any, latitude0: Any, longitude0: Any) -> float | None:
@@ -241,9 +241,9 @@ def chord(latitude: Any, longitude: Any, latitude0: Any, longitude0: Any) -> flo
     lat, lon, lat0, lon0 = map(float, places)
     if not (abs(lat) <= 90 and abs(lat0) <= 90 and abs(lon) <= 180 and abs(lon0) <= 180):
         return None
-    north = _sine((lat - lat0) * _HALF_DEGREE)
+    north = _sine((lat - lat0) * HALF_DEGREE)
     turn = abs(lon - lon0)
-    east = _sine(min(turn, 360.0 - turn) * _HALF_DEGREE)
+    east = _sine(min(turn, 360.0 - turn) * HALF_DEGREE)
     return north * north + (_cosine_of_degrees(lat) * _cosine_of_degrees(lat0)) * (east * east)
 
 
