@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.language.conflation_rules import ConflationRuleError, read_conflation
+from shoal.language.conflation_rules import (
+    ConflationCostError,
+    ConflationRuleError,
+    read_conflation,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,12 @@ def test_a_quoted_comma_belongs_to_its_value() -> None:
 def test_rules_with_the_same_texts_are_equal() -> None:
     assert read_conflation(" 1s ", "a") == read_conflation("1s", "a ")
     assert read_conflation("1s", "a") != read_conflation("1s", "b")
+
+
+def test_values_that_cost_too_much_are_refused() -> None:
+    costly = "concat(" + ", ".join(["upper(lower(a))"] * 5) + ")"
+    with pytest.raises(ConflationCostError, match="at most 2,000"):
+        read_conflation("", costly)
 
 
 def test_no_text_is_no_rule() -> None:

@@ -27,12 +27,15 @@ from shoal.language.errors import CostlyFilterError, FilterSyntaxError
 from shoal.language.query import CHANGED, EVERY, read_plain_value
 from shoal.language.sql import parse_value
 from shoal.model import Attributes, Value
-from shoal.model.expressions import MAX_COST, ValueExpression, cost_of, evaluator
+from shoal.model.expressions import ValueExpression, cost_of, evaluator
 
 # The bounds of an interval.
 LEAST_EVERY_US, MOST_EVERY_US = 100_000, 24 * 3_600_000_000
 # The most values of `$every` and of `$changed`, and the characters of one text.
 MOST_VALUES, MOST_CHARACTERS = 16, 4_096
+# The most that working out the values of a message may cost (see `model.expressions.cost_of`), and
+# the cost that is as much work as a delivery.
+MOST_COST, COST_PER_WORK = 2_000, 50
 
 _UNIT_US = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _INTERVAL = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)", re.ASCII)
@@ -73,7 +76,7 @@ class ConflationRule(msgspec.Struct, frozen=True, eq=False):
     """What `$every` and `$changed` of a subscription ask for.
 
     `every_us` is the interval, 0 without `$every`; `by` tells keys apart, with the topic; `changes`
-    are the values of `$changed`. `every` and `changed` are the texts, without white space around:
+    are the values of `$changed`; `cost` is that of all values of a message. `every` and `changed` are the texts, without white space around:
     rules with equal texts are equal.
     """
 
@@ -82,6 +85,7 @@ class ConflationRule(msgspec.Struct, frozen=True, eq=False):
     every_us: int = 0
     by: tuple[ConflatedValue, ...] = ()
     changes: tuple[ChangeRule, ...] = ()
+    cost: int = 0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ConflationRule) and self.texts == other.texts
@@ -102,6 +106,11 @@ class ConflationRule(msgspec.Struct, frozen=True, eq=False):
         return tuple([each.value.evaluate(attributes) for each in self.changes])
 
     @property
+    def work(self) -> int:
+        """The work of a message, in deliveries."""
+        return 1 + self.cost // COST_PER_WORK
+
+    @property
     def asks(self) -> bool:
         """Whether attributes must be read."""
         return bool(self.by or self.changes)
@@ -115,11 +124,11 @@ def read_conflation(every: str, changed: str) -> ConflationRule | None:
     every_us, by = _read_every(every) if every else (0, ())
     changes = tuple(_read_changes(changed)) if changed else ()
     cost = sum(value.cost for value in (*by, *[each.value for each in changes]))
-    if cost > MAX_COST:
+    if cost > MOST_COST:
         raise ConflationCostError(
-            f"{EVERY}, {CHANGED}: cost {cost:,} of values; at most {MAX_COST:,}"
+            f"{EVERY}, {CHANGED}: cost {cost:,} of values; at most {MOST_COST:,}"
         )
-    return ConflationRule(every, changed, every_us, by, changes)
+    return ConflationRule(every, changed, every_us, by, changes, cost)
 
 
 def _read_every(text: str) -> tuple[int, tuple[ConflatedValue, ...]]:

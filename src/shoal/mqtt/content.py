@@ -197,6 +197,8 @@ class FilterReader:
                 _one_of(EVERY, self._every, query.every),
                 _one_of(CHANGED, self._changed, query.changed),
             )
+        if conflation is not None:
+            self._take_tests(conflation.work)
         since = query.since or self._since
         return SubscriptionFilter(query.topic_filter, content, since, conflation)
 

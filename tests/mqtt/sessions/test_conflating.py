@@ -274,6 +274,12 @@ def test_refusals_say_what_to_write(topic_filter: str, properties: Properties, a
     assert advice in (suback.properties.reason_string or "")
 
 
+def test_values_that_cost_too_much_are_refused() -> None:
+    changed = ", ".join(["upper(lower(a))"] * 5)
+    suback = Scene().subscriber.subscribe("t", 1, user(changed=changed))
+    assert suback.reason_codes == (ReasonCode.QUOTA_EXCEEDED,)
+
+
 @pytest.mark.parametrize("topic_filter", ["t?$every=10s", "$where/$every=10s/t"])
 def test_clients_of_3_1_1_write_topic_queries(topic_filter: str) -> None:
     broker_api = BrokerApi()

@@ -21,7 +21,7 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.message_tracer import FanOutTracer
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sliced_fan_out import PendingFanOut, SlicedFanOut
-from shoal.mqtt.sessions.subscribed.receivers import Receivers
+from shoal.mqtt.sessions.subscribed.receivers import Receivers, work_of_conflation
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.statistics import Statistics
 
@@ -177,7 +177,7 @@ class FanOut:
                 subscription.no_local and subscription.session.client_id == message.publisher
             ):
                 _deliver(message, subscription, self.spreading.now_us)
-            yield 1
+            yield 1 + work_of_conflation(subscription)
 
     def _steps_of_match(self, message: PublishedMessage) -> Iterator[int]:
         """The steps of a message that very many topic filters match."""
@@ -202,7 +202,7 @@ class FanOut:
             still = [each for each in subscriptions if _is_there(each)]
             if still:
                 _deliver_copy(message, session, still, self.spreading.now_us)
-            yield 1 + len(subscriptions) // _PLACES
+            yield 1 + len(subscriptions) // _PLACES + sum(map(work_of_conflation, subscriptions))
         for subscription in shared:
             member: ClientSubscription | None = subscription
             if not _is_there(subscription):  # another member of the group

@@ -28,6 +28,8 @@ from shoal.mqtt.sessions.delivering.outgoing import ClientSessionWriter, Outgoin
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
 from shoal.mqtt.sessions.live_gate import LiveGate
 
+# The approximate memory of a conflator without keys, and of each of its values.
+CONFLATOR_BYTES, VALUE_BYTES = 1_500, 1_000
 # The reason to refuse publications while the journal cannot write.
 CANNOT_WRITE = "the broker cannot write to its disk"
 
@@ -188,6 +190,9 @@ class ClientSubscription:
         self.group = _group(topic_filter, content) if self.shared else topic_filter
         # Its approximate memory.
         self.size = bytes_of(topic_filter, content)
+        if conflation is not None:
+            values = len(conflation.by) + len(conflation.changes)
+            self.size += CONFLATOR_BYTES + VALUE_BYTES * values
         # Whether the client gets a matching message of QoS 0 unchanged.
         self.is_plain = not (self.shared or no_local or identifiers or gate or conflation)
 

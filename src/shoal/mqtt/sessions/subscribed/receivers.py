@@ -52,7 +52,8 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
             everybody = yield from _one_each(ids)
         else:
             everybody = ()
-    work = 1 + overview.places // PLACES_PER_WORK, overview.filters
+    conflation = sum([work_of_conflation(each) for each in everybody or ()])
+    work = 1 + overview.places // PLACES_PER_WORK + conflation, overview.filters
     are_plain = everybody is not None and all(each.is_plain for each in everybody)
     found = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
     known.keep(topic, found, len(everybody or ()))
@@ -91,6 +92,11 @@ def _one_each(
             yield places
             places = 0
     return tuple(receivers)
+
+
+def work_of_conflation(subscription: ClientSubscription) -> int:
+    """The work that conflation adds to a delivery."""
+    return 0 if subscription.conflator is None else subscription.conflator.rule.work
 
 
 def _is_alone(subscription: ClientSubscription) -> bool:
