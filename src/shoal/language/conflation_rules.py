@@ -76,8 +76,8 @@ class ConflationRule(msgspec.Struct, frozen=True, eq=False):
     """What `$every` and `$changed` of a subscription ask for.
 
     `every_us` is the interval, 0 without `$every`; `by` tells keys apart, with the topic; `changes`
-    are the values of `$changed`; `cost` is that of all values of a message. `every` and `changed` are the texts, without white space around:
-    rules with equal texts are equal.
+    are the values of `$changed`; `cost` is that of all values of a message. `every` and `changed`
+    are the texts, without white space around: rules with equal texts are equal.
     """
 
     every: str
