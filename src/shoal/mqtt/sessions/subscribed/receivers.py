@@ -52,7 +52,7 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
             everybody = yield from _one_each(ids)
         else:
             everybody = ()
-    conflation = sum([work_of_conflation(each) for each in everybody or ()])
+    conflation = sum([work_of_conflation(each) for each in everybody]) if everybody else 0
     work = 1 + overview.places // PLACES_PER_WORK + conflation, overview.filters
     are_plain = everybody is not None and all(each.is_plain for each in everybody)
     found = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
