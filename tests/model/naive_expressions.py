@@ -94,7 +94,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _place(number: float) -> tuple[bool, Any]:
-    """Where a number is in order: NaN above all."""
+    """The place of a number in order: NaN above all."""
     if math.isnan(number):
         return True, 0
     return False, Fraction(number) if math.isfinite(number) else number

@@ -80,12 +80,6 @@ def make_publish(
 
 def _values(given: Mapping[str, Value]) -> Attributes:
     """The attributes, with numpy's scalars converted, without those that are None."""
-    for name, value in given.items():
-        if isinstance(value, list | tuple):
-            raise TypeError(
-                f"attribute {name!r}: {type(value).__name__} is not a value of a user property; "
-                "publish a list as a field of JSON"
-            )
     found = {name: value for name, value in checked(given).items() if value is not None}
     check_attributes(found)
     return found

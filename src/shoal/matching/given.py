@@ -1,14 +1,12 @@
 """Attribute values as callers have them: our own types, and others that mean exactly one of ours.
 
 numpy's scalars, and subclasses of `str`, `int` and `float`, count as their equals; None and pandas'
-NA stand for a missing attribute. A list becomes the attribute that holds it. Any other type (dates,
-decimals, bytes) has no exact meaning: it raises, because silence would look like "nothing matches".
+NA stand for a missing attribute. Any other type (dates, decimals, bytes) has no exact meaning: it
+raises, because silence would look like "nothing matches".
 
 >>> import numpy as np
 >>> checked({"price": np.float32(1.5), "symbol": "A"})
 {'price': 1.5, 'symbol': 'A'}
->>> checked({"tags": ["a", 5]})
-{'$list.tags': '["a",5]'}
 >>> checked({"price": b"1.5"})
 Traceback (most recent call last):
 TypeError: attribute 'price': bytes is not a value; use a boolean, an integer, a double or a string
@@ -22,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from shoal.model import INTEGER_MAX, INTEGER_MIN, Attributes, Value, check_value
-from shoal.model.expressions.lists import MAX_ITEMS, list_attribute, write_list
 
 # Types that need no second look.
 PLAIN_TYPES = frozenset((bool, int, float, str, type(None)))
@@ -42,17 +39,9 @@ def checked(attributes: Mapping[str, Any]) -> Attributes:
     for value in values:
         kind = type(value)
         if kind not in PLAIN_TYPES or (kind is int and not INTEGER_MIN <= value <= INTEGER_MAX):
-            plain = dict(_plain_item(name, each) for name, each in attributes.items())
+            plain = {name: plain_value(name, each) for name, each in attributes.items()}
             return {name: each for name, each in plain.items() if each is not None}
     return attributes
-
-
-def _plain_item(name: str, given: Any) -> tuple[str, Value | None]:
-    """An attribute's name and value: of a list, those of the attribute that holds it."""
-    if not isinstance(given, list | tuple):
-        return name, plain_value(name, given)
-    items = [plain_value(name, each) for each in given]
-    return list_attribute(name), write_list(items) if len(items) <= MAX_ITEMS else None
 
 
 def columns_of(publications: Any) -> Mapping[str, Any] | None:

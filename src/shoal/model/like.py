@@ -129,7 +129,7 @@ def _length(run: list[Element]) -> int:
 
 
 def _stands(text: str, run: list[Element], at: int) -> int:
-    """Where a run that stands at a place ends; -1 if it does not stand there."""
+    """The end of a run that stands at a place; -1 if it does not stand there."""
     for each in run:
         if isinstance(each, str):
             if not text.startswith(each, at):

@@ -94,6 +94,18 @@ def test_spark_matches_many_random_expressions_alike(
         judging.conf.set("spark.sql.ansi.enabled", str(before))
 
 
+def test_the_size_of_a_missing_list_is_missing_without_ansi(judging: SparkSession) -> None:
+    """Spark's own `size` of null is -1 then."""
+    before = judging.conf.get("spark.sql.ansi.enabled")
+    judging.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        frame = publications_frame(judging, [{"$list.l": "[]"}, {"a": 1}])
+        pairs = matching_pairs(frame, [(0, "size(l) < 1")], key_columns=["number"])
+        assert [tuple(row) for row in pairs.collect()] == [(0, 0)]
+    finally:
+        judging.conf.set("spark.sql.ansi.enabled", str(before))
+
+
 def test_both_engines_match_nested_fields_and_lists(judging: SparkSession) -> None:
     publications = judging.sql(
         "SELECT 1L AS id, named_struct('lat', 52.51D, 'lon', 13.41D) AS position, "

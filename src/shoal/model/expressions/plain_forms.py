@@ -2,7 +2,7 @@
 
 `temp * 1.8 + 32 >= 70` is TRUE for one range of temperatures. Algebra would get its end wrong
 (rounding, overflow), so it is found by bisection: the evaluator's own arithmetic is asked some 64
-times for each end. Integers and doubles have ranges of their own. Where these differ, as at the
+times for each end. Integers and doubles have ranges of their own. If these differ, as at the
 integers whose double is beyond 64 bits, the expression is tested beside the range.
 
 >>> from shoal.model.expressions.structure import AttributeRef, call, derived_name

@@ -1,7 +1,7 @@
 r"""Value expressions as Spark SQL: one SQL text for each type that a value may have.
 
 At most one of the texts is not null on any row, and none fails under any setting: ANSI makes no
-difference. A type that a value cannot have has no text. Where Spark's own operator means the same,
+difference. A type that a value cannot have has no text. If Spark's own operator means the same,
 the text has it; the others are written with `try_` functions and CASE.
 
 A list is a column of JSON texts; its items are variants, whose types tell integers from doubles.
@@ -108,12 +108,12 @@ class ExpressionSql:
                 return _extreme(function, [_numbers(self.value(each)) for each in arguments])
             case "size":
                 return (
-                    {int: f"CAST(size({items}) AS BIGINT)"}
+                    {int: f"CAST(array_size({items}) AS BIGINT)"}
                     if (items := self._items(arguments[0]))
                     else {}
                 )
             case "order":
-                below, equal = (self.condition(call(sign, *arguments)) for sign in "<=")
+                below, equal = (self.condition(call(sign, *arguments)) for sign in ("<", "="))
                 above = self.condition(call(">", *arguments))
                 return {
                     int: f"CASE WHEN {below} THEN -1L WHEN {equal} THEN 0L WHEN {above} THEN 1L END"
@@ -187,10 +187,8 @@ class ExpressionSql:
             for name, shape in _ITEM_TYPES.values()
         )
         items = f"transform({variants}, {_VARIANT} -> struct({members}))"
-        return (
-            f"CASE WHEN length({text}) <= {MAX_LIST_TEXT} AND size({variants}) <= {MAX_ITEMS} "
-            f"THEN {items} END"
-        )
+        is_short = f"length({text}) <= {MAX_LIST_TEXT} AND array_size({variants}) <= {MAX_ITEMS}"
+        return f"CASE WHEN {is_short} THEN {items} END"
 
     def _quantified(self, function: str, items: ValueExpression, condition: ValueExpression) -> str:
         array = self._items(items)
