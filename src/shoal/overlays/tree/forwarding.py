@@ -62,9 +62,10 @@ class TreeForwarding:
             routed = publications[0]
             route = self._routes.of(routed.publication.attributes)
             held: Container[BrokerId] = ()
-            conflation = self.conflation
-            if hop is None and (route.paced is not None or conflation.is_on):
-                held = conflation.hold_back(routed, route.neighbours, route.paced, now_us, out)
+            if hop is None and (route.paced is not None or self.conflation.keys):
+                held = self.conflation.hold_back(
+                    routed, route.neighbours, route.paced, now_us, out
+                )
             if route.clients:
                 for client, subscriptions in route.clients:
                     out.append(Deliver(client, routed, subscriptions, batch.hops))

@@ -102,7 +102,8 @@ class LinkConflation:
         self._topics: dict[_Topic, OrderedDict[KeyName, _LinkKey]] = {}
         self._ends: list[tuple[int, int, _Topic, KeyName]] = []
         self._numbers = count()
-        self._keys = 0
+        # The keys whose periods run, of all links.
+        self.keys = 0
         self._bytes = 0
         self._timer_us: int | None = None
         # Publications that were superseded, and so did not pass a link.
@@ -111,7 +112,7 @@ class LinkConflation:
     @property
     def is_on(self) -> bool:
         """Whether a period runs."""
-        return self._keys > 0
+        return self.keys > 0
 
     def hold_back(
         self,
@@ -159,10 +160,10 @@ class LinkConflation:
             if is_idle:
                 return False
         if state is None:
-            if self._keys < MOST_KEYS:
+            if self.keys < MOST_KEYS:
                 state = _LinkKey(0, pace.period_us)
                 self._topics.setdefault(place, OrderedDict())[key] = state
-                self._keys += 1
+                self.keys += 1
                 self._begin(place, key, state, now_us + pace.period_us)
             return False
         size = _size(routed)
@@ -210,7 +211,7 @@ class LinkConflation:
             else:
                 self._drop(state)
                 del keys[key]
-                self._keys -= 1
+                self.keys -= 1
                 if not keys:
                     del self._topics[place]
         self._set_timer(out)
@@ -224,7 +225,7 @@ class LinkConflation:
                 self._drop(state)
         self._topics.clear()
         self._ends.clear()
-        self._keys = 0
+        self.keys = 0
 
     def _send_all(self, place: _Topic, out: list[Effect]) -> None:
         """Send all held ones of a topic, in their order."""
