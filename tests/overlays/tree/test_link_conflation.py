@@ -15,6 +15,7 @@ from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscrib
 from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import EVERYTHING, Advertisement, Filter, Pace, Publication, Subscription
+from shoal.overlays.registry import strategy_factory
 from shoal.overlays.tree.link_conflation import MOST_OF_KEY, TIMER
 from shoal.overlays.tree.routing import TreeRouting
 
@@ -24,8 +25,8 @@ SECOND = 1_000_000
 class FirstBroker:
     """The publisher's broker, with one link; notes what passes it, and when."""
 
-    def __init__(self, **parameters: bool) -> None:
-        self.broker = Broker("B1", ("B2",), lambda context: TreeRouting(context, **parameters))
+    def __init__(self, system: str = "tree") -> None:
+        self.broker = Broker("B1", ("B2",), strategy_factory(system))
         self.now_us = 0
         self.timer_us: int | None = None
         self.passed: list[tuple[float, int]] = []
@@ -136,6 +137,20 @@ def test_held_ones_are_sent_when_links_change() -> None:
     first.publish(1, 2)
     first.handle(LinkChanged("B3", LinkState.UP))
     assert first.passed == [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("system", ["grape", "pop", "self_organising"])
+def test_systems_on_a_tree_hold_publications_too(system: str) -> None:
+    first = FirstBroker(system)
+    first.subscribe("P", "", 10)
+    for number in range(200):
+        first.publish(number / 10, number)
+    first.until(40)
+    passed = [x for _, x in first.passed]
+    assert passed == sorted(passed)
+    assert passed[0] == 0
+    assert passed[-1] == 199
+    assert len(passed) < 150  # those that the system traces pass at once
 
 
 def test_covering_passes_no_pace_on() -> None:

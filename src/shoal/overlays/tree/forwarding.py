@@ -63,9 +63,7 @@ class TreeForwarding:
             route = self._routes.of(routed.publication.attributes)
             held: Container[BrokerId] = ()
             if hop is None and (route.paced is not None or self.conflation.keys):
-                held = self.conflation.hold_back(
-                    routed, route.neighbours, route.paced, now_us, out
-                )
+                held = self.conflation.hold_back(routed, route.neighbours, route.paced, now_us, out)
             if route.clients:
                 for client, subscriptions in route.clients:
                     out.append(Deliver(client, routed, subscriptions, batch.hops))
