@@ -174,9 +174,9 @@ def test_the_number_of_attributes_is_bounded() -> None:
 
 
 def test_subscription_filters() -> None:
-    assert read_filter("a/+") == ("a/+", EVERYTHING, "")
-    assert read_filter("a?x=1", queries_in_topic_filters=False) == ("a?x=1", EVERYTHING, "")
-    assert read_filter("a", (("other", "x ="),)) == ("a", EVERYTHING, "")
+    assert read_filter("a/+") == ("a/+", EVERYTHING, "", None)
+    assert read_filter("a?x=1", queries_in_topic_filters=False) == ("a?x=1", EVERYTHING, "", None)
+    assert read_filter("a", (("other", "x ="),)) == ("a", EVERYTHING, "", None)
     with pytest.raises(ContentFilterError, match="topic filter: line 1, column 5"):
         read_filter("a?x=")
     assert read_advertisements((("$advertise", "x > 1"), ("a", "b")), DEFAULT_LIMITS)[

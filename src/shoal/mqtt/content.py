@@ -32,6 +32,13 @@ from shoal.language import (
     parse,
     read_topic_query,
 )
+from shoal.language.conflation_rules import (
+    ConflationCostError,
+    ConflationRule,
+    ConflationRuleError,
+    read_conflation,
+)
+from shoal.language.query import CHANGED, EVERY
 from shoal.model import (
     EVERYTHING,
     And,
@@ -87,12 +94,14 @@ class FilterQuotaError(ContentFilterError):
 class SubscriptionFilter(NamedTuple):
     """The topic filter and the content filter of one entry of a SUBSCRIBE.
 
-    `since` is the text of `$from`, empty without it.
+    `since` is the text of `$from`, empty without it; `conflation` is the rule of `$every` and
+    `$changed`.
     """
 
     topic_filter: str
     content: Filter
     since: str = ""
+    conflation: ConflationRule | None = None
 
 
 class AttributeReader:
@@ -151,9 +160,13 @@ class FilterReader:
         self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
         self._work = 0
-        self._since = ""
+        self._since = self._every = self._changed = ""
+        self._conflation: ConflationRule | None = None
         try:
             self._since = _since_of(user_properties)
+            self._every = self._single(user_properties, EVERY)
+            self._changed = self._single(user_properties, CHANGED)
+            self._conflation = _read_conflation(self._every, self._changed)
             texts = [text for name, text in user_properties if name == WHERE]
             for text in texts:
                 self._take_bytes(text)
@@ -178,7 +191,25 @@ class FilterReader:
         self._take_tests(tests)
         if query.since and self._since and query.since != self._since:
             raise ContentFilterError(f"{FROM}: two times, {self._since!r} and {query.since!r}")
-        return SubscriptionFilter(query.topic_filter, content, query.since or self._since)
+        conflation = self._conflation
+        if query.every or query.changed:
+            conflation = _read_conflation(
+                _one_of(EVERY, self._every, query.every),
+                _one_of(CHANGED, self._changed, query.changed),
+            )
+        if conflation is not None:
+            self._take_tests(conflation.work)
+        since = query.since or self._since
+        return SubscriptionFilter(query.topic_filter, content, since, conflation)
+
+    def _single(self, user_properties: UserProperties, name: str) -> str:
+        """The text of a user property that stands once; empty without it."""
+        found = [text for each, text in user_properties if each == name]
+        if len(found) > 1 or "" in found:
+            raise ContentFilterError(f"{name} stands once, and is not empty")
+        for text in found:
+            self._take_bytes(text)
+        return found[0] if found else ""
 
     def _read_query(self, text: str) -> TopicQuery:
         self._take_bytes(text)
@@ -231,6 +262,22 @@ def _since_of(user_properties: UserProperties) -> str:
     if len(found) > 1 or "" in found:
         raise ContentFilterError(f"{FROM} stands once, with one time: '-10m', or an ISO time")
     return found[0] if found else ""
+
+
+def _one_of(name: str, property: str, query: str) -> str:
+    """The text of a user property or of the query of a topic filter."""
+    if property and query and property.strip() != query.strip():
+        raise ContentFilterError(f"{name}: two texts, {property!r} and {query!r}")
+    return query or property
+
+
+def _read_conflation(every: str, changed: str) -> ConflationRule | None:
+    try:
+        return read_conflation(every, changed)
+    except ConflationCostError as error:
+        raise FilterQuotaError(str(error)) from None
+    except ConflationRuleError as error:
+        raise ContentFilterError(str(error)) from None
 
 
 def _all_of(parts: list[Filter]) -> Filter:
