@@ -151,9 +151,9 @@ def test_an_observer_is_told_the_waits_of_messages(monkeypatch: pytest.MonkeyPat
     assert reports[:2] == [
         (
             "B1",
-            MeasuredDelays(15, 30, {"B2": 1_005}, None),
+            MeasuredDelays(15, 30, {"B2": 1_005}, None, 8e-05, 30),
         ),  # 0 and 30 waited; control waits uncounted
-        ("B2", MeasuredDelays(0, 30, {"B1": 1_005}, 1_003)),
+        ("B2", MeasuredDelays(0, 30, {"B1": 1_005}, 1_003, 8e-05, 30)),
     ]
 
 
