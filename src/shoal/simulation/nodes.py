@@ -359,8 +359,10 @@ class BrokerNode:
                 self.meter.sized_out_us += busy_us - transmission_us
         else:
             self.meter.publications_out += units
-        if link is not None:
+        if link is not None and busy_us is not None:
             link.send(input, units, now_us, busy_us)
+        elif link is not None:
+            link.send(input, units, now_us)
         else:  # a broker may still send while it learns that a link is down
             self.meter.unsent += units
 

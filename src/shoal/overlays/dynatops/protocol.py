@@ -61,7 +61,7 @@ class Dynatops(InViews):
         super().__init__(context, parameters, partial(ViewPlaces, make_structure=make_structure))
         self.parameters = parameters
         topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
-        self.interests = Interests(self.membership, topics_of, self.ways.spread)
+        self.interests = Interests(self.membership, topics_of, self.ways)
         self.routing = TopicRouting(self.membership, parameters, self.interests, self.ways, self)
         is_by_topic = parameters.order is TopicOrder.TOPIC
         self.outbox = TopicOutbox(
