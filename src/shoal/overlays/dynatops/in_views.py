@@ -198,7 +198,7 @@ class InViews(BaseStrategy):
                     self.interests.on_handed_over(message)
                     self.look(out)
                 else:
-                    self.ways.send(message.target, message, out)
+                    self.ways.hand_over(message, out)
             case _:
                 self.take(message, out)
 

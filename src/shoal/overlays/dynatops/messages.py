@@ -152,10 +152,14 @@ class TopicCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CountsReported(TopicMessage, frozen=True):
-    """To the manager: the counts of a root."""
+    """To the manager: the counts of a root.
+
+    `spent` is the number of messages that the root has sent for views since its last report.
+    """
 
     manager: BrokerId
     topics: tuple[TopicCount, ...]
+    spent: int = 0
 
 
 class Between(TopicMessage, frozen=True):

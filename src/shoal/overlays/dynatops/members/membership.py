@@ -65,6 +65,8 @@ class ViewMembership:
         self.is_leaving = self.has_left = self._has_asked = False
         # The positions before this broker's last swap of members, if any.
         self.before: tuple[BrokerId, ...] = ()
+        # Messages sent for views since they were last asked for.
+        self._spent = 0
         # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
@@ -81,6 +83,15 @@ class ViewMembership:
         """The other members of the view that this broker is in."""
         members = () if self.view is None else self.view.members
         return tuple(each for each in members if each != self.broker)
+
+    def spend(self, messages: int) -> None:
+        """So many messages are sent for a view."""
+        self._spent += messages
+
+    def take_spent(self) -> int:
+        """Number of messages sent for views since the last call."""
+        spent, self._spent = self._spent, 0
+        return spent
 
     @property
     def unmet(self) -> Collection[BrokerId]:
@@ -179,6 +190,7 @@ class ViewMembership:
     # --- members ------------------------------------------------------------------------------
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        self.spend(1)
         knows = self._lives.get(neighbour)
         out.append(Send(neighbour, Introduction(self.life, self.latest, knows)))
 
@@ -402,6 +414,7 @@ class ViewMembership:
         goes_to = sorted(each for each in self.links.linked if each != source)
         if view.base is not None and source == view.maker != self.broker:
             goes_to = [each for each in goes_to if each not in view.lives]
+        self.spend(len(goes_to))
         passed_on = ViewSaid(view)
         out.extend(Send(each, passed_on) for each in goes_to)
 

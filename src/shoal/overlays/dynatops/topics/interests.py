@@ -95,7 +95,7 @@ class Interests:
         self._tell = heard
         self._spread = ways.spread
         self._ask = ways.spread_question
-        self._send = ways.send
+        self._hand_on = ways.hand_over
         self._broker = membership.broker
         self._wanted: dict[Filter, _Wanted] = {}
         self._number = 0
@@ -270,6 +270,7 @@ class Interests:
             *parts, last = _parts(everywhere)
             for part in parts:
                 self._send_rows(others, part, out)
+            self._membership.spend(len(others))
             self._send_rows(others, last, out, is_all=True)
 
     # --- a view with other positions ----------------------------------------------------------
@@ -301,7 +302,7 @@ class Interests:
         for start in starts:
             part = tuple(rows[start : start + ROWS_PER_MESSAGE])
             is_all = start + ROWS_PER_MESSAGE >= len(rows)
-            self._send(target, RowsHandedOver(view.age, self._broker, target, part, is_all), out)
+            self._hand_on(RowsHandedOver(view.age, self._broker, target, part, is_all), out)
 
     def _keep_rows(self, places: ViewPlaces) -> None:
         """Drop the rows that are for other roots."""
