@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-import pyarrow.parquet as pq
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.experiments.relocation.grid import RunSpec
 from shoal.experiments.run_files import WorkloadFiles

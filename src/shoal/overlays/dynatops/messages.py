@@ -336,8 +336,7 @@ def named(message: OfView) -> Iterator[BrokerId]:
             yield from (message.broker, *message.targets)
         case RowsHandedOver():
             yield from (message.broker, message.target)
-            for each in message.rows:
-                yield each.home
+            yield from (row.home for row in message.rows)
         case PublicationArrived() | HomeTurn():
             yield from (message.entry, message.home)
         case EntryBound():

@@ -35,7 +35,7 @@ def test_chance_and_late_notifications_are_no_change(seed: int) -> None:
         else:
             late, count = 0, late + count
         steady.turn({"P": count, "Q": poisson(random, 30)}, COSTS, interval)
-    assert steady.changed_us < 40  # until it is known how much it varies
+    assert steady.changed_us < 80  # until it is known how much it varies
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -39,7 +39,7 @@ from shoal.model import BrokerId, ClientId
 # Weight of the last interval in the averages.
 WEIGHT = 0.25
 # Standard deviations that exclude noise, and the part of all traffic that is a change.
-DEVIATIONS, PART = 2, 4
+DEVIATIONS, PART = 3, 4
 # Returns of a link without a change; exchanged links that a broker remembers.
 MOST_RETURNS = 1
 MOST_REMOVED = 256
