@@ -8,9 +8,11 @@ each in a folder of its own, and says on one page where all of them stand.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -65,6 +67,9 @@ index.html     the same as a page; it leads to the studies' own
 
 A folder for each study: claims, figures, tables and runs.
 """
+# A cancelled preparation is waited for so long; any preparation has so much time.
+CANCEL_S = 10.0
+LEAST_S = 10.0
 GOES_ON = "interrupted; the same command goes on with the missing runs"
 # Interval of progress lines without a terminal.
 REPORT_EVERY_S = 30.0
@@ -225,21 +230,57 @@ def _conclude(
     from shoal.report.study_pages import write_pages
 
     ends_s = None if minutes is None else time.monotonic() + minutes * 60
+    is_interrupted = False
+    runs: Sequence[Task] = []
+    has_sources = True
     for source in plan.sources:
         with steps.step(whose + source.title) as step:
-            step.result = source.make(spark)
-    runs = plan.runs()
-    is_interrupted = _simulate(steps, spark, runs, root, ends_s, whose)
+            made = _within(partial(source.make, spark), spark, ends_s)
+            has_sources = has_sources and made is not None
+            step.result = "not made in time" if made is None else made
+    if has_sources:
+        runs = plan.runs()
+        is_interrupted = _simulate(steps, spark, runs, root, ends_s, whose)
     left = sum(not task.is_done for task in runs)
     with steps.step(f"{whose}tables, claims and figures") as step:
         conclusion = plan.conclude(runs)
-        if left:
+        if left or not has_sources:
             said = f"{left} of {len(runs)} runs have not been made"
+            if not has_sources:
+                said = "the workloads have not been made, nor any run"
             step.result = f"{said}; the same command goes on with them"
             conclusion = conclusion.of_a_part(said)
         findings = write_conclusion(root, conclusion)
         write_pages(root, read_study(root / "study.json"))
     return findings, is_interrupted
+
+
+def _within(make: Callable[[], str], spark: Spark, ends_s: float | None) -> str | None:
+    """Return the result of a preparation with Spark, None if it did not end in time."""
+    if ends_s is None:
+        return make()
+    outcomes: list[str] = []
+    failures: list[BaseException] = []
+
+    def prepare() -> None:
+        try:
+            outcomes.append(make())
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=prepare, daemon=True)
+    thread.start()
+    # Workloads that are there already take a moment.
+    ends_s = max(ends_s, time.monotonic() + LEAST_S)
+    while thread.is_alive() and time.monotonic() < ends_s:
+        thread.join(min(0.5, max(0.0, ends_s - time.monotonic())))
+    if thread.is_alive():
+        spark.interruptAll()
+        thread.join(CANCEL_S)
+        return None
+    if failures:
+        raise failures[0]
+    return outcomes[0]
 
 
 def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
