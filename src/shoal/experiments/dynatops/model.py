@@ -125,10 +125,11 @@ class DynatopsModel:
     # --- users --------------------------------------------------------------------------------
 
     def _first_broker(self, user: int) -> int:
-        """By hash, or by place where there are places; else drawn, once."""
+        """By hash, or by place where there are places; else, and in Bayeux, drawn, once."""
         if self._ring is not None:
             return self._ring.broker_of(f"user/{user}")
-        if self._geography is None:
+        # "Statically assigned" users are drawn in 6.3.1.
+        if self._geography is None or self.setting.what == "bayeux":
             return int(self._random.integers(len(self.users)))
         return self._at(self._crowd.cells[user])
 
