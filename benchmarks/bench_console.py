@@ -1,10 +1,11 @@
 """The console before a large network: 100 brokers, 1,000 links, 100,000 clients.
 
 The brokers are invented: one process speaks for all of them, and sends what brokers of that size
-send. Printed are the console's processor time and memory, the time of a page to its first figures
-in Chromium, and what a page is sent each second.
+send. Printed are the console's processor time and memory, in Chromium the time of a page to its
+first figures and of a happening to the page, and with `--minutes` the memory of the console and of
+a page that stays open.
 
-    python benchmarks/bench_console.py [--brokers 100] [--links 1000] [--seconds 30]
+    python benchmarks/bench_console.py [--brokers 100] [--links 1000] [--seconds 30] [--minutes 60]
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +113,7 @@ class InventedNetwork:
         return {
             "at_us": time.time_ns() // 1000,
             "kind": "move",
-            "text": f"publisher P{self._random.randrange(1000)} moved",
+            "text": f"publisher P{time.time_ns() // 10**6} moved",
             "why": "31 % fewer messages, paused for 210 ms",
             "client": "P",
             "source": self.names[number],
@@ -132,13 +134,14 @@ class InventedNetwork:
             _send(writer, "broker", self.about(number))
             _send(writer, "alerts", {"alerts": []})
             count = 0
-            while True:
-                _send(writer, "figures", self.figures(number))
-                if self._random.random() < HAPPENINGS / len(self.names):
-                    count += 1
-                    _send(writer, "happened", self.happening(number), f"1:{count}")
-                await writer.drain()
-                await asyncio.sleep(1)
+            with suppress(ConnectionError):  # the console was stopped
+                while True:
+                    _send(writer, "figures", self.figures(number))
+                    if self._random.random() < HAPPENINGS / len(self.names):
+                        count += 1
+                        _send(writer, "happened", self.happening(number), f"1:{count}")
+                    await writer.drain()
+                    await asyncio.sleep(1)
 
         await asyncio.start_server(answer, "127.0.0.1", self.ports[number])
 
@@ -168,8 +171,24 @@ def used(process: int) -> tuple[float, float]:
     return seconds, pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def look_at(url: str) -> None:
-    """Print the times of pages to their first figures, and the bytes that one gets a second."""
+NEWEST = """last => {
+    const found = [...document.body.innerText.matchAll(/publisher P(\\d+) moved/g)];
+    const newest = Math.max(0, ...found.map(each => Number(each[1])));
+    return newest > last && newest;
+}"""
+
+
+def lag_ms(page: Any) -> float:
+    """The median time from a happening at a broker until it is on the page."""
+    last, lags = page.wait_for_function(NEWEST, arg=0).json_value(), []
+    for _ in range(30):
+        last = page.wait_for_function(NEWEST, arg=last).json_value()
+        lags.append(1e3 * time.time() - last)
+    return sorted(lags)[len(lags) // 2]
+
+
+def look_at(url: str, console: int, minutes: int) -> None:
+    """Print what a person waits for, and the memory of the console and of a page."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium")
@@ -180,6 +199,7 @@ def look_at(url: str) -> None:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = browser.new_context(viewport={"width": 1300, "height": 1000})
         times: dict[str, list[float]] = {"network": [], "health": []}
+        context.set_default_timeout(300_000)  # a machine may be busy meanwhile
         page = context.new_page()
         page.goto(url)
         base = url.partition("?")[0]
@@ -191,10 +211,12 @@ def look_at(url: str) -> None:
                 times[name].append(1e3 * (time.perf_counter() - began))
         for name, found in times.items():
             print(f"page {name}: first figures after {sorted(found)[PAGES // 2]:.0f} ms (median)")
-        heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
-        page.wait_for_timeout(10_000)
-        later = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
-        print(f"page heap: {heap:.1f} MB, after 10 s {later:.1f} MB")
+        page.goto(base)
+        print(f"a happening is on the page after {lag_ms(page):.0f} ms (median)")
+        for minute in range(0, minutes + 1, max(1, minutes // 6)):
+            page.wait_for_timeout(60_000 * max(1, minutes // 6) if minute else 10_000)
+            heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
+            print(f"after {minute} minutes: console {used(console)[1]:.0f} MB, page {heap:.1f} MB")
         browser.close()
 
 
@@ -203,6 +225,7 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--links", type=int, default=1_000)
     parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--minutes", type=int, default=0)
     options = parser.parse_args()
     ports = free_ports("127.0.0.1", options.brokers)
     speaking = multiprocessing.Process(
@@ -234,7 +257,7 @@ def main() -> None:
             share = 100 * (later_s - busy_s) / options.seconds
             size = f"{options.brokers} brokers, {options.links} links"
             print(f"{size}: console {share:.1f} % of a core; {memory:.0f} MB, {later:.0f} MB later")
-            look_at(found[0])
+            look_at(found[0], console.pid, options.minutes)
         finally:
             console.kill()
             console.wait()

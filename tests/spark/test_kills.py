@@ -84,9 +84,11 @@ class Publishing:
         self._thread.join()
 
 
-def job(network: Path, folder: Path, how: str, out: str = "") -> subprocess.Popen[str]:
+def job(
+    network: Path, folder: Path, how: str, out: str = "", *master: str
+) -> subprocess.Popen[str]:
     words = [str(network), out or str(folder / "out"), str(folder / "checkpoint"), how]
-    return driver(JOB, *words)
+    return driver(JOB, *words, *master)
 
 
 def driver(script: Path, *words: str) -> subprocess.Popen[str]:
@@ -167,6 +169,15 @@ class QueueOf:
         return asyncio.run(take())
 
 
+def streamed_rows(spark: SparkSession, folder: Path) -> dict[tuple[str, int], bytes]:
+    """The payloads of a stream's table by broker and offset, each of which is there once."""
+    # Spark knows which files count: a killed task leaves others.
+    rows = spark.read.parquet(str(folder)).collect()
+    keys = [(row.broker, row.offset) for row in rows]
+    assert [key for key, count in Counter(keys).items() if count > 1] == []
+    return {key: bytes(row.payload) for key, row in zip(keys, rows, strict=True)}
+
+
 def play_back(folder: Path, seed: int, kills: int) -> None:
     """Publish what is read, under kills; the log and a subscriber have each row once."""
     chance = random.Random(seed)
@@ -238,12 +249,7 @@ def play(spark: SparkSession, folder: Path, seed: int, kills: int) -> None:
         last = job(network, folder, "once")
         assert last.wait(PATIENCE_S) == 0
         logged = {key: each.payload for key, each in records(network).items()}
-    # Spark knows which files count: a killed task leaves others.
-    rows = spark.read.parquet(str(folder / "out")).collect()
-    keys = [(row.broker, row.offset) for row in rows]
-    assert [key for key, count in Counter(keys).items() if count > 1] == []
-    streamed = {key: bytes(row.payload) for key, row in zip(keys, rows, strict=True)}
-    assert streamed == logged
+    assert streamed_rows(spark, folder / "out") == logged
     assert publishing.acknowledged <= set(logged.values())
     print(f"{len(logged)} records, {len(publishing.acknowledged)} acknowledged")
 

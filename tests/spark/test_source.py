@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import shoal.spark
+from shoal.log.remote import LogAnswerError, RemoteLog
 from shoal.spark.options import OptionError, read_options
 from shoal.spark.ranges import FIXED
+from shoal.spark.stream import LogStreamReader
 from tests.runtime.live import until
 from tests.spark.conftest import LoggingBrokers, Start
 
@@ -228,3 +233,33 @@ def test_a_live_stream_gets_records_as_they_come(
         assert [row.delay for row in spark.table("late_flights").collect()] == [4, 5, 4]
     finally:
         query.stop()
+
+
+@pytest.mark.parametrize("question", ["bounds", "pin", "move"])
+def test_a_broker_that_is_killed_between_two_questions_is_waited_for(
+    question: str, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = start(2)
+    brokers.publish("B2", "t", b"1", b"2")
+    answer = getattr(RemoteLog, question)
+    kills: Iterator[bool] = iter([True, False, True])
+
+    def killed(log: RemoteLog, *given: Any) -> Any:
+        if next(kills, False):
+            raise LogAnswerError("does not answer: Connection refused")
+        return answer(log, *given)
+
+    def reader(missing: str) -> LogStreamReader:
+        options = {"network": str(brokers.file), "reader": "r", "missingBrokers": missing}
+        return LogStreamReader(read_options(options), FIXED)
+
+    monkeypatch.setattr(RemoteLog, question, killed)
+    stream = reader("wait")
+    begin = stream.initialOffset()
+    assert begin == {"B1": 0, "B2": 0}
+    end = stream.latestOffset(begin, ReadAllAvailable())
+    assert end == {"B1": 0, "B2": 2}
+    assert [each.range.begin for each in stream.partitions(begin, end)] == [0]
+    kills = repeat(True)
+    with pytest.raises(LogAnswerError, match="Connection refused"):
+        (hasty := reader("fail")).latestOffset(hasty.initialOffset(), ReadAllAvailable())

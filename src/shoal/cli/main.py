@@ -44,7 +44,7 @@ COMMANDS = {
     "console": "Show a live network in a browser: state, happenings with reasons, clients.",
     "story": "Tell what became of a traced message, at each broker and subscriber.",
     "trace": "Trace a sample of a live network's messages.",
-    "top": "Say which clients, topics and filters of a live network are heavy.",
+    "top": "Say which clients, topics and filters are heavy, and which clients lag behind.",
     "sessions": "List the sessions of a live network, or delete one.",
     "retained": "List retained messages of a live network, or delete them.",
     "undrain": "Let a live broker take clients in again.",

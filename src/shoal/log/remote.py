@@ -8,10 +8,12 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from shoal.http_calls import HttpConnection, basic
@@ -21,6 +23,10 @@ from shoal.log.records import Entry, read_head
 from shoal.log.selections import ALL_TOPICS, RecordSelection, read_answer
 
 ANSWER_S = 20.0
+# A broker that is killed is usually back within this time.
+PATIENCE_S = 60.0
+_PAUSE_S = 0.2
+_T = TypeVar("_T")
 _HEADER = {"X-Shoal": "reader"}
 
 
@@ -321,6 +327,18 @@ def _of_folders(path: Path) -> dict[str, ReadableLog]:
     return {log.bounds().broker: log for log in logs}
 
 
+def patiently(call: Callable[[], _T], patience_s: float) -> _T:
+    """The result of a call that is repeated for this time while a broker does not answer."""
+    until_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return call()
+        except LogAnswerError as error:
+            if error.is_refusal or time.monotonic() > until_s:
+                raise
+        time.sleep(_PAUSE_S)
+
+
 def pages(
     log: ReadableLog,
     begin: int,
@@ -329,11 +347,16 @@ def pages(
     topics: Sequence[str] = (ALL_TOPICS,),
     where: str = "",
     most_bytes: int = 1_048_576,
+    patience_s: float = 0.0,
 ) -> Iterator[LogPage]:
-    """Page after page of a log's records with offsets in [begin, end)."""
+    """Page after page of a log's records with offsets in [begin, end).
+
+    Before each page a broker that does not answer is waited for, at most this time.
+    """
+    ask = partial(log.page, end=end, topics=topics, where=where, most_bytes=most_bytes)
     run = 0
     while begin < end:
-        page = log.page(begin, end, topics=topics, where=where, most_bytes=most_bytes, run=run)
+        page = patiently(partial(ask, begin, run=run), patience_s)
         if page.next <= begin:
             raise LogError(f"{log.url}: the log ends at {page.end}, before offset {end}")
         yield page

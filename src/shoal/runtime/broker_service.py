@@ -478,8 +478,16 @@ class BrokerService:
         ]
 
     def status(self) -> Mapping[str, Any]:
-        """Return the content of `shoal status`: figures, and a row for each publisher."""
-        return {**self.figures(), "publishers": self.publishers.status()}
+        """Return the content of `shoal status`: figures, alerts, and a row for each publisher and
+        for the clients that lose or wait most.
+        """
+        figures = self.figures()
+        return {
+            **figures,
+            "alerts": self.events.alerts(figures),
+            "worst_clients": self.events.worst_clients(),
+            "publishers": self.publishers.status(),
+        }
 
     def figures(self) -> Mapping[str, Any]:
         """Return the figures of the metrics; their number does not depend on the number of

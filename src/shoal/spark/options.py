@@ -11,7 +11,7 @@ import msgspec
 from shoal.language import FilterSyntaxError
 from shoal.log.errors import LogError
 from shoal.log.instants import instant_us
-from shoal.log.remote import LogLogin, RemoteLog, open_logs
+from shoal.log.remote import PATIENCE_S, LogLogin, RemoteLog, open_logs
 from shoal.log.selections import ALL_TOPICS, RecordSelection
 from shoal.matching.topics.filters import TopicError
 
@@ -21,7 +21,7 @@ Offsets = dict[str, int]
 _KNOWN = {
     "network", "topics", "where", "attributes", "startingoffsets", "endingoffsets", "reader",
     "maxrowspertrigger", "maxbytespertrigger", "failondataloss", "missingbrokers", "wrongtypes",
-    "username", "password", "authority", "servername", "partitionbytes",
+    "username", "password", "authority", "servername", "partitionbytes", "patience",
 }  # fmt: skip
 
 
@@ -44,6 +44,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes          likewise their bytes, roughly
     fails_on_loss      records that retention has deleted fail the query; else it goes on after them
     waits_for_brokers  a stream waits for a broker that does not answer; else it fails
+    patience_s         so long a task waits for a broker that does not answer
     partition_bytes    bytes of a broker's log that one task reads, roughly
     """
 
@@ -59,6 +60,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     fails_on_loss: bool = True
     waits_for_brokers: bool = True
+    patience_s: float = PATIENCE_S
     partition_bytes: int = PARTITION_BYTES
     login: LogLogin = LogLogin()
 
@@ -108,6 +110,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         max_bytes=_number(texts, "maxBytesPerTrigger"),
         fails_on_loss=_choice(texts, "failOnDataLoss", ("true", "false")) == "true",
         waits_for_brokers=_choice(texts, "missingBrokers", ("wait", "fail")) == "wait",
+        patience_s=_number(texts, "patience", int(PATIENCE_S)),
         partition_bytes=_number(texts, "partitionBytes") or PARTITION_BYTES,
         login=LogLogin(
             texts.get("username", ""),
@@ -147,8 +150,8 @@ def time_in(option: str, text: str) -> int:
         ) from None
 
 
-def _number(texts: Mapping[str, str], option: str) -> int:
-    text = texts.get(option.lower(), "0")
+def _number(texts: Mapping[str, str], option: str, usual: int = 0) -> int:
+    text = texts.get(option.lower(), str(usual))
     try:
         number = int(text)
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -60,13 +61,17 @@ class LogPartition(InputPartition):
 
 
 class LogQuery(NamedTuple):
-    """The topics and the content that tasks ask for, and the columns that they give."""
+    """The topics and the content that tasks ask for, and the columns that they give.
+
+    A task waits `patience_s` for a broker that does not answer.
+    """
 
     topics: Sequence[str]
     where: str
     schema: StructType
     wrong_types: str
     fails_on_loss: bool
+    patience_s: float
 
 
 def resolve(option: str, text: str, logs: dict[str, RemoteLog]) -> Offsets:
@@ -93,7 +98,12 @@ def plan(
 ) -> list[LogPartition]:
     """Partitions for [begin, end) of each broker; one of nothing if there are no records."""
     query = LogQuery(
-        options.topics, options.where, schema, options.wrong_types, options.fails_on_loss
+        options.topics,
+        options.where,
+        schema,
+        options.wrong_types,
+        options.fails_on_loss,
+        options.patience_s,
     )
     found: list[LogPartition] = []
     for name, end in ends.items():
@@ -126,10 +136,11 @@ def read_partition(partition: LogPartition) -> Iterator[pa.RecordBatch]:
         return
     log = RemoteLog(part.url, partition.login)
     begin = part.begin
+    read = partial(pages, log, topics=query.topics, where=query.where, patience_s=query.patience_s)
     try:
         while begin < part.end:
             try:
-                for page in pages(log, begin, part.end, topics=query.topics, where=query.where):
+                for page in read(begin, part.end):
                     begin = page.next
                     rows = [
                         (offset, record)

@@ -15,9 +15,17 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from shoal.client.endpoint import Tls, read_endpoint
 from shoal.log.errors import LogError
-from shoal.log.remote import NO_LOGIN, LogAnswerError, LogLogin, RemoteLog, listeners_in, open_logs
+from shoal.log.remote import (
+    NO_LOGIN,
+    PATIENCE_S,
+    LogAnswerError,
+    LogLogin,
+    RemoteLog,
+    listeners_in,
+    open_logs,
+    patiently,
+)
 from shoal.log.staging.attempts import AttemptId
-from shoal.log.staging.remote import PATIENCE_S, patiently
 from shoal.spark.options import OptionError
 
 KEY = "key"

@@ -6,7 +6,9 @@ in its checkpoint that all before it is done. No call of Spark's `commit` or `st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -21,10 +23,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from shoal.log.errors import LogError
-from shoal.log.remote import LogAnswerError, LogBounds, RemoteLog
+from shoal.log.remote import LogAnswerError, LogBounds, RemoteLog, patiently
 from shoal.spark.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, offsets_in
 from shoal.spark.options import time_in as read_time
 from shoal.spark.ranges import LogPartition, check_schema, plan, read_partition, resolve
+
+_T = TypeVar("_T")
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,6 +52,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_logs": {}}
 
     def initialOffset(self) -> Offsets:  # noqa: N802  # Spark's name
+        return self._waiting(self._initial)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        return self._waiting(partial(self._latest, start, limit))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._waiting(lambda: resolve("latest", LATEST, self._all_logs()))
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        return self._waiting(partial(self._planned, start, end))
+
+    def _waiting(self, call: Callable[[], _T]) -> _T:
+        """The result of a call; a broker that is killed meanwhile is waited for, if it is to be."""
+        options = self._options
+        return patiently(call, options.patience_s if options.waits_for_brokers else 0.0)
+
+    def _initial(self) -> Offsets:
         logs, options = self._all_logs(), self._options
         starting = options.starting_offsets
         if not options.reader:
@@ -73,7 +94,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+    def _latest(self, start: Offsets, limit: ReadLimit) -> Offsets:
         bounds = self._bounds(start)
         self._move_cursors(start, bounds)
         ends = self._ends(bounds)
@@ -90,16 +111,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = max(0, left - (found[name] - begins[name]))
         return found
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = resolve("latest", LATEST, self._all_logs())
-
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         try:
             return resolve("latest", LATEST, self._all_logs())
         except LogError:
             return None
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+    def _planned(self, start: Offsets, end: Offsets) -> list[LogPartition]:
         logs = self._all_logs()
         for name in end:
             if name not in logs and end[name] != start.get(name):

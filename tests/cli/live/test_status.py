@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from shoal.cli.commands import status as command
 from shoal.cli.support.live.statuses import Statuses
 from shoal.overlays.publisher_relocation.records import SelectionRecord
 from shoal.overlays.registry import SYSTEMS
+from shoal.runtime.events.alerts import AlertBook, alerts_of
 
 
 def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
@@ -36,9 +38,9 @@ def proposal(at_us: int, outcome: str, reason: str = "") -> dict[str, Any]:
 
 def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
     mqtt = dict.fromkeys(("connected", "publications", "deliveries"), 0)
-    links = [
-        {"neighbour": each, "state": "up", "away_us": 0, "connections": 1} for each in neighbours
-    ]
+    well = {"state": "up", "away_us": 0, "connections": 1, "problem": "", "quarantined": ""}
+    well |= {"congested_us": 0, "buffered_bytes": 0, "spooled_bytes": 0}
+    links = [{"neighbour": each} | well for each in neighbours]
     return {
         "version": "0.1.0",
         "pid": 1,
@@ -54,6 +56,14 @@ def says(neighbours: list[str], *proposals: dict[str, Any]) -> dict[str, Any]:
         "publishers": [],
         "shown": {"proposals": list(proposals)},
     }
+
+
+def with_alerts(found: dict[str, Any]) -> dict[str, Any]:
+    """A broker's answer with the alerts that it makes of its figures."""
+    others = {"certificates": [], "log": None, "joining": {}, "clients": {}}
+    book, now_us = AlertBook(), time.time_ns() // 1_000
+    book.update(alerts_of(others | found, now_us), now_us)
+    return found | {"alerts": msgspec.to_builtins(book.rows)}
 
 
 def run(
@@ -79,7 +89,8 @@ def run(
     path.write_text("\n".join(lines))
 
     async def ask(network: object, caller: object) -> Statuses:
-        return Statuses(dict(zip(names, found, strict=True)))
+        answers = [each and with_alerts(each) for each in found]
+        return Statuses(dict(zip(names, answers, strict=True)))
 
     monkeypatch.setattr(command, "ask_status", ask)
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -176,7 +187,7 @@ def test_what_brokers_wait_for_and_what_has_no_effect_is_said(
     rules = "self_organising.pinned = [['B1', 'B33']]"
     code, text = run(capsys, monkeypatch, tmp_path, found, rules=rules)
     assert code == 1
-    assert "B1 waits for: link to B2; tables of B2" in text
+    assert "B1: the broker is not ready: tables of B2; new clients are refused; 0 are" in text
     assert "B2 leaves, busy with: sessions" in text
     assert "self_organising.pinned: no broker 'B33', so it has no effect" in text
 
@@ -193,9 +204,9 @@ def test_what_holds_up_a_leave_or_a_join_is_said_with_the_next_step(
         says(["B2"]) | {"joining": joins},
     ]
     _, text = run(capsys, monkeypatch, tmp_path, found)
-    assert "B1 leaves, busy with: overlay for 70 s: no link to B3; next: start B3" in text
+    assert "B1: the leave waits, overlay: no link to B3 (1 min); next: start B3" in text
     assert "B2 stays: its leave was taken back by an operator" in text
-    assert "B3 joins, linking for 3 s; next: it asks again" in text
+    assert "B3: the join is not complete: linking (3 s); next: it asks again" in text
 
 
 def test_what_a_system_records_is_counted_and_fits_a_terminal(
@@ -279,7 +290,7 @@ def test_what_waits_on_links_and_room_on_disks_and_versions_that_differ_are_show
         found["journal"] = {"bytes": 10, "free_bytes": free, "is_failing": False}
     third["version"] = "0.2.0"
     _, text = run(capsys, monkeypatch, tmp_path, [first, second, third])
-    assert "B3 (away, 3.0 kB wait)" in text
+    assert "B2: the link to B3 is down; 3.0 kB wait for B3; next: look at B3; if it is" in text
     assert "free on their disks: 3.0 GB at least (B3)" in text
     assert "versions: 0.1.0: B1, B2; 0.2.0: B3" in text
     third["version"] = "0.1.0"
@@ -298,16 +309,15 @@ def test_what_is_wrong_comes_first_then_one_line_for_each_broker(
     second |= {"ready": False, "missing": ["link to B1"]}
     _, text = run(capsys, monkeypatch, tmp_path, [first, second, None], columns=80)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    assert lines[:4] == [
+    assert lines[:3] == [
         "n: 1 of 3 brokers are ready",
         "B3 does not answer",
-        "B2 waits for: link to B1",
-        "B2: link to B1 (away)",
+        "B2: the link to B1 is down; next: look at B1; if it is dead for good: shoal forget",
     ]
-    assert [line.split()[0] for line in lines[6:9]] == ["B3", "B2", "B1"]
+    assert [line.split()[0] for line in lines[5:8]] == ["B3", "B2", "B1"]
     assert re.search(r"B1 +ready +20 up", text)
     assert "refused since they started: B1 7" in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert max(map(len, lines[3:])) <= 80  # a terminal wraps the lines of the problems
     assert len(lines) <= 11
 
 

@@ -13,6 +13,7 @@ import shlex
 import signal
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,16 @@ WHILE_B4_IS_DEAD = [
     # Is all well? Which broker is down, since when, and how much is queued for it?
     ("status {file}", 1, r"(?m)^ *B4 +no answer"),
     ("status {file}", 1, r"(?m)^B4 does not answer at 127\.0\.0\.1:\d+: Connection refused$"),
-    ("status {file}", 1, r"(?m)^B3: link to B4 \(away for \d+ (s|min), \d+ bytes wait\)"),
-    ("status {file}", 1, r"(?m)^B3 waits for: link to B4"),
-    ("status {file}", 1, r"(?ms)^B5: link to B4 \(away for \d+ (s|min)\)$.*^ *B5 +not ready"),
+    (
+        "status {file}",
+        1,
+        r"(?m)^B3: the link to B4 is down.* \(\d+ (s|min)\); \d+ bytes wait for B4",
+    ),
+    (
+        "status {file}",
+        1,
+        r"(?ms)^B5: the link to B4 is down.* \(\d+ (s|min)\); next: .*^ *B5 +not r",
+    ),
     ("status {file} --json", 1, r'"B4": null'),
     # Where is a client, and which clients are at the dead broker?
     ("clients {file} dashboard", 0, r"dashboard .* B5 "),
@@ -100,8 +108,9 @@ async def ask_all(network: Processes) -> None:
         # A restarted broker knows at least since when it has waited.
         network.kill("B3", how=signal.SIGTERM)
         network.start("B3")
-        words = r"B4 \(away for \d+ (s|min) or longer, \d+ bytes wait\)"
-        assert not await asyncio.to_thread(problem, network, "status {file}", 1, words)
+        words = r"B4 is down since the start.* \(\d+ (s|min)\); \d+ bytes wait for B4"
+        shown = partial(problem, network, "status {file}", 1, words)
+        await asyncio.to_thread(wait_until, lambda: not shown())
         network.start("B4")
         await asyncio.to_thread(wait_until, lambda: answer(network, "status {file}")[0] == 0)
         async with asyncio.timeout(PATIENCE_S):
@@ -115,7 +124,7 @@ async def ask_all(network: Processes) -> None:
 
 def ask_of_the_dead(network: Processes) -> None:
     wait_until(lambda: "link down" in network.log("B3") and "link down" in network.log("B5"))
-    wait_until(lambda: bool(re.search(r"\(away for [1-9]", answer(network, "status {file}")[1])))
+    wait_until(lambda: bool(re.search(r"is down.* \([1-9]", answer(network, "status {file}")[1])))
     problems = [problem(network, *each) for each in WHILE_B4_IS_DEAD]
     assert not any(problems), "\n".join(filter(None, problems))
     code, said = asked(network, "B3", "/ready")

@@ -56,7 +56,10 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
         command = _class("deploy.master.Master", *master)
-        stack.enter_context(_process(folder / "master", command)).wait_for_port(port)
+        # Executors that tests kill are replaced without end.
+        patient = "-Dspark.deploy.maxExecutorRetries=-1"
+        starting = _process(folder / "master", command, SPARK_MASTER_OPTS=patient)
+        stack.enter_context(starting).wait_for_port(port)
         workers = []
         for number in range(WORKERS):
             place = folder / f"worker{number}"

@@ -24,6 +24,7 @@ def figures(**changes: Any) -> dict[str, Any]:
         "log": None,
         "leaving": {"stage": "", "problem": ""},
         "joining": {"stage": ""},
+        "clients": {"is_draining": False, "problem": ""},
         "mqtt": {"connected": 3},
     }
     return well | changes
@@ -36,6 +37,7 @@ def link(**changes: Any) -> dict[str, Any]:
         "problem": "",
         "quarantined": "",
         "away_us": 0,
+        "connections": 1,
         "buffered_bytes": 0,
         "spooled_bytes": 0,
         "congested_us": 0,
@@ -51,6 +53,18 @@ def test_a_broker_that_is_well_has_no_alert() -> None:
     ("changes", "key", "level", "words"),
     [
         ({"links": [link(state="away", away_us=5)]}, "link B2", "bad", "the link to B2 is down"),
+        (
+            {"links": [link(state="idle", connections=0)]},
+            "link B2",
+            "bad",
+            "the link to B2 is down since the start",
+        ),
+        (
+            {"clients": {"is_draining": True, "problem": "2 of them stay"}},
+            "drain",
+            "poor",
+            "the drain waits for clients: 2 of them stay",
+        ),
         ({"links": [link(quarantined="bad checksum")]}, "quarantine B2", "bad", "bad checksum"),
         ({"links": [link(congested_us=2_000_000)]}, "congestion B2", "poor", "slower"),
         ({"journal": {"is_failing": True}}, "journal", "bad", "does not take the journal"),

@@ -19,11 +19,12 @@ from shoal.log.errors import LogError, OffsetAheadError, OffsetGoneError
 from shoal.log.merging import LoggedRecord, followed, merged
 from shoal.log.publication_log import FolderLog
 from shoal.log.records import LogGap, LogRecord
-from shoal.log.remote import LogAnswerError, LogLogin, RemoteLog, open_logs
+from shoal.log.remote import LogAnswerError, LogLogin, RemoteLog, open_logs, pages
 from shoal.log.rows import json_row
 from shoal.mqtt.codec.encoder import encode
 from shoal.mqtt.codec.packets import Connect, WillFields
 from shoal.runtime.broker_service import BrokerService
+from shoal.runtime.free_ports import free_ports
 from shoal.runtime.front_ends.entry.passwords import password_line
 from shoal.runtime.network_file import NetworkFile, parse_network
 from shoal.runtime.storage import log_writer
@@ -31,11 +32,11 @@ from tests.runtime.live import PATIENCE_S, on_loop, until
 from tests.runtime.one_service import data_of, network, running
 
 
-def logging_network(folder: Path, count: int = 1, **tables: Any) -> NetworkFile:
-    """A network whose brokers keep logs, and listen for readers."""
+def logging_network(folder: Path, count: int = 1, port: int = 0, **tables: Any) -> NetworkFile:
+    """A network whose brokers keep logs, and listen for readers at this port, or at any."""
     data = data_of(network(count))
     for broker in data["brokers"]:
-        broker["log"] = "127.0.0.1:0"
+        broker["log"] = f"127.0.0.1:{port}"
     section = {"folder": str(folder / "log")} | tables.pop("log", {})
     return parse_network(data | tables | {"log": section})
 
@@ -401,6 +402,27 @@ async def test_acknowledged_publications_are_in_the_log_after_a_kill(tmp_path: P
     assert [each.payload for _, each in log.page(0).records] == [  # type: ignore[union-attr]
         b"%d" % number for number in range(20)
     ]
+
+
+@on_loop
+async def test_a_reader_waits_for_a_broker_that_starts_again(tmp_path: Path) -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    net = logging_network(tmp_path, port=port)
+    async with asyncio.timeout(PATIENCE_S):
+        async with running(net, "B1") as (service,):
+            async with Client(str(service.listening["mqtt"])) as client:
+                for number in range(3):
+                    await client.publish("t", b"%d" % number, qos=1)
+            found = pages(remote(service), 0, 3, most_bytes=1, patience_s=PATIENCE_S)
+            read = [await asyncio.to_thread(next, found)]
+            impatient = RemoteLog(remote(service).url)
+        with pytest.raises(LogAnswerError, match="does not answer"):
+            await asyncio.to_thread(list, pages(impatient, 0, 3))
+        reading = asyncio.create_task(asyncio.to_thread(list, found))
+        await asyncio.sleep(0.3)
+        async with running(net, "B1"):
+            read += await reading
+    assert [offset for page in read for offset, _ in page.records] == [0, 1, 2]
 
 
 def test_a_folder_without_a_log_says_so(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_systems_exception_is_in_the_status(
         assert "faulty.py, line " in said
         words = [*SHOAL, "status", str(network.path)]
         shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        (line,) = [line for line in shown.splitlines() if line.startswith("B2 has raised ")]
+        (line,) = [line for line in shown.splitlines() if line.startswith("B2: ")]
         assert said in line
 
 

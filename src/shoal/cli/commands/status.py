@@ -125,7 +125,7 @@ def _show(
         f"[yellow]{each}, so it has no effect[/yellow]" for each in network.strangers(statuses)
     )
     heading = f"{network.name}: {overview.summary(statuses)}"
-    for text in chain((heading,), wrongs(statuses), strangers):
+    for text in chain((heading,), wrongs(statuses, time.time_ns() // 1_000), strangers):
         console.print(text, soft_wrap=True, highlight=False)
     console.print(overview.overview(statuses))
     for text in overview.footnotes(statuses):

@@ -1,11 +1,11 @@
-"""`shoal top`: which clients, topics and filters of a live network are heavy."""
+"""`shoal top`: which clients, topics and filters of a live network are heavy, or lag behind."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,21 +51,25 @@ def top(
     operator_password: OperatorPassword = "",
     operator_certificate: OperatorCertificate = "",
 ) -> None:
-    """Say which clients publish most, to which topics, and which filters cost most.
+    """Say which clients publish most, to which topics, which filters cost most, and which clients
+    lose or wait most.
 
-    By samples of the last two to four minutes: estimates, of which the large ones are good.
+    Rates are from samples of the last two to four minutes: estimates, of which the large ones are
+    good. What waits and was dropped is counted exactly.
     """
     from shoal.cli.support.live.networks import read_network
 
     network = read_network(network_file, has_files=False)
     caller = read_caller(network, operator, operator_password, operator_certificate)
     statuses, found = asyncio.run(_ask(network, caller, broker))
+    worst = _worst_clients(statuses)[:most]
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**found, "worst_clients": worst}, indent=2))
         return
     console = Console(highlight=False)
     for kind, heading in _HEADINGS.items():
         _show(console, heading, found.get(kind, {}), by, most)
+    _show_worst(console, worst)
     for name, answer in statuses.items():
         if answer is None:
             print(f"not asked: {name} {statuses.why_not(name)}")
@@ -110,6 +114,33 @@ def _show(
     rows = [[name, *(_amount(key, found[key][name]) for key in shown)] for name in names]
     headings = [columns[key] for key in shown]
     show_rows(console, [heading, *headings], rows, numbers=headings)
+
+
+def _worst_clients(statuses: Statuses) -> list[dict[str, Any]]:
+    """All brokers' clients that lose or wait, with their brokers; those that lose first."""
+    rows = [
+        {**row, "broker": name}
+        for name, answer in statuses.items()
+        if answer is not None
+        for row in answer["worst_clients"]
+        if row["waiting"] or row["dropped_us"] is not None
+    ]
+    return sorted(rows, key=lambda row: (row["dropped_us"] is None, -row["waiting"]))
+
+
+def _show_worst(console: Console, worst: Sequence[Mapping[str, Any]]) -> None:
+    if not worst:
+        console.print("no client has messages that wait")
+        return
+    headings = ["client that lags", "broker", "waiting", "bytes", "in flight", "dropped"]
+    rows = [
+        [
+            *(row["client"], row["broker"], f"{row['waiting']:,}", decimal(row["waiting_bytes"])),
+            *(f"{row['in_flight']:,}", f"{row['dropped']:,}"),
+        ]
+        for row in worst
+    ]
+    show_rows(console, headings, rows, numbers=headings[2:])
 
 
 def _amount(measure: str, per_s: float) -> str:

@@ -6,25 +6,21 @@ Each request may arrive twice.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
-from shoal.log.remote import LogAnswerError, RemoteLog
+from shoal.log.remote import PATIENCE_S, LogAnswerError, RemoteLog, patiently
 from shoal.log.staging.committing import KeptList, brokers_of, decide_batch
 from shoal.log.staging.parts import Attempt
 from shoal.log.staging.staged_rows import StagedRow, encode_rows
 
 # Rows are sent in requests of about this many bytes.
 REQUEST_BYTES = 1_048_576
-PATIENCE_S = 60.0
-_PAUSE_S = 0.2
 # A broker answers a commit after this time at the latest, with how far it is.
 _WAIT_S = 5.0
-_T = TypeVar("_T")
 
 
 class RemoteStaging:
@@ -74,18 +70,6 @@ class RemoteStaging:
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
         return patiently(lambda: self._log.ask(method, path, body), self._patience_s)
-
-
-def patiently(call: Callable[[], _T], patience_s: float) -> _T:
-    """The result of a call that is repeated for this time while a broker does not answer."""
-    until_s = time.monotonic() + patience_s
-    while True:
-        try:
-            return call()
-        except LogAnswerError as error:
-            if error.is_refusal or time.monotonic() > until_s:
-                raise
-        time.sleep(_PAUSE_S)
 
 
 def commit_batch(

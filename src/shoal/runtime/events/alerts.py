@@ -147,10 +147,12 @@ def _links(figures: Mapping[str, Any], now_us: int) -> Iterator[Alert]:
         waiting = link["buffered_bytes"] + link["spooled_bytes"]
         waits = f"{decimal(waiting)} wait for {neighbour}" if waiting else ""
         if link["state"] in ("idle", "away"):
+            is_new = not link["connections"]
+            down = f"the link to {neighbour} is down" + (" since the start" if is_new else "")
             yield Alert(
                 key=f"link {neighbour}",
                 level=BAD,
-                text=f"the link to {neighbour} is down" + _because(link["problem"]),
+                text=down + _because(link["problem"]),
                 effect=waits,
                 advice=f"look at {neighbour}; if it is dead for good: shoal forget",
                 since_us=now_us - link["away_us"],
@@ -173,7 +175,14 @@ def _links(figures: Mapping[str, Any], now_us: int) -> Iterator[Alert]:
 
 
 def _orders(figures: Mapping[str, Any], now_us: int) -> Iterator[Alert]:
-    leaving, joining = figures["leaving"], figures["joining"]
+    leaving, joining, clients = figures["leaving"], figures["joining"], figures["clients"]
+    if clients.get("is_draining") and clients["problem"]:
+        yield Alert(
+            key="drain",
+            level=POOR,
+            text=f"the drain waits for clients: {clients['problem']}",
+            advice="shoal undrain takes it back",
+        )
     if leaving.get("stage") and leaving.get("problem"):
         yield Alert(
             key="leaving",

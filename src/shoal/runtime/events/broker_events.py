@@ -127,14 +127,30 @@ class BrokerEvents:
         )
         self._set("broker", self._about(figures))
         worst = self._worst.look(now_us)
-        found = [*alerts_of(figures, now_us), *self._losing(now_us)]
-        if self._alerts.update(found, now_us) or "alerts" not in self._states:
-            self._set("alerts", {"alerts": msgspec.to_builtins(self._alerts.rows)})
+        self._find_alerts(figures, now_us)
         self._set("figures", msgspec.to_builtins(read))
         if self._looks % TOP_LOOKS == 0:
             self._set("top", {"clients": msgspec.to_builtins(worst)})
         self._looks += 1
         self._wake()
+
+    def worst_clients(self) -> list[dict[str, Any]]:
+        """The clients that lose or wait most, the worst first, for an answer."""
+        found: list[dict[str, Any]] = msgspec.to_builtins(self._worst.look(self._now_us()))
+        return found
+
+    def alerts(self, figures: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The alerts of these figures, the worst and oldest first, for an answer; streams get them
+        with the next look.
+        """
+        self._find_alerts(figures, self._now_us())
+        found: list[dict[str, Any]] = msgspec.to_builtins(self._alerts.rows)
+        return found
+
+    def _find_alerts(self, figures: Mapping[str, Any], now_us: int) -> None:
+        found = [*alerts_of(figures, now_us), *self._losing(now_us)]
+        if self._alerts.update(found, now_us) or "alerts" not in self._states:
+            self._set("alerts", {"alerts": msgspec.to_builtins(self._alerts.rows)})
 
     def _losing(self, now_us: int) -> Iterator[Alert]:
         """Alerts of the clients that lost messages within the last minute, the latest first."""

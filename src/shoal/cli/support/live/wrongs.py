@@ -11,9 +11,15 @@ from rich.markup import escape
 from shoal.cli.support.live.statuses import Statuses
 
 
-def wrongs(statuses: Statuses) -> Iterator[str]:
-    """All of it, the worst first, in the console's markup."""
-    for kind in (_silent, _raised, _disks, _waiting, _links, _moves, _certificates, _versions):
+def wrongs(statuses: Statuses, now_us: int) -> Iterator[str]:
+    """All of them in the console's markup: brokers that do not answer, then alerts by level, then
+    what is under way. `now_us` is in µs since 1970.
+    """
+    yield from _silent(statuses)
+    alerts = [(name, each) for name, found in statuses.items() for each in _alerts(found)]
+    for name, alert in sorted(alerts, key=lambda each: each[1]["level"] != "bad"):
+        yield _alert_line(name, alert, now_us)
+    for kind in (_leaves, _moves, _versions):
         yield from kind(statuses)
 
 
@@ -55,87 +61,44 @@ def _silent(statuses: Statuses) -> Iterator[str]:
             yield f"[red]{name} {escape(statuses.why_not(name))}[/red]"
 
 
-def _waiting(statuses: Statuses) -> Iterator[str]:
-    """Yield the reasons of brokers that are not ready, and the progress of those that leave."""
+def _alerts(found: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = found["alerts"] if found is not None else []
+    return rows
+
+
+def _alert_line(name: str, alert: Mapping[str, Any], now_us: int) -> str:
+    """An alert as a line: the problem, for how long, its effect and the next step."""
+    words = f"{name}: {alert['text']}"
+    lasts_s = (now_us - alert["since_us"]) / 1e6
+    words += f" ({duration(lasts_s)})" if lasts_s >= 1 else ""
+    words += f"; {alert['effect']}" if alert["effect"] else ""
+    words += f"; next: {alert['advice']}" if alert["advice"] else ""
+    colour = "red" if alert["level"] == "bad" else "yellow"
+    return f"[{colour}]{escape(words)}[/{colour}]"
+
+
+def _leaves(statuses: Statuses) -> Iterator[str]:
+    """Yield leaves that go on, and those that were given up."""
     for name, found in statuses.items():
-        if found is not None and (missing := found["missing"]):
-            yield f"[yellow]{name} waits for: {escape('; '.join(missing))}[/yellow]"
         leaving = found["leaving"] if found is not None else {}
-        if leaving.get("stage"):
-            words = f"{name} leaves, busy with: {leaving['stage']}"
-            if since_s := leaving.get("since_s"):
-                words += f" for {since_s:,.0f} s"
-            words += f": {leaving['problem']}" if leaving["problem"] else ""
-            words += f"; next: {leaving['next']}" if leaving.get("next") else ""
-            yield f"[yellow]{escape(words)}[/yellow]" if leaving["problem"] else words
+        if leaving.get("stage") and not leaving["problem"]:
+            since_s = leaving.get("since_s")
+            lasts = f" for {duration(since_s)}" if since_s else ""
+            yield f"{name} leaves, busy with: {escape(leaving['stage'])}{lasts}"
         elif leaving.get("outcome"):
             yield f"{name} stays: its leave was {escape(leaving['outcome'])}"
-        joining = (found or {}).get("joining", {})
-        if joining.get("stage"):
-            words = f"{name} joins, {joining['stage']} for {joining['since_s']:,.0f} s"
-            yield f"[yellow]{escape(words)}; next: {escape(joining['next'])}[/yellow]"
-
-
-def _links(statuses: Statuses) -> Iterator[str]:
-    """Yield links that are down or congested, with their queues."""
-    for name, found in statuses.items():
-        links = [link_words(each) for each in (found or {}).get("links", ()) if not is_well(each)]
-        if links:
-            yield f"[yellow]{name}: link to {', '.join(links)}[/yellow]"
-
-
-def _raised(statuses: Statuses) -> Iterator[str]:
-    """Yield brokers with uncaught exceptions."""
-    for name, found in statuses.items():
-        raised = found["exceptions"] if found is not None else {}
-        if count := raised.get("count"):
-            times = "an exception" if count == 1 else f"{count:,} exceptions, the last"
-            last = escape(raised["last"])
-            yield f"[red]{name} has raised {times} (its log says more): {last}[/red]"
-
-
-def _disks(statuses: Statuses) -> Iterator[str]:
-    """Yield brokers that cannot write to their disk, and readers whose records are deleted."""
-    for name, found in statuses.items():
-        if ((found or {}).get("journal") or {}).get("is_failing"):
-            yield (
-                f"[red]{name} cannot write to its disk: it refuses messages that it could not "
-                "keep[/red]"
-            )
-        log = (found or {}).get("log") or {}
-        if log.get("is_failing"):
-            yield (
-                f"[red]{name} cannot write its log, which lacks {log['missing']:,} publications"
-                "[/red]"
-            )
-        for reader in log.get("readers", ()):
-            if reader["is_lost"]:
-                words = f"{name}: reader {reader['name']} was too far behind: records it needs are"
-                yield f"[yellow]{escape(words)} deleted[/yellow]"
 
 
 def _moves(statuses: Statuses) -> Iterator[str]:
     """Yield moves that are under way, and redirects with their outcomes."""
     for name, found in statuses.items():
         clients = (found or {}).get("clients", {})
-        if clients.get("is_draining") and clients["problem"]:
-            yield f"[yellow]{name} still has clients: {clients['problem']}[/yellow]"
         counts = dict(clients.get("moves", {}))
         if clients.get("moving"):
             counts["on their way"] = clients["moving"]
         if counts:
             words = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
             yield f"clients of {name} that were to move: {words}"
-
-
-def _certificates(statuses: Statuses) -> Iterator[str]:
-    """Those that end soon, or have."""
-    from shoal.runtime.tls.endings import remark
-
-    for name, found in statuses.items():
-        for row in (found or {}).get("certificates", ()):
-            if words := remark(row):
-                yield f"[yellow]{name}: {escape(words)}[/yellow]"
 
 
 def _versions(statuses: Statuses) -> Iterator[str]:
