@@ -65,9 +65,10 @@ check: install ## style, types and layers only
 	$(BIN)/lint-imports
 
 # Where no test ran yet, each process would write all assertions anew: that is most of collecting.
-# What is wrong with a test, the tests themselves say.
+# What is wrong with a test, the tests themselves say. An archive of Spark's classes is made once.
 compiled: install
 	@$(BIN)/pytest --collect-only -qqq >/dev/null 2>&1 || true
+	@$(BIN)/python -m tests.java_archive >/dev/null 2>&1 || true
 
 # One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores: `make PROCESSES=4 test` has others.
@@ -75,7 +76,7 @@ PROCESSES := 5
 tests: check compiled
 	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0 --ignore tests/pipeline/clusters
 
-clusters: install ## Spark's standalone cluster and Spark Connect, on this machine (4 minutes)
+clusters: compiled ## Spark's standalone cluster and Spark Connect, on this machine (4 minutes)
 	$(BIN)/pytest -n 2 tests/pipeline/clusters
 
 SPHINX := $(BIN)/python -m sphinx -c docs -d build/docs-trees

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests import java_archive
 from tests.examples import chosen_cases, examples
 
 # Objects made until all tests are collected stay to the end; walking them repeatedly took a sixth
@@ -25,6 +26,9 @@ RUBBISH = (10_000, 10, 50)
 with pytest.MonkeyPatch.context() as environment:
     environment.setenv("SHOAL_SYSTEMS", f"tests.flooding,{os.environ.get('SHOAL_SYSTEMS', '')}")
     importlib.import_module("shoal.overlays.registry")
+
+# A process that starts Spark, and its children, load classes from the archive, if there is one.
+java_archive.use_archive()
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile(

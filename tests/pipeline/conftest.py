@@ -8,16 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shoal.pipeline.session import spark_session
-
-# Jobs of a second do not repay Java's second compiler, nor several threads that collect garbage.
-# What it compiles has 48 MB by default: it was thrown out to make room, and compiled again.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+from tests.java_archive import OPTIONS, ROOM_FOR_CODE, quick_java
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", QUICK_JAVA)
+        patch.setenv(OPTIONS, quick_java(ROOM_FOR_CODE))
         with spark_session(
             "tests", master="local[2]", memory="2g", shuffle_partitions=2
         ) as session:

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from shoal.cli.main import STOPPED_EXIT_CODE
-from tests.pipeline.clusters.processes import LIGHT_JAVA
+from tests.java_archive import OPTIONS, quick_java
 
 SESSION = "spark_session('test', master='local[1]', memory='512m')"
 COMMAND = "spark_command('test', master='local[1]', memory='512m')"
@@ -51,7 +51,7 @@ def started(script: str, *words: str) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"SPARK_SUBMIT_OPTS": LIGHT_JAVA},
+        env=os.environ | {OPTIONS: quick_java()},
     ) as process:
         try:
             yield process

@@ -21,7 +21,7 @@ from shoal.pipeline.matching.compiled_matching import match_tables
 from shoal.pipeline.session import spark_session
 from shoal.pipeline.tables import write_table
 from shoal.pipeline.tasks import run_tasks
-from tests.pipeline.clusters.processes import LIGHT_JAVA
+from tests.java_archive import quick_java
 
 PUBLICATIONS = 1_000
 # A path that is another folder in each process: as a disk that no other machine has.
@@ -32,7 +32,7 @@ def main(master: str, folder: Path) -> None:
     """Write pairs into a folder that all share, and into one that each process has for itself."""
     settings = {
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": LIGHT_JAVA,
+        "spark.executor.extraJavaOptions": quick_java(),
         "spark.sql.shuffle.partitions": "3",
     }
     found: dict[str, object] = {}

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pyspark
 
+from tests.java_archive import quick_java
+
 ROOT = Path(__file__).parents[3]
 SPARK = Path(pyspark.__file__).parent
-# Servers that do little: Java's second compiler and its large heaps do not repay themselves.
-LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WAIT_S = 90.0
 WORKERS = 2
 
@@ -26,7 +26,7 @@ def environment(**more: str) -> dict[str, str]:
     """Return the variables of a process that finds this checkout, and this Python for workers."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    light = {"SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA, "SPARK_DAEMON_MEMORY": "256m"}
+    light = {"SPARK_DAEMON_JAVA_OPTS": quick_java(), "SPARK_DAEMON_MEMORY": "256m"}
     found = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     return kept | light | found | {"SPARK_HOME": str(SPARK)} | more
 

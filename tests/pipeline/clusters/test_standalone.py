@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.java_archive import quick_java
 from tests.pipeline.clusters.on_a_cluster import PUBLICATIONS
-from tests.pipeline.clusters.processes import LIGHT_JAVA, run_script, standalone_cluster
+from tests.pipeline.clusters.processes import run_script, standalone_cluster
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/cwd stands for a disk of its own")
@@ -20,7 +21,7 @@ def test_pairs_are_written_to_a_shared_disk_and_refused_for_another(tmp_path: Pa
         printed = run_script(
             "tests.pipeline.clusters.on_a_cluster",
             *(master, str(tmp_path / "shared")),
-            SPARK_SUBMIT_OPTS=LIGHT_JAVA,
+            SPARK_SUBMIT_OPTS=quick_java(),
         )
     found = json.loads(printed)
     expected = PUBLICATIONS * 3 // 10
