@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -181,6 +181,9 @@ bench-moving-clients: install ## publishers that move, subscribers that move, an
 
 bench-moves: install ## delays at a steady pace while clients move from broker to broker, live
 	$(BIN)/python benchmarks/bench_moves.py
+
+bench-paced-links: install ## messages on links that paced subscriptions spare
+	$(BIN)/python benchmarks/bench_paced_links.py
 
 bench-whereabouts: install ## messages between 100 brokers when clients connect, leave and move
 	$(BIN)/python benchmarks/bench_whereabouts.py

@@ -49,11 +49,22 @@ def test_every_publication_reaches_exactly_its_subscribers_once_and_in_order(
     for number in range(12):
         low = random.randrange(90)
         broker, name = random.choice(["B1", "B2", "B3", "B4"]), f"C{number}"
-        where = random.choice([f"x >= {low}", f"x BETWEEN {low} AND {low + 9}", f"x <> {low}"])
+        where = random.choice(
+            [
+                f"x >= {low}",
+                f"x BETWEEN {low} AND {low + 9}",
+                f"x <> {low}",
+                f"x - y > {low // 2}",
+                f"abs(x * 2 - y) < {low} AND x < y",
+                f"array_contains(tags, 'a') AND round(x * 0.7, 1) >= {low}",
+            ]
+        )
         interests[name] = clients.subscribe(broker, name, f"s{number}", where)
     settle()
     for _ in range(150):
-        clients.publish(random.choice("PQ"), {"x": random.randrange(100), "class": "k"})
+        attributes = {"x": random.randrange(100), "y": random.randrange(100), "class": "k"}
+        tags = random.choice(['["a"]', '["b",5]'])
+        clients.publish(random.choice("PQ"), {**attributes, "$list.tags": tags})
     settle()
     assert not clients.driver.refused
     for name, interest in interests.items():

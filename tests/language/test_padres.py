@@ -141,3 +141,21 @@ def test_any_text_is_read_or_a_syntax_error(text: str) -> None:
     for read in (parse_subscription, parse_publication):
         with contextlib.suppress(FilterSyntaxError):
             read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "padres"),
+    [
+        ("startswith(s, 'YH') AND a > 5", "[s,str-prefix,'YH'],[a,>,5]"),
+        ("contains(s, 'a')", "[s,str-contains,'a']"),
+        ("a * 0.5 >= 2", "[a,>=,4]"),
+    ],
+)
+def test_expressions_for_which_padres_has_words_are_written(text: str, padres: str) -> None:
+    assert format_subscription(parse(text)) == padres
+
+
+@pytest.mark.parametrize("text", ["a - b > 5", "a < b", "NOT startswith(s, 'YH')", "a * 2 > 5"])
+def test_an_expression_for_which_padres_has_no_word_is_named_in_the_error(text: str) -> None:
+    with pytest.raises(FilterError, match="PADRES cannot say: "):
+        format_subscription(parse(text))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.language import FilterSyntaxError, format_filter, parse_topic_query, read_plain_value
+from shoal.language import (
+    FilterSyntaxError,
+    format_filter,
+    parse,
+    parse_topic_query,
+    read_plain_value,
+)
 from shoal.model import EVERYTHING, Value
 
 
@@ -162,3 +170,35 @@ def test_plain_values_are_typed(text: str, value: Value) -> None:
 
 def test_a_long_number_takes_no_quadratic_time() -> None:
     assert read_plain_value("9" * 60_000) == "9" * 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "topic_filter", "condition"),
+    [
+        ("s/+?$where=a%2Bb>3", "s/+", "a + b > 3"),
+        ("s?carrier=UA&$where=a < b OR c&x>5", "s", "carrier = 'UA' AND (a < b OR c) AND x > 5"),
+        ("$where/$where=a%2Fb>3/s/#", "s/#", "a / b > 3"),
+        ("$share/g/$where/$where=a < b/s/#", "$share/g/s/#", "a < b"),
+        ("s?$where=a = 'x%26y'", "s", "a = 'x&y'"),
+    ],
+)
+def test_a_query_may_have_a_condition_in_sql(text: str, topic_filter: str, condition: str) -> None:
+    assert parse_topic_query(text) == (topic_filter, parse(condition))
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("s?$where=a >", 13, "ends too early"),
+        ("s?$where=a > > b", 14, "unexpected >"),
+        ("s?$where=a>1&$where=b>1", 14, "$where stands once"),
+        ("s?$where=", 10, "the filter is empty"),
+        ("s?$where=sqrt(a)>1", 10, "there is no function sqrt"),
+    ],
+)
+def test_a_wrong_condition_in_a_query_is_refused_at_its_place(
+    text: str, column: int, message: str
+) -> None:
+    with pytest.raises(FilterSyntaxError, match=re.escape(message)) as caught:
+        parse_topic_query(text)
+    assert caught.value.column == column

@@ -140,3 +140,23 @@ def test_the_verdicts_equal_the_definition(filter: Filter, publication: dict[str
             assert leaf.reason
     # A mismatch has at least one failing test, or a constant.
     assert why.verdict is FilterVerdict.TRUE or len(why.text().split("\n")) >= 1 + bool(why.parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a - b > 50", "a - b is 5.5, which is not > 50 (a = 10, b = 4.5)"),
+        ("a > b", "the condition is TRUE (a = 10, b = 4.5)"),
+        ("a < c", "the two do not compare; c is missing (a = 10)"),
+        ("a + A > 1", "A + a has no value; A is missing; there is a, and names are case-sensitive"),
+        ("length(a) > 3", "length(a) has no value (a = 10)"),
+        ("lower(s) = 'x'", "lower(s) is 'abc', not 'x' (s = 'Abc')"),
+        ("abs(c - 1) > 2", "abs(c - 1) has no value; c is missing"),
+        ("round(TRY_CAST(s AS DOUBLE), 1) > 2", "TRY_CAST(s AS DOUBLE) is missing (s = 'Abc')"),
+        ("exists(tags, t -> t > 5)", "exists(tags, item -> item > 5) has no value (`$list.tags`"),
+        ("array_contains(tag, 'x')", "array_contains(tag, 'x') has no value; tag is missing"),
+    ],
+)
+def test_a_reason_names_the_part_of_an_expression_that_is_missing(text: str, reason: str) -> None:
+    attributes = {"a": 10, "b": 4.5, "s": "Abc", "$list.tags": '["a"]'}
+    assert reason in explain(parse(text), attributes).reason

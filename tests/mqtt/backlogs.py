@@ -10,6 +10,7 @@ def counted_again(clients: BrokerClients) -> int:
     messages = []
     for session in clients.sessions:
         messages += [each.message for each in session.on_its_way()]
+        messages += [each.message for each in session.withheld]
         if session.diversion is not None:
             messages += [each.message for each in session.diversion.held]
     each_once = {id(message): message for message in messages}.values()

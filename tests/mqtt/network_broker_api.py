@@ -17,13 +17,15 @@ from shoal.broker.effects import (
     Notify,
     Received,
     Send,
+    SetTimer,
+    TimerFired,
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, Publish, Subscribe
 from shoal.model import Advertisement, Publication, SubscriptionId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.overlays.tree.routing import TreeRouting
-from tests.mqtt.broker_api import BrokerApi
+from tests.mqtt.broker_api import SECOND, BrokerApi
 
 
 class Site(BrokerApi):
@@ -42,6 +44,20 @@ class Site(BrokerApi):
         self.unsettled: list[Publication] = []
         self.unstored: list[SubscriptionId] = []
         self.unheard: list[Advertisement] = []
+        # The timers of the machine.
+        self.timers: dict[Any, int] = {}
+
+    def after(self, seconds: float) -> None:
+        """Time passes; timers of the machine are due, too."""
+        end_us = self.now_us + round(seconds * SECOND)
+        while self.timers and (at_us := min(self.timers.values())) <= end_us:
+            super().after(max(0, at_us - self.now_us) / SECOND)
+            for key in [key for key, due_us in self.timers.items() if due_us <= at_us]:
+                del self.timers[key]
+                self.handle(TimerFired(key))
+            if not self.network.is_slow:
+                self.network.settle()
+        super().after((end_us - self.now_us) / SECOND)
 
     def carry_out(self, effects: Any) -> None:
         super().carry_out(effects)
@@ -91,6 +107,8 @@ class Site(BrokerApi):
                     self.carry_out(self.clients.deliver([effect], self.now_us))
                 case Notify():
                     self.notices.append(effect)
+                case SetTimer(key, at_us):
+                    self.timers[key] = at_us
                 case LinkReady(neighbour):
                     self.clients.linked(neighbour, True, self.now_us)
 

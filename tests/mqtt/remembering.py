@@ -107,6 +107,7 @@ def _session(session: Session, now_us: int) -> dict[str, Any]:
         "subscriptions": {
             text: row_of(each) for text, each in session.subscriptions.items() if kept
         },
+        "conflated": _keys(session, now_us) if kept else {},
         "received": sorted(session.received) if kept else [],
         "items": [
             (
@@ -120,3 +121,23 @@ def _session(session: Session, now_us: int) -> dict[str, Any]:
             if each.qos and kept
         ],
     }
+
+
+def _keys(session: Session, now_us: int) -> dict[Any, Any]:
+    """The keys of conflated subscriptions, as a restart must find them."""
+    keys = {}
+    for text, subscription in session.subscriptions.items():
+        conflator = subscription.conflator
+        for key in conflator or ():
+            state = conflator.get(key) if conflator is not None else None
+            assert state is not None
+            held = state.held if state.held is not None and state.held.qos else None
+            is_running = state.ends_us is not None and (state.ends_us > now_us or held is not None)
+            found = (
+                state.ends_us if is_running else None,
+                state.last,
+                None if held is None else (write_body(held.message), state.held_values),
+            )
+            if found != (None, None, None):
+                keys[text, key] = found
+    return keys

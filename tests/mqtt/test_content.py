@@ -79,7 +79,7 @@ def test_user_properties_are_typed_by_their_text() -> None:
 )
 def test_fields_of_json(content_type: str) -> None:
     payload = b'{"a": 1, "b": 2.5, "c": "x", "d": true, "e": null, "f": [1], "g": {"h": 1}, "": 2}'
-    wanted = {"a": 1, "b": 2.5, "c": "x", "d": True, "g.h": 1}
+    wanted = {"a": 1, "b": 2.5, "c": "x", "d": True, "$list.f": "[1]", "g.h": 1}
     assert attributes(payload, content_type) == wanted
 
 
@@ -174,9 +174,9 @@ def test_the_number_of_attributes_is_bounded() -> None:
 
 
 def test_subscription_filters() -> None:
-    assert read_filter("a/+") == ("a/+", EVERYTHING, "")
-    assert read_filter("a?x=1", queries_in_topic_filters=False) == ("a?x=1", EVERYTHING, "")
-    assert read_filter("a", (("other", "x ="),)) == ("a", EVERYTHING, "")
+    assert read_filter("a/+") == ("a/+", EVERYTHING, "", None)
+    assert read_filter("a?x=1", queries_in_topic_filters=False) == ("a?x=1", EVERYTHING, "", None)
+    assert read_filter("a", (("other", "x ="),)) == ("a", EVERYTHING, "", None)
     with pytest.raises(ContentFilterError, match="topic filter: line 1, column 5"):
         read_filter("a?x=")
     assert read_advertisements((("$advertise", "x > 1"), ("a", "b")), DEFAULT_LIMITS)[
@@ -324,3 +324,43 @@ def test_unread_payloads_are_counted_and_reported(networked: bool) -> None:
     assert statistics.texts(0)["$SYS/broker/publish/payloads/unread"] == "2"
     told = [(each.what, each.who.client, each.where) for each in statistics.notices.take()]
     assert told == [("payload not read", "p", "t/1"), ("payload not read", "p", "t/2")]
+
+
+@pytest.mark.parametrize(
+    ("where", "is_wanted"),
+    [
+        ("inside - outside > 15", True),
+        ("inside * 1.8 + 32 > 75", False),
+        ("position.lat > 52 AND array_contains(tags, 'b')", True),
+        ("exists(tags, tag -> startswith(tag, 'c'))", False),
+        ("TRY_CAST(`$topic.1` AS DOUBLE) = 7", True),
+        ("distance(position.lat, position.lon, 52.5, 13.4) <= 5000", True),
+        ("size(tags) = 2 AND length(`$topic`) < inside", True),
+    ],
+)
+def test_a_subscriber_gets_messages_for_which_a_condition_with_expressions_is_true(
+    where: str, is_wanted: bool
+) -> None:
+    broker_api = BrokerApi()
+    client = broker_api.connect("c")
+    client.subscribe("rooms/#", properties=Properties(user_properties=(("$where", where),)))
+    payload = (
+        b'{"inside": 21.5, "outside": 4, "tags": ["a", "b"],'
+        b' "position": {"lat": 52.51, "lon": 13.41}}'
+    )
+    broker_api.connect("p").publish("rooms/7", payload)
+    assert client.take_payloads() == ([payload] if is_wanted else [])
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "exists(tags, tag -> contains(text, tag))",
+        " AND ".join(f"exists(tags, tag -> length(tag) + {n} > a)" for n in range(60)),
+        "coalesce(" + ", ".join(["lower(a)"] * 300) + ") = 'x'",
+    ],
+)
+def test_a_costly_condition_is_refused_as_beyond_the_quota(where: str) -> None:
+    properties = (("$where", where),)
+    with pytest.raises(FilterQuotaError, match="at most 50000"):
+        FilterReader(properties, MqttLimits()).read("a/b")

@@ -7,21 +7,24 @@ of files by the same names.  A value is a boolean, a 64-bit integer, a double or
 | --- | --- | --- |
 | a topic | `$topic`, `$topic.0` and so on, `$levels` | `topics` |
 | a JSON object | its fields; `position.lat` is the field `lat` of its `position` | `objects` |
+| a list in it | `$list.NAME`, its JSON | `objects` |
 | a payload that is one value | `payload`, `payload_text`, `payload_boolean` | `payloads` |
 | user properties | by their names, in place of a field of the same name | `messages` |
 
 Invariants:
 
-- A value that no attribute can be (null, a list, NaN, a number beyond all doubles, half a surrogate
+- A value that no attribute can be (null, NaN, a number beyond all doubles, half a surrogate
   pair, a text of more than `MAX_TEXT` characters) hides itself only: all other fields stay.
 - A name has one value. A field whose own name is `a.b` goes before the field `b` of an object `a`;
   of fields of equal depth, the first has the name.
 - The cost of one message is bounded: `MAX_FIELDS` fields are looked at, in objects `MAX_DEPTH`
   deep, and the outermost of them become attributes, `MAX_ATTRIBUTES` with all others.
 
-A list is no attribute. Each kind of plain value has its own name, since a column of a recording has
-one type: if a sensor publishes `21.5` and a lamp `ON`, both are recorded, under the same names as
-alone.
+A list `tags` is the attribute `$list.tags`, which list functions of filters read; `tags` itself has
+no value. It has at most 256 items, and 16,384 characters.
+
+Each kind of plain value has its own name, since a column of a recording has one type: if a sensor
+publishes `21.5` and a lamp `ON`, both are recorded, under the same names as alone.
 """
 
 from __future__ import annotations

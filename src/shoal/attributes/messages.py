@@ -16,6 +16,7 @@ from shoal.attributes.topics import topic_attributes
 from shoal.language import read_plain_value
 from shoal.model import Attributes, Value
 from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.model.expressions.lists import LIST_PREFIX
 
 RETAIN_ATTRIBUTE = "$retain"
 
@@ -54,7 +55,11 @@ def message_attributes(
 
 def _first(attributes: dict[str, Value], given: set[str]) -> dict[str, Value]:
     """The first MAX_ATTRIBUTES attributes; payload fields are dropped before all others."""
-    others = {n: value for n, value in attributes.items() if n[0] == RESERVED or n in given}
+    others = {
+        name: value
+        for name, value in attributes.items()
+        if name in given or (name[0] == RESERVED and not name.startswith(LIST_PREFIX))
+    }
     first = dict(islice(others.items(), MAX_ATTRIBUTES))
     fields = ((name, value) for name, value in attributes.items() if name not in others)
     first.update(islice(fields, MAX_ATTRIBUTES - len(first)))

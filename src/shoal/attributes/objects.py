@@ -1,7 +1,9 @@
 """The fields of a JSON object as attributes; those of objects within it have names with dots.
 
+A list is the attribute `$list.NAME`, a text (`shoal.model.expressions.lists`).
+
 >>> flat_attributes({"state": "ON", "color": {"x": 0.4}, "a.b": 7, "a": {"b": 8}, "temps": [41]})
-{'state': 'ON', 'a.b': 7, 'color.x': 0.4}
+{'state': 'ON', 'a.b': 7, '$list.temps': '[41]', 'color.x': 0.4}
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 
 from shoal.model import INTEGER_MAX, INTEGER_MIN, Value
 from shoal.model.entities import MAX_ATTRIBUTES
+from shoal.model.expressions.lists import MAX_ITEMS, list_attribute, write_list
 
 # Characters of a text that filters see: each LIKE goes through it, and there may be thousands.
 MAX_TEXT = 16_384
@@ -55,6 +58,8 @@ def add_fields(fields: dict[str, Any], attributes: dict[str, Value]) -> None:
             if objects is None:
                 objects = []
             objects.append((name, value))
+        elif kind is list:
+            _add_list(name, value, attributes)
     if objects is not None:
         _add_objects(objects, attributes, MAX_FIELDS - len(fields))
 
@@ -70,12 +75,20 @@ def _add_objects(objects: _Objects, attributes: dict[str, Value], left: int) -> 
                 full = f"{prefix}.{name}"
                 if type(value) is dict:
                     inner.append((full, value))
+                elif type(value) is list:
+                    _add_list(full, value, attributes)
                 elif full not in attributes and (found := as_value(value)) is not None:
                     attributes[full] = found
                     if len(attributes) >= MAX_ATTRIBUTES:
                         return
             left -= len(fields)
         objects = inner
+
+
+def _add_list(name: str, items: list[Any], attributes: dict[str, Value]) -> None:
+    """Add a list that is not too long; an item that is no value is null."""
+    if len(items) <= MAX_ITEMS and (text := write_list(map(as_value, items))) is not None:
+        attributes.setdefault(list_attribute(name), text)
 
 
 def flat_attributes(fields: Mapping[str, Any], *, reserved: bool = False) -> dict[str, Value]:

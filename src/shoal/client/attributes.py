@@ -39,3 +39,14 @@ def since_text(since: str | datetime | timedelta) -> str:
         since = since.astimezone(UTC).isoformat()
     begin_us(since, 0)
     return since
+
+
+def every_text(every: str | timedelta) -> str:
+    """The text of `$every`.
+
+    >>> every_text(timedelta(seconds=10)), every_text("10s BY sensor")
+    ('10000.000ms', '10s BY sensor')
+    """
+    if isinstance(every, timedelta):
+        return f"{every / timedelta(milliseconds=1):.3f}ms"
+    return every

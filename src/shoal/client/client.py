@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 
 from shoal.client.answers import Answers, fail
-from shoal.client.attributes import since_text
+from shoal.client.attributes import every_text, since_text
 from shoal.client.connection import ClientSocket
 from shoal.client.dialling import CONNECT_TIMEOUT_S, CertificateError, Dialler, unresolved
 from shoal.client.endpoint import Tls, read_endpoint, sent_to
@@ -42,6 +42,7 @@ from shoal.client.subscription import Message, Subscription
 from shoal.client.taken import TakenMessages
 from shoal.client.terms import VERSIONS, ClientError, Keep, Version, Will, make_connect
 from shoal.language import parse
+from shoal.language.conflation_rules import read_conflation
 from shoal.model import Value
 from shoal.mqtt.codec.packet_types import MQTT_3_1_1, MQTT_5
 from shoal.mqtt.codec.packets import Publish, SubscriptionRequest
@@ -336,13 +337,20 @@ class Client:
         no_local: bool = False,
         retain_as_published: bool = False,
         identifier: int | None = None,
+        every: str | timedelta | None = None,
+        changed: str | None = None,
     ) -> Subscription:
         """Subscribe to topics, and with `where` (SQL) to their content.
 
         With `since` (a time, `-10m`, or `earliest`; or how long ago) the past comes first, from the
         logs of all brokers. A session that goes on does not get it again.
 
-        FilterSyntaxError when it does not parse, TopicError for an invalid topic filter; `granted`
+        With `every` (`10s`, `10s BY sensor`, or a timedelta) at most one message of each topic, and
+        of each value behind BY, comes in that time: the newest. With `changed` (`temp BY 0.5`, or
+        several values between commas) those come whose value differs from that of the last one.
+
+        FilterSyntaxError when it does not parse, ConflationRuleError for `every` and `changed`,
+        TopicError for an invalid topic filter; `granted`
         or the first message tells whether the broker grants it. A subscription made before the
         client connects misses nothing that is queued in its session. The options are MQTT 5's;
         `identifier` is the subscription identifier, the same for every client that continues a
@@ -359,10 +367,15 @@ class Client:
         past = None if since is None else since_text(since)
         if past is not None and self._session.version == MQTT_3_1_1:
             raise ValueError("MQTT 3.1.1 has no user property $from; use 5")
+        pace = "" if every is None else every_text(every)
+        if read_conflation(pace, changed or "") and self._session.version == MQTT_3_1_1:
+            raise ValueError("MQTT 3.1.1 has no user property $every; use 5, or a topic query")
         request = SubscriptionRequest(
             topic_filter, qos, no_local, retain_as_published, 0 if past is None else 1
         )
-        number = self._session.subscribe(request, where, identifier, past)
+        number = self._session.subscribe(
+            request, where, identifier, past, every=pace or None, changed=changed
+        )
         subscription = Subscription(self, number, self._asked(number))
         self._inbox.add(subscription)
         return subscription

@@ -30,6 +30,7 @@ from shoal.client.events import (
     SessionError,
     TakenOverError,
 )
+from shoal.language.query import CHANGED, EVERY
 from shoal.matching.topics.filters import topic_matches
 from shoal.mqtt.codec.decoder import MAX_PACKET_BYTES, Decoder
 from shoal.mqtt.codec.encoder import encode
@@ -147,6 +148,9 @@ class ClientSession:
         where: str | None,
         identifier: int | None = None,
         since: str | None = None,
+        *,
+        every: str | None = None,
+        changed: str | None = None,
     ) -> int:
         """Subscribe; returns the number for `Done` and `Arrived`.
 
@@ -156,11 +160,10 @@ class ClientSession:
         number = self._numbers + 1
         named = number if identifier is None else identifier
         self._by_identifier[named] = number
+        asked = ((WHERE, where), (FROM, since), (EVERY, every), (CHANGED, changed))
         properties = Properties(
             subscription_identifiers=(named,) if self._knows_numbers else (),
-            user_properties=tuple(
-                (name, text) for name, text in ((WHERE, where), (FROM, since)) if text is not None
-            ),
+            user_properties=tuple([(name, text) for name, text in asked if text is not None]),
         )
         packet = Subscribe(0, (request,), properties)
         encode(packet, self.version)

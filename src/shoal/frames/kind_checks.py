@@ -38,6 +38,7 @@ from shoal.model import (
     Predicate,
     kind_of,
 )
+from shoal.model.expressions import is_derived
 
 # Enough rows to see a table's kinds of values, and quickly read.
 SAMPLE = 10_000
@@ -47,7 +48,10 @@ PLURALS = {Kind.BOOLEAN: "booleans", Kind.NUMBER: "numbers", Kind.STRING: "text"
 
 
 class CheckedKind:
-    """The filters' tests: by attribute and kind of value, one of the tests as text."""
+    """The filters' tests: by attribute and kind of value, one of the tests as text.
+
+    A test of an expression says nothing about the kinds of its attributes.
+    """
 
     def __init__(self) -> None:
         self.by_attribute: dict[str, dict[Kind, str]] = {}
@@ -58,7 +62,7 @@ class CheckedKind:
         tests = cls()
         for filter in itertools.islice(filters, SAMPLE):
             for tested in _predicates(filter.expression):
-                if tested.kind is not None:
+                if tested.kind is not None and not is_derived(tested.attribute):
                     tests.add(tested.attribute, tested.kind, tested)
         return tests
 

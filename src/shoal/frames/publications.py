@@ -3,8 +3,9 @@
 A row is named by its key: column `id`, or `publisher` and `sequence` as in shoal's own tables.
 Attributes are the fields of the struct column `attributes` or, where there is none, all other
 columns, and within them the fields of structs, `position.lat`; null means that a publication lacks
-the attribute.  Narrow integers and floats are widened, dictionaries of texts are texts; a column of
-another type is an error only if a filter asks for it.
+the attribute.  A column of lists is read by the list functions of filters.  Narrow integers and
+floats are widened, dictionaries of texts are texts; a column of another type is an error only if a
+filter asks for it.
 
 >>> table = pa.table({"id": [1], "gate": pa.array([3], pa.int8()), "when": [None]})
 >>> wanted = SubscriptionFrame.of_table(pa.table({"id": [7], "filter": ["gate > 2"]}))
@@ -19,11 +20,14 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
 
 from shoal.attributes import MAX_DEPTH
+from shoal.attributes.objects import as_value
+from shoal.frames.columns import texts
 from shoal.frames.errors import TableError
 from shoal.frames.mixed_columns import is_mixed, plain_value
 from shoal.frames.spelling import did_you_mean
 from shoal.frames.subscriptions import FILTER, ID_COLUMNS, SubscriptionFrame
 from shoal.model import Value
+from shoal.model.expressions.lists import MAX_ITEMS, list_attribute, write_list
 
 KEYS = (("id",), ("publisher", "sequence"))
 SUBSCRIPTION = "subscription"
@@ -58,7 +62,17 @@ class Publications:
                     f"subscriptions: column {column!r} demands the attribute {attribute!r}, which "
                     f"publications do not have{hint}"
                 )
+        lists = {
+            list_attribute(name): column
+            for name, column in there.items()
+            if pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        }
         columns = {name: _typed(name, there[name]) for name in wanted.attributes if name in there}
+        columns |= {
+            name: _list_texts(lists[name])
+            for name in wanted.attributes
+            if name in lists and name not in there
+        }
         return cls(table.select(key), pa.table(columns), list(there))
 
     def __len__(self) -> int:
@@ -147,6 +161,22 @@ def _with_inner(columns: dict[str, pa.ChunkedArray]) -> dict[str, pa.ChunkedArra
         }
         found = level | found
     return found
+
+
+def _list_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of lists as attributes have them; a list that is too long is missing."""
+    return pa.chunked_array(
+        [
+            texts(
+                None
+                if items is None or len(items) > MAX_ITEMS
+                else write_list(map(as_value, items))
+                for items in chunk.to_pylist()
+            )
+            for chunk in column.chunks
+        ],
+        pa.string(),
+    )
 
 
 def _typed(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

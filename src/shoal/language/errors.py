@@ -55,6 +55,19 @@ class FilterSyntaxError(ValueError):
         return f"  {printable}".rstrip(), " " * (2 + place - start) + "^"
 
 
+class CostlyFilterError(FilterSyntaxError):
+    """A filter whose expressions may cost a broker too much for each message."""
+
+
+class LanguageMeaningError(Exception):
+    """Something that the grammar allows and the language does not, at a place of the text."""
+
+    def __init__(self, message: str, position: int, expected: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.position = position
+        self.expected = expected
+
+
 def _enumerate(words: tuple[str, ...]) -> str:
     if len(words) == 1:
         return words[0]

@@ -22,6 +22,7 @@ from typing import NoReturn
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
 from shoal.language.literals import read_number, write_number
 from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH
+from shoal.language.writing import format_filter
 from shoal.model import (
     And,
     Attributes,
@@ -35,6 +36,7 @@ from shoal.model import (
     check_attributes,
     predicate,
 )
+from shoal.model.expressions import is_derived
 from shoal.model.like import Wildcard, elements, escape_literal
 
 _BY_VALUE = {
@@ -234,6 +236,8 @@ def _write_test(test: Expression) -> str:
     if not isinstance(test, Predicate):
         word = "a constant" if isinstance(test, Constant) else f"{type(test).__name__.upper()}"
         raise FilterError(f"PADRES cannot say: {word}; it knows only tests joined by AND")
+    if is_derived(test.attribute):
+        return ",".join(map(_write_test, _plain_tests(test)))
     name = _write_name(test.attribute)
     operand = test.operand
     if test.operator is Operator.IS_NOT_NULL:
@@ -247,6 +251,15 @@ def _write_test(test: Expression) -> str:
     if not sign or operand is None or isinstance(operand, tuple):
         raise FilterError(f"PADRES cannot say: {test.attribute} {test.operator.value}")
     return f"[{name},{sign},{_write_value(operand)}]"
+
+
+def _plain_tests(test: Predicate) -> list[Predicate]:
+    """The tests of attributes that a test of an expression is, as `startswith(s, 'a')`."""
+    found = [*Filter(test).normal_form, ()]
+    tests = found[0]
+    if len(found) > 2 or any(is_derived(each.attribute) for each in tests) or not tests:
+        raise FilterError(f"PADRES cannot say: {format_filter(Filter(test))}")
+    return list(tests)
 
 
 def _pattern_test(pattern: str) -> tuple[str, str]:

@@ -13,7 +13,12 @@ Clients that check topic filters themselves want `+` and `#` alone in their leve
 They put the query in front, after `$where`, with `/`, `+` and `#` as `%2F`, `%2B` and `%23`:
 `$where/dep_delay>25/flights/#`, shared `$share/group/$where/dep_delay>25/flights/#`.
 
-`$from=-10m` among the tests is none of an attribute: the subscriber gets the past since then.
+`$where=a%2Bb > 3 OR c` among the tests is a condition in SQL, in which `&`, `%`, `+` and `#` are
+written `%26`, `%25`, `%2B` and `%23`, and in front of the topic `/` is `%2F`.
+
+`$from=-10m` among the tests is none of an attribute: the subscriber gets the past since then. Nor
+are `$every=10s BY sensor` and `$changed=temp BY 0.5` (see `conflation_rules`), whose texts are
+written like that of `$where`.
 
 The name of a group may have the query, too, written alike: `$share/group?dep_delay>25/flights/#`.
 Libraries that know groups take what follows it for the topic filter, and hand messages on by it.
@@ -38,7 +43,7 @@ import re
 from typing import NamedTuple, NoReturn
 
 from shoal.language.errors import FilterSyntaxError, check_encodable, shorten
-from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH
+from shoal.language.sql import MAX_PREDICATES, MAX_TEXT_LENGTH, parse
 from shoal.model import (
     EVERYTHING,
     INTEGER_MAX,
@@ -55,8 +60,13 @@ from shoal.model import (
 
 # What a topic filter begins with, behind its group, when its query is its second level.
 LEADING = "$where/"
+# The key of a condition in SQL.
+WHERE = "$where"
 # The test that names the beginning of the past (see `TopicQuery`).
 FROM = "$from"
+# The keys of conflation, each with its text (see `conflation_rules`).
+EVERY = "$every"
+CHANGED = "$changed"
 
 _OPERATORS = {
     "=": Operator.EQ,
@@ -80,6 +90,7 @@ _JOINING = re.compile(r"(?<=\s)(?:AND|OR)(?=\s)|\|\|", re.IGNORECASE)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
 _NUMBER_STARTS = frozenset("-0123456789")
+_KEY = re.compile(r"\s*(\$every|\$changed)\s*=")
 _WORDS: dict[str, Value] = {"true": True, "false": False}
 # What an unquoted value cannot begin with: there would be one comparison behind another.
 _SIGN_CHARACTERS = "=<>!"
@@ -91,15 +102,19 @@ _SHARED = "$share/"
 class TopicQuery(NamedTuple):
     """A topic filter without its queries, the content filter in them, and the value of `$from`.
 
-    `since` is empty without `$from`.
+    `since` is empty without `$from`; `every` and `changed` are the texts of these keys.
 
     >>> read_topic_query("$where/$from=-10m/flights/#")[::2]
-    ('flights/#', '-10m')
+    ('flights/#', '-10m', '')
+    >>> read_topic_query("flights/#?$every=10s BY carrier&dep_delay>25").every
+    '10s BY carrier'
     """
 
     topic_filter: str
     content: Filter
     since: str = ""
+    every: str = ""
+    changed: str = ""
 
 
 def parse_topic_query(text: str) -> tuple[str, Filter]:
@@ -124,17 +139,19 @@ def read_topic_query(text: str) -> TopicQuery:
     check_encodable(text)
     if len(text) > MAX_TEXT_LENGTH:
         _fail(text, MAX_TEXT_LENGTH, f"a topic filter has at most {MAX_TEXT_LENGTH} characters")
-    tests: list[Expression] = []
+    tests, keys = list[Expression](), dict[str, str]()
+    if text.count(f"{WHERE}=") > 1:
+        _fail(text, text.rfind(f"{WHERE}="), f"{WHERE} stands once; AND joins conditions")
     if is_grouped:
         if name == _SHARED:
             _fail(text, len(name), "there is no name of a group before ?")
-        _read_tests(text, len(name) + 1, len(group) - 1, tests)
+        _read_tests(text, len(name) + 1, len(group) - 1, tests, keys)
     if is_leading:
         start = len(group) + len(LEADING)
         end = text.find("/", start)
         if end < 0:
             _fail(text, len(text), f"there is no topic filter after {LEADING} and a query", ("/",))
-        _read_tests(text, start, end, tests)
+        _read_tests(text, start, end, tests, keys)
         topic_filter = text[end + 1 :]
         if topic_filter.startswith((_SHARED, LEADING)):
             _fail(text, end + 1, f"a group stands before {LEADING}, and there is one of each")
@@ -143,15 +160,16 @@ def read_topic_query(text: str) -> TopicQuery:
         if before != before.rstrip():
             position = len(text) - len(query) - 1 - (len(before) - len(before.rstrip()))
             _fail(text, position, f"white space before ? is the topic's; after {LEADING} it may be")
-        _read_tests(text, len(text) - len(query), len(text), tests)
+        _read_tests(text, len(text) - len(query), len(text), tests, keys)
         topic_filter = before
-    if not tests:
+    if not (tests or keys):
         return TopicQuery(text, EVERYTHING)
     if is_grouped:
         group = f"{name}/"
     since, tests = _take_since(text, tests)
     content = Filter(tests[0] if len(tests) == 1 else And(tuple(tests))) if tests else EVERYTHING
-    return TopicQuery(group + topic_filter, content, since)
+    every, changed = keys.get(EVERY, ""), keys.get(CHANGED, "")
+    return TopicQuery(group + topic_filter, content, since, every, changed)
 
 
 def _take_since(text: str, tests: list[Expression]) -> tuple[str, list[Expression]]:
@@ -206,14 +224,32 @@ def _number(text: str, is_integer: bool) -> Value:
     return text if double in (float("inf"), float("-inf")) else double
 
 
-def _read_tests(text: str, start: int, end: int, tests: list[Expression]) -> None:
-    """Add the tests of a query, which stands between these places."""
+def _read_tests(
+    text: str, start: int, end: int, tests: list[Expression], keys: dict[str, str]
+) -> None:
+    """Add the tests and the keys of a query, which stands between these places."""
     position = start - 1
     while position < end:
+        key = _KEY.match(text, position + 1, end)
+        if key is not None:
+            position = _read_key(text, key, end, keys)
+            continue
         if len(tests) >= MAX_PREDICATES:
             _fail(text, start, f"a query has at most {MAX_PREDICATES} tests")
         test, position = _read_test(text, position + 1, end)
         tests.append(test)
+
+
+def _read_key(text: str, key: re.Match[str], end: int, keys: dict[str, str]) -> int:
+    """Read the text of a key; returns where it ends: at `end` or an ampersand."""
+    name, stop = key.group(1), text.find("&", key.end(), end)
+    stop = end if stop < 0 else stop
+    if name in keys:
+        _fail(text, key.start(1), f"{name} stands once")
+    keys[name] = _decode(text, key.end(), stop)
+    if not keys[name]:
+        _fail(text, key.end(), f"there is no text after {name}=")
+    return stop
 
 
 def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
@@ -227,6 +263,9 @@ def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
         message = f"there is no comparison after {shorten(part)}"
         _fail(text, start + len(part), message, tuple(_OPERATORS))
     name = _decode(text, start, sign.start())
+    if name == WHERE and sign.group() == "=":
+        stop = start + len(part)
+        return _read_condition(text, sign.end(), stop), stop
     if not name:
         _fail(text, start, f"there is no attribute before {sign.group()}", ("an attribute",))
     operator = _OPERATORS[sign.group()]
@@ -246,6 +285,18 @@ def _read_test(text: str, start: int, end: int) -> tuple[Expression, int]:
         return predicate(name, _LISTS[operator], tuple(values)), position
     except FilterError as error:
         _fail(text, sign.end(), str(error))
+
+
+def _read_condition(text: str, start: int, end: int) -> Expression:
+    """The condition in SQL that stands between these places."""
+    condition = _decode(text, start, end)
+    try:
+        return parse(condition).expression
+    except FilterSyntaxError as error:
+        # The place is right where no character before it is percent-encoded.
+        begun = start + len(text[start:end]) - len(text[start:end].lstrip())
+        place = begun + error.column - 1 if "%" not in text[start:end] else start
+        raise type(error)(text, place, error.message, error.expected) from None
 
 
 def _read_value(text: str, position: int, end: int, before: str) -> tuple[Value, int]:

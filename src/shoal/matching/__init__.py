@@ -13,6 +13,11 @@ Decisions
   from arrays, go through immutable compiled parts (`parts.py`): packed trees of boxes with nodes
   that vector instructions test 32 at once, and tables of equalities. Numba is imported when they
   are first needed, and only by modules in `matching/compiled/kernels/`.
+- **An expression is a derived attribute.** Its name is the expression, so that places, parts,
+  covering and overlap know only attributes. An index adds the values of up to 256 of them to a
+  message once (`derived.py`); tests of others are evaluated beside a conjunction's plain tests.
+  Covering is exact on a derived attribute as on any other, and never compares two expressions:
+  algebra would be wrong where sums are rounded or overflow.
 - **A live index is levels of parts**, each at most half as large as the one before. Adding and
   removing never compile: a batch does, and merges levels as arrays, because parts give their rows
   back. When as many filters were removed as are left, all is made anew with only the values still

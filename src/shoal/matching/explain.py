@@ -27,8 +27,9 @@ from typing import Any
 
 import msgspec
 
-from shoal.language import format_filter
+from shoal.language import format_filter, format_value
 from shoal.language.literals import write_name, write_string
+from shoal.matching.derived import value_reader
 from shoal.matching.given import checked
 from shoal.matching.semantics import evaluate, evaluate_predicate
 from shoal.model import (
@@ -47,11 +48,25 @@ from shoal.model import (
     check_attributes,
     kind_of,
 )
+from shoal.model.expressions import (
+    AttributeRef,
+    FunctionCall,
+    ItemRef,
+    ValueExpression,
+    derived_expression,
+    evaluate_expression,
+    is_condition,
+    is_derived,
+    references,
+)
+from shoal.model.expressions.lists import items_of
 
 # Similarity of two names from which on one may be a misspelling of the other.
 _ALIKE = 0.8
 # A reason quotes no more of a value, or of a filter's text, than a line can hold.
 _QUOTED_CHARACTERS = 80
+# Parts of an expression that a reason names.
+_MOST_PARTS = 4
 
 
 class FilterVerdict(enum.Enum):
@@ -156,8 +171,10 @@ def _reason_of_or(parts: Sequence[Explanation]) -> str:
 
 
 def _explain_predicate(tested: Predicate, attributes: Attributes) -> Explanation:
-    value = attributes.get(tested.attribute)
+    value = value_reader(tested.attribute)(attributes)
     result = evaluate_predicate(tested, value)
+    if is_derived(tested.attribute):
+        return _explain_derived(tested, value, result, attributes)
     name = _name(tested.attribute)
     if value is None:
         reason = f"{name} is missing{_other_spelling(tested.attribute, attributes)}"
@@ -178,6 +195,82 @@ def _explain_predicate(tested: Predicate, attributes: Attributes) -> Explanation
         attribute=tested.attribute,
         found=value,
     )
+
+
+def _explain_derived(
+    tested: Predicate, value: Value | None, result: bool | None, attributes: Attributes
+) -> Explanation:
+    """Of a test of an expression: its value, and the values of the attributes in it."""
+    expression = derived_expression(tested.attribute)
+    name = _shortened(format_value(expression))
+    is_order = isinstance(expression, FunctionCall) and expression.function == "order"
+    if value is None:
+        missing = [
+            _missing_part(each, attributes) for each in _missing_parts(expression, attributes)
+        ]
+        whole = "the two do not compare" if is_order else f"{name} has no value"
+        reason = "; ".join((whole, *missing))
+    elif is_order or is_condition(expression):
+        reason = "the condition is TRUE" if result else "the condition is FALSE"
+    elif tested.kind is None or result:
+        reason = f"{name} is {_write(value)}"
+    elif kind_of(value) is not tested.kind:
+        kind = kind_of(value).value
+        reason = f"{name} is the {kind} {_write(value)}, compared with a {tested.kind.value}"
+    else:
+        reason = f"{name} is {_write(value)}, {_denial(tested)}"
+    return Explanation(
+        part=_text(tested),
+        verdict=_VERDICTS[result],
+        reason=reason + _inner_values(expression, attributes),
+        operator=tested.operator.value,
+        attribute=name,
+        found=value,
+    )
+
+
+def _missing_parts(expression: ValueExpression, attributes: Attributes) -> list[ValueExpression]:
+    """The innermost parts without a value: for them the whole has none."""
+    if not isinstance(expression, FunctionCall):
+        return []
+    found: list[ValueExpression] = []
+    for each in expression.arguments:
+        is_part = isinstance(each, AttributeRef | FunctionCall) and not _has_items(each)
+        if is_part and not _is_there(each, attributes):
+            found += _missing_parts(each, attributes) or [each]
+    return found[:_MOST_PARTS]
+
+
+def _is_there(part: ValueExpression, attributes: Attributes) -> bool:
+    """Return whether a part has a value, or is a list."""
+    if evaluate_expression(part, attributes) is not None:
+        return True
+    return isinstance(part, AttributeRef) and items_of(attributes, part.name) is not None
+
+
+def _has_items(expression: ValueExpression) -> bool:
+    """Return whether an expression has a value only for an item of a list."""
+    match expression:
+        case ItemRef():
+            return True
+        case FunctionCall(_, arguments):
+            return any(map(_has_items, arguments))
+    return False
+
+
+def _missing_part(expression: ValueExpression, attributes: Attributes) -> str:
+    text = f"{_shortened(format_value(expression))} is missing"
+    if isinstance(expression, AttributeRef):
+        text += _other_spelling(expression.name, attributes)
+    return text
+
+
+def _inner_values(expression: ValueExpression, attributes: Attributes) -> str:
+    """The attributes in an expression with their values."""
+    names = list(dict.fromkeys(references(expression)))
+    there = [name for name in names if attributes.get(name) is not None]
+    shown = ", ".join(f"{_name(name)} = {_write(attributes[name])}" for name in there[:_MOST_PARTS])
+    return f" ({shown})" if shown else ""
 
 
 def _denial(tested: Predicate) -> str:

@@ -133,6 +133,8 @@ class MatchIndex(FiledFilters):
 
     def match_checked(self, attributes: Attributes) -> list[Any]:
         """As `match`, without a check of the values' types."""
+        if self.derived:
+            attributes = self._shared.extended(attributes)
         if (
             self._work > TESTS_MAXIMUM
             and self._may_compile
@@ -151,6 +153,8 @@ class MatchIndex(FiledFilters):
     def match_each_checked(self, publications: Sequence[Attributes]) -> list[list[Any]]:
         """As `match_each`, without a check of the values' types."""
         count = len(publications)
+        if self.derived:
+            publications = list(map(self.extended, publications))
         if self._work * count > TESTS_MAXIMUM and count > 1 and self._may_compile:
             # A few stand for all.
             some = {0, count // 2, count - 1}

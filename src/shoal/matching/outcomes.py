@@ -60,6 +60,7 @@ class Outcomes(Generic[Outcome]):
         self._make = make
         self._size_of = size_of
         self._index = MatchIndex()
+        self._derived = self._index.derived
         self._start: _OutcomePlace[Outcome] = _OutcomePlace()
         # Outcomes by matching ids, for paths on which filters were tested one by one.
         self._by_ids: dict[tuple[Hashable, ...], Outcome] = {}
@@ -81,6 +82,8 @@ class Outcomes(Generic[Outcome]):
         The caller ensures that their values are of our own types (see `given`).
         """
         place = start = self._start
+        if self._derived:
+            attributes = self._index.extended(attributes)
         get = attributes.get
         # As in `FiledFilters`: a shared function for finding the buckets would make `of` a third
         # slower.

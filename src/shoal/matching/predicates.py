@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from shoal.matching.derived import Reader, value_reader
 from shoal.matching.domains import number_successor, string_successor
 from shoal.matching.shapes import shape
-from shoal.model import Attributes, Conjunction, Kind, Operator, Predicate
+from shoal.model import Attributes, Conjunction, Kind, Operator, Predicate, Value
+from shoal.model.expressions import is_derived
 
 Test = Callable[[Attributes], bool]
 
@@ -29,6 +31,9 @@ TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.NUMBER: NUMBERS,
     Kind.STRING: (str,),
 }
+
+# Name of a derived attribute's value where it is tested alone.
+_VALUE = "value"
 
 # Comparisons that become `at least` (True) or `below` (False), and those of them that need the
 # operand's successor for that.
@@ -47,11 +52,14 @@ def threshold(tested: Predicate) -> Any:
     return number_successor(operand)
 
 
-def alternatives(conjunction: Conjunction) -> list[Conjunction]:
+def alternatives(
+    conjunction: Conjunction, evaluated: frozenset[str] = frozenset()
+) -> list[Conjunction]:
     """Conjunctions with one value each in place of a list of values, so that an index finds them.
 
     Together they match as the conjunction does, and never two of them the same publication.  One
-    list is taken apart, unless another test already says which value the attribute has.
+    list is taken apart, unless another test already says which value the attribute has, or the
+    attribute is not looked up (`evaluated`).
 
     >>> from shoal.language import parse
     >>> [whole] = parse("carrier IN ('UA', 'AA') AND cancelled").normal_form
@@ -66,6 +74,8 @@ def alternatives(conjunction: Conjunction) -> list[Conjunction]:
         tested = conjunction[at]
         assert isinstance(tested.operand, tuple)
         values = dict.fromkeys(tested.operand)
+        if tested.attribute in evaluated:
+            continue
         if tested.attribute not in fixed and len(values) <= ALTERNATIVES_MAXIMUM:
             before, after = conjunction[:at], conjunction[at + 1 :]
             equal = (Predicate(tested.attribute, Operator.EQ, each, tested.kind) for each in values)
@@ -91,6 +101,8 @@ def compile_conjunction(predicates: Sequence[Predicate]) -> Test:
 def compile_predicate(tested: Predicate) -> Test:
     """One predicate as a function."""
     name = tested.attribute
+    if is_derived(name):
+        return _derived_test(tested, value_reader(name))
     match tested.operator:
         case Operator.IS_NULL:
             return lambda attributes: attributes.get(name) is None
@@ -159,3 +171,14 @@ def _shape_test(name: str, pattern: str, *, wanted: bool) -> Test:
         return type(value) is str and has_shape(value) is wanted
 
     return test
+
+
+def _derived_test(tested: Predicate, read: Reader) -> Test:
+    """The test of a derived attribute: that of its value, which is read first."""
+    test = compile_predicate(Predicate(_VALUE, tested.operator, tested.operand, tested.kind))
+
+    def read_and_test(attributes: Attributes) -> bool:
+        value: Value | None = read(attributes)
+        return test({} if value is None else {_VALUE: value})
+
+    return read_and_test

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shoal.matching.derived import value_reader
 from shoal.matching.given import checked
 from shoal.matching.shapes import shape
 from shoal.model import (
@@ -58,7 +59,7 @@ def evaluate(filter: Filter | Expression, attributes: Attributes) -> bool | None
 def _evaluate(expression: Expression, attributes: Attributes) -> bool | None:
     match expression:
         case Predicate():
-            return evaluate_predicate(expression, attributes.get(expression.attribute))
+            return evaluate_predicate(expression, value_reader(expression.attribute)(attributes))
         case Constant():
             return expression.value
         case Not():

@@ -1,5 +1,6 @@
 """The vocabulary: values, filters, publications, subscriptions, advertisements."""
 
+from shoal.model.conditions import condition_value
 from shoal.model.entities import (
     Advertisement,
     AdvertisementId,
@@ -7,6 +8,7 @@ from shoal.model.entities import (
     BrokerId,
     ClientId,
     MessageId,
+    Pace,
     Publication,
     Subscription,
     SubscriptionId,
@@ -21,6 +23,7 @@ from shoal.model.filters import (
     Constant,
     Expression,
     Filter,
+    FilterCostError,
     FilterError,
     Not,
     Operator,
@@ -47,12 +50,14 @@ __all__ = [
     "Constant",
     "Expression",
     "Filter",
+    "FilterCostError",
     "FilterError",
     "Kind",
     "MessageId",
     "Not",
     "Operator",
     "Or",
+    "Pace",
     "Predicate",
     "Publication",
     "Subscription",
@@ -61,6 +66,7 @@ __all__ = [
     "check_attributes",
     "check_value",
     "compare",
+    "condition_value",
     "kind_of",
     "predicate",
     "size_of_test",

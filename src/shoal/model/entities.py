@@ -65,12 +65,26 @@ class Publication(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
         return self.publisher, self.sequence
 
 
+class Pace(msgspec.Struct, frozen=True, array_like=True):
+    """How often a subscription wants a publication of a key: at most every `every_us`, the newest.
+
+    A key is a topic, with the values of the expressions `by`, as texts.
+    """
+
+    every_us: int
+    by: tuple[str, ...] = ()
+
+
 class Subscription(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A client's interest in the publications that `filter` matches."""
+    """A client's interest in the publications that `filter` matches.
+
+    With a `pace` the subscriber needs only some of them.
+    """
 
     id: SubscriptionId
     client: ClientId
     filter: Filter
+    pace: Pace | None = None
 
 
 class Advertisement(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

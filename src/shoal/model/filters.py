@@ -4,6 +4,8 @@ A filter is an expression of predicates, AND, OR, NOT and constants, under SQL's
 logic: a predicate on a missing attribute, or across kinds, is unknown; only TRUE matches.  Its
 normal form is an OR of conjunctions of predicates, at most `MAX_CONJUNCTIONS` of them.  NOT
 disappears there because every operator has its complement, under which unknown stays unknown.
+A test of an expression is a test of a derived attribute (`expressions`); in the normal form it is
+a range of the expression's one attribute where it has such a form.
 
 >>> late = predicate("dep_delay", Operator.GT, 30)
 >>> united = predicate("carrier", Operator.EQ, "UA")
@@ -15,12 +17,23 @@ True
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from shoal.ledger import remembered
+from shoal.model.expressions import (
+    MAX_COST,
+    ExpressionCostError,
+    ExpressionError,
+    cost_of,
+    derived_expression,
+    is_derived,
+    references,
+)
+from shoal.model.expressions.plain_forms import plain_forms
 from shoal.model.like import elements
 from shoal.model.values import Kind, Value, check_value, kind_of
 
@@ -30,6 +43,8 @@ MAX_CONJUNCTIONS = 64
 # long that takes, and a broker does nothing else meanwhile.
 MAX_WORK = 300_000
 
+# Filters of many subscribers have the same few tests of expressions.
+_CACHED_FORMS = 8_192
 # So many characters of a text count as one test.
 _TEXT_OF_A_TEST = 64
 
@@ -67,6 +82,10 @@ COMPLEMENT: dict[Operator, Operator] = dict(_PAIRS) | {b: a for a, b in _PAIRS}
 
 class FilterError(ValueError):
     """A filter that cannot be: too large in normal form, or with an operand of a wrong kind."""
+
+
+class FilterCostError(FilterError):
+    """A filter with expressions whose evaluation may cost too much."""
 
 
 class Predicate(msgspec.Struct, frozen=True, array_like=True, tag="predicate"):
@@ -117,6 +136,13 @@ def predicate(
 ) -> Predicate:
     """A validated predicate; FilterError when the operand does not suit the operator."""
     where = f"attribute {attribute!r}, operator {operator.value}"
+    if is_derived(attribute):
+        try:
+            derived_expression(attribute)
+        except ExpressionCostError as error:
+            raise FilterCostError(str(error)) from None
+        except ExpressionError as error:
+            raise FilterError(str(error)) from None
     if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
         if operand is not None:
             raise FilterError(f"{where}: takes no operand")
@@ -205,9 +231,26 @@ class Filter:
         return found
 
     @cached_property
+    def derived(self) -> frozenset[str]:
+        """The names of the derived attributes that its expression tests."""
+        return frozenset(filter(is_derived, _attributes(self.expression)))
+
+    def check_cost(self) -> None:
+        """FilterCostError if an evaluation of its value expressions may cost more than MAX_COST."""
+        cost = sum(cost_of(derived_expression(name)) for name in self.derived)
+        if cost > MAX_COST:
+            raise FilterCostError(
+                f"an evaluation of the filter may cost {cost} steps; at most {MAX_COST}"
+            )
+
+    @cached_property
     def attributes(self) -> tuple[str, ...]:
-        """The names of the attributes the filter mentions, sorted."""
-        return tuple(sorted(_attributes(self.expression)))
+        """The names of the attributes the filter mentions, in expressions too, sorted."""
+        names = _attributes(self.expression)
+        if not self.derived:
+            return tuple(sorted(names))
+        inner = (references(derived_expression(name)) for name in self.derived)
+        return tuple(sorted((names - self.derived).union(*inner)))
 
     @cached_property
     def equalities(self) -> tuple[Predicate, ...]:
@@ -255,6 +298,8 @@ def _attributes(expression: Expression) -> set[str]:
             return set()
 
 
+_FormsOf = Callable[[Predicate], tuple[Conjunction, ...]]
+
 # A conjunction as bits, one for each of the distinct predicates in the order of the expression.
 _Bits = int
 
@@ -264,17 +309,39 @@ def _conjunctions(expression: Expression) -> tuple[Conjunction, ...]:
 
     Conjunctions are joined and compared as whole numbers.
     """
+    try:
+        return _with_forms(expression, _forms_of)
+    except FilterError:
+        # Some tests of expressions have two forms: perhaps too many together.
+        return _with_forms(expression, lambda test: ((test,),))
+
+
+def _with_forms(expression: Expression, forms_of: _FormsOf) -> tuple[Conjunction, ...]:
     numbers: dict[Predicate, int] = {}
-    work = _Work()
+    work = _Work(forms_of)
     found = _absorb(_normalise(expression, numbers, work, negated=False), work)
     predicates = list(numbers)
     return tuple(tuple(predicates[at] for at in _ones(bits)) for bits in found)
 
 
-class _Work:
-    """The work left for one normal form (MAX_WORK)."""
+def _made_forms(test: Predicate) -> tuple[Conjunction, ...]:
+    """The conjunctions of which one is TRUE exactly when the test is: those of its attribute, if
+    the test is of an expression of one attribute, and has such a form.
+    """
+    return tuple(
+        tuple(predicate(name, Operator(sign), operand) for name, sign, operand in each)
+        for each in plain_forms(test.attribute, test.operator.value, test.operand)
+    )
 
-    def __init__(self) -> None:
+
+_forms_of = remembered("forms of derived tests", most=_CACHED_FORMS, bytes_each=2_000)(_made_forms)
+
+
+class _Work:
+    """The work left for one normal form (MAX_WORK), and the forms of tests in it."""
+
+    def __init__(self, forms_of: _FormsOf) -> None:
+        self.forms_of = forms_of
         self._left = MAX_WORK
 
     def spend(self, amount: int) -> None:
@@ -303,7 +370,12 @@ def _normalise(
             if negated:
                 complement = COMPLEMENT[expression.operator]
                 expression = msgspec.structs.replace(expression, operator=complement)
-            return [1 << numbers.setdefault(expression, len(numbers))]
+            if not is_derived(expression.attribute):
+                return [1 << numbers.setdefault(expression, len(numbers))]
+            return [
+                sum(1 << numbers.setdefault(test, len(numbers)) for test in form)
+                for form in work.forms_of(expression)
+            ]
         case Constant():
             return [0] if expression.value is not negated else []
         case Not():

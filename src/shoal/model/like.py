@@ -92,3 +92,61 @@ def escape_literal(text: str) -> str:
     for special in (ESCAPE, "%", "_"):
         text = text.replace(special, ESCAPE + special)
     return text
+
+
+def is_like(text: str, pattern: str) -> bool:
+    """Return whether a whole text has the shape of a canonical pattern.
+
+    In time of the text x the pattern, at most. Filters' own LIKE tests have an index of texts
+    besides (`matching.shapes`); this is the LIKE within an expression.
+
+    >>> is_like("50% off", r"50\\%%o_f"), is_like("offer", "%o_f")
+    (True, False)
+    """
+    runs: list[list[Element]] = [[]]
+    for element in elements(pattern):
+        if element is Wildcard.ANY_RUN:
+            runs.append([])
+        else:
+            runs[-1].append(element)
+    first, *others = runs
+    at = _stands(text, first, 0)
+    if not others:
+        return at == len(text)
+    if at < 0:
+        return False
+    *middle, last = others
+    for run in middle:
+        at = _found(text, run, at)
+        if at < 0:
+            return False
+    start = len(text) - _length(last)
+    return start >= at and _stands(text, last, start) >= 0
+
+
+def _length(run: list[Element]) -> int:
+    return sum(len(each) if isinstance(each, str) else 1 for each in run)
+
+
+def _stands(text: str, run: list[Element], at: int) -> int:
+    """The end of a run that stands at a place; -1 if it does not stand there."""
+    for each in run:
+        if isinstance(each, str):
+            if not text.startswith(each, at):
+                return -1
+            at += len(each)
+        else:
+            at += 1
+    return at if at <= len(text) else -1
+
+
+def _found(text: str, run: list[Element], at: int) -> int:
+    """The end of the first place of a run, at `at` or behind it; -1 if there is none."""
+    if len(run) == 1 and isinstance(run[0], str):
+        place = text.find(run[0], at)
+        return place + len(run[0]) if place >= 0 else -1
+    for place in range(at, len(text) - _length(run) + 1):
+        end = _stands(text, run, place)
+        if end >= 0:
+            return end
+    return -1

@@ -49,6 +49,7 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.renewing import Renewing
 from shoal.mqtt.replaying.log_replays import LogReplays
 from shoal.mqtt.sessions.audience import Audience
+from shoal.mqtt.sessions.conflating import Conflation
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.outgoing import ClientConnection
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
@@ -110,6 +111,8 @@ class BrokerClients:
         # Fan-out to many sessions runs in time slices.
         self.spreading = SlicedFanOut(self._timers)
         self._fan_out = FanOut(self.subscriptions, self.statistics, self.spreading)
+        self.conflation = Conflation(self._timers, reader, self.statistics)
+        self.subscriptions.conflation = self.subscribing.conflation = self.conflation
         leaving = GroupLeaving(self.subscriptions, self._timers)
         self._presence = Presence(self.subscriptions, self._timers)
         self.sessions = Sessions(limits, self.backlog, self._timers, self._publish_will, leaving)
@@ -191,6 +194,7 @@ class BrokerClients:
             self._renewing,
             self.federation,
             self.replays,
+            self.conflation,
             self._system_topics,
         )
 
@@ -199,6 +203,7 @@ class BrokerClients:
         for each in (self.backlog, self.retained, self.sessions):
             each.register(ledger)
         self.replays.register(ledger)
+        self.conflation.register(ledger)
         self.subscriptions.register(ledger, lambda: self.limits.maximum_all_subscription_bytes)
         if self.front_end is not None:
             self.front_end.register(ledger)

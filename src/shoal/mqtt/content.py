@@ -25,20 +25,31 @@ from typing import NamedTuple
 from shoal.attributes import MAX_LEVEL_ATTRIBUTES, Json, message_attributes
 from shoal.broker.wire import MAX_PARTS, WireError, check_size
 from shoal.language import (
+    CostlyFilterError,
     FilterSyntaxError,
     TopicQuery,
     may_have_query,
     parse,
     read_topic_query,
 )
+from shoal.language.conflation_rules import (
+    ConflationCostError,
+    ConflationRule,
+    ConflationRuleError,
+    read_conflation,
+)
+from shoal.language.query import CHANGED, EVERY
 from shoal.model import (
     EVERYTHING,
     And,
     Attributes,
     Filter,
+    FilterCostError,
     FilterError,
     Or,
+    Predicate,
 )
+from shoal.model.expressions import cost_of, derived_expression, is_derived
 from shoal.mqtt.codec.properties import UserProperties
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
@@ -52,6 +63,8 @@ FROM = "$from"
 ADVERTISE = "$advertise"
 # Values of a list that take about the time of one test.
 VALUES_PER_TEST = 16
+# Steps of an expression's evaluation that count as one test.
+STEPS_PER_TEST = 64
 # Work in the units of `serving.TURN`. Reading this many bytes of a filter is one unit at worst;
 # installing a topic filter, here and in the machine, or one test of a normal form takes more.
 BYTES_PER_WORK = 2
@@ -63,6 +76,8 @@ SUBSCRIPTION_BYTES = 4_000
 LEVEL_BYTES = 250
 TEST_BYTES = 600
 VALUE_BYTES = 80
+# Memory of an expression, parsed and ready for evaluation, for each character of it.
+EXPRESSION_FACTOR = 20
 _WILDCARDS = frozenset("+#")
 # The most tests of a filter: the tests of its topic need the rest (see `network`).
 MAX_FILTER_PARTS = MAX_PARTS - 2 * MAX_LEVEL_ATTRIBUTES
@@ -79,12 +94,14 @@ class FilterQuotaError(ContentFilterError):
 class SubscriptionFilter(NamedTuple):
     """The topic filter and the content filter of one entry of a SUBSCRIBE.
 
-    `since` is the text of `$from`, empty without it.
+    `since` is the text of `$from`, empty without it; `conflation` is the rule of `$every` and
+    `$changed`.
     """
 
     topic_filter: str
     content: Filter
     since: str = ""
+    conflation: ConflationRule | None = None
 
 
 class AttributeReader:
@@ -143,9 +160,13 @@ class FilterReader:
         self._where, self._where_tests = EVERYTHING, 0
         self._problem: ContentFilterError | None = None
         self._work = 0
-        self._since = ""
+        self._since = self._every = self._changed = ""
+        self._conflation: ConflationRule | None = None
         try:
             self._since = _since_of(user_properties)
+            self._every = self._single(user_properties, EVERY)
+            self._changed = self._single(user_properties, CHANGED)
+            self._conflation = _read_conflation(self._every, self._changed)
             texts = [text for name, text in user_properties if name == WHERE]
             for text in texts:
                 self._take_bytes(text)
@@ -170,12 +191,32 @@ class FilterReader:
         self._take_tests(tests)
         if query.since and self._since and query.since != self._since:
             raise ContentFilterError(f"{FROM}: two times, {self._since!r} and {query.since!r}")
-        return SubscriptionFilter(query.topic_filter, content, query.since or self._since)
+        conflation = self._conflation
+        if query.every or query.changed:
+            conflation = _read_conflation(
+                _one_of(EVERY, self._every, query.every),
+                _one_of(CHANGED, self._changed, query.changed),
+            )
+        if conflation is not None:
+            self._take_tests(conflation.work)
+        since = query.since or self._since
+        return SubscriptionFilter(query.topic_filter, content, since, conflation)
+
+    def _single(self, user_properties: UserProperties, name: str) -> str:
+        """The text of a user property that stands once; empty without it."""
+        found = [text for each, text in user_properties if each == name]
+        if len(found) > 1 or "" in found:
+            raise ContentFilterError(f"{name} stands once, and is not empty")
+        for text in found:
+            self._take_bytes(text)
+        return found[0] if found else ""
 
     def _read_query(self, text: str) -> TopicQuery:
         self._take_bytes(text)
         try:
             return read_topic_query(text)
+        except CostlyFilterError as error:
+            raise FilterQuotaError(f"topic filter: {error.one_line}") from None
         except FilterSyntaxError as error:
             raise ContentFilterError(f"topic filter: {error.one_line}") from None
 
@@ -223,17 +264,40 @@ def _since_of(user_properties: UserProperties) -> str:
     return found[0] if found else ""
 
 
+def _one_of(name: str, property: str, query: str) -> str:
+    """The text of a user property or of the query of a topic filter."""
+    if property and query and property.strip() != query.strip():
+        raise ContentFilterError(f"{name}: two texts, {property!r} and {query!r}")
+    return query or property
+
+
+def _read_conflation(every: str, changed: str) -> ConflationRule | None:
+    try:
+        return read_conflation(every, changed)
+    except ConflationCostError as error:
+        raise FilterQuotaError(str(error)) from None
+    except ConflationRuleError as error:
+        raise ContentFilterError(str(error)) from None
+
+
 def _all_of(parts: list[Filter]) -> Filter:
     return Filter(And(tuple(part.expression for part in parts)))
 
 
 def _count_tests(content: Filter) -> int:
-    """The number of tests in a filter's normal form; a long list of values counts as several."""
-    return sum(
-        1 + (len(test.operand) // VALUES_PER_TEST if isinstance(test.operand, tuple) else 0)
-        for conjunction in content.normal_form
-        for test in conjunction
-    )
+    """The number of tests in a filter's normal form; a long list of values counts as several, and
+    so does a costly expression.
+    """
+    return sum(_tests_of(test) for conjunction in content.normal_form for test in conjunction)
+
+
+def _tests_of(test: Predicate) -> int:
+    count = 1
+    if isinstance(test.operand, tuple):
+        count += len(test.operand) // VALUES_PER_TEST
+    if is_derived(test.attribute):
+        count += cost_of(derived_expression(test.attribute)) // STEPS_PER_TEST
+    return count
 
 
 def work_on(content: Filter) -> int:
@@ -248,6 +312,8 @@ def bytes_of(topic_filter: str, content: Filter) -> int:
     for conjunction in content.normal_form if content != EVERYTHING else ():
         for test in conjunction:
             size += TEST_BYTES
+            if is_derived(test.attribute):  # its name is the expression
+                size += EXPRESSION_FACTOR * len(test.attribute)
             if isinstance(test.operand, tuple):
                 size += VALUE_BYTES * len(test.operand)
             elif isinstance(test.operand, str):
@@ -271,6 +337,8 @@ def read_advertisements(user_properties: UserProperties, limits: MqttLimits) -> 
 def _parse(text: str, what: str) -> Filter:
     try:
         return parse(text)
+    except CostlyFilterError as error:
+        raise FilterQuotaError(f"{what}: {error.one_line}") from None
     except FilterSyntaxError as error:
         raise ContentFilterError(f"{what}: {error.one_line}") from None
 
@@ -280,5 +348,8 @@ def _check(content: Filter, what: str) -> None:
     try:
         content.normal_form  # noqa: B018  # computed here, so that its error is raised here
         check_size(content.expression, MAX_FILTER_PARTS)
+        content.check_cost()
+    except FilterCostError as error:
+        raise FilterQuotaError(f"{what}: {error}") from None
     except (FilterError, WireError) as error:
         raise ContentFilterError(f"{what}: {error}") from None

@@ -102,7 +102,7 @@ class MqttLimits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_filter_bytes        of the content filters of one SUBSCRIBE, or of the advertisements of
                                 a CONNECT, so that no packet blocks the broker for 100 ms (0x97)
     maximum_filter_tests        the same: their tests in normal form, together; 16 values of a list
-                                are one
+                                are one, and 64 steps of an expression
     maximum_retained_messages   of the broker; messages beyond it are not retained
     maximum_retained_bytes      the same, in bytes; each level of topics counts as 250, once for a
                                 common prefix

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shoal.conflation import KeyName, key_name
 from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
@@ -28,6 +29,9 @@ from shoal.mqtt.memory.journal_records import (
     AnswerPut,
     CamePut,
     ClosedPut,
+    ConflatedEnd,
+    ConflatedPut,
+    ConflationReset,
     GroupPut,
     HeardPut,
     HomeEnd,
@@ -52,7 +56,7 @@ from shoal.mqtt.memory.journal_records import (
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.deduplication_window import DeduplicationWindow
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import Session
+from shoal.mqtt.sessions.session import HeldMessage, Session
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.unsettled import owed_without_connection
 
@@ -60,7 +64,7 @@ from shoal.mqtt.sessions.unsettled import owed_without_connection
 class RememberedSession:
     """One session: its last `SessionPut`, and the records that belong to it."""
 
-    __slots__ = ("came", "items", "put", "received", "subscriptions", "unsettled")
+    __slots__ = ("came", "conflated", "items", "put", "received", "subscriptions", "unsettled")
 
     def __init__(self, put: SessionPut) -> None:
         self.put = put
@@ -69,6 +73,8 @@ class RememberedSession:
         # Keys of messages, while the session is being imported.
         self.came: dict[tuple[str, int], None] = {}
         self.received: set[int] = set()
+        # Keys of conflated subscriptions, by the names of these.
+        self.conflated: dict[str, dict[KeyName, ConflatedPut]] = {}
         # By packet identifier.
         self.unsettled: dict[int, UnsettledPut] = {}
 
@@ -161,6 +167,15 @@ class Remembered:
                     known.subscriptions[row.text] = row
                 case SubscriptionEnd(_, text):
                     known.subscriptions.pop(text, None)
+                    known.conflated.pop(text, None)
+                case ConflatedPut(_, text, key):
+                    known.conflated.setdefault(text, {})[key_name(key)] = record
+                    if (spread := self.spreads.get(record.message)) is not None:
+                        spread.clients.add(record.client_id)
+                case ConflatedEnd(_, text, key):
+                    known.conflated.get(text, {}).pop(key_name(key), None)
+                case ConflationReset(_, text):
+                    known.conflated.pop(text, None)
                 case UnsettledPut(_, packet_id):
                     known.unsettled[packet_id] = record
                 case ReceivedPut(_, packet_id):
@@ -173,7 +188,7 @@ class Remembered:
 
 def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list[str]:
     """Install the state and the journal in a new broker; returns what could not be read."""
-    restoring = _Restoring(clients, remembered)
+    restoring = _Restoring(clients, remembered, now_us)
     for topic, number in remembered.retained.items():
         message = restoring.message(number, f"retained at {topic!r}")
         if message is not None and not message.has_expired(now_us):
@@ -210,7 +225,8 @@ def restore(clients: BrokerClients, remembered: Remembered, now_us: int) -> list
 
 
 class _Restoring:
-    def __init__(self, clients: BrokerClients, remembered: Remembered) -> None:
+    def __init__(self, clients: BrokerClients, remembered: Remembered, now_us: int) -> None:
+        self._now_us = now_us
         self.problems: list[str] = []
         # By client: messages that may still come from the session's source.
         self.held: dict[str, list[Outgoing]] = {}
@@ -260,12 +276,13 @@ class _Restoring:
             if message is not None:
                 outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                outgoing.serial = item.serial
+                outgoing.serial, outgoing.via = item.serial, item.via
                 if item.held:
                     outgoing.is_held = True
                     self.held.setdefault(put.client_id, []).append(outgoing)
                 else:
                     session.restore(outgoing)
+        self._restore_conflation(session, known)
         for packet_id, unsettled in known.unsettled.items():
             message = self.message(unsettled.message, f"from {put.client_id!r}")
             if message is not None:
@@ -273,6 +290,31 @@ class _Restoring:
                 session.remember((packet_id,))
                 self._unsettled.append(owed_without_connection(session, packet_id, message))
         return session
+
+    def _restore_conflation(self, session: Session, known: RememberedSession) -> None:
+        """Restore the keys of conflated subscriptions, each held message once."""
+        held: dict[int, HeldMessage] = {}
+        for text, puts in known.conflated.items():
+            subscription = session.subscriptions.get(text)
+            if subscription is None or subscription.conflator is None:
+                continue
+            for name, put in puts.items():
+                found = held.get(put.message)
+                message = None
+                if put.message and found is None:
+                    message = self.message(put.message, f"held for {session.client_id!r}")
+                if message is not None:
+                    found = held[put.message] = HeldMessage(message, is_retained=put.is_retained)
+                self._clients.conflation.restore(
+                    subscription.conflator,
+                    name,
+                    put.ends_us,
+                    put.last,
+                    found,
+                    put.values,
+                    self._now_us,
+                    put.newest,
+                )
 
     def resume_fan_out(self) -> None:
         """Resume the interrupted fan-outs."""

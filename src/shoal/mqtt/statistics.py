@@ -21,6 +21,7 @@ class Statistics:
         "connected",
         "connected_maximum",
         "deliveries",
+        "forgotten_keys",
         "notices",
         "packets_received",
         "packets_sent",
@@ -35,6 +36,8 @@ class Statistics:
         "slowed",
         "started_us",
         "subscriptions",
+        "superseded",
+        "suppressed",
         "unread_payloads",
     )
 
@@ -53,6 +56,11 @@ class Statistics:
         self.protocol_errors = 0
         # Publications with a payload that should be JSON and is not.
         self.unread_payloads = 0
+        # Conflation: messages that a newer one replaced, those that had not changed, and keys that
+        # were forgotten for others.
+        self.superseded = 0
+        self.suppressed = 0
+        self.forgotten_keys = 0
         # One of the messages published last by clients of this broker, and one of those routed to
         # its
         # clients last; the driver samples them and resets them to None.
@@ -93,6 +101,8 @@ class Statistics:
             "publish/messages/sent": self.deliveries,
             "publish/messages/dropped": self.publications_dropped,
             "publish/messages/refused": self.publications_refused,
+            "publish/messages/superseded": self.superseded,
+            "publish/messages/suppressed": self.suppressed,
             "publish/payloads/unread": self.unread_payloads,
             "protocol errors": self.protocol_errors,
             "retained messages/count": self.retained,

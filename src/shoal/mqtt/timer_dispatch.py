@@ -9,8 +9,10 @@ from shoal.mqtt.federation.session_transfer.fetching import WAITING_TIMER
 from shoal.mqtt.federation.session_transfer.questions import ASKING_TIMER
 from shoal.mqtt.renewing import RENEWING_TIMER, Renewing
 from shoal.mqtt.replaying.log_replays import REPLAY_TIMER, LogReplays
+from shoal.mqtt.sessions.conflating import CONFLATION_TIMER, Conflation
 from shoal.mqtt.sessions.delivering.slow_consumers import PATIENCE_TIMER
 from shoal.mqtt.sessions.live_gate import LiveGate
+from shoal.mqtt.sessions.session import SubscriptionConflator
 from shoal.mqtt.sessions.sessions import SESSION_TIMER, WILL_TIMER, Sessions
 from shoal.mqtt.sessions.sliced_fan_out import SlicedFanOut
 from shoal.mqtt.sessions.subscribed.leaving import LEAVING_TIMER, GroupLeaving
@@ -46,6 +48,7 @@ class TimerDispatch:
         renewing: Renewing,
         federation: Federation | None,
         replays: LogReplays,
+        conflation: Conflation,
         system_topics: SystemTopics,
     ) -> None:
         self._timers = timers
@@ -57,6 +60,7 @@ class TimerDispatch:
         self._renewing = renewing
         self._federation = federation
         self._replays = replays
+        self._conflation = conflation
         self._system_topics = system_topics
 
     def handle(self, now_us: int) -> None:
@@ -105,6 +109,8 @@ class TimerDispatch:
                 case (str(kind), LiveGate() as gate) if kind == REPLAY_TIMER:
                     left -= REPLAY_WORK
                     self._replays.due(gate, now_us)
+                case (str(kind), SubscriptionConflator() as conflator) if kind == CONFLATION_TIMER:
+                    left -= 1 + self._conflation.due(conflator, now_us)
                 case (str(kind), about) if self._federation is not None:
                     left -= WAITING_WORK.get(kind, 0)
                     self._federation.due(kind, about, now_us)

@@ -15,6 +15,7 @@ import msgspec
 
 from shoal.attributes import TOPIC_ATTRIBUTE, Json
 from shoal.broker.routing_decision import RoutingQuery
+from shoal.conflation import key_name
 from shoal.language import format_filter
 from shoal.matching import FilterVerdict, explain, matches
 from shoal.matching.topics.filters import check_topic, topic_matches
@@ -24,7 +25,7 @@ from shoal.mqtt.content import attributes_of
 from shoal.mqtt.front_end.network import network_filter
 from shoal.mqtt.limits import NEVER_S
 from shoal.mqtt.messages import PublishedMessage
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import ClientSubscription, Session, SubscriptionConflator
 from shoal.runtime.front_ends.mqtt_front_end import MqttFrontEnd
 from shoal.runtime.listing import StatusListing
 
@@ -168,7 +169,8 @@ class AdminQuestions:
             if rows and time.monotonic() > end_s:
                 more = skip + number
                 break
-            rows.append(_explained_subscription(each, attributes))
+            now_us = self._front_end.node.clock.now_us()
+            rows.append(_explained_subscription(each, attributes, now_us))
         return {
             "connected": session.session_writer is not None,
             "departed": session.is_departed,
@@ -210,7 +212,7 @@ def _query(client: str, skip: int) -> str:
 
 
 def _explained_subscription(
-    subscription: ClientSubscription, attributes: Attributes
+    subscription: ClientSubscription, attributes: Attributes, now_us: int
 ) -> dict[str, Any]:
     topic = str(attributes[TOPIC_ATTRIBUTE])
     row: dict[str, Any] = {
@@ -221,12 +223,34 @@ def _explained_subscription(
         "topic_matches": topic_matches(subscription.wanted_topics, topic),
         "content_matches": None,
         "why": "",
+        "conflation": None,
     }
     if row["topic_matches"]:
         why = explain(subscription.content, attributes)
         row["content_matches"] = why.verdict is FilterVerdict.TRUE
         row["why"] = why.text()
+        if row["content_matches"] and subscription.conflator is not None:
+            row["conflation"] = _conflation(subscription.conflator, attributes, now_us)
     return row
+
+
+def _conflation(
+    conflator: SubscriptionConflator, attributes: Attributes, now_us: int
+) -> dict[str, Any]:
+    """The rule of a subscription, and what it would do to a publication that comes now.
+
+    `held_s` is the rest of the interval, 0 if none runs.
+    """
+    rule = conflator.rule
+    key = key_name(rule.key_of(str(attributes[TOPIC_ATTRIBUTE]), attributes))
+    state = conflator.get(key)
+    ends_us = None if state is None else state.ends_us
+    return {
+        "every": rule.every,
+        "changed": rule.changed,
+        "held_s": 0 if ends_us is None else round(max(0, ends_us - now_us) / 1e6, 1),
+        "has_changed": conflator.has_changed(key, rule.values_of(attributes)),
+    }
 
 
 def _row(session: Session, subscription: ClientSubscription) -> Iterator[dict[str, Any]]:
@@ -238,11 +262,14 @@ def _row(session: Session, subscription: ClientSubscription) -> Iterator[dict[st
         filter, content = format_filter(wanted), format_filter(subscription.content)
     except FilterError:
         return
+    conflator = subscription.conflator
     yield {
         "client": session.client_id,
         "topic_filter": subscription.topic_filter,
         "where": content,
         "filter": filter,
         "qos": subscription.qos,
+        "every": "" if conflator is None else conflator.rule.every,
+        "changed": "" if conflator is None else conflator.rule.changed,
         "connected": session.session_writer is not None,
     }

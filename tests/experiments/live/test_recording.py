@@ -55,8 +55,12 @@ def test_a_recording_has_the_attributes_that_brokers_have(tmp_path: Path) -> Non
     ]  # fmt: skip
     rows = recorded(tmp_path, *(("t", payload) for payload in payloads))
     live = [attributes_of(Sent("t", payload, "", 0)) for payload in payloads]
-    assert rows == [{n: each for n, each in row.items() if n[0] != "$"} for row in live]
-    assert rows[:3] == [{"AM2301.Temperature": 21.5}, {"u": 1}, {"u": 1}]
+    assert rows == [
+        {n: each for n, each in row.items() if n[0] != "$" or n.startswith("$list.")}
+        for row in live
+    ]
+    first = {"AM2301.Temperature": 21.5, "$list.temps": "[1]"}
+    assert rows[:3] == [first, {"u": 1}, {"u": 1}]
 
 
 def test_each_value_keeps_its_type_whatever_others_have(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_client_with_many_subscriptions_ends_in_slices() -> None:
         assert calls.count < MOST_CALLS
         assert broker_api.clients.subscriptions.count < before
     assert broker_api.clients.backlog.bytes == 0
-    assert sorted(each for each, _ in broker_api.clients.front_end.asking) == ["2999/#", "7/#"]
+    assert sorted(each for each, *_ in broker_api.clients.front_end.asking) == ["2999/#", "7/#"]
 
 
 @pytest.mark.parametrize("is_networked", [False, True])

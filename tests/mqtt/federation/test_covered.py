@@ -96,7 +96,7 @@ def test_only_subscriptions_known_everywhere_cover() -> None:
     network.after(2.1)  # and then no client waits any longer
     assert ids(wide) == [1]
     ask(client, 2, "b")
-    assert [each for each, _ in site.clients.front_end.asking] == ["#", "a", "b"]
+    assert [each for each, *_ in site.clients.front_end.asking] == ["#", "a", "b"]
     settle(network)
     network.after(2.1)
     settle(network)
@@ -137,11 +137,11 @@ def requests(asking: SubscriptionCovering, said: list[str]) -> list[str]:
 def asking_and_said() -> tuple[SubscriptionCovering, list[str]]:
     said: list[str] = []
 
-    def ask_for(topics: str, content: object) -> int:
+    def ask_for(topics: str, content: object, pace: object) -> int:
         said.append(f"+{topics}")
         return 1
 
-    asking = SubscriptionCovering(ask_for, lambda topics, content: said.append(f"-{topics}"))
+    asking = SubscriptionCovering(ask_for, lambda topics, *_: said.append(f"-{topics}"))
     asking.at_leaving = lambda: said.append("later")
     return asking, said
 
@@ -222,7 +222,7 @@ def test_many_replacements_are_sent_in_slices() -> None:
     before = network["B1"].clients.front_end.asked
     wide.lose()
     asked = []
-    while ("#", EVERYTHING) in site.clients.front_end.asking:
+    while ("#", EVERYTHING, None) in site.clients.front_end.asking:
         asked.append(site.clients.front_end.asked - before)
         network.after(UNCOVERING_PAUSE_US / 1_000_000)
     steps = {later - earlier for earlier, later in pairwise(asked)}

@@ -27,7 +27,7 @@ SEEDS = range(examples(15))
 STEPS = 120
 NAMES = ("a", "b", "c", "d")
 TOPICS = ("t", "t/1", "t/2", "u")
-FILTERS = ("t", "t/#", "+", "t/+", "$share/g/t/#", "u?n>3")
+FILTERS = ("t", "t/#", "+", "t/+", "$share/g/t/#", "u?n>3", "u?$every=10s BY n", "+?$changed=n")
 
 
 class RandomClients:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import msgspec
+
 from shoal.mqtt.codec.packets import (
     Connack,
     Connect,
@@ -26,6 +28,7 @@ from shoal.mqtt.codec.packets import (
     SubscriptionRequest,
     Unsubscribe,
 )
+from shoal.mqtt.codec.properties import NO_PROPERTIES
 from shoal.mqtt.federation.session_transfer.importing import ARRIVING_US
 from tests.mqtt.backlogs import counted_again
 from tests.mqtt.broker_api import SECOND, Client
@@ -141,6 +144,8 @@ class OccasionalSubscriber(Subscriber):
 class Publisher(ReconnectingClient):
     """Publishes, and retransmits publications that were not acknowledged before a disconnection."""
 
+    properties = NO_PROPERTIES
+
     def __init__(self, network: Network, name: str, home: str) -> None:
         super().__init__(network, name)
         self.home = home
@@ -155,7 +160,9 @@ class Publisher(ReconnectingClient):
         payload = f"{self.name} {self.count}".encode()
         self.sent[self.count] = (payload, qos)
         self.sent_us[payload] = self.network.now_us
-        self._unacknowledged[self.count] = Publish("a", payload, qos, packet_id=self.count)
+        self._unacknowledged[self.count] = Publish(
+            "a", payload, qos, packet_id=self.count, properties=self.properties
+        )
         if self.is_in and self.client is not None:
             self.client.send(self._unacknowledged[self.count])
 
@@ -164,10 +171,7 @@ class Publisher(ReconnectingClient):
             if client.closed:
                 return
             if isinstance(packet, Publish):
-                again = Publish(
-                    "a", packet.payload, packet.qos, duplicate=True, packet_id=packet.packet_id
-                )
-                client.send(again)
+                client.send(msgspec.structs.replace(packet, duplicate=True))
             else:
                 client.send(packet)
 
@@ -195,18 +199,20 @@ RESTLESS = (20, 30, 15, 25, 1, 15, 2, 5, 8)
 class RandomSessions:
     """Some subscribers that move, publishers that stay, and brokers that are killed."""
 
+    publisher = Publisher
+
     def __init__(
         self, seed: int, moves: Sequence[float] = MOVES, more: int = 0, dabblers: int = 0
     ) -> None:
         self.random = random = Random(seed)
         self.moves = moves
         self.network = Network(random, random.randint(2, 4) + more)
-        self.subscribers = [Subscriber(self.network, f"s{n}") for n in range(2)]
+        self.subscribers = self.subscribers_of()
         # Each member of a group gets a part of its messages.
         self.workers = [Subscriber(self.network, f"w{n}", "$share/g/a") for n in range(2)]
         self.dabblers = [OccasionalSubscriber(self.network, f"d{n}", "#") for n in range(dabblers)]
         self.publishers = [
-            Publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
+            self.publisher(self.network, f"p{n}", name) for n, name in enumerate(self.network.names)
         ]
         self.network.settle(3)
         for person in self.roamers:
@@ -220,6 +226,10 @@ class RandomSessions:
         # together lose more than either.
         self.is_in_order = True
         self.killed_us = 0
+
+    def subscribers_of(self) -> list[Subscriber]:
+        """The subscribers that roam and belong to no group."""
+        return [Subscriber(self.network, f"s{n}") for n in range(2)]
 
     @property
     def roamers(self) -> list[Subscriber]:

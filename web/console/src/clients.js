@@ -105,7 +105,18 @@ function verdicts() {
   if (!why.subscriptions) return html`<p class="note">asking …</p>`;
   const fits = why.subscriptions.filter((each) => each.topic_matches);
   if (!fits.length) return html`<p class="note">None of its subscriptions has such a topic.</p>`;
-  return fits.map((each) => html`<p>${each.content_matches ? html`<b>yes</b>` : html`<b class="poor">no</b>`}, by <code>${each.topic_filter}</code></p>${each.why ? html`<pre class="mono">${each.why}</pre>` : nothing}`);
+  return fits.map((each) => html`<p>${each.content_matches ? html`<b>yes</b>` : html`<b class="poor">no</b>`}, by <code>${each.topic_filter}</code>${paced(each)}</p>${each.why ? html`<pre class="mono">${each.why}</pre>` : nothing}`);
+}
+
+// What a subscription asks for beside its filter: $every and $changed.
+function pace(each) {
+  return ["every", "changed"].filter((name) => each[name]).map((name) => html` <small>$${name}</small> <code>${each[name]}</code>`);
+}
+
+function paced({ conflation }) {
+  if (!conflation) return nothing;
+  const effect = conflation.held_s ? `held for ${conflation.held_s} s, unless a newer one comes` : conflation.has_changed ? "at once" : "suppressed, as nothing has changed";
+  return html`,${pace(conflation)}: ${effect}`;
 }
 
 function details() {
@@ -113,7 +124,7 @@ function details() {
   const { subscriptions, events, drops } = opened;
   return html`<section><h2>Subscriptions <small>${subscriptions.length}</small></h2>
       ${subscriptions.length ? html`<div class="wide"><table class="rows"><thead><tr><th>topic</th><th>where</th><th class="n">QoS</th><th class="n">matches/s</th></tr></thead>
-      <tbody>${subscriptions.slice(0, 50).map((each) => html`<tr><td class="mono">${each.topic_filter}</td><td>${each.where ? html`<code>${each.where}</code>` : html`<small>everything</small>`}</td>
+      <tbody>${subscriptions.slice(0, 50).map((each) => html`<tr><td class="mono">${each.topic_filter}</td><td>${each.where ? html`<code>${each.where}</code>` : html`<small>everything</small>`}${pace(each)}</td>
         <td class="n">${each.qos}</td><td class="n">${each.per_s == null ? html`<small>few</small>` : figure(each.per_s)}</td></tr>`)}</tbody></table></div>` : html`<p class="note">It subscribes to nothing.</p>`}</section>
     <section><h2>What happened to it <small>since the console has been looking, and as far as brokers remember</small></h2>
       ${events.length || drops.length ? html`<ol class="feed plain">${[...events.map((each) => ({ ...each, order: each.at_us })), ...drops.map((each) => ({ ...each, kind: "dropped", text: `message on ${each.topic} dropped`, order: each.at_us }))]

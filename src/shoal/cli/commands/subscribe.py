@@ -43,6 +43,14 @@ def subscribe(
             help="First the past, from brokers' logs: earliest, 2026-11-30T08:00 (UTC), or -1h.",
         ),
     ] = "",
+    every: Annotated[
+        str,
+        typer.Option(help="The newest of each topic in this time: 10s, or 10s BY sensor."),
+    ] = "",
+    changed: Annotated[
+        str,
+        typer.Option(help="Only if a value has changed: temp, or temp BY 0.5, door.state."),
+    ] = "",
     broker: Broker = "127.0.0.1:1883",
     qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 1,
     username: Username = None,
@@ -60,7 +68,14 @@ def subscribe(
     async def run() -> None:
         async with connecting.client() as client:
             left = count
-            wanted = client.subscribe(topic, where or None, qos=qos, since=since or None)
+            wanted = client.subscribe(
+                topic,
+                where or None,
+                qos=qos,
+                since=since or None,
+                every=every or None,
+                changed=changed or None,
+            )
             async with wanted as subscription:
                 print(f"subscribed at {client.address}", file=sys.stderr, flush=True)
                 while True:

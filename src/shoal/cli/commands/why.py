@@ -217,9 +217,28 @@ def _subscription_text(row: Mapping[str, Any]) -> str:
     if not row["topic_matches"]:
         return f"  no   {row['topic_filter']}: another topic"
     if row["content_matches"]:
-        return f"  yes  {row['topic_filter']}, at QoS {row['qos']}"
+        return f"  yes  {row['topic_filter']}, at QoS {row['qos']}{_conflation_text(row)}"
     reasons = "\n".join(f"         {line}" for line in str(row["why"]).split("\n"))
     return f"  no   {row['topic_filter']}: its content\n{reasons}"
+
+
+def _conflation_text(row: Mapping[str, Any]) -> str:
+    """
+    >>> _conflation_text({"conflation": None})
+    ''
+    >>> rule = {"every": "10s", "changed": "", "held_s": 4.0, "has_changed": True}
+    >>> _conflation_text({"conflation": rule})
+    ', $every 10s: held for 4.0 s, unless a newer one comes'
+    """
+    found = row.get("conflation")
+    if found is None:
+        return ""
+    asked = [f"${name} {found[name]}" for name in ("every", "changed") if found[name]]
+    if found["held_s"]:
+        effect = f"held for {found['held_s']} s, unless a newer one comes"
+    else:
+        effect = "at once" if found["has_changed"] else "suppressed, as nothing has changed"
+    return f", {', '.join(asked)}: {effect}"
 
 
 def _starts(publisher: str, at: str, answers: Answers) -> list[str]:

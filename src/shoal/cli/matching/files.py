@@ -21,6 +21,7 @@ from rich.console import Console
 from shoal.attributes import MAX_DEPTH, flat_attributes
 from shoal.cli.support.errors import UserError
 from shoal.model import Filter, Value
+from shoal.model.expressions.lists import list_attribute
 
 STDIN = Path("-")
 TABLE_ENDINGS = (".parquet", ".csv", ".csv.gz")
@@ -120,6 +121,8 @@ def _missing_names(
         full = prefix + name
         if isinstance(value, dict) and depth < MAX_DEPTH:
             yield from _missing_names(value, found, f"{full}.", depth + 1)
+        elif isinstance(value, list) and list_attribute(full) in found:
+            continue
         elif value is not None and full not in found:
             yield full
 

@@ -28,6 +28,8 @@ from shoal.language import format_filter, parse
 from shoal.log.records import LogRecord
 from shoal.log.selections import attributes_of as logged_attributes
 from shoal.model import And, BrokerId, Expression, Filter, Not, Or, Predicate, Value
+from shoal.model.expressions import derived_expression, derived_name, is_derived, with_names
+from shoal.model.expressions.lists import LIST_PREFIX
 from shoal.mqtt.codec.properties import Properties
 from shoal.mqtt.content import attributes_of
 from shoal.mqtt.messages import PublishedMessage as Sent
@@ -129,7 +131,9 @@ def recorded_name(name: str) -> str:
     >>> recorded_name("$topic.0"), recorded_name("$levels"), recorded_name("wind")
     ('mqtt_topic_0', 'mqtt_levels', 'wind')
     """
-    return f"mqtt_{name[1:].replace('.', '_')}" if name.startswith("$") else name
+    if not name.startswith("$") or name.startswith(LIST_PREFIX):
+        return name
+    return f"mqtt_{name[1:].replace('.', '_')}"
 
 
 def recorded_filter(text: str) -> str:
@@ -149,5 +153,8 @@ def _renamed(expression: Expression) -> Expression:
         case Not(operand):
             return Not(_renamed(operand))
         case Predicate(attribute):
+            if is_derived(attribute):
+                tested = with_names(derived_expression(attribute), recorded_name)
+                return msgspec.structs.replace(expression, attribute=derived_name(tested))
             return msgspec.structs.replace(expression, attribute=recorded_name(attribute))
     return expression

@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal.matching.derived import derived_reader
 from shoal.matching.given import PLAIN_TYPES, checked, plain_value
 from shoal.model import INTEGER_MAX, INTEGER_MIN, Attributes, Value
+from shoal.model.expressions import derived_expression, is_derived, references
 
 Doubles = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -91,6 +93,16 @@ class CompiledColumn:
         if self.missing is not None and self.missing[at]:
             return None
         return plain_value(self._name, self.values[at])
+
+    def listed(self) -> list[Value | None]:
+        """All values, None where one is missing."""
+        if self.values.dtype.kind in "uO":
+            return [self.value(at) for at in range(len(self.values))]
+        values: list[Value | None] = self.values.tolist()
+        if self.missing is not None:
+            for at in np.flatnonzero(self.missing).tolist():
+                values[at] = None
+        return values
 
     def _unusual(self, places: npt.NDArray[np.intp]) -> list[int]:
         """Return those of the places with values that are there, and not of our own types."""
@@ -159,10 +171,28 @@ class ColumnBatch:
 
     def _column(self, attribute: str) -> CompiledColumn | None:
         column = self._columns.get(attribute)
+        if column is None and is_derived(attribute):
+            column = CompiledColumn(attribute, self._evaluated(attribute))
+            self._columns[attribute] = column
         if column is None and self._publications is not None:
             values = [publication.get(attribute) for publication in self._publications]
             column = self._columns[attribute] = CompiledColumn(attribute, values)
         return column
+
+    def _evaluated(self, attribute: str) -> list[Value | None]:
+        """The values of a derived attribute."""
+        evaluate = derived_reader(attribute)
+        if self._publications is not None:
+            return list(map(evaluate, self._publications))
+        names = [
+            name
+            for name in dict.fromkeys(references(derived_expression(attribute)))
+            if name in self._columns
+        ]
+        if not names:
+            return [evaluate({})] * self.size
+        rows = zip(*(self._columns[name].listed() for name in names), strict=True)
+        return [evaluate(dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _plain(name: str, given: Any) -> tuple[npt.NDArray[Any], Mask | None]:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from shoal.matching.compiled.columns import EXACT_INTEGERS, Doubles
 from shoal.matching.compiled.part import CompiledRows
+from shoal.matching.derived import evaluated_in
 from shoal.matching.predicates import Test, alternatives, compile_conjunction
 from shoal.model import INTEGER_MAX, Filter, Kind, Operator, Predicate, Value
 
@@ -49,10 +50,16 @@ def rows_of_filters(
     equalities: dict[str, npt.NDArray[np.int32]] = {}
     ranges: dict[str, tuple[Doubles, Doubles]] = {}
     tests: list[Test | None] = []
+    shared: set[str] = set()
     for row, (_, conjunction) in enumerate(conjunctions):
         demanded: dict[str, Value] = {}
         asked: _Ranges = {}
-        rest = [each for each in conjunction if not _take(each, demanded, asked)]
+        evaluated = evaluated_in(conjunction, shared)
+        rest = [
+            each
+            for each in conjunction
+            if each.attribute in evaluated or not _take(each, demanded, asked)
+        ]
         for name, value in demanded.items():
             if name not in equalities:
                 equalities[name] = np.full(size, -1, np.int32)

@@ -26,17 +26,22 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from shoal.matching.derived import SharedDerived
 from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
 from shoal.matching.filed.largest import Largest
-from shoal.matching.filed.places import Signature, Values, places_of
+from shoal.matching.filed.places import Signature, Values, places_with
 from shoal.matching.given import checked
 from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
+from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
+# Steps of evaluation in the time of one test.
+_STEPS_A_TEST = 4
+_NONE: frozenset[str] = frozenset()
 
 
 class FilterTable(NamedTuple):
@@ -71,6 +76,11 @@ class FiledFilters:
         self._ranged = 0
         # No search counts as more tests.
         self._work = 0
+        # Derived attributes; those of a filter that are not shared with others, by id.
+        self._shared = SharedDerived()
+        # Their evaluators: empty as long as no filter shares one.
+        self.derived = self._shared.evaluators
+        self._evaluated: dict[Hashable, frozenset[str]] = {}
         # Number of filters that name each attribute.
         self._named: Counter[str] = Counter()
         self._tables: dict[Signature, FilterTable] = {}
@@ -100,20 +110,27 @@ class FiledFilters:
             )
         # Everything that can fail comes before any change.
         normal_form = filter.normal_form
+        names = _names(normal_form)
+        derived = [name for name in names if name[:2] == DERIVED]
+        evaluated = self._shared.refused(normal_form) if derived else _NONE
         filed = [
             (number, place, compile_conjunction(place.rest) if place.rest else None)
-            for number, place in places_of(filter)
+            for number, place in places_with(filter, evaluated)
         ]
         hash(destination)
         if id in self._filters:
             self.remove(id)
+        if derived:
+            self._shared.take(derived, evaluated)
+            if evaluated:
+                self._evaluated[id] = evaluated
         self._filters[id] = filter
         if destination is not None:
             self._destinations[id] = destination
             sizes = self._destination_sizes
             sizes[destination] = sizes.get(destination, 0) + 1
         self._several += len(normal_form) > 1
-        self._named.update(_names(normal_form))
+        self._named.update(names)
         for number, place, test in filed:
             table = self._tables.get(place.signature)
             if table is None:
@@ -137,11 +154,16 @@ class FiledFilters:
             if not self._destination_sizes[destination]:
                 del self._destination_sizes[destination]
         self._several -= len(normal_form) > 1
-        for name in _names(normal_form):
+        names = _names(normal_form)
+        derived = [name for name in names if name[:2] == DERIVED]
+        evaluated = self._evaluated.pop(id, _NONE) if derived else _NONE
+        if derived:
+            self._shared.give_back(derived, evaluated)
+        for name in names:
             self._named[name] -= 1
             if not self._named[name]:
                 del self._named[name]
-        for number, place in places_of(filter):
+        for number, place in places_with(filter, evaluated):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
             self._work += bucket.remove(id, number, place)
@@ -153,6 +175,13 @@ class FiledFilters:
                 del table.buckets[place.values]
                 if not table.buckets:
                     self._close(place.signature)
+
+    def extended(self, attributes: Attributes) -> Attributes:
+        """The attributes with the derived ones that filters share; checked ones, as they are.
+
+        All that looks up filters below takes attributes so extended.
+        """
+        return self._shared.extended(attributes) if self.derived else attributes
 
     @property
     def most_candidates(self) -> int:
@@ -171,6 +200,8 @@ class FiledFilters:
 
     def match_checked(self, attributes: Attributes) -> list[Any]:
         """As `match`, without a check of the values' types."""
+        if self.derived:
+            attributes = self._shared.extended(attributes)
         found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
@@ -180,7 +211,7 @@ class FiledFilters:
 
     def matches_any_checked(self, attributes: Attributes) -> bool:
         """As `matches_any`, without a check of the values' types."""
-        return bool(self._walk(attributes, bool))
+        return bool(self._walk(self.extended(attributes), bool))
 
     @property
     def is_searched(self) -> bool:
@@ -223,7 +254,7 @@ class FiledFilters:
             seen = len(found)
             return len(known) == limit
 
-        are_known(self._walk(checked(attributes), are_known))
+        are_known(self._walk(self.extended(checked(attributes)), are_known))
         return list(known)
 
     def work_of(self, attributes: Attributes) -> int:
@@ -241,6 +272,8 @@ class FiledFilters:
         each SHORT characters.
         """
         tests = looks = found = 0
+        attributes = self.extended(attributes)
+        looks += self._shared.cost // _STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
             tests += _tested_in(bucket, attributes)
             found += len(bucket.always)
@@ -260,7 +293,7 @@ class FiledFilters:
 
         If not, a part of it is, and the next time there is less to do.
         """
-        attributes = checked(attributes)
+        attributes = self.extended(checked(attributes))
         return search_within(work_us, lambda: self._walk(attributes, None))
 
     def _tests_for(self, attributes: Attributes) -> int:

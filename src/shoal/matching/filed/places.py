@@ -72,11 +72,18 @@ def places_of(filter: Filter) -> tuple[tuple[int, FilterPlace], ...]:
     return made
 
 
-def _places(filter: Filter) -> tuple[tuple[int, FilterPlace], ...]:
+def places_with(filter: Filter, evaluated: frozenset[str]) -> tuple[tuple[int, FilterPlace], ...]:
+    """As `places_of`, with the tests of some derived attributes among the rest."""
+    return _places(filter, evaluated) if evaluated else places_of(filter)
+
+
+def _places(
+    filter: Filter, evaluated: frozenset[str] = frozenset()
+) -> tuple[tuple[int, FilterPlace], ...]:
     numbers: dict[FilterPlace, int] = {}
     for number, conjunction in enumerate(filter.normal_form):
-        for each in alternatives(conjunction):
-            numbers.setdefault(_place(each), number)
+        for each in alternatives(conjunction, evaluated):
+            numbers.setdefault(_place(each, evaluated), number)
     return tuple((number, place) for place, number in numbers.items())
 
 
@@ -84,12 +91,14 @@ _remembered_places = remembered("places of filters", most=REMEMBERED, bytes_each
 _large_places: WeakKeyDictionary[Filter, tuple[tuple[int, FilterPlace], ...]] = WeakKeyDictionary()
 
 
-def _place(conjunction: Conjunction) -> FilterPlace:
+def _place(conjunction: Conjunction, evaluated: frozenset[str]) -> FilterPlace:
     equalities: dict[str, Predicate] = {}
     comparisons: list[Predicate] = []
     others: list[Predicate] = []
     for tested in conjunction:
-        if tested.operator is Operator.EQ and tested.attribute not in equalities:
+        if tested.attribute in evaluated:
+            others.append(tested)
+        elif tested.operator is Operator.EQ and tested.attribute not in equalities:
             equalities[tested.attribute] = tested
         elif tested.operator in RISING and tested.kind is not Kind.BOOLEAN:
             comparisons.append(tested)

@@ -19,7 +19,7 @@ from shoal.log.slices import LogPlace, LogSlice
 from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.sessions.deduplication_window import Gaps
-from shoal.mqtt.sessions.subscribed.rows import Identifiers, Qos, SubscriptionState, Where
+from shoal.mqtt.sessions.subscribed.rows import Identifiers, KeyValue, Qos, SubscriptionState, Where
 
 # A transfer: the client, and the fencing token of its entry at the target.
 Transfer = tuple[str, int]
@@ -126,7 +126,7 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A message queued for the client; with a packet identifier it was sent to the client already.
 
     `left_us` is the time until it expires, `key` is the publication's; `serial` is the sender's own
-    number for it, 0 if it has none.
+    number for it, 0 if it has none. Conflation of the subscriptions `via` is still to decide.
     """
 
     transfer: Transfer
@@ -140,18 +140,41 @@ class Item(msgspec.Struct, frozen=True, tag=True, array_like=True):
     packet_id: Annotated[int, msgspec.Meta(ge=0, le=65_535)]
     released: bool
     serial: int = 0
+    via: tuple[str, ...] = ()
+
+
+class ConflatedKeyState(msgspec.Struct, frozen=True, array_like=True):
+    """A key of the conflated subscription `text`: its topic, then its BY values.
+
+    `left_us` is the rest of its interval, None while none runs; `last` are the values delivered
+    last, `newest` is the place of the newest message in its stream. A held message has a `body`,
+    and its `values`; the other fields are as in `Item`.
+    """
+
+    text: str
+    key: tuple[KeyValue, ...]
+    left_us: int | None
+    last: tuple[KeyValue, ...] | None
+    body: bytes = b""
+    values: tuple[KeyValue, ...] = ()
+    published_us: int = 0
+    expires_in_us: int | None = None
+    message_key: tuple[str, int] | None = None
+    is_retained: bool = False
+    newest: tuple[str, int] | None = None
 
 
 class SessionPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A part of a session that would be too long as one control.
 
     `came` are the keys of messages that the session has got, and that may still be under way to
-    its recent brokers.
+    its recent brokers. `conflated` are keys of its conflated subscriptions.
     """
 
     transfer: Transfer
     subscriptions: tuple[SubscriptionState, ...] = ()
     came: tuple[tuple[str, int], ...] = ()
+    conflated: tuple[ConflatedKeyState, ...] = ()
 
 
 class SessionState(msgspec.Struct, frozen=True, tag=True, array_like=True):

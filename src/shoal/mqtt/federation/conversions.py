@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from shoal.conflation import KeyName, key_values
+from shoal.conflation.conflator import Place, Values
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import (
+    ConflatedKeyState,
     GroupName,
     Item,
     RetainedState,
@@ -18,14 +22,15 @@ from shoal.mqtt.federation.controls import (
 from shoal.mqtt.front_end.network import read_body, write_body
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage, Session
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, row_of
 
 # The approximate size of one part of a session.
 PART_BYTES = 256 * 1_024
 PART_KEYS = 4_096
 
-_encode_row: Callable[[SubscriptionState], bytes] = msgspec.msgpack.Encoder().encode
+_encode_row: Callable[[SubscriptionState | ConflatedKeyState], bytes]
+_encode_row = msgspec.msgpack.Encoder().encode
 
 
 def item_of(outgoing: Outgoing, transfer: Transfer, now_us: int) -> Item:
@@ -43,7 +48,65 @@ def item_of(outgoing: Outgoing, transfer: Transfer, now_us: int) -> Item:
         outgoing.packet_id,
         outgoing.released,
         outgoing.serial,
+        outgoing.via,
     )
+
+
+class ConflatedSnapshot(NamedTuple):
+    """A key of the conflated subscription `text`, as it is at one time (see `ConflatedKey`)."""
+
+    text: str
+    key: KeyName
+    ends_us: int | None
+    last: Values | None
+    held: HeldMessage | None
+    held_values: Values
+    newest: Place | None
+
+
+def snapshot_of_keys(session: Session) -> list[ConflatedSnapshot]:
+    """The present state of all keys of a session's conflated subscriptions."""
+    found: list[ConflatedSnapshot] = []
+    for conflator in session.conflators:
+        text = conflator.subscription.text
+        for key in conflator:
+            state = conflator.get(key)
+            assert state is not None
+            last, newest = state.last, state.newest
+            found.append(
+                ConflatedSnapshot(
+                    text, key, state.ends_us, last, state.held, state.held_values, newest
+                )
+            )
+    return found
+
+
+def state_of_key(row: ConflatedSnapshot, now_us: int) -> ConflatedKeyState:
+    """The control of one key."""
+    left_us = None if row.ends_us is None else max(0, row.ends_us - now_us)
+    state = ConflatedKeyState(row.text, key_values(row.key), left_us, row.last, newest=row.newest)
+    if row.held is None:
+        return state
+    message = row.held.message
+    return msgspec.structs.replace(
+        state,
+        body=write_body(message),
+        values=row.held_values,
+        published_us=message.published_us,
+        expires_in_us=_left_us(message, now_us),
+        message_key=message.key,
+        is_retained=row.held.is_retained,
+    )
+
+
+def held_of(state: ConflatedKeyState, now_us: int) -> PublishedMessage | None:
+    """The held message of a key; None without one."""
+    message = read_body(state.body, state.published_us) if state.body else None
+    if message is not None:
+        message.key = state.message_key
+        left_us = state.expires_in_us
+        message.expires_us = None if left_us is None else now_us + left_us
+    return message
 
 
 def message_of(said: Item | RetainedState | Shared, now_us: int) -> PublishedMessage | None:
@@ -90,8 +153,9 @@ def parts_of(
     subscriptions: Iterable[ClientSubscription],
     transfer: Transfer,
     came: Iterable[tuple[str, int]],
+    conflated: Iterable[ConflatedKeyState] = (),
 ) -> Iterator[SessionPart]:
-    """A session's subscriptions and message keys, in controls of bounded size."""
+    """A session's subscriptions, message keys and conflation, in controls of bounded size."""
     rows: list[SubscriptionState] = []
     size = 0
     for subscription in subscriptions:
@@ -106,3 +170,13 @@ def parts_of(
     keys = tuple(came)
     for start in range(0, len(keys), PART_KEYS):
         yield SessionPart(transfer, came=keys[start : start + PART_KEYS])
+    states: list[ConflatedKeyState] = []
+    size = 0
+    for state in conflated:
+        states.append(state)
+        size += len(_encode_row(state))
+        if size > PART_BYTES:
+            yield SessionPart(transfer, conflated=tuple(states))
+            states, size = [], 0
+    if states:
+        yield SessionPart(transfer, conflated=tuple(states))

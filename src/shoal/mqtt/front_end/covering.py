@@ -8,8 +8,9 @@ time, when every broker knows the covered ones. So no broker ever knows neither.
 
 A topic filter covers another by their levels; a content filter covers an equal one, and the empty
 one covers all: the front end looks for no other coverings. A wildcard does not match a leading `$`.
+A filter with a pace covers only filters with the same pace: publications may be held for it.
 
->>> asking = SubscriptionCovering(lambda topics, content: 1, lambda topics, content: None)
+>>> asking = SubscriptionCovering(lambda *key: 1, lambda *key: None)
 >>> asking.added("a/#", EVERYTHING)
 True
 >>> asking.known = 1
@@ -24,10 +25,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from shoal.matching.topics.filters import ALL_LEVELS, ONE_LEVEL
-from shoal.model import EVERYTHING, Filter
+from shoal.model import EVERYTHING, Filter, Pace
 
-# A topic filter, and a content filter.
-Key = tuple[str, Filter]
+# A topic filter, a content filter, and the pace of its subscribers.
+Key = tuple[str, Filter, Pace | None]
 # The bound of a search for a covering filter: clients choose the topic filters.
 MOST_PLACES = 64
 # The number of covered filters requested at a time after their covering filter, or of those taken
@@ -62,7 +63,9 @@ class SubscriptionCovering:
     """
 
     def __init__(
-        self, ask: Callable[[str, Filter], int], take_back: Callable[[str, Filter], None]
+        self,
+        ask: Callable[[str, Filter, Pace | None], int],
+        take_back: Callable[[str, Filter, Pace | None], None],
     ) -> None:
         self._ask = ask
         self._take_back = take_back
@@ -87,9 +90,9 @@ class SubscriptionCovering:
     def __contains__(self, key: object) -> bool:
         return key in self._wanted
 
-    def added(self, topics: str, content: Filter) -> bool:
+    def added(self, topics: str, content: Filter, pace: Pace | None = None) -> bool:
         """Add a client of a filter; returns whether the machine was asked."""
-        key = (topics, content)
+        key = (topics, content, pace)
         wanted = self._wanted.get(key)
         if wanted is not None:
             wanted.count += 1
@@ -100,9 +103,9 @@ class SubscriptionCovering:
         wanted = self._wanted[key] = CoveredFilter(key)
         return self._place(wanted)
 
-    def removed(self, topics: str, content: Filter) -> None:
+    def removed(self, topics: str, content: Filter, pace: Pace | None = None) -> None:
         """Remove a client of a filter."""
-        wanted = self._wanted[topics, content]
+        wanted = self._wanted[topics, content, pace]
         wanted.count -= 1
         if wanted.count:
             return
@@ -185,14 +188,15 @@ class SubscriptionCovering:
         self._coverers.add(wanted)
         return True
 
-    def _coverer(self, topics: str, content: Filter) -> CoveredFilter | None:
+    def _coverer(self, topics: str, content: Filter, pace: Pace | None) -> CoveredFilter | None:
         if not self._is_covering:
             return None
-        if content != EVERYTHING:
-            found = self._wanted.get((topics, EVERYTHING))
-            if found is not None and self._can_cover(found):
-                return found
-        return next(filter(self._can_cover, self._coverers.of(topics, content)), None)
+        for key in _covering(content, pace):
+            if key != (content, pace):
+                found = self._wanted.get((topics, *key))
+                if found is not None and self._can_cover(found):
+                    return found
+        return next(filter(self._can_cover, self._coverers.of(topics, content, pace)), None)
 
     def _can_cover(self, wanted: CoveredFilter) -> bool:
         return wanted.count > 0 and 0 < wanted.number <= self.known
@@ -208,7 +212,7 @@ class _FilterNode:
 
     def __init__(self) -> None:
         self.below: dict[str, _FilterNode] = {}
-        self.here: dict[Filter, CoveredFilter] = {}
+        self.here: dict[tuple[Filter, Pace | None], CoveredFilter] = {}
 
 
 class _Coverers:
@@ -218,17 +222,17 @@ class _Coverers:
         self._root = _FilterNode()
 
     def add(self, wanted: CoveredFilter) -> None:
-        topics, content = wanted.key
+        topics = wanted.key[0]
         levels = topics.split("/")
         if ONE_LEVEL not in levels and levels[-1] != ALL_LEVELS:
             return
         node = self._root
         for level in levels:
             node = node.below.setdefault(level, _FilterNode())
-        node.here[content] = wanted
+        node.here[wanted.key[1:]] = wanted
 
     def remove(self, wanted: CoveredFilter) -> None:
-        topics, content = wanted.key
+        topics = wanted.key[0]
         path, node = [], self._root
         for level in topics.split("/"):
             below = node.below.get(level)
@@ -236,15 +240,16 @@ class _Coverers:
                 return
             path.append((node, level))
             node = below
-        node.here.pop(content, None)
+        node.here.pop(wanted.key[1:], None)
         for above, level in reversed(path):
             below = above.below[level]
             if below.here or below.below:
                 return
             del above.below[level]
 
-    def of(self, topics: str, content: Filter) -> Iterator[CoveredFilter]:
+    def of(self, topics: str, content: Filter, pace: Pace | None) -> Iterator[CoveredFilter]:
         """The filters that cover this one, within the bound of the search."""
+        keys = _covering(content, pace)
         levels = topics.split("/")
         places, looked_at = [(self._root, 0)], 0
         while places and looked_at < MOST_PLACES:
@@ -253,9 +258,9 @@ class _Coverers:
             is_reserved = not depth and levels[0].startswith("$")
             rest = node.below.get(ALL_LEVELS)
             if rest is not None and not is_reserved:
-                yield from _any_of(rest, content)
+                yield from _any_of(rest, keys)
             if depth == len(levels):
-                yield from _any_of(node, content)
+                yield from _any_of(node, keys)
                 continue
             level = levels[depth]
             if level == ALL_LEVELS:
@@ -264,7 +269,15 @@ class _Coverers:
             places += ((node.below[name], depth + 1) for name in names if name in node.below)
 
 
-def _any_of(node: _FilterNode, content: Filter) -> Iterator[CoveredFilter]:
-    for each in dict.fromkeys((EVERYTHING, content)):
-        if each in node.here:
-            yield node.here[each]
+def _covering(content: Filter, pace: Pace | None) -> tuple[tuple[Filter, Pace | None], ...]:
+    """The content filters and paces that cover these, on the same topics."""
+    contents = (EVERYTHING,) if content == EVERYTHING else (EVERYTHING, content)
+    return tuple([(each, of) for of in dict.fromkeys((None, pace)) for each in contents])
+
+
+def _any_of(
+    node: _FilterNode, keys: tuple[tuple[Filter, Pace | None], ...]
+) -> Iterator[CoveredFilter]:
+    for key in keys:
+        if key in node.here:
+            yield node.here[key]

@@ -43,6 +43,7 @@ from shoal.model import (
     Filter,
     Operator,
     Or,
+    Pace,
     Predicate,
     Publication,
     Subscription,
@@ -180,20 +181,22 @@ class FrontEnd:
 
     # --- what clients want --------------------------------------------------------------------
 
-    def added(self, topics: str, content: Filter) -> None:
+    def added(self, topics: str, content: Filter, pace: Pace | None = None) -> None:
         """A client subscribed; a subscription that exists already is not requested again."""
-        self.asking.added(topics, content)
+        self.asking.added(topics, content, pace)
 
-    def removed(self, topics: str, content: Filter) -> None:
+    def removed(self, topics: str, content: Filter, pace: Pace | None = None) -> None:
         """A client's subscription has ended."""
-        self.asking.removed(topics, content)
+        self.asking.removed(topics, content, pace)
 
-    def asked_for(self, topics: str, content: Filter) -> SubscriptionId | None:
+    def asked_for(
+        self, topics: str, content: Filter, pace: Pace | None = None
+    ) -> SubscriptionId | None:
         """The subscription that stands for a client's filters; None if there is none.
 
         After `asking.ask_for_all` every pair of filters has one.
         """
-        key = (topics, content)
+        key = (topics, content, pace)
         return self._id(_digest(*key)) if key in self.asking else None
 
     def is_known(self, marked: int) -> None:
@@ -385,30 +388,32 @@ class FrontEnd:
         self._end_batch()
         self._requests.append(Requested(client, request))
 
-    def _subscribe(self, topics: str, content: Filter) -> int:
-        name = _digest(topics, content)
-        asked = self._subscription(name, network_filter(topics, content))
+    def _subscribe(self, topics: str, content: Filter, pace: Pace | None) -> int:
+        name = _digest(topics, content, pace)
+        asked = self._subscription(name, network_filter(topics, content), pace)
         self._ask(self.client, Subscribe(asked))
         return self.asked
 
-    def _unsubscribe(self, topics: str, content: Filter) -> None:
-        self._ask(self.client, Unsubscribe(self._id(_digest(topics, content))))
+    def _unsubscribe(self, topics: str, content: Filter, pace: Pace | None) -> None:
+        self._ask(self.client, Unsubscribe(self._id(_digest(topics, content, pace))))
 
     def _id(self, name: str) -> SubscriptionId:
         return f"{self.client}/{name}"
 
-    def _subscription(self, name: str, filter: Filter) -> Subscription:
+    def _subscription(self, name: str, filter: Filter, pace: Pace | None = None) -> Subscription:
         # The name is the same after a restart, so that the state of other brokers about it stays
         # valid.
         id = self._id(name)
         self.asked += 1
         self.unsettled[id] = self.unsettled.get(id, 0) + 1
-        return Subscription(id=id, client=self.client, filter=filter)
+        return Subscription(id=id, client=self.client, filter=filter, pace=pace)
 
 
-def _digest(topics: str, content: Filter) -> str:
-    """A deterministic name of a pair of filters."""
+def _digest(topics: str, content: Filter, pace: Pace | None) -> str:
+    """A deterministic name of a pair of filters, and the pace of their subscribers."""
     rest = b"" if content == EVERYTHING else msgspec.msgpack.encode(content.expression)
+    if pace is not None:
+        rest += b"\0" + msgspec.msgpack.encode(pace)
     return blake2b(topics.encode() + b"\0" + rest, digest_size=16).hexdigest()
 
 

@@ -25,6 +25,8 @@ from itertools import islice
 
 import msgspec
 
+from shoal.conflation import KeyName, key_values
+from shoal.conflation.conflator import Values
 from shoal.model import BrokerId
 from shoal.mqtt.front_end.deduplication import MAX_STREAMS
 from shoal.mqtt.front_end.network import write_body
@@ -32,6 +34,9 @@ from shoal.mqtt.memory.journal_records import (
     AnswerPut,
     CamePut,
     ClosedPut,
+    ConflatedEnd,
+    ConflatedPut,
+    ConflationReset,
     GroupPut,
     HeardPut,
     HomeEnd,
@@ -65,7 +70,7 @@ from shoal.mqtt.sessions.deduplication_window import (
 )
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.retained import RetainedStore
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import ClientSubscription, Session, SubscriptionConflator
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.rows import row_of
 
@@ -93,6 +98,8 @@ class SessionJournal:
         self._filled: dict[str, Session] = {}
         # Subscriptions whose past has gone on since the last `take`.
         self._replayed: dict[ClientSubscription, None] = {}
+        # Keys of conflated subscriptions that have changed since the last `take`.
+        self._conflated: dict[tuple[SubscriptionConflator, KeyName], None] = {}
         # All brokers that this one was ever linked to.
         self.neighbours: dict[BrokerId, None] = {}
         self._records: list[Record | msgspec.Raw] = []
@@ -117,6 +124,9 @@ class SessionJournal:
             if session.journal is self and known is subscription:
                 self.subscribed(subscription)
         self._replayed.clear()
+        for conflator, key in self._conflated:
+            self._put_conflated(conflator, key)
+        self._conflated.clear()
         if not self._records:
             return b""
         records, self._records = self._records, []
@@ -204,6 +214,43 @@ class SessionJournal:
         """The past of a subscription has gone on; `take` writes one record, with its messages."""
         self._replayed[subscription] = None
 
+    def conflated(self, conflator: SubscriptionConflator, key: KeyName) -> None:
+        """A key of a conflated subscription has changed; `take` writes one record."""
+        self._conflated[conflator, key] = None
+
+    def conflation_reset(self, subscription: ClientSubscription) -> None:
+        """Another SUBSCRIBE replaces a conflated subscription: its keys are forgotten."""
+        client_id = subscription.session.client_id
+        self._records.append(ConflationReset(client_id, subscription.text))
+
+    def _put_conflated(self, conflator: SubscriptionConflator, key: KeyName) -> None:
+        subscription = conflator.subscription
+        session, state = subscription.session, conflator.get(key)
+        if session.journal is not self or conflator not in session.conflators:
+            return
+        values = key_values(key)
+        if state is None:
+            self._records.append(ConflatedEnd(session.client_id, subscription.text, values))
+            return
+        held = state.held
+        number, is_retained = 0, False
+        held_values: Values = ()
+        if held is not None and held.qos:
+            number, held_values = self._number(held.message), state.held_values
+            is_retained = held.is_retained
+        put = ConflatedPut(
+            session.client_id,
+            subscription.text,
+            values,
+            state.ends_us,
+            state.last,
+            number,
+            held_values,
+            is_retained,
+            state.newest,
+        )
+        self._records.append(put)
+
     def unsubscribed(self, session: Session, text: str) -> None:
         self._records.append(SubscriptionEnd(session.client_id, text))
 
@@ -223,6 +270,7 @@ class SessionJournal:
                 outgoing.packet_id,
                 outgoing.released,
                 outgoing.is_held,
+                outgoing.via,
             )
         )
 
@@ -329,6 +377,9 @@ class SessionJournal:
         else:
             for subscription in session.subscriptions.values():
                 self.subscribed(subscription)
+        for conflator in session.conflators:
+            for key in conflator:
+                self.conflated(conflator, key)
         held = session.diversion.held if session.diversion is not None else ()
         items = self._prepared_items.pop(session, {})
         for outgoing in (*session.on_its_way(), *held):
@@ -430,6 +481,10 @@ class SessionJournal:
             if session.subscriptions.get(subscription.text) is subscription:
                 self.subscribed(subscription)
                 yield _RECORD_BYTES + len(subscription.text)
+        for conflator in tuple(session.conflators):
+            for key in tuple(conflator):
+                self._put_conflated(conflator, key)
+                yield 2 * _RECORD_BYTES
         held = session.diversion.held if session.diversion is not None else ()
         for outgoing in (*session.on_its_way(), *held):
             if outgoing.serial:

@@ -15,7 +15,7 @@ from shoal.model import BrokerId, ClientId
 from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.sessions.deduplication_window import Gaps
 from shoal.mqtt.sessions.session import Farewell
-from shoal.mqtt.sessions.subscribed.rows import Qos, SubscriptionState, Where
+from shoal.mqtt.sessions.subscribed.rows import KeyValue, Qos, SubscriptionState, Where
 
 PacketId = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -81,7 +81,7 @@ class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     """A message queued for a client; in flight if it has a packet identifier.
 
     Items of a session are in the order of their serial numbers. A `held` item may still arrive from
-    the session's source.
+    the session's source; conflation of the subscriptions `via` is still to decide about it.
     """
 
     client_id: str
@@ -93,6 +93,7 @@ class ItemPut(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     packet_id: PacketId
     released: bool
     held: bool = False
+    via: tuple[str, ...] = ()
 
 
 class ItemEnd(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
@@ -226,6 +227,40 @@ class SpreadEnd(msgspec.Struct, frozen=True, tag=27, array_like=True, gc=False):
     message: int
 
 
+class ConflatedPut(msgspec.Struct, frozen=True, tag=28, array_like=True, gc=False):
+    """A key of a conflated subscription: its topic, then its BY values.
+
+    `ends_us` is the end of its interval, None while none runs; `last` are the values delivered
+    last. `message` is held, with its `values`, unless it is 0; `is_retained` as in `HeldMessage`.
+    `newest` is the place of the newest message in its stream (see `Conflator`).
+    """
+
+    client_id: str
+    text: str
+    key: tuple[KeyValue, ...]
+    ends_us: int | None
+    last: tuple[KeyValue, ...] | None
+    message: int = 0
+    values: tuple[KeyValue, ...] = ()
+    is_retained: bool = False
+    newest: tuple[str, int] | None = None
+
+
+class ConflatedEnd(msgspec.Struct, frozen=True, tag=29, array_like=True, gc=False):
+    """A key of a conflated subscription is idle, or forgotten."""
+
+    client_id: str
+    text: str
+    key: tuple[KeyValue, ...]
+
+
+class ConflationReset(msgspec.Struct, frozen=True, tag=30, array_like=True, gc=False):
+    """All keys of a conflated subscription are forgotten: another SUBSCRIBE has replaced it."""
+
+    client_id: str
+    text: str
+
+
 Record = (
     SessionPut
     | SessionEnd
@@ -249,6 +284,9 @@ Record = (
     | SpreadPut
     | SpreadTo
     | SpreadEnd
+    | ConflatedPut
+    | ConflatedEnd
+    | ConflationReset
 )
 
 _encoder = msgspec.msgpack.Encoder()

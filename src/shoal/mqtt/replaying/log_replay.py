@@ -88,6 +88,11 @@ class LogReplay:
         return self.subscription.session
 
     @property
+    def _via(self) -> tuple[str, ...]:
+        """The subscription's name, if it is conflated."""
+        return () if self.subscription.conflator is None else (self.subscription.text,)
+
+    @property
     def is_wanted(self) -> bool:
         """Whether the subscription stands, and its client is connected here."""
         session = self.session
@@ -203,8 +208,11 @@ class LogReplay:
                 message.retain and subscription.retain_as_published,
                 subscription.identifiers,
                 now_us,
+                self._via,
             )
         gate.held_bytes = 0
+        if session.conflation is not None:
+            session.conflation.wake(subscription, now_us)
         gate.places.clear()
         self._record()
 
@@ -278,7 +286,7 @@ class LogReplay:
             message = with_gap(message, gap)
         retain = record.retain and subscription.retain_as_published
         qos = min(record.qos, subscription.qos)
-        return Outgoing(message, qos, retain, subscription.identifiers)
+        return Outgoing(message, qos, retain, subscription.identifiers, via=self._via)
 
     def _number_of(self, record: LogRecord) -> int:
         return record.number if self._host.is_networked else record.time_us

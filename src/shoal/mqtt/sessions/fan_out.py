@@ -21,7 +21,7 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.message_tracer import FanOutTracer
 from shoal.mqtt.sessions.session import ClientSubscription, Session
 from shoal.mqtt.sessions.sliced_fan_out import PendingFanOut, SlicedFanOut
-from shoal.mqtt.sessions.subscribed.receivers import Receivers
+from shoal.mqtt.sessions.subscribed.receivers import Receivers, work_of_conflation
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 from shoal.mqtt.statistics import Statistics
 
@@ -35,6 +35,8 @@ _PLACES = 20
 _SORTED = 1_000
 
 _Form = tuple[PublishedMessage, tuple[int, ...]]
+# By the position of a form: the subscriptions of one session that match, some of them conflated.
+_Conflated = dict[int, list[ClientSubscription]]
 _Run = tuple[int, Receivers]
 
 
@@ -175,7 +177,7 @@ class FanOut:
                 subscription.no_local and subscription.session.client_id == message.publisher
             ):
                 _deliver(message, subscription, self.spreading.now_us)
-            yield 1
+            yield 1 + work_of_conflation(subscription)
 
     def _steps_of_match(self, message: PublishedMessage) -> Iterator[int]:
         """The steps of a message that very many topic filters match."""
@@ -200,7 +202,7 @@ class FanOut:
             still = [each for each in subscriptions if _is_there(each)]
             if still:
                 _deliver_copy(message, session, still, self.spreading.now_us)
-            yield 1 + len(subscriptions) // _PLACES
+            yield 1 + len(subscriptions) // _PLACES + sum(map(work_of_conflation, subscriptions))
         for subscription in shared:
             member: ClientSubscription | None = subscription
             if not _is_there(subscription):  # another member of the group
@@ -306,15 +308,18 @@ class FanOut:
         self._batches += 1
         self._statistics.routed = messages[self._batches * 7_919 % len(messages)]
         forms: list[_Form] = [(message, ()) for message in messages]
-        lanes = self._lanes(messages, runs, forms)
-        steps = self._steps_of_lanes(lanes, forms)
+        conflated: _Conflated = {}
+        lanes = self._lanes(messages, runs, forms, conflated)
+        steps = self._steps_of_lanes(lanes, forms, conflated)
         self.spreading.now_us = self._now_us
         if len(lanes) > self.spreading.most:
             self.spreading.begin(steps)
         else:
             deque(steps, maxlen=0)
 
-    def _steps_of_lanes(self, lanes: dict[Session, list[int]], forms: list[_Form]) -> Iterator[int]:
+    def _steps_of_lanes(
+        self, lanes: dict[Session, list[int]], forms: list[_Form], conflated: _Conflated
+    ) -> Iterator[int]:
         written: dict[int, list[bytes]] = {}
         for session, lane in lanes.items():
             yield 1
@@ -325,7 +330,8 @@ class FanOut:
             ):
                 continue  # QoS 0 is not queued for disconnected clients
             now_us = self.spreading.now_us
-            if session.takes_at_once:
+            is_conflated = conflated and not conflated.keys().isdisjoint(lane)
+            if session.takes_at_once and not is_conflated:
                 assert session.session_writer is not None
                 version = session.session_writer.version
                 if version not in written:
@@ -337,10 +343,17 @@ class FanOut:
                     continue
             for number in lane:
                 message, identifiers = forms[number]
-                session.deliver(message, 0, False, identifiers, now_us)
+                if number in conflated:
+                    _deliver_conflated(message, session, conflated[number], now_us)
+                else:
+                    session.deliver(message, 0, False, identifiers, now_us)
 
     def _lanes(
-        self, messages: list[PublishedMessage], runs: list[_Run], forms: list[_Form]
+        self,
+        messages: list[PublishedMessage],
+        runs: list[_Run],
+        forms: list[_Form],
+        conflated: _Conflated,
     ) -> dict[Session, list[int]]:
         """The messages of each session, in order, as positions of forms; adds forms with
         identifiers."""
@@ -353,7 +366,7 @@ class FanOut:
             if receivers is None:
                 answers = self._subscriptions.match_each(messages[first:end])
                 deliveries += sum(map(len, answers))
-                self._put(messages, answers, first, forms, lanes)
+                self._put(messages, answers, first, forms, lanes, conflated)
             else:
                 deliveries += len(receivers) * (end - first)
                 if known.are_plain:
@@ -361,7 +374,7 @@ class FanOut:
                         lanes.setdefault(subscription.session, []).extend(range(first, end))
                 else:
                     answers = [receivers] * (end - first)
-                    self._put(messages, answers, first, forms, lanes)
+                    self._put(messages, answers, first, forms, lanes, conflated)
         self._statistics.deliveries += deliveries
         return lanes
 
@@ -372,12 +385,13 @@ class FanOut:
         first: int,
         forms: list[_Form],
         lanes: dict[Session, list[int]],
+        conflated: _Conflated,
     ) -> None:
         """Add messages, from position `first` on, to the lanes of their receivers."""
         are_plain = self._subscriptions.are_plain
         for number, found in enumerate(answers, start=first):
             if not (are_plain or all(each.is_plain for each in found)):
-                _put_each(messages[number], found, number, forms, lanes)
+                _put_each(messages[number], found, number, forms, lanes, conflated)
                 continue
             for subscription in found:
                 session = subscription.session
@@ -394,10 +408,18 @@ def _put_each(
     number: int,
     forms: list[_Form],
     lanes: dict[Session, list[int]],
+    conflated: _Conflated,
 ) -> None:
-    """Add a message for subscriptions with identifiers, shared ones or no-local ones."""
+    """Add a message for subscriptions with identifiers, shared, no-local or conflated ones."""
     copies, shared = _copies(message, found)
-    due = [(session, _identifiers(each)) for session, each in copies.items()]
+    due: list[tuple[Session, tuple[int, ...]]] = []
+    for session, subscriptions in copies.items():
+        if _is_conflated(subscriptions):
+            conflated[len(forms)] = subscriptions
+            lanes.setdefault(session, []).append(len(forms))
+            forms.append((message, ()))
+        else:
+            due.append((session, _identifiers(subscriptions)))
     due += [(each.session, each.identifiers) for each in shared]
     for session, identifiers in due:
         form = number
@@ -448,6 +470,28 @@ def _has_had(session: Session, message: PublishedMessage) -> bool:
     return had is not None and key is not None and had.has(key)
 
 
+def _is_conflated(subscriptions: Sequence[ClientSubscription]) -> bool:
+    """Whether conflation decides about a message for these subscriptions of a session."""
+    return any(each.conflator is not None for each in subscriptions)
+
+
+def _deliver_conflated(
+    message: PublishedMessage,
+    session: Session,
+    subscriptions: Sequence[ClientSubscription],
+    now_us: int,
+) -> None:
+    """Deliver to a session by way of its conflation, or of its diversion first."""
+    session.deliver(
+        message,
+        min(message.qos, max(each.qos for each in subscriptions)),
+        message.retain and any(each.retain_as_published for each in subscriptions),
+        tuple(identifier for each in subscriptions for identifier in each.identifiers),
+        now_us,
+        tuple([each.text for each in subscriptions]),
+    )
+
+
 def _is_there(subscription: ClientSubscription) -> bool:
     """Whether the session still has the subscription."""
     return subscription.text in subscription.session.subscriptions
@@ -473,6 +517,9 @@ def _deliver_once(
     now_us: int,
 ) -> None:
     """Deliver one copy to a session for one or several subscriptions."""
+    if _is_conflated(subscriptions):
+        _deliver_conflated(message, session, subscriptions, now_us)
+        return
     session.deliver(
         message,
         min(message.qos, max(each.qos for each in subscriptions)),
@@ -488,6 +535,9 @@ def _deliver(message: PublishedMessage, subscription: ClientSubscription, now_us
         return
     # The message of a group has only one receiver, so it cannot have got it elsewhere.
     if session.had is not None and not subscription.shared and _has_had(session, message):
+        return
+    if subscription.conflator is not None:
+        _deliver_conflated(message, session, (subscription,), now_us)
         return
     if qos > subscription.qos:
         qos = subscription.qos

@@ -7,13 +7,15 @@ Source: MQTT Version 5.0, section 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from shoal.conflation import Conflator, KeyName
 from shoal.language import format_filter
-from shoal.model import EVERYTHING, BrokerId, Filter
+from shoal.language.conflation_rules import ConflationRule
+from shoal.model import EVERYTHING, BrokerId, Filter, Pace
 from shoal.mqtt.codec.packets import WillFields
 from shoal.mqtt.content import bytes_of
 from shoal.mqtt.front_end.pending_acks import OwedAck
@@ -22,10 +24,12 @@ from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.deduplication_window import DeduplicationWindow
 from shoal.mqtt.sessions.delivering.backlog import Backlog
 from shoal.mqtt.sessions.delivering.delivery import SessionDelivery
-from shoal.mqtt.sessions.delivering.outgoing import Outgoing
+from shoal.mqtt.sessions.delivering.outgoing import ClientSessionWriter, Outgoing
 from shoal.mqtt.sessions.delivering.slow_consumers import SlowConsumerPolicy
 from shoal.mqtt.sessions.live_gate import LiveGate
 
+# The approximate memory of a conflator without keys, and of each of its values.
+CONFLATOR_BYTES, VALUE_BYTES = 1_500, 1_000
 # The reason to refuse publications while the journal cannot write.
 CANNOT_WRITE = "the broker cannot write to its disk"
 
@@ -65,7 +69,71 @@ class Diversion(Protocol):
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None: ...
+
+
+class HeldMessage:
+    """A message that conflation holds for one session, once for all its subscriptions.
+
+    `holders` are these, with the key of each. `is_retained`: it was retained before the SUBSCRIBE.
+    """
+
+    __slots__ = ("holders", "is_retained", "message")
+
+    def __init__(self, message: PublishedMessage, *, is_retained: bool = False) -> None:
+        self.message = message
+        self.is_retained = is_retained
+        self.holders: dict[SubscriptionConflator, KeyName] = {}
+
+    @property
+    def subscriptions(self) -> list[ClientSubscription]:
+        """The subscriptions that hold it."""
+        return [each.subscription for each in self.holders]
+
+    @property
+    def qos(self) -> int:
+        """The QoS at which it will be delivered."""
+        return min(self.message.qos, max([each.qos for each in self.subscriptions]))
+
+    @property
+    def via(self) -> tuple[str, ...]:
+        """The names of the subscriptions that hold it."""
+        return tuple([each.text for each in self.subscriptions])
+
+
+class SubscriptionConflator(Conflator[HeldMessage]):
+    """The conflation of one subscription; equal only to itself.
+
+    `armed_us` is the time at which its timer is due, None while none is set.
+    """
+
+    def __init__(self, rule: ConflationRule, subscription: ClientSubscription) -> None:
+        super().__init__(rule)
+        self.subscription = subscription
+        self.armed_us: int | None = None
+
+    __hash__ = object.__hash__
+
+
+class ConflationHost(Protocol):
+    """Conflates the messages of a broker's sessions (see `conflating`)."""
+
+    def take(
+        self,
+        message: PublishedMessage,
+        session: Session,
+        subscriptions: Sequence[ClientSubscription],
+        now_us: int,
+        *,
+        is_retained: bool = False,
+    ) -> None: ...
+
+    def resume(self, session: Session, now_us: int) -> None: ...
+
+    def wake(self, subscription: ClientSubscription, now_us: int) -> None: ...
+
+    def forget_at_0(self, session: Session) -> None: ...
 
 
 class ClientSubscription:
@@ -74,10 +142,11 @@ class ClientSubscription:
     `text` is the topic filter of the SUBSCRIBE, which names the subscription; `topic_filter` and
     `content` are parsed from it. `group` names its shared subscription, and includes the content
     filter: members with another content filter form another group. `gate` is that of a subscription
-    with a past.
+    with a past; `conflator` is that of one with `$every` or `$changed`.
     """
 
     __slots__ = (
+        "conflator",
         "content",
         "gate",
         "group",
@@ -105,9 +174,11 @@ class ClientSubscription:
         retain_as_published: bool,
         identifiers: tuple[int, ...],
         gate: LiveGate | None = None,
+        conflation: ConflationRule | None = None,
     ) -> None:
         self.session = session
         self.gate = gate
+        self.conflator = None if conflation is None else SubscriptionConflator(conflation, self)
         self.text = text
         self.topic_filter = topic_filter
         self.content = content
@@ -119,8 +190,19 @@ class ClientSubscription:
         self.group = _group(topic_filter, content) if self.shared else topic_filter
         # Its approximate memory.
         self.size = bytes_of(topic_filter, content)
+        if conflation is not None:
+            values = len(conflation.by) + len(conflation.changes)
+            self.size += CONFLATOR_BYTES + VALUE_BYTES * values
         # Whether the client gets a matching message of QoS 0 unchanged.
-        self.is_plain = not (self.shared or no_local or identifiers or gate)
+        self.is_plain = not (self.shared or no_local or identifiers or gate or conflation)
+
+    @property
+    def pace(self) -> Pace | None:
+        """The pace of `$every`, None without it."""
+        rule = None if self.conflator is None else self.conflator.rule
+        if rule is None or not rule.every_us:
+            return None
+        return Pace(rule.every_us, tuple([value.text for value in rule.by]))
 
     @property
     def wanted_topics(self) -> str:
@@ -167,6 +249,10 @@ class SessionMemory(Protocol):
 
     def unsubscribed(self, session: Session, text: str) -> None: ...
 
+    def conflated(self, conflator: SubscriptionConflator, key: KeyName) -> None: ...
+
+    def conflation_reset(self, subscription: ClientSubscription) -> None: ...
+
     def item(self, session: Session, outgoing: Outgoing) -> None: ...
 
     def item_done(self, session: Session, outgoing: Outgoing) -> None: ...
@@ -196,6 +282,8 @@ class Session(SessionDelivery):
         "arriving_us",
         "at_settled",
         "began_us",
+        "conflation",
+        "conflators",
         "diversion",
         "entered_us",
         "expiry_interval_s",
@@ -210,6 +298,8 @@ class Session(SessionDelivery):
         "published",
         "subscriptions",
         "waits_to_publish",
+        "withheld",
+        "withheld_bytes",
     )
 
     journal: SessionMemory | None
@@ -245,6 +335,12 @@ class Session(SessionDelivery):
         self.subscriptions: dict[str, ClientSubscription] = {}
         # Those that do not have their whole past yet.
         self.pasts: dict[str, ClientSubscription] | None = None
+        # Conflates the messages of the conflated subscriptions; None while there are none.
+        self.conflation: ConflationHost | None = None
+        self.conflators: dict[SubscriptionConflator, None] = {}
+        # The messages that conflation holds, in the order of their arrival.
+        self.withheld: dict[HeldMessage, None] = {}
+        self.withheld_bytes = 0
         # The client's QoS 2 publications, None until the first: see `received`, `unsettled`.
         self._received: set[int] | None = None
         self._unsettled: dict[int, OwedAck] | None = None
@@ -298,12 +394,75 @@ class Session(SessionDelivery):
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
-        """Accept a message, or pass it to the diversion while the session is transferred."""
+        """Accept a message, or pass it to the diversion while the session is transferred.
+
+        `via` as in `Outgoing`.
+        """
         if self.diversion is None:
-            self.accept(message, qos, retain, identifiers, now_us)
+            self.admit(message, qos, retain, identifiers, now_us, via)
         else:
-            self.diversion.deliver(message, qos, retain, identifiers, now_us)
+            self.diversion.deliver(message, qos, retain, identifiers, now_us, via)
+
+    def admit(
+        self,
+        message: PublishedMessage,
+        qos: int,
+        retain: bool,
+        identifiers: tuple[int, ...],
+        now_us: int,
+        via: tuple[str, ...],
+    ) -> None:
+        """Accept a message, by way of the conflation of the subscriptions `via`, if any."""
+        if not via:
+            self.accept(message, qos, retain, identifiers, now_us)
+            return
+        known = self.subscriptions
+        subscriptions = [known[text] for text in via if text in known]
+        if self.conflation is not None:
+            self.conflation.take(message, self, subscriptions, now_us)
+        elif subscriptions:
+            self.accept(message, qos, retain, identifiers, now_us)
+
+    def conflate_queued(self, now_us: int) -> None:
+        """Have conflation decide about queued messages that it has not seen yet."""
+        for outgoing in self.take_undecided():
+            message, qos, via = outgoing.message, outgoing.qos, outgoing.via
+            self.admit(message, qos, outgoing.retain, outgoing.identifiers, now_us, via)
+
+    def take_fed(self, outgoing: Outgoing, now_us: int) -> None:
+        """Take a message of a feed, by way of conflation."""
+        known = self.subscriptions
+        subscriptions = [known[text] for text in outgoing.via if text in known]
+        assert self.conflation is not None
+        self.conflation.take(
+            outgoing.message, self, subscriptions, now_us, is_retained=outgoing.retain
+        )
+
+    def attach(self, session_writer: ClientSessionWriter, now_us: int) -> None:
+        """As `SessionDelivery.attach`; held messages that are due follow."""
+        super().attach(session_writer, now_us)
+        if self.conflation is not None:
+            self.conflation.resume(self, now_us)
+
+    def forget_at_0(self) -> None:
+        """As `SessionDelivery.forget_at_0`; held messages of QoS 0 are dropped, too."""
+        super().forget_at_0()
+        if self.conflation is not None:
+            self.conflation.forget_at_0(self)
+
+    def counted_messages(self) -> Iterator[PublishedMessage]:
+        """All messages that count for its user."""
+        yield from super().counted_messages()
+        for held in self.withheld:
+            yield held.message
+
+    def fate_of(self, message: PublishedMessage, qos: int) -> str:
+        """As `SessionDelivery.fate_of`; a held message waits."""
+        if any(held.message is message for held in self.withheld):
+            return "waiting"
+        return super().fate_of(message, qos)
 
     def has_got(self, key: tuple[str, int] | None) -> None:
         """Close the gap of the deduplication window for this key, if there is one."""
@@ -398,4 +557,8 @@ class Session(SessionDelivery):
         if self.diversion is not None:
             for outgoing in self.diversion.held:
                 self.count_out(outgoing.message)
+        for held in self.withheld:
+            self.count_out(held.message)
+        self.withheld.clear()
+        self.withheld_bytes = 0
         super().forget_all()

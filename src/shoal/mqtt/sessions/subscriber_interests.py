@@ -82,7 +82,8 @@ class SubscriberInterests:
         if session is None or session.is_departed:
             return Wish(client, ())
         some = islice(session.subscriptions.values(), MOST_OF_ONE)
-        ids = (self._front_end.asked_for(each.wanted_topics, each.content) for each in some)
+        asked_for = self._front_end.asked_for
+        ids = (asked_for(each.wanted_topics, each.content, each.pace) for each in some)
         session_writer = session.session_writer
         return Wish(
             client,

@@ -25,6 +25,7 @@ from shoal.mqtt.content import (
 )
 from shoal.mqtt.limits import MqttLimits
 from shoal.mqtt.messages import PublishedMessage
+from shoal.mqtt.sessions.conflating import Conflation
 from shoal.mqtt.sessions.delivering.delivery import MOST_AT_ONCE
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
 from shoal.mqtt.sessions.live_gate import LiveGate
@@ -34,6 +35,10 @@ from shoal.mqtt.sessions.subscribed.receivers import Receivers
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 
 _RETAIN_IF_NEW = 1
+SHARED_CONFLATION = (
+    "$every and $changed: not for a shared subscription, as each publisher's broker chooses the "
+    "member; subscribe without $share, or conflate at the members"
+)
 # The work of a slice of the search for retained messages, in messages sent.
 SLICE_WORK = 20
 # One test of a message is as much work as sending one; so many bytes are parsed in that time.
@@ -89,6 +94,7 @@ class Subscribing:
         self._json = json
         # The pasts of subscriptions, where a driver has logs.
         self.pasts: SubscriptionPasts | None = None
+        self.conflation: Conflation | None = None
         # The retained messages that may still be searched and sent at this time.
         self._sent_us, self._to_send = -1, MOST_AT_ONCE
 
@@ -136,6 +142,7 @@ class Subscribing:
             no_local=request.no_local,
             retain_as_published=request.retain_as_published,
             identifiers=properties.subscription_identifiers,
+            conflation=filter.conflation,
         )
         levels, most = subscription.wanted_topics.count("/") + 1, self.limits.maximum_topic_levels
         if levels > most:
@@ -148,6 +155,8 @@ class Subscribing:
             and text not in session.subscriptions
         ):
             return Grant(ReasonCode.QUOTA_EXCEEDED, "too many subscriptions of one client")
+        if subscription.shared and filter.conflation is not None:
+            return Grant(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, SHARED_CONFLATION)
         too_much = self._too_much(subscription)
         if too_much:
             return Grant(ReasonCode.QUOTA_EXCEEDED, too_much)
@@ -161,6 +170,7 @@ class Subscribing:
             is_resumed = gate is not None and gate is _gate_of(session, text)
             subscription.gate = gate
             subscription.is_plain = subscription.is_plain and gate is None
+        self._replace_conflator(subscription, now_us)
         try:
             is_new = self._subscriptions.add(subscription)
         except TopicError as error:
@@ -196,6 +206,31 @@ class Subscribing:
         if self.pasts is None:
             return PastRefusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, "$from: there is no log")
         return self.pasts.gate(session, since, subscription.shared, now_us)
+
+    def _replace_conflator(self, subscription: ClientSubscription, now_us: int) -> None:
+        """Keep the conflation of a subscription that is repeated; end it if another replaces it."""
+        session = subscription.session
+        known = session.subscriptions.get(subscription.text)
+        if known is None or known.conflator is None:
+            return
+        conflator, rule = known.conflator, known.conflator.rule
+        if (
+            subscription.conflator is not None
+            and subscription.conflator.rule == rule
+            and known.topic_filter == subscription.topic_filter
+            and known.content == subscription.content
+            and known.gate is subscription.gate
+        ):
+            subscription.conflator = conflator
+            conflator.subscription = subscription
+            if session.journal is not None and known.qos != subscription.qos:
+                for key in conflator:  # whether a held message outlasts a kill depends on its QoS
+                    session.journal.conflated(conflator, key)
+            return
+        if self.conflation is not None:
+            self.conflation.open_all(known, now_us)
+        if session.journal is not None:
+            session.journal.conflation_reset(known)
 
     def _too_much(self, subscription: ClientSubscription) -> str:
         """The reason why the subscription takes too much memory; empty if it does not."""
@@ -261,7 +296,8 @@ class Subscribing:
                 continue
             if content == EVERYTHING or matches(content, attributes_of(message, self._json)):
                 qos = min(message.qos, subscription.qos)
-                yield Outgoing(message, qos, True, subscription.identifiers)
+                via = () if subscription.conflator is None else (subscription.text,)
+                yield Outgoing(message, qos, True, subscription.identifiers, via=via)
 
 
 def _gate_of(session: Session, text: str) -> LiveGate | None:

@@ -38,6 +38,7 @@ from shoal.overlays.publisher_relocation.migration import TIMER, Migrations
 from shoal.overlays.publisher_relocation.tracer import Tracer
 from shoal.overlays.tree.around import AroundTree
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
+from shoal.overlays.tree.link_conflation import TIMER as CONFLATION_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.routing import TreeRouting
 
@@ -178,7 +179,7 @@ class Relocation(AroundTree):
         self.tracer.measured(measured)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
-        if key in (EXCHANGE_TIMER, CHANGE_TIMER):
+        if key in (EXCHANGE_TIMER, CHANGE_TIMER, CONFLATION_TIMER):
             self.tree.timer(key, now_us, out)
         elif self.tree.defers(TimerFired(key)):
             return

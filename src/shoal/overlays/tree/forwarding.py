@@ -13,6 +13,7 @@ from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.matching import Outcomes
 from shoal.model import BrokerId
+from shoal.overlays.tree.link_conflation import LinkConflation
 from shoal.overlays.tree.routing_table import Route
 
 # Called with a publication, its route, the neighbour it came from (which may be in the route), the
@@ -30,6 +31,8 @@ class TreeForwarding:
         self, broker: BrokerId, neighbours: Container[BrokerId], routes: Outcomes[Route]
     ) -> None:
         self.note: Note | None = None
+        # Holds local clients' publications for links; later brokers do not.
+        self.conflation = LinkConflation()
         # Former neighbours that forward what they hold: the neighbours that have it from there.
         self.draining: dict[BrokerId, Container[BrokerId]] = {}
         self._broker = broker
@@ -58,12 +61,15 @@ class TreeForwarding:
         if len(publications) == 1:
             routed = publications[0]
             route = self._routes.of(routed.publication.attributes)
+            held: Container[BrokerId] = ()
+            if hop is None and (route.paced is not None or self.conflation.keys):
+                held = self.conflation.hold_back(routed, route.neighbours, route.paced, now_us, out)
             if route.clients:
                 for client, subscriptions in route.clients:
                     out.append(Deliver(client, routed, subscriptions, batch.hops))
             further = None
             for neighbour in route.neighbours:
-                if neighbour != hop:
+                if neighbour != hop and neighbour not in held:
                     further = further or PublicationBatch(publications, batch.hops + 1)
                     out.append(Send(neighbour, further))
             note = self.note  # what an attribute holds is no method: so it is found faster
@@ -75,6 +81,11 @@ class TreeForwarding:
         if note is not None:
             for routed, route in zip(publications, routes, strict=True):
                 note(routed, route, hop, now_us, out)
+
+    def is_conflated(self, publications: Sequence[RoutedPublication]) -> bool:
+        """Whether some of these may be held for a link, so that each is forwarded by itself."""
+        routes = self._routes.of_each([routed.publication.attributes for routed in publications])
+        return self.conflation.is_on or any(route.paced is not None for route in routes)
 
     def forward_all(
         self,

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
 
+import msgspec
+
 from shoal.broker.effects import (
     DropLink,
     Effect,
@@ -63,6 +65,7 @@ from shoal.overlays.tree.contraction import Around, Contraction, PlainLinks
 from shoal.overlays.tree.exchange import TIMER as EXCHANGE_TIMER
 from shoal.overlays.tree.exchange import TableExchange
 from shoal.overlays.tree.forwarding import TreeForwarding
+from shoal.overlays.tree.link_conflation import TIMER as CONFLATION_TIMER
 from shoal.overlays.tree.messages import AdvertisementsSaid, SubscriptionsSaid
 from shoal.overlays.tree.propagation import Propagation
 from shoal.overlays.tree.routing_table import SubscriptionEntry
@@ -201,6 +204,9 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
                 self.propagation.remove_advertisement(advertisement_id, None, out)
             case Subscribe(subscription):
                 self._check_subscription(client, subscription)
+                if self.tables.wanted is not None and subscription.pace is not None:
+                    # A covering subscription with a pace would hold back what another wants.
+                    subscription = msgspec.structs.replace(subscription, pace=None)
                 self.propagation.add_subscription(subscription, None, out)
             case Unsubscribe(subscription_id):
                 entry = self.tables.subscriptions.get(subscription_id)
@@ -217,10 +223,14 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         if key == CHANGE_TIMER:
             self.changes.timer(now_us, out)
+        elif key == CONFLATION_TIMER:
+            self.forwarding.conflation.timer(now_us, out, self._neighbours)
         elif key == EXCHANGE_TIMER and not self.defers(TimerFired(key)):
             self._exchange.waited(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
+        if self.forwarding.conflation.is_on:
+            self.forwarding.conflation.flush(out, self._up)
         if not self.takes_link(neighbour, state, now_us, out):
             self.relink(neighbour, state, now_us, out)
 
@@ -536,4 +546,9 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         out: list[Effect],
     ) -> None:
         """Forward the accepted publications of a local client."""
-        self.forwarding.forward(None, PublicationBatch(accepted, 0), now_us, out)
+        forwarding = self.forwarding
+        if len(accepted) > 1 and self.tables.paced and forwarding.is_conflated(accepted):
+            for routed in accepted:
+                forwarding.forward(None, PublicationBatch((routed,), 0), now_us, out)
+            return
+        forwarding.forward(None, PublicationBatch(accepted, 0), now_us, out)

@@ -16,7 +16,7 @@ its entry, and makes one route of the entries that match.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
 from typing import TypeVar
@@ -41,6 +41,7 @@ from shoal.model import (
 )
 from shoal.overlays.merging import NOBODY, OwnMerging
 from shoal.overlays.owned import Owned
+from shoal.overlays.tree.link_conflation import LinkPace, link_pace
 
 # Work bound of the overlap tests for one new row, whatever the table's size: some 25 ms, and one
 # pair.
@@ -192,17 +193,22 @@ class Route:
 
     Both in the order of their first entries in the match. Routes compare by identity: all
     publications that match the same entries share one route.
+
+
+    `paced` has the neighbours behind which all matching subscriptions have a pace.
     """
 
-    __slots__ = ("clients", "neighbours")
+    __slots__ = ("clients", "neighbours", "paced")
 
     def __init__(
         self,
         neighbours: tuple[BrokerId, ...],
         clients: tuple[tuple[ClientId, tuple[SubscriptionId, ...]], ...],
+        paced: Mapping[BrokerId, LinkPace] | None = None,
     ) -> None:
         self.neighbours = neighbours
         self.clients = clients
+        self.paced = paced
 
 
 class RoutingTable:
@@ -222,6 +228,8 @@ class RoutingTable:
         self.merging = merging
         self.advertisements: dict[AdvertisementId, AdvertisementEntry] = {}
         self.subscriptions: dict[SubscriptionId, SubscriptionEntry] = {}
+        # The number of subscriptions with a pace.
+        self.paced = 0
         # The advertisements of each publisher, and the subscriptions of each attached client.
         self.published: Owned[AdvertisementId] = Owned()
         self.local: Owned[SubscriptionId] = Owned()
@@ -317,6 +325,7 @@ class RoutingTable:
         """Store a subscription with a new id."""
         entry = SubscriptionEntry(subscription, last_hop, next(self._numbers))
         self.subscriptions[entry.id] = entry
+        self.paced += subscription.pace is not None
         self._index_owner(entry)
         if entry.is_routed:
             self.routes.add(entry, subscription.filter)
@@ -398,6 +407,7 @@ class RoutingTable:
 
     def remove_subscription(self, entry: SubscriptionEntry) -> None:
         del self.subscriptions[entry.id]
+        self.paced -= entry.subscription.pace is not None
         self._unindex_owner(entry)
         for hop in entry.forwarded_to:
             self._forwarded.remove(hop, entry.id)
@@ -418,13 +428,34 @@ def _in_order(rows: Iterable[Row]) -> list[Row]:
 
 def _route(entries: Iterable[SubscriptionEntry]) -> Route:
     neighbours: dict[BrokerId, None] = {}
+    paced: dict[BrokerId, list[SubscriptionEntry]] = {}
+    at_once: set[BrokerId] = set()
     clients: dict[ClientId, list[SubscriptionId]] = {}
     for entry in entries:
         if entry.last_hop is None:
             clients.setdefault(entry.client, []).append(entry.id)
         else:
             neighbours[entry.last_hop] = None
-    return Route(tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()))
+            if entry.subscription.pace is not None:
+                paced.setdefault(entry.last_hop, []).append(entry)
+            else:
+                at_once.add(entry.last_hop)
+    paces = _paces(paced, at_once) if paced else None
+    return Route(
+        tuple(neighbours), tuple((name, tuple(ids)) for name, ids in clients.items()), paces
+    )
+
+
+def _paces(
+    paced: Mapping[BrokerId, list[SubscriptionEntry]], at_once: Collection[BrokerId]
+) -> dict[BrokerId, LinkPace]:
+    """The pace of each link behind which no matching subscription wants all at once."""
+    found: dict[BrokerId, LinkPace] = {}
+    for hop, entries in paced.items():
+        pace = None if hop in at_once else link_pace(entries)
+        if pace is not None:
+            found[hop] = pace
+    return found
 
 
 def _size(route: Route) -> int:

@@ -18,6 +18,7 @@ from shoal.frames.subscriptions import FILTER, id_column
 from shoal.language import FilterSyntaxError, format_filter
 from shoal.model import Attributes
 from shoal.pipeline.matching.publication_tables import attributes_frame, key_columns
+from shoal.pipeline.matching.spark_expressions import ConditionSizeError
 from shoal.pipeline.matching.spark_filters import (
     MEMBER_TYPES,
     mixed_column,
@@ -124,7 +125,7 @@ def _ids_that_match(conditions: Sequence[_Condition]) -> Column:
 def _condition(id: str | int, text: str, columns: StructType) -> str:
     try:
         return spark_condition(text, columns)
-    except FilterSyntaxError as error:
+    except (FilterSyntaxError, ConditionSizeError) as error:
         raise ValueError(f"subscription {id!r}: {error}") from error
 
 

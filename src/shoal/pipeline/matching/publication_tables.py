@@ -3,7 +3,8 @@
 A row is named by its key: column `id`, or `publisher` and `sequence` as in shoal's own tables.
 Attributes are the fields of the struct column `attributes` or, where there is none, all other
 columns, and within them the fields of structs; null means that a publication lacks the attribute.
-Narrow integers and floats are widened; a column of another type is an error only if a subscription
+A column of arrays is a list, which list functions of filters read. Narrow integers and floats are
+widened; a column of another type is an error only if a subscription
 asks for it.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     CharType,
     DataType,
@@ -28,6 +30,7 @@ from pyspark.sql.types import (
 from shoal.attributes import MAX_DEPTH
 from shoal.frames import publications as publications_tables
 from shoal.frames.errors import TableError
+from shoal.model.expressions.lists import list_attribute
 from shoal.pipeline.matching.spark_filters import MEMBER_TYPES, member_name
 from shoal.pipeline.schemas import ATTRIBUTES
 
@@ -46,7 +49,18 @@ def attribute_columns(
 ) -> dict[str, Column]:
     """Those of the attributes asked for that the table has, each with a type that values have."""
     there = attribute_types(publications, key)
-    return {name: _typed(name, *there[name]) for name in asked if name in there}
+    lists = {
+        list_attribute(name): column
+        for name, (column, kind) in there.items()
+        if isinstance(kind, ArrayType)
+    }
+    found = {}
+    for name in asked:
+        if name in there:
+            found[name] = _typed(name, *there[name])
+        elif name in lists:
+            found[name] = F.to_json(lists[name])
+    return found
 
 
 def attribute_types(publications: DataFrame, key: Sequence[str]) -> dict[str, TypedColumn]:

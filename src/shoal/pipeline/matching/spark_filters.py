@@ -3,7 +3,8 @@
 If every predicate suits its column, the condition is the filter's own text: Spark judges the user's
 text. Otherwise SQL would convert or fail, and the condition spells out the filter's meaning
 instead: a value of another kind is unknown, a missing column is a missing attribute, and integers
-and doubles compare exactly (Spark would compare both as doubles).
+and doubles compare exactly (Spark would compare both as doubles). Expressions are always spelt out
+(`spark_expressions`).
 
 A column is a string, bigint, double or boolean; or, where publications mix types, a struct with a
 member per type, named by the type, of which at most one is not null.
@@ -47,7 +48,10 @@ from shoal.model import (
     Or,
     Predicate,
     Value,
+    condition_value,
 )
+from shoal.model.expressions import is_derived
+from shoal.pipeline.matching.spark_expressions import ExpressionSql
 
 MEMBER_TYPES: dict[type, DataType] = {
     bool: BooleanType(),
@@ -142,6 +146,8 @@ def _suits(expression: Expression, typed: dict[str, tuple[_SparkColumn, ...]]) -
             return _suits(expression.operand, typed)
         case And() | Or():
             return all(_suits(operand, typed) for operand in expression.operands)
+        case Predicate() if is_derived(expression.attribute):
+            return False
         case Predicate():
             columns = typed.get(expression.attribute, ())
             if len(columns) != 1 or columns[0].is_member:
@@ -177,6 +183,11 @@ def _spell_out(expression: Expression, typed: dict[str, tuple[_SparkColumn, ...]
         case And() | Or():
             texts = [_spell_out(operand, typed) for operand in expression.operands]
             return f"({(' AND ' if isinstance(expression, And) else ' OR ').join(texts)})"
+        case Predicate() if is_derived(expression.attribute):
+            by_type = {
+                name: {each.type: each.name for each in columns} for name, columns in typed.items()
+            }
+            return ExpressionSql(by_type).condition(condition_value(expression))
         case Predicate():
             return _spell_out_predicate(expression, typed.get(expression.attribute, ()))
 

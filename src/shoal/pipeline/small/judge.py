@@ -36,6 +36,7 @@ from shoal.model import (
     compare,
     kind_of,
 )
+from shoal.model.expressions import is_derived
 from shoal.pipeline.small.tables import NeedsSparkError
 
 # Rows of the publications' table, as numbers; or all of a part of it.
@@ -116,6 +117,8 @@ class SmallJudge:
                 return all_found
 
     def _test(self, tested: Predicate, wanted: bool, rows: Rows | Part) -> Rows:
+        if is_derived(tested.attribute):
+            raise NeedsSparkError("a filter has an expression")
         if tested not in self._said:
             self._said[tested] = self._say(tested)
         said = self._said[tested]

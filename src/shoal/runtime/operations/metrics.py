@@ -65,6 +65,12 @@ _MQTT_COUNTERS = {
         "shoal_mqtt_unread_payloads",
         "Payloads that look like JSON, or are declared so, and could not be read.",
     ),
+    "superseded": ("shoal_mqtt_superseded", "Messages that `$every` replaced by a newer one."),
+    "suppressed": ("shoal_mqtt_suppressed", "Messages that `$changed` found unchanged."),
+    "forgotten_keys": (
+        "shoal_mqtt_forgotten_keys",
+        "Keys of `$every` and `$changed` that made room for others: one more delivery each.",
+    ),
     "slowed": ("shoal_mqtt_slowed", "Times that clients above their rates were made to wait."),
 }
 _TABLE_SIZES = {

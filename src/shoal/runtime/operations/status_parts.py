@@ -28,6 +28,9 @@ def mqtt_status(clients: BrokerClients) -> dict[str, Any]:
         "dropped": clients.sessions.dropped,
         "refused": statistics.publications_refused,
         "unread_payloads": statistics.unread_payloads,
+        "superseded": statistics.superseded,
+        "suppressed": statistics.suppressed,
+        "forgotten_keys": statistics.forgotten_keys,
         "slowed": statistics.slowed,
         "refusals": [
             {"what": what, "reason": reason, "count": count}

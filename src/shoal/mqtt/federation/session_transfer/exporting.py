@@ -38,7 +38,13 @@ from shoal.mqtt.federation.controls import (
     TransferDeclined,
     encode_control,
 )
-from shoal.mqtt.federation.conversions import item_of, parts_of
+from shoal.mqtt.federation.conversions import (
+    ConflatedSnapshot,
+    item_of,
+    parts_of,
+    snapshot_of_keys,
+    state_of_key,
+)
 from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
 from shoal.mqtt.federation.session_transfer.moves import SessionMove
 from shoal.mqtt.federation.time_slices import BYTES_PER_WORK, TimeSlices
@@ -142,7 +148,8 @@ class SessionExport:
         move.is_settling = not session.is_settled
         subscriptions = tuple(session.subscriptions.values())
         # A snapshot: later messages follow it.
-        steps = self._session(items, subscriptions, tuple(move.known), state, broker)
+        keys = snapshot_of_keys(session)
+        steps = self._session(items, subscriptions, tuple(move.known), keys, state, broker)
         self._turns.take(steps, now_us)
 
     def _session(
@@ -150,13 +157,15 @@ class SessionExport:
         items: Iterable[Outgoing],
         subscriptions: Iterable[ClientSubscription],
         came: Iterable[tuple[str, int]],
+        keys: Iterable[ConflatedSnapshot],
         state: SessionState,
         broker: BrokerId,
     ) -> Iterator[int]:
         """Send the session: messages, parts, then the state, which counts them."""
         yield from self._items(items, broker, state.transfer)
         parts = 0
-        for part in parts_of(subscriptions, state.transfer, came):
+        states = (state_of_key(row, self._turns.now_us) for row in keys)
+        for part in parts_of(subscriptions, state.transfer, came, states):
             parts += 1
             body = encode_control(part)
             self._send(broker, body, self._turns.now_us)

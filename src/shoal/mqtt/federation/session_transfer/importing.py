@@ -213,6 +213,7 @@ class SessionImport:
             if key is None or key not in move.known:
                 move.note(key)
                 session.restore(outgoing)
+        session.conflate_queued(now_us)
         if given is not None:
             held, given.held = given.held, deque()
             move.hold(held)
@@ -268,7 +269,11 @@ class SessionImport:
                 if key is not None and not outgoing.packet_id and key not in waiting.came:
                     rest.append(
                         Outgoing(
-                            outgoing.message, outgoing.qos, outgoing.retain, outgoing.identifiers
+                            outgoing.message,
+                            outgoing.qos,
+                            outgoing.retain,
+                            outgoing.identifiers,
+                            via=outgoing.via,
                         )
                     )
         self.forget(session)

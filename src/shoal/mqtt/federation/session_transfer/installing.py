@@ -8,14 +8,15 @@ the source: direct matches of these subscriptions are dropped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from shoal.conflation import KeyName
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import FILTER_WORK, work_on
-from shoal.mqtt.federation.controls import Item
-from shoal.mqtt.federation.conversions import message_of
+from shoal.mqtt.federation.controls import ConflatedKeyState, Item
+from shoal.mqtt.federation.conversions import held_of, message_of
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import ClientSubscription
+from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE, DroppedMessages
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
@@ -68,9 +69,9 @@ class SessionInstallation:
         for item in items:
             message = message_of(item, now_us)
             if message is not None:
-                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+                outgoing = Outgoing(message, item.qos, item.retain, item.identifiers, via=item.via)
                 outgoing.packet_id, outgoing.released = item.packet_id, item.released
-                if journal is not None and item.qos:
+                if journal is not None and item.qos and not item.via:
                     journal.prepare_item(self.session, outgoing)
                 if self._is_back:
                     self.read.append(outgoing)
@@ -78,6 +79,36 @@ class SessionInstallation:
                 self.session.restore(outgoing)
                 if message.key is not None:
                     self.came[message.key] = None
+
+    def take_keys(
+        self, states: Mapping[tuple[str, KeyName], ConflatedKeyState], now_us: int
+    ) -> None:
+        """Restore the keys of conflated subscriptions, each held message once."""
+        session, conflation = self.session, self._subscriptions.conflation
+        held: dict[tuple[str, int], HeldMessage] = {}
+        for (text, key), state in states.items():
+            subscription = session.subscriptions.get(text)
+            if conflation is None or subscription is None or subscription.conflator is None:
+                continue
+            message = held_of(state, now_us)
+            found = None
+            if message is not None:
+                found = held.get(message.key) if message.key is not None else None
+                found = found or HeldMessage(message, is_retained=state.is_retained)
+            if message is not None and message.key is not None and found is not None:
+                held[message.key] = found
+                self.came[message.key] = None
+            ends_us = None if state.left_us is None else now_us + state.left_us
+            conflation.restore(
+                subscription.conflator,
+                key,
+                ends_us,
+                state.last,
+                found,
+                state.values,
+                now_us,
+                state.newest,
+            )
 
     def _file(self, row: SubscriptionState, permissions: Permissions) -> int:
         """Install a subscription; returns the work."""

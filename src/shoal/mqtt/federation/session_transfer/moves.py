@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from shoal.conflation import KeyName, key_name
 from shoal.model import BrokerId
 from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.federation.controls import (
+    ConflatedKeyState,
     Entered,
     Item,
     SessionPart,
@@ -50,6 +52,8 @@ class WaitingClient:
         self.filling: SessionInstallation | None = None
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.came: dict[tuple[str, int], None] = {}
+        # Keys of conflated subscriptions, by both names.
+        self.conflated: dict[tuple[str, KeyName], ConflatedKeyState] = {}
         self._items: dict[int, Item] = {}
         # Items that were not read yet.
         self._unread: deque[int] = deque()
@@ -69,6 +73,7 @@ class WaitingClient:
         """Fill the rest; returns the messages that are not in the session."""
         assert self.filling is not None
         self.filling.take(self._read(len(self._unread)), now_us)
+        self.filling.take_keys(self.conflated, now_us)
         return self.filling.read
 
     def _read(self, most: int) -> list[Item]:
@@ -84,8 +89,10 @@ class WaitingClient:
                 if number not in self._items:
                     self._unread.append(number)
                 self._items[number] = control
-            case SessionPart(_, subscriptions, came):
+            case SessionPart(_, subscriptions, came, conflated):
                 self._parts += 1
+                for each in conflated:
+                    self.conflated[each.text, key_name(each.key)] = each
                 self.subscriptions.update((row.text, row) for row in subscriptions)
                 self.came.update(dict.fromkeys(came))
             case SessionState():
@@ -116,10 +123,11 @@ class Latecomers:
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
         """Deliver a message that reached this broker directly."""
         if message.key is None or message.key not in self.known:
-            self._session.accept(message, qos, retain, identifiers, now_us)
+            self._session.admit(message, qos, retain, identifiers, now_us, via)
 
 
 class Loop:
@@ -200,9 +208,10 @@ class SessionMove:
                 subscriptions.presence_changed(each)
         return not self.unannounced
 
-    def stay(self) -> None:
-        """Cancel the export."""
+    def stay(self, now_us: int) -> None:
+        """Cancel the export; conflation here decides about what has come meanwhile."""
         self.target = None
+        self.session.conflate_queued(now_us)
         self.is_departed = self.is_restored = self.may_have_departed = False
         if self.arrival is None:
             self._await_latecomers()
@@ -214,17 +223,18 @@ class SessionMove:
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
         """Route a message that reached this broker directly."""
         if not (self.is_holding or self.held):
-            self._pass_own(message, qos, retain, identifiers, now_us)
+            self._pass_own(message, qos, retain, identifiers, now_us, via)
         elif message.key is not None and message.key in self._late:
             return
         elif not self._has_room(message) or (not qos and self.session.backlog.is_full):
             why = "its queue is full while its session moves here"
             self.session.count_dropped(message, why)
         else:
-            self._hold_back(Outgoing(message, qos, retain, identifiers))
+            self._hold_back(Outgoing(message, qos, retain, identifiers, via=via))
 
     def _has_room(self, message: PublishedMessage) -> bool:
         """Whether the bounds of a session's queue allow one more; known messages are dropped
@@ -272,7 +282,7 @@ class SessionMove:
         if message is None or (item.key is not None and item.key in self.known):
             return
         self.note(item.key)
-        self._pass_on(message, item.qos, item.retain, item.identifiers, now_us)
+        self._pass_on(message, item.qos, item.retain, item.identifiers, now_us, item.via)
 
     def came_late(self, item: Item, at_us: int, now_us: int) -> None:
         """Route an item of the session's earlier source along the loop."""
@@ -281,7 +291,7 @@ class SessionMove:
         if key is None or not self.is_holding:
             self.came(item, now_us)
         elif message is not None and key not in loop.known:
-            outgoing = Outgoing(message, item.qos, item.retain, item.identifiers)
+            outgoing = Outgoing(message, item.qos, item.retain, item.identifiers, via=item.via)
             self._send_round(loop, outgoing, now_us)
             if item.qos and key not in self._held_keys and self._has_room(message):
                 self._late.add(key)
@@ -314,7 +324,7 @@ class SessionMove:
         self.is_holding = False
         if self.held:
             each = self._take_held()
-            self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us)
+            self._pass_own(each.message, each.qos, each.retain, each.identifiers, now_us, each.via)
 
     def _release_all(self, now_us: int) -> None:
         """Release all, before a later message overtakes them."""
@@ -346,6 +356,7 @@ class SessionMove:
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
         key = message.key
         if self._has_come(key):
@@ -353,7 +364,7 @@ class SessionMove:
         if key is not None and self.arrival is not None:
             self._own.add(key)
             self.note(key)
-        self._pass_on(message, qos, retain, identifiers, now_us)
+        self._pass_on(message, qos, retain, identifiers, now_us, via)
 
     def _pass_on(
         self,
@@ -362,12 +373,13 @@ class SessionMove:
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
         if self.target is None:
-            self.session.accept(message, qos, retain, identifiers, now_us)
+            self.session.admit(message, qos, retain, identifiers, now_us, via)
             return
-        outgoing = Outgoing(message, qos, retain, identifiers)
-        if qos:
+        outgoing = Outgoing(message, qos, retain, identifiers, via=via)
+        if qos:  # in case the session stays; conflation at the target decides
             self.session.restore(outgoing)
         # After a restart: all messages go in order once the target asks for the earlier ones.
         if not self.is_restored:

@@ -470,7 +470,7 @@ class SessionTransfer:
         client_id = session.client_id
         assert move.target is not None
         broker, (_, at_us) = move.target
-        move.stay()
+        move.stay(now_us)
         session.going = None
         self.homes.pop(client_id)
         known_us, known = self._entered.get(client_id, (0, ""))

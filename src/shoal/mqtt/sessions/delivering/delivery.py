@@ -319,7 +319,9 @@ class SessionDelivery(CountedDeliveries):
                 sent += outgoing
                 continue
             sent += 1
-            if outgoing.qos:
+            if outgoing.via:
+                self.take_fed(outgoing, now_us)
+            elif outgoing.qos:
                 self.count_in(outgoing.message)
                 self._send_new(outgoing, session_writer, now_us)
             else:
@@ -328,17 +330,38 @@ class SessionDelivery(CountedDeliveries):
                 )
         return sent
 
+    def take_fed(self, outgoing: Outgoing, now_us: int) -> None:
+        """Take a message of a feed whose subscription is conflated (see `session`)."""
+        raise NotImplementedError
+
     # --- state --------------------------------------------------------------------------------
 
     def give_to(self, user: str) -> None:
         """Give the session to a user."""
         if user != self.user:
-            self._count_for(user, [outgoing.message for outgoing in self.on_its_way()])
+            self._count_for(user, [*self.counted_messages()])
 
     def on_its_way(self) -> Iterator[Outgoing]:
         """All messages in flight or queued, in order."""
         yield from self._inflight.values()
         yield from self._waiting or ()
+
+    def take_undecided(self) -> list[Outgoing]:
+        """Take out the queued messages about which conflation is still to decide."""
+        waiting = self._waiting
+        found = [outgoing for outgoing in waiting or () if outgoing.via]
+        if waiting is not None and found:
+            self._waiting = deque(outgoing for outgoing in waiting if not outgoing.via)
+            for outgoing in found:
+                self._queued_bytes -= outgoing.message.kept_bytes
+                self._waiting_at_0 -= not outgoing.qos
+                self._record_done(outgoing)
+        return found
+
+    def counted_messages(self) -> Iterator[PublishedMessage]:
+        """All messages that count for its user."""
+        for outgoing in self.on_its_way():
+            yield outgoing.message
 
     def restore(self, outgoing: Outgoing) -> None:
         """Restore a message; in flight if it has a packet identifier."""
@@ -432,7 +455,7 @@ class SessionDelivery(CountedDeliveries):
         if self._waiting is None:
             self._waiting = deque()
         size = outgoing.message.size
-        if why := self._reason_to_drop(outgoing, size):
+        if why := self._reason_to_drop(outgoing.qos, size):
             self.count_dropped(outgoing.message, why)
             return
         if not self._waiting:
@@ -446,15 +469,18 @@ class SessionDelivery(CountedDeliveries):
             self.journal.item(self, outgoing)
         self.count_in(outgoing.message)
 
-    def _reason_to_drop(self, outgoing: Outgoing, size: int) -> str:
+    def has_room_for(self, message: PublishedMessage, qos: int) -> bool:
+        """Whether a message would be sent or queued, if it came now."""
+        return not self._reason_to_drop(qos, message.size)
+
+    def _reason_to_drop(self, qos: int, size: int) -> str:
         """Why the queue does not take a message of this size; empty if it does."""
-        assert self._waiting is not None
         limits = self.limits
-        if len(self._waiting) >= limits.maximum_queued_messages:
+        if self.queued >= limits.maximum_queued_messages:
             return f"its queue is full: {limits.maximum_queued_messages:,} messages"
         if self._queued_bytes + size > limits.maximum_queued_bytes:
             return f"its queue is full: {limits.maximum_queued_bytes:,} bytes"
-        if self.backlog.is_full and not outgoing.qos:
+        if self.backlog.is_full and not qos:
             return "the queues of all clients are full, and it was sent at QoS 0"
         if self.is_share_full:
             return f"the queues of its user are full: {limits.maximum_user_queued_bytes:,} bytes"

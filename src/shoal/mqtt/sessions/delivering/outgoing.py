@@ -15,7 +15,8 @@ from shoal.mqtt.notices import Party
 class Outgoing(msgspec.Struct, eq=False):
     """A message for one client. `released`: the client has acknowledged it by PUBREC.
 
-    `serial` is its number in the journal, 0 without one; `is_held`: a `Diversion` holds it.
+    `serial` is its number in the journal, 0 without one; `is_held`: a `Diversion` holds it. `via`
+    names the matching subscriptions if their conflation is still to decide (see `conflating`).
     """
 
     message: PublishedMessage
@@ -26,6 +27,7 @@ class Outgoing(msgspec.Struct, eq=False):
     released: bool = False
     serial: int = 0
     is_held: bool = False
+    via: tuple[str, ...] = ()
 
 
 class ClientConnection(Protocol):

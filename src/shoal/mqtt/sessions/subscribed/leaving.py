@@ -37,6 +37,7 @@ class DroppedMessages:
         retain: bool,
         identifiers: tuple[int, ...],
         now_us: int,
+        via: tuple[str, ...] = (),
     ) -> None:
         """Drop the message."""
 

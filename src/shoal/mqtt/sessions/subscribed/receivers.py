@@ -52,7 +52,8 @@ def find(index: TopicIndex, topic: str, known: TopicMemory[Receivers]) -> Iterat
             everybody = yield from _one_each(ids)
         else:
             everybody = ()
-    work = 1 + overview.places // PLACES_PER_WORK, overview.filters
+    conflation = sum([work_of_conflation(each) for each in everybody]) if everybody else 0
+    work = 1 + overview.places // PLACES_PER_WORK + conflation, overview.filters
     are_plain = everybody is not None and all(each.is_plain for each in everybody)
     found = Receivers(everybody, are_plain, work, overview.leaves, overview.asks)
     known.keep(topic, found, len(everybody or ()))
@@ -62,7 +63,7 @@ def _one_each(
     found: Sequence[ClientSubscription],
 ) -> Generator[int, None, tuple[ClientSubscription, ...] | None]:
     """One subscription per session; None if only some subscriptions of a session are no-local, or
-    one has a gate.
+    one of several has a gate or is conflated.
 
     None also if a group is among them.
     """
@@ -76,7 +77,7 @@ def _one_each(
             own = by_session.get(each.session)
             if own is None:
                 by_session[each.session] = [each]
-            elif own[0].no_local != each.no_local or own[0].gate or each.gate:
+            elif own[0].no_local != each.no_local or _is_alone(own[0]) or _is_alone(each):
                 return None
             else:
                 own.append(each)
@@ -91,6 +92,16 @@ def _one_each(
             yield places
             places = 0
     return tuple(receivers)
+
+
+def work_of_conflation(subscription: ClientSubscription) -> int:
+    """The work that conflation adds to a delivery."""
+    return 0 if subscription.conflator is None else subscription.conflator.rule.work
+
+
+def _is_alone(subscription: ClientSubscription) -> bool:
+    """Whether a subscription decides about each message by itself."""
+    return subscription.gate is not None or subscription.conflator is not None
 
 
 def _together(session: Session, own: Sequence[ClientSubscription]) -> ClientSubscription:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from shoal.attributes import TOPIC_ATTRIBUTE
+from shoal.conflation import KeyName
+from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
@@ -22,7 +24,12 @@ from shoal.model import Attributes
 from shoal.mqtt.content import AttributeReader, work_on
 from shoal.mqtt.front_end.network import FrontEnd
 from shoal.mqtt.messages import PublishedMessage
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import (
+    ClientSubscription,
+    HeldMessage,
+    Session,
+    SubscriptionConflator,
+)
 from shoal.mqtt.sessions.subscribed import receivers
 from shoal.mqtt.sessions.subscribed.groups import GroupMembers, SharedGroup
 from shoal.mqtt.sessions.subscribed.receivers import Receivers
@@ -43,6 +50,26 @@ QUICK = 10_000
 MOST_FILTERS = 2_000
 # Characters that are searched in the time of one more filter.
 SHORT = 256
+
+
+class ConflatedSubscriptions(Protocol):
+    """Gets the conflated subscriptions that come and go (see `conflating`)."""
+
+    def begin(self, subscription: ClientSubscription) -> None: ...
+
+    def end(self, subscription: ClientSubscription) -> None: ...
+
+    def restore(
+        self,
+        conflator: SubscriptionConflator,
+        key: KeyName,
+        ends_us: int | None,
+        last: Values | None,
+        held: HeldMessage | None,
+        held_values: Values,
+        now_us: int,
+        newest: Place | None,
+    ) -> None: ...
 
 
 class SessionSubscriptions:
@@ -74,6 +101,7 @@ class SessionSubscriptions:
         self.at_wish: Callable[[Session], None] | None = None
         # Called for subscriptions with a past that are added.
         self.at_gate: Callable[[ClientSubscription], None] | None = None
+        self.conflation: ConflatedSubscriptions | None = None
 
     def register(self, ledger: Ledger, most_bytes: Callable[[], int]) -> None:
         ledger.register(
@@ -92,7 +120,9 @@ class SessionSubscriptions:
         else:
             self._index.add(subscription, subscription.topic_filter, subscription.content)
             if self._front_end is not None:
-                self._front_end.added(subscription.wanted_topics, subscription.content)
+                self._front_end.added(
+                    subscription.wanted_topics, subscription.content, subscription.pace
+                )
         self._changed()
         self._not_plain += not subscription.is_plain
         session = subscription.session
@@ -102,6 +132,8 @@ class SessionSubscriptions:
         session.subscriptions[subscription.text] = subscription
         if subscription.gate is not None and self.at_gate is not None:
             self.at_gate(subscription)
+        if subscription.conflator is not None and self.conflation is not None:
+            self.conflation.begin(subscription)
         self._count(subscription, 1)
         if self.at_wish is not None:
             self.at_wish(session)
@@ -351,10 +383,14 @@ class SessionSubscriptions:
         if self.at_wish is not None:
             self.at_wish(subscription.session)
         self._not_plain -= not subscription.is_plain
+        if subscription.conflator is not None and self.conflation is not None:
+            self.conflation.end(subscription)
         if not subscription.shared:
             self._index.remove(subscription)
             if self._front_end is not None:
-                self._front_end.removed(subscription.wanted_topics, subscription.content)
+                self._front_end.removed(
+                    subscription.wanted_topics, subscription.content, subscription.pace
+                )
             return
         self._tell(subscription)
         group = self._groups[subscription.group]

@@ -1,0 +1,262 @@
+"""Conflation at the first broker of a publication, so that links carry less.
+
+If all subscriptions behind a link that a publication matches have a pace (`$every`), the first
+broker may hold the publication for that link. A key is the topic with the values of all their BY;
+its period is half of their least interval. The edge brokers of the subscribers conflate again, so
+deliveries keep their distance, and the newest is at most one and a half intervals late.
+
+| publication, for one link | effect |
+| --- | --- |
+| no period of its key runs | sent; a period starts |
+| a period runs | held, at most until its end |
+| ... and it matches all that a held one matches | that one is superseded |
+| ... and it does not | both are held, at most `MOST_OF_KEY`, and go in order |
+| a matching subscription behind the link has no pace | sent, after the held ones of its topic |
+| it is assured, traced or marked for the system | the same |
+| the period ends, some are held | they are sent; the next period starts |
+| a link comes up, fails or ends | held ones are sent, or dropped with a neighbour that is gone |
+
+Why not otherwise: assured publications (QoS 1 and 2) are not held, because this broker would have
+to keep them on its disk until they are superseded; a kill of the broker must not lose the newest.
+Later brokers do not hold, as their periods would add up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Container, Iterable, Mapping
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple, Protocol
+
+from shoal.attributes import TOPIC_ATTRIBUTE
+from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
+from shoal.broker.messages import PublicationBatch, RoutedPublication
+from shoal.conflation import KeyName, key_name
+from shoal.language import FilterSyntaxError, parse_value
+from shoal.language.conflation_rules import LEAST_EVERY_US, ConflatedValue
+from shoal.model import Attributes, BrokerId, Subscription
+
+TIMER: TimerKey = ("conflation",)
+# Publications of one key that are held for one link, as they match different subscriptions.
+MOST_OF_KEY = 8
+# Keys of all links, and bytes of all that is held; beyond them publications are sent at once.
+MOST_KEYS, MOST_BYTES = 100_000, 16 * 2**20
+# Values that tell keys of one link apart.
+MOST_VALUES = 64
+
+
+class PacedEntry(Protocol):
+    """A row of the routing table."""
+
+    subscription: Subscription
+
+
+class LinkPace(NamedTuple):
+    """The pace of a link for publications that match these `entries` behind it."""
+
+    period_us: int
+    by: tuple[ConflatedValue, ...]
+    entries: frozenset[PacedEntry]
+
+
+def link_pace(entries: Collection[PacedEntry]) -> LinkPace | None:
+    """The pace of a link, None if a neighbour's cannot be read; all entries have one."""
+    paces = [each.subscription.pace for each in entries]
+    texts = dict.fromkeys(text for pace in paces if pace is not None for text in pace.by)
+    least_us = min([pace.every_us for pace in paces if pace is not None])
+    if len(texts) > MOST_VALUES or least_us < LEAST_EVERY_US:
+        return None
+    try:
+        by = tuple([ConflatedValue(text, parse_value(text)) for text in texts])
+    except FilterSyntaxError:
+        return None
+    return LinkPace(least_us // 2, by, frozenset(entries))
+
+
+class _HeldPublication(NamedTuple):
+    number: int
+    routed: RoutedPublication
+    entries: frozenset[PacedEntry]
+
+
+class _LinkKey:
+    """One key of one link: the end of its period, and what is held until then."""
+
+    __slots__ = ("ends_us", "held", "period_us")
+
+    def __init__(self, ends_us: int, period_us: int) -> None:
+        self.ends_us = ends_us
+        self.period_us = period_us
+        self.held: list[_HeldPublication] = []
+
+
+# A neighbour, and a topic.
+_Topic = tuple[BrokerId, object]
+
+
+class LinkConflation:
+    """What one broker holds for its links."""
+
+    def __init__(self) -> None:
+        self._topics: dict[_Topic, OrderedDict[KeyName, _LinkKey]] = {}
+        self._ends: list[tuple[int, int, _Topic, KeyName]] = []
+        self._numbers = count()
+        # The keys whose periods run, of all links.
+        self.keys = 0
+        self._bytes = 0
+        self._timer_us: int | None = None
+        # Publications that were superseded, and so did not pass a link.
+        self.superseded = 0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a period runs."""
+        return self.keys > 0
+
+    def hold_back(
+        self,
+        routed: RoutedPublication,
+        neighbours: Iterable[BrokerId],
+        paced: Mapping[BrokerId, LinkPace] | None,
+        now_us: int,
+        out: list[Effect],
+    ) -> Container[BrokerId]:
+        """Hold a publication for some of its neighbours, and return these.
+
+        Appends what must go before it.
+        """
+        publication, held = routed.publication, set[BrokerId]()
+        topic = publication.attributes.get(TOPIC_ATTRIBUTE)
+        is_held = not (publication.assured or publication.traced or routed.mark is not None)
+        for neighbour in neighbours:
+            pace = paced.get(neighbour) if paced is not None and is_held else None
+            place = (neighbour, topic)
+            if pace is None:
+                if place in self._topics:
+                    self._send_all(place, out)
+            elif self._holds(place, routed, pace, now_us, out):
+                held.add(neighbour)
+        self._set_timer(out)
+        return held
+
+    def _holds(
+        self,
+        place: _Topic,
+        routed: RoutedPublication,
+        pace: LinkPace,
+        now_us: int,
+        out: list[Effect],
+    ) -> bool:
+        """Hold a publication for one link; returns False if it is to be sent at once."""
+        key = _key(pace, routed.publication.attributes)
+        keys = self._topics.get(place)
+        state = keys.get(key) if keys is not None else None
+        if state is not None and state.ends_us <= now_us:  # its timer is late
+            is_idle = not state.held
+            self._send(place[0], state, out)
+            state.period_us = pace.period_us
+            self._begin(place, key, state, now_us + pace.period_us)
+            if is_idle:
+                return False
+        if state is None:
+            if self.keys < MOST_KEYS:
+                state = _LinkKey(0, pace.period_us)
+                self._topics.setdefault(place, OrderedDict())[key] = state
+                self.keys += 1
+                self._begin(place, key, state, now_us + pace.period_us)
+            return False
+        size = _size(routed)
+        if self._bytes + size > MOST_BYTES:
+            self._send_all(place, out)
+            return False
+        if now_us + pace.period_us < state.ends_us:
+            self._begin(place, key, state, now_us + pace.period_us)
+        self._supersede(state, pace.entries)
+        if len(state.held) >= MOST_OF_KEY:
+            self._send_one(place[0], state.held.pop(0), out)
+        state.held.append(_HeldPublication(next(self._numbers), routed, pace.entries))
+        self._bytes += size
+        return True
+
+    def _supersede(self, state: _LinkKey, entries: frozenset[PacedEntry]) -> None:
+        """Drop the held ones whose subscriptions all get a newer one."""
+        kept: list[_HeldPublication] = []
+        for each in state.held:
+            if each.entries <= entries:
+                self.superseded += 1
+                self._bytes -= _size(each.routed)
+            else:
+                kept.append(each)
+        state.held = kept
+
+    def _begin(self, place: _Topic, key: KeyName, state: _LinkKey, ends_us: int) -> None:
+        state.ends_us = ends_us
+        heappush(self._ends, (ends_us, next(self._numbers), place, key))
+
+    # --- what goes out ------------------------------------------------------------------------
+
+    def timer(self, now_us: int, out: list[Effect], neighbours: Container[BrokerId]) -> None:
+        """End the periods that are over."""
+        self._timer_us = None
+        while self._ends and self._ends[0][0] <= now_us:
+            ends_us, _, place, key = heappop(self._ends)
+            keys = self._topics.get(place)
+            state = keys.get(key) if keys is not None else None
+            if keys is None or state is None or state.ends_us != ends_us:
+                continue
+            if state.held and place[0] in neighbours:
+                self._send(place[0], state, out)
+                self._begin(place, key, state, now_us + state.period_us)
+            else:
+                self._drop(state)
+                del keys[key]
+                self.keys -= 1
+                if not keys:
+                    del self._topics[place]
+        self._set_timer(out)
+
+    def flush(self, out: list[Effect], neighbours: Container[BrokerId]) -> None:
+        """Send all that is held: links change."""
+        for place, keys in self._topics.items():
+            if place[0] in neighbours:
+                self._send_all(place, out)
+            for state in keys.values():
+                self._drop(state)
+        self._topics.clear()
+        self._ends.clear()
+        self.keys = 0
+
+    def _send_all(self, place: _Topic, out: list[Effect]) -> None:
+        """Send all held ones of a topic, in their order."""
+        held: list[_HeldPublication] = []
+        for state in self._topics[place].values():
+            held += state.held
+            self._drop(state)
+        out += [Send(place[0], PublicationBatch((each.routed,), 1)) for each in sorted(held)]
+
+    def _send(self, neighbour: BrokerId, state: _LinkKey, out: list[Effect]) -> None:
+        out += [Send(neighbour, PublicationBatch((each.routed,), 1)) for each in state.held]
+        self._drop(state)
+
+    def _send_one(self, neighbour: BrokerId, held: _HeldPublication, out: list[Effect]) -> None:
+        self._bytes -= _size(held.routed)
+        out.append(Send(neighbour, PublicationBatch((held.routed,), 1)))
+
+    def _drop(self, state: _LinkKey) -> None:
+        self._bytes -= sum([_size(each.routed) for each in state.held])
+        state.held = []
+
+    def _set_timer(self, out: list[Effect]) -> None:
+        ends = self._ends
+        if ends and (self._timer_us is None or ends[0][0] < self._timer_us):
+            self._timer_us = ends[0][0]
+            out.append(SetTimer(TIMER, self._timer_us))
+
+
+def _key(pace: LinkPace, attributes: Attributes) -> KeyName:
+    return key_name([value.evaluate(attributes) for value in pace.by])
+
+
+def _size(routed: RoutedPublication) -> int:
+    return 1_000 + len(routed.publication.body)

@@ -1,0 +1,65 @@
+"""Sessions with `$every` and `$changed` that follow their clients: values, held messages and the
+rest of intervals travel."""
+
+from __future__ import annotations
+
+from tests.mqtt.broker_api import KEPT
+from tests.mqtt.network_broker_api import Network
+from tests.mqtt.remembering import Memory
+
+
+def value(number: int) -> bytes:
+    return b'{"v": %d}' % number
+
+
+def test_the_rest_of_an_interval_travels() -> None:
+    network = Network("B1", "B2", "B3")
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("t?$every=10s", qos=1)
+    publisher.publish("t", b"1", qos=1)
+    assert old.take_payloads() == [b"1"]
+    network.after(4)
+    publisher.publish("t", b"2", qos=1)
+    new = network["B3"].connect("c", **KEPT)
+    assert new.connack.session_present
+    network.after(1)
+    publisher.publish("t", b"3", qos=1)
+    network.after(4)
+    assert new.take_payloads() == []
+    network.after(2)
+    assert new.take_payloads() == [b"3"]
+
+
+def test_the_values_delivered_last_travel() -> None:
+    network = Network("B1", "B2", "B3")
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("t?$changed=v", qos=1)
+    publisher.publish("t", value(1), qos=1)
+    assert old.take_payloads() == [value(1)]
+    old.lose()
+    publisher.publish("t", value(2), qos=1)
+    publisher.publish("t", value(1), qos=1)
+    new = network["B3"].connect("c", **KEPT)
+    network.after(20)
+    publisher.publish("t", value(1), qos=1)
+    publisher.publish("t", value(3), qos=1)
+    network.after(1)
+    assert new.take_payloads() == [value(3)]
+
+
+def test_one_message_per_key_after_a_kill_and_a_move() -> None:
+    network = Network("B1", "B2", "B3")
+    memory = Memory(network)
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("+?$every=10s", qos=1)
+    old.lose()
+    for topic in ("t", "u", "t", "u"):
+        publisher.publish(topic, topic.encode(), qos=1)
+    memory.restart("B1")
+    network.after(20)
+    new = network["B3"].connect("c", **KEPT)
+    network.after(20)
+    assert sorted(new.take_payloads()) == [b"t", b"u"]
