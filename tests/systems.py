@@ -12,6 +12,7 @@ from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import BlueDoveParameters
 from shoal.overlays.dynatops.parameters import DynatopsParameters, HybridParameters, Managed
 from shoal.overlays.octopia.parameters import OctopiaParameters
+from shoal.overlays.publisher_relocation.capacity import UNLIMITED
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
@@ -62,7 +63,7 @@ def eager(
                 matchers=brokers,
             )
         case "grape":
-            return GrapeParameters(trace_session_length=publications, priority=Priority.DELAY)
+            return _grape(publications)
         case "octopia":
             return OctopiaParameters().for_brokers(brokers) if brokers else None
         case "tid":
@@ -77,7 +78,11 @@ def eager(
         case "tco":
             return TcoParameters(topic="class", linger_us=SECOND_US).for_brokers(brokers)
         case "pop":
-            return PopParameters(threshold=publications, window_publications=publications)
+            return PopParameters(
+                threshold=publications,
+                window_publications=publications,
+                most_busy_percent=UNLIMITED,
+            )
         case "self_organising":
             return SelfOrganisingParameters(
                 mode=Mode.EXCHANGE,
@@ -85,11 +90,18 @@ def eager(
                 neighbourhood_hops=8,
                 least_gain_percent=0,
                 publishers=PublisherPolicy.GRAPE,
-                grape=GrapeParameters(trace_session_length=publications, priority=Priority.DELAY),
+                grape=_grape(publications),
             )
     if system not in MODULES and brokers:
         return SYSTEMS[system].complete(SYSTEMS[system].parameters(), brokers)
     return None
+
+
+def _grape(publications: int) -> GrapeParameters:
+    """As eager as can be: publishers move to any broker, however busy that is."""
+    return GrapeParameters(
+        trace_session_length=publications, priority=Priority.DELAY, most_busy_percent=UNLIMITED
+    )
 
 
 def covers(system: str) -> bool:
@@ -132,7 +144,10 @@ def drawn(system: str, random: Random, brokers: tuple[str, ...] = ()) -> msgspec
     match system:
         case "grape":
             return GrapeParameters(
-                trace_session_length=publications, priority=priority, weight=weight
+                trace_session_length=publications,
+                priority=priority,
+                weight=weight,
+                most_busy_percent=UNLIMITED,
             )
     parameters = eager(system, publications, brokers)
     if isinstance(parameters, SelfOrganisingParameters) and publications % 2:

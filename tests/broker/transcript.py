@@ -59,6 +59,8 @@ from shoal.clients.messages import (
 from shoal.language import parse
 from shoal.model import Advertisement, Publication, Subscription, Value
 from shoal.overlays.publisher_relocation.grape.messages import (
+    PlaceAnswer,
+    PlaceRequest,
     SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -275,6 +277,10 @@ def describe(message: Message) -> str:
         case SessionTraces(session, entry, traces):
             brokers = _list([trace.broker for trace in traces])
             return f"{name} {session} at {entry} {brokers}"
+        case PlaceRequest(session, path):
+            return f"{name} {session} to {path[-1]}"
+        case PlaceAnswer(session, path, has_room):
+            return f"{name} {session}: {'' if has_room else 'no '}room at {path[-1]}"
         case MigrationUpdate(publisher, _, _, retracted):
             return f"{name} {publisher} retracted {_list(retracted)}"
         case MigrationComplete(publisher, _, _, whole):

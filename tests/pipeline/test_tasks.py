@@ -57,7 +57,25 @@ def test_an_interrupt_ends_the_work_and_spark_stays_usable(
     assert again == [TaskOutcome(32, None)]
 
 
-def test_what_has_not_begun_in_time_is_left_out(spark: SparkSession) -> None:
+def test_work_ends_in_time_whatever_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    note = tmp_path / "process"
+    tasks = [partial(work_for_ever, note), *(partial(time.sleep, 30) for _ in range(300))]
+    began = time.monotonic()
+    outcomes = run_tasks(spark, tasks, [1.0] * len(tasks), lambda progress: None, 5.0)
+    took_s = time.monotonic() - began
+    assert outcomes == [None] * len(tasks)
+    assert 5.0 <= took_s < 60.0
+    process = Path("/proc") / note.read_text()
+    until = time.monotonic() + 60
+    while process.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not process.exists()
+    assert run_tasks(spark, [partial(pow, 2, 5)], [1.0], lambda progress: None) == [
+        TaskOutcome(32, None)
+    ]
+
+
+def test_without_time_nothing_begins(spark: SparkSession) -> None:
     tasks = [partial(pow, 2, number) for number in range(4)]
     assert run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 0.0) == [None] * 4
     outcomes = run_tasks(spark, tasks, [1.0] * 4, lambda progress: None, 600.0)

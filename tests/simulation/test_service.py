@@ -21,11 +21,11 @@ def test_a_window_is_closed_by_the_next_event() -> None:
     meter.notified += 1
     meter.worked_us += 7
     meter.roll(1_000)
-    assert meter.rows == [LoadRow("B1", 0, 2, 1, 2, 1, 27, 0)]
+    assert meter.rows == [LoadRow("B1", 0, 2, 1, 2, 1, 27, 0, 20)]
     assert meter.window_end_us == 2_000
     meter.control_in += 1
     meter.roll(2_000)
-    assert meter.rows[1:] == [LoadRow("B1", 1_000, 1, 0, 1, 0, 10, 0)]
+    assert meter.rows[1:] == [LoadRow("B1", 1_000, 1, 0, 1, 0, 10, 0, 10)]
 
 
 def test_input_load_counts_messages_and_publications() -> None:
@@ -33,7 +33,7 @@ def test_input_load_counts_messages_and_publications() -> None:
     meter.ones_in, meter.carriers_in, meter.carried_in = 1, 1, 4
     meter.control_in, meter.searched_us = 1, 4
     meter.roll(1_000)
-    assert meter.rows == [LoadRow("B1", 0, 6, 0, 1, 0, 3 * 10 + 5 * 100 + 4, 0)]
+    assert meter.rows == [LoadRow("B1", 0, 6, 0, 1, 0, 3 * 10 + 5 * 100 + 4, 0, 10)]
 
 
 def test_messages_without_a_link_are_counted_without_load() -> None:
@@ -65,5 +65,20 @@ def test_the_monitor_averages_since_its_last_report() -> None:
     meter.searched_us += 3
     meter.delivered += 3
     monitor.input_queue_us, monitor.client_output_us = 10, 10
-    assert monitor.report({"B2": 5}) == MeasuredDelays(2, 110, {"B2": 5}, 3)
+    assert monitor.report({"B2": 5}) == MeasuredDelays(2, 110, {"B2": 5}, 3, served_us=110)
     assert monitor.report({}) == MeasuredDelays(None, None, {}, None)
+    meter.control_in += 4  # 40 µs
+    assert monitor.report({}, 400) == MeasuredDelays(None, None, {}, None, busy=0.1)
+    meter.delivered += 20  # 140 µs of output to clients, more than of input
+    meter.control_in += 4
+    assert monitor.report({}, 280).busy == 0.5
+    meter.control_in += 99
+    assert monitor.report({}, 280).busy == 1.0
+
+
+def test_control_messages_cost_by_their_size() -> None:
+    meter = meter_of()
+    meter.control_in, meter.control_out = 2, 2
+    meter.sized_in_us, meter.sized_out_us = -15, 4
+    meter.roll(1_000)
+    assert meter.rows == [LoadRow("B1", 0, 2, 2, 2, 2, 2 * 10 - 15, 2 * 3 + 4, 5)]

@@ -151,9 +151,9 @@ def test_an_observer_is_told_the_waits_of_messages(monkeypatch: pytest.MonkeyPat
     assert reports[:2] == [
         (
             "B1",
-            MeasuredDelays(15, 30, {"B2": 1_005}, None),
+            MeasuredDelays(15, 30, {"B2": 1_005}, None, 8e-05, 30),
         ),  # 0 and 30 waited; control waits uncounted
-        ("B2", MeasuredDelays(0, 30, {"B1": 1_005}, 1_003)),
+        ("B2", MeasuredDelays(0, 30, {"B1": 1_005}, 1_003, 8e-05, 30)),
     ]
 
 
@@ -252,9 +252,9 @@ def test_busy_time_equals_the_cost_of_the_work() -> None:
     made.run()
     rows = {row.broker: row for row in made.load_rows()}
     # B1: advertisement and subscription 10 each, the batch 50; sends one control and two.
-    assert astuple(rows["B1"])[2:] == (4, 3, 2, 1, 70, 15)
+    assert astuple(rows["B1"])[2:] == (4, 3, 2, 1, 70, 15, 20)
     # B2: subscription, advertisement, the batch; sends one control, delivers two.
-    assert astuple(rows["B2"])[2:] == (4, 3, 2, 1, 70, 5 + 2 * 3)
+    assert astuple(rows["B2"])[2:] == (4, 3, 2, 1, 70, 5 + 2 * 3, 20)
 
 
 # --- repetition -------------------------------------------------------------------------------

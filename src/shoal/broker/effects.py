@@ -101,12 +101,17 @@ class MeasuredDelays(msgspec.Struct, frozen=True):
 
     `output_us` is queueing, transmission and link delay to each neighbour with traffic;
     `client_output_us` the same to the clients. None: nothing to average.
+
+    `busy` is the part of the time in which the broker worked, 0 to 1, and `served_us` its work for
+    each publication that came in, whatever that work was.
     """
 
     input_queue_us: int | None
     matching_us: int | None
     output_us: Mapping[BrokerId, int]
     client_output_us: int | None
+    busy: float | None = None
+    served_us: int | None = None
 
 
 class LinkLoad(msgspec.Struct, frozen=True):

@@ -193,6 +193,7 @@ class Service(ServiceCosts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     matching_per_subscription_ns: NotNegative = 500
     transmission_us: Positive = 150
     client_transmission_us: Positive = 50
+    publication_bytes: NotNegative = 0
 
 
 class Crash(ScenarioSection, frozen=True, kw_only=True):

@@ -78,7 +78,10 @@ class DeliveredPublication(msgspec.Struct, frozen=True):
 
 
 class LoadRow(msgspec.Struct, frozen=True):
-    """One broker's load in one window; messages count publications singly."""
+    """One broker's load in one window; messages count publications singly.
+
+    `control_busy_us` is the part of `input_busy_us` that control messages took.
+    """
 
     broker: BrokerId
     window_start_us: int
@@ -88,6 +91,7 @@ class LoadRow(msgspec.Struct, frozen=True):
     control_out: int
     input_busy_us: int
     output_busy_us: int
+    control_busy_us: int = 0
 
 
 # Rows that brokers and publishers of every system write by `Record` effects.

@@ -30,6 +30,8 @@ from shoal.pipeline.tables import check_is_shared
 
 # Interval of progress reports; a display needs no more.
 REPORT_INTERVAL_S = 0.5
+# A cancelled job's workers are waited for so long.
+CANCEL_S = 10.0
 
 
 class Progress(NamedTuple):
@@ -56,22 +58,22 @@ def run_tasks(
 ) -> list[TaskOutcome | None]:
     """Every task's outcome, in the order of `tasks`, which must be importable where Spark works.
 
-    `weights` say how long tasks take, in any unit.  A task that has not begun `within_s` is left
-    out: its outcome is None.  An interrupt cancels the job and passes on.  TableError if the tasks
+    `weights` say how long tasks take, in any unit.  After `within_s` the job is cancelled, tasks
+    that run included: then no outcome is known, and all are None.  So tasks whose results matter
+    then leave them in files.  An interrupt cancels the job and passes on.  TableError if the tasks
     write below the folder `writes_to`, and a worker does not see that.
     """
-    if not tasks:
-        return []
+    if not tasks or (within_s is not None and within_s <= 0):
+        return [None] * len(tasks)
+    ends_s = math.inf if within_s is None else time.monotonic() + within_s
     if writes_to is not None:
         check_is_shared(spark, writes_to)
     if len(weights) != len(tasks):
         raise ValueError(f"{len(tasks)} tasks have {len(weights)} weights")
-    # By the wall clock, which the workers' machines have, too.
-    until = math.inf if within_s is None else time.time() + within_s
     # A classic session interrupts by tags only what its calling thread has submitted, so there the
     # job has a session of its own. Spark Connect finds the tags of all threads.
     session = spark if is_connect(spark) else another_session(spark)
-    job = _job(session, tasks, until)
+    job = _job(session, tasks)
     tag = f"tasks-{uuid.uuid4()}"
     collected: list[list[Any]] = []
     failures: list[BaseException] = []
@@ -93,15 +95,16 @@ def run_tasks(
         try:
             done = 0
             while thread.is_alive():
-                thread.join(REPORT_INTERVAL_S)
+                thread.join(min(REPORT_INTERVAL_S, max(0.0, ends_s - time.monotonic())))
+                if thread.is_alive() and time.monotonic() >= ends_s:
+                    _cancel(session, tag)
+                    thread.join(CANCEL_S)
+                    return [None] * len(tasks)
                 of_tasks = (each.done for each in stages() if each.tasks == len(tasks))
                 done = max(done, *of_tasks, 0)
                 progress(Progress(done, min(1.0, shares[done] / total)))
         except BaseException:
-            if is_connect(session):
-                session.interruptTag(tag)
-            else:
-                session.interruptAll()
+            _cancel(session, tag)
             raise
     if failures:
         raise failures[0]
@@ -111,14 +114,19 @@ def run_tasks(
     return [outcomes.get(number) for number in range(len(tasks))]
 
 
-def _job(spark: SparkSession, tasks: Sequence[Callable[[], Any]], until: float) -> DataFrame:
+def _cancel(session: SparkSession, tag: str) -> None:
+    if is_connect(session):
+        session.interruptTag(tag)
+    else:
+        session.interruptAll()
+
+
+def _job(spark: SparkSession, tasks: Sequence[Callable[[], Any]]) -> DataFrame:
     """Return the outcomes, to be computed: columns `number`, and `outcome`, pickled."""
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number, task in zip(*(each.to_pylist() for each in batch.columns), strict=True):
-                if time.time() >= until:
-                    return
                 outcome = _pickled(_attempt(pickle.loads(task)))
                 yield pa.record_batch(
                     {

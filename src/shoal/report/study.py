@@ -23,8 +23,8 @@ from typing import Literal
 
 import msgspec
 
-Verdict = Literal["met", "beaten", "missed", "not run"]
-VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not run")
+Verdict = Literal["met", "beaten", "missed", "not comparable", "not run"]
+VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not comparable", "not run")
 # Beginning of a claim that continues the one before it.
 _GOES_ON = "..."
 
@@ -36,7 +36,8 @@ class StudyError(ValueError):
 class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, its text, our result, and, if it was missed, a possible reason.
 
-    Beaten is better than the paper by more than the band, which `band` puts in words; `reading`
+    Beaten is better than the paper by more than the band, which `band` puts in words; not
+    comparable are figures of different things, such as times of other machines; `reading`
     says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own, and
     `is_again` another reading of a claim that has a row, shown beside it and not counted.
     """

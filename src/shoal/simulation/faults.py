@@ -55,12 +55,12 @@ class FaultyLink(SimulatedLink):
         self._receive = arrive
         self._base_latency_us = latency_us
 
-    def send(self, input: Received, units: int, ready_us: int) -> None:
+    def send(self, input: Received, units: int, ready_us: int, busy_us: int | None = None) -> None:
         lost = self._random.random() < self._faults.loss
         self._arrive = _vanish if lost else self._receive
         late_us = self._random.randint(0, self._faults.jitter_us)
         self.latency_us = self._base_latency_us + late_us
-        super().send(input, units, ready_us)
+        super().send(input, units, ready_us, busy_us)
 
     def send_one(self, input: Received, ready_us: int) -> None:
         self.send(input, 1, ready_us)

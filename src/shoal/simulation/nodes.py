@@ -49,6 +49,7 @@ from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker, ReliableFrame
 from shoal.simulation.links.shared_outputs import SharedOutputs
 from shoal.simulation.service import Meter, ServiceCosts, ServiceMonitor
+from shoal.simulation.sizes import MessageSizes
 from shoal.simulation.subscribers import SimulatedSubscribers
 from shoal.simulation.surroundings import Hearer, Machine, SimulatedNetwork
 from shoal.simulation.trace import DeliveryEvent, RefusedEvent, Trace
@@ -81,7 +82,9 @@ class BrokerNode:
         "_processing_us",
         "_publishers",
         "_queue",
+        "_reported_us",
         "_search_ns",
+        "_sizes",
         "_subscribers",
         "_subscriptions",
         "_timers",
@@ -108,8 +111,9 @@ class BrokerNode:
         subscribers: SimulatedSubscribers,
         network: SimulatedNetwork,
         ahead_us: int = 0,
+        sizes: MessageSizes | None = None,
     ) -> None:
-        """Its clock is so far ahead of the world's."""
+        """Its clock is so far ahead of the world's; with `sizes`, control messages cost by size."""
         self.id = machine.id
         self._ahead_us = ahead_us
         self.links: dict[BrokerId, SimulatedLink] = {}
@@ -122,8 +126,10 @@ class BrokerNode:
         self._one_us = costs.processing_us + costs.matching_us
         self._search_ns = costs.matching_per_subscription_ns
         self._client_transmission_us = costs.client_transmission_us
+        self._sizes = sizes
         self._trace = trace
         self._monitor: ServiceMonitor | None = None
+        self._reported_us = 0
         self.window_us: int | None = None
         self._watches_costs = False
         # held input, if any, and the part that is being brought. Such a broker, and one that does
@@ -204,6 +210,9 @@ class BrokerNode:
         service_us = self._processing_us
         if units is None:
             meter.control_in += 1
+            if self._sizes is not None:
+                service_us = self._sized_us(input, service_us)
+                meter.sized_in_us += service_us - self._processing_us
         else:
             meter.carriers_in += 1
             meter.carried_in += units
@@ -238,6 +247,12 @@ class BrokerNode:
         self._free_us = done_us
         handle = self._handle  # local lookups are faster than attribute lookups
         self._carry_out(handle(input, done_us), done_us)
+
+    def _sized_us(self, input: Received | Requested, publication_us: int) -> int:
+        """Cost of a control message by its size; a client's request costs as a publication."""
+        if isinstance(input, Requested) or self._sizes is None:
+            return publication_us
+        return max(1, round(publication_us * self._sizes(input.message)))
 
     def _admits(self, input: Input) -> bool:
         """Return whether input is served now: a stopped or holding broker does not serve it."""
@@ -277,7 +292,8 @@ class BrokerNode:
         """Tell the machine its recent delays, if it watches them, as a monitor beside it would."""
         if self._monitor is not None:
             output_us = {name: link.measure_us() for name, link in self.links.items()}
-            self.bring(now_us, self._monitor.report(output_us))
+            passed_us, self._reported_us = now_us - self._reported_us, now_us
+            self.bring(now_us, self._monitor.report(output_us, passed_us))
 
     def report_loads(self, now_us: int) -> None:
         """Report to the machine its links' traffic in the window that ends now."""
@@ -332,13 +348,21 @@ class BrokerNode:
 
     def _send(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
         units = _publications_in(message)
+        busy_us: int | None = None
+        input = Received(self.id, message)
         if units is None:
             units = 1
             self.meter.control_out += 1
+            if self._sizes is not None and link is not None:
+                transmission_us = self._costs.transmission_us
+                busy_us = self._sized_us(input, transmission_us)
+                self.meter.sized_out_us += busy_us - transmission_us
         else:
             self.meter.publications_out += units
-        if link is not None:
-            link.send(Received(self.id, message), units, now_us)
+        if link is not None and busy_us is not None:
+            link.send(input, units, now_us, busy_us)
+        elif link is not None:
+            link.send(input, units, now_us)
         else:  # a broker may still send while it learns that a link is down
             self.meter.unsent += units
 
@@ -376,6 +400,7 @@ class BrokerNode:
             case WatchDelays():
                 if self._monitor is None:
                     self._monitor = ServiceMonitor(self.meter)
+                    self._reported_us = now_us
                     for link in self.links.values():
                         link.measure_us()  # from now on
             case WatchLoads(window_us):

@@ -26,6 +26,9 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     client_transmission_us         per delivery to a local client
     shared_outputs                 a broker sends to one neighbour at a time, in turns; without,
                                    to all at once
+    publication_bytes              control messages between brokers cost by their size: one of so
+                                   many bytes as much as a publication, in processing and in
+                                   transmission; 0: each as much as a publication
     """
 
     processing_us: int = 0
@@ -34,6 +37,7 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
     transmission_us: int = 0
     client_transmission_us: int = 0
     shared_outputs: bool = False
+    publication_bytes: int = 0
 
     def work_us(self, work: MatchingWork) -> int:
         """Return how long a core takes to match: a search of the subscriptions one after the
@@ -51,6 +55,9 @@ class Meter:
     carried_in        publications in these
     control_in        other messages that came in
     searched_us       time of searches for publications
+    sized_in_us       what control messages took longer to serve than `processing_us` each, by their
+                      size; negative if they are smaller than publications
+    sized_out_us      the same for their transmission
     worked_us         time of other work
     publications_out  publications for neighbours
     control_out       other messages for neighbours
@@ -76,6 +83,8 @@ class Meter:
         "publications_out",
         "rows",
         "searched_us",
+        "sized_in_us",
+        "sized_out_us",
         "unsent",
         "window_end_us",
         "worked_us",
@@ -89,6 +98,7 @@ class Meter:
         self.rows: list[LoadRow] = []
         self.ones_in = self.carriers_in = self.carried_in = self.control_in = 0
         self.searched_us = self.worked_us = 0
+        self.sized_in_us = self.sized_out_us = 0
         self.publications_out = self.control_out = self.unsent = 0
         self.delivered = self.notified = 0
         self._before = self._sums()
@@ -101,20 +111,32 @@ class Meter:
         matching_us = (self.ones_in + self.carried_in) * costs.matching_us
         return carriers, carriers * costs.processing_us + matching_us + self.searched_us
 
+    @property
+    def busy_us(self) -> tuple[int, int]:
+        """Time of work on input, and of transmission to clients (µs)."""
+        costs = self._costs
+        _, carriers_us = self.served
+        input_us = carriers_us + self._control_us + self.worked_us
+        return input_us, self.delivered * costs.client_transmission_us
+
+    @property
+    def _control_us(self) -> int:
+        return self.control_in * self._costs.processing_us + self.sized_in_us
+
     def _sums(self) -> tuple[int, ...]:
         """The figures of a row, from the start."""
         costs = self._costs
         for_neighbours = self.publications_out + self.control_out
-        _, carriers_us = self.served
-        control_us = self.control_in * costs.processing_us
-        sent_us = (for_neighbours - self.unsent) * costs.transmission_us
+        input_us, clients_us = self.busy_us
+        sent_us = (for_neighbours - self.unsent) * costs.transmission_us + self.sized_out_us
         return (
             self.ones_in + self.carried_in + self.control_in,
             for_neighbours + self.delivered + self.notified,
             self.control_in,
             self.control_out + self.notified,
-            carriers_us + control_us + self.worked_us,
-            sent_us + self.delivered * costs.client_transmission_us,
+            input_us,
+            sent_us + clients_us,
+            self._control_us,
         )
 
     def roll(self, now_us: int) -> None:
@@ -136,19 +158,26 @@ class ServiceMonitor:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._before = (*meter.served, meter.delivered)
+        self._before = (*meter.served, meter.delivered, *meter.busy_us)
         self.input_queue_us = self.client_output_us = 0
 
-    def report(self, output_us: dict[BrokerId, int]) -> MeasuredDelays:
-        """The averages since the last report, with the outputs' as the links measured them."""
+    def report(self, output_us: dict[BrokerId, int], passed_us: int = 0) -> MeasuredDelays:
+        """The averages since the last report, with the outputs' as the links measured them.
+
+        With the time since then also how busy it was: with its input or its clients' output, of
+        which it does more.
+        """
         meter = self._meter
-        sums = (*meter.served, meter.delivered)
-        handled, handled_us, delivered = map(sub, sums, self._before)
+        sums = (*meter.served, meter.delivered, *meter.busy_us)
+        handled, handled_us, delivered, input_us, clients_us = map(sub, sums, self._before)
+        busy_us = max(input_us, clients_us)
         report = MeasuredDelays(
             input_queue_us=self.input_queue_us // handled if handled else None,
             matching_us=handled_us // handled if handled else None,
             output_us=output_us,
             client_output_us=self.client_output_us // delivered if delivered else None,
+            busy=min(1.0, busy_us / passed_us) if passed_us else None,
+            served_us=handled_us // handled if handled else None,
         )
         self._before = sums
         self.input_queue_us = self.client_output_us = 0

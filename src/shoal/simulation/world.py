@@ -34,6 +34,7 @@ from shoal.simulation.nodes import DETECTION_US, BrokerNode, publications_in
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
+from shoal.simulation.sizes import MessageSizes
 from shoal.simulation.subscribers import SimulatedSubscribers
 from shoal.simulation.surroundings import Machine
 from shoal.simulation.trace import Trace
@@ -60,6 +61,7 @@ class World:
     message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
+    sizes         sizes of control messages, if their costs follow these
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class World:
         message_costs: Mapping[BrokerId, Costs] | None = None,
         seed: int = 0,
         window_us: int = 1_000_000,
+        sizes: MessageSizes | None = None,
     ) -> None:
         self.queue = EventQueue()
         self.trace = Trace()
@@ -99,6 +102,7 @@ class World:
         self._meters: list[Meter] = []
         self._message_costs = message_costs
         self._window_us = window_us
+        self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
         self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._ask)
         self._refuge = Refuge(
@@ -135,6 +139,7 @@ class World:
             self._subscribers,
             self,
             self._clocks_us.get(broker, 0),
+            self._sizes,
         )
 
     def _machine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -123,12 +124,33 @@ def test_an_interrupt_leaves_what_is_done_and_pages_may_be_of_a_part(
         patched.setattr(tasks, "run_tasks", interrupted)
         assert reproduce("relocation", "--out", out) == 130
     assert len(list((out / "runs").rglob("*.json"))) == 1
-    capsys.readouterr()
-    assert reproduce("relocation", "--out", out, "--minutes", 0) == 0
     said = "4 of 5 runs have not been made"
+    assert said in (out / "RESULTS.md").read_text()
+    assert "interrupted; the same command goes on" in capsys.readouterr().err
+    (out / "RESULTS.md").unlink()
+    assert reproduce("relocation", "--out", out, "--minutes", 0) == 0
     assert f"{said}; the same command goes on with them" in capsys.readouterr().err
     assert said in (out / "RESULTS.md").read_text()
     assert len(list((out / "runs").rglob("*.json"))) == 1
+
+
+def test_a_study_without_time_for_its_workloads_has_a_page(
+    tmp_path: Path,
+    tiny: None,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from shoal.experiments.relocation import data
+
+    def never(spark: SparkSession, *_: object) -> None:
+        spark.range(1).rdd.foreach(lambda _: time.sleep(300))
+
+    monkeypatch.setattr(data, "prepare", never)
+    began = time.monotonic()
+    assert reproduce("relocation", "--out", tmp_path, "--minutes", 0.1) == 0
+    assert time.monotonic() - began < 120
+    assert "the workloads have not been made" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_what_python_could_not_do_in_spark_is_said(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from shoal.experiments.relocation.claims import CLAIMS
 from shoal.experiments.relocation.evidence import RelocationEvidence
 from shoal.experiments.relocation.grid import BASELINE, DELAY, LOAD, POP, SPREADS
-from shoal.experiments.relocation.measuring.results import RelocationResults
+from shoal.experiments.relocation.measuring.results import RelocationResults, Where
+from shoal.experiments.relocation.measuring.summary import RunSummary
 from shoal.experiments.studies.claims import Band, judge_claims
 from tests.experiments.relocation.judges.evidence import evidence
 from tests.experiments.relocation.summaries import spec, summary
@@ -78,15 +80,48 @@ def test_a_repeated_claim_is_counted_once() -> None:
         "pop-memory-share",
         "pop-between-matching_utilisation",
         "random-pop-matching",
-    }
+        "load-delay-cluster-idle",
+    } | {claim.id for claim in CLAIMS if claim.id.endswith("-wide")}
     assert sum(not claim.is_own and not claim.is_again for claim in CLAIMS) == 56
+
+
+def test_delays_under_load_are_judged_near_saturation() -> None:
+    def runs(near_saturation: float) -> list[RunSummary]:
+        knowing = msgspec.structs.replace(LOAD, knows_room=True)
+        delays = {
+            (BASELINE, 10): 1.0,
+            (BASELINE, 105): 2.0,
+            (LOAD, 10): 0.5,
+            (LOAD, 105): near_saturation,
+            (knowing, 10): 0.5,
+            (knowing, 105): 2.1,
+        }
+        return [
+            summary(
+                msgspec.structs.replace(
+                    spec(setting, testbed="cluster", study="load"), busy=busy, office=True
+                ),
+                delay_us=delay,
+                **dict.fromkeys(COUNTS, 0.0),
+            )
+            for (setting, busy), delay in delays.items()
+        ]
+
+    found = {one.id: one for one in judge_claims(CLAIMS, evidence(*runs(60.0)), "quotes")}
+    assert found["load-delay-cluster"].verdict == "met"
+    assert "0.50 at 10 %, 30.00 at 105 %" in found["load-delay-cluster"].ours
+    assert found["room"].verdict == "missed"
+    assert "1 of 2; at most 1.05 times" in found["room"].ours
+    found = {one.id: one for one in judge_claims(CLAIMS, evidence(*runs(1.9)), "quotes")}
+    assert found["load-delay-cluster"].verdict == "missed"
+    assert not RelocationResults(runs(1.0)).runs(Where("quotes", "cluster", "clustered"), LOAD)
 
 
 def test_judges_and_bands_together() -> None:
     figures = {BASELINE: 100.0, POP: 150.0, LOAD: 100.0, DELAY: 101.0}
     runs = [
         summary(
-            spec(setting, spread, distribution="random"),
+            spec(setting, spread, "cluster", "random", subscriptions=100),
             message_rate_per_s=value,
             hops=5.0,
             input_utilisation=value / 1_000,

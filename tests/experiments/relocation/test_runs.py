@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from shoal.experiments.relocation import runs
@@ -18,9 +20,18 @@ from shoal.experiments.relocation.grid import (
     SCALES,
     RelocationSetting,
     RunSpec,
+    grid,
 )
+from shoal.experiments.relocation.loads import at_one_office, service_of
 from shoal.experiments.relocation.runs import StudyRun, parameters_of, scenario_of, study_run
-from shoal.experiments.scenario import BalancedTree, ConstantSection, GeographySection, Matrix
+from shoal.experiments.run_files import read_workload
+from shoal.experiments.scenario import (
+    BalancedTree,
+    ConstantSection,
+    GeographySection,
+    Matrix,
+    Service,
+)
 from shoal.experiments.studies import runs as kernel
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import write_workload
@@ -136,8 +147,11 @@ def test_thresholds_are_set_as_in_the_paper() -> None:
     low = RelocationSetting(system="grape", priority="delay", weight=100, threshold=10)
     assert parameters_of(low)["grape"]["trace_session_length"] == 10
     pop = RelocationSetting(system="pop", threshold=50)
-    assert parameters_of(pop) == {"pop": {"threshold": 50, "window_publications": 25}}
-    assert parameters_of(BASELINE) == parameters_of(POP) == {}
+    papers_way = {"most_busy_percent": 100}
+    assert parameters_of(pop) == {"pop": {"threshold": 50, "window_publications": 25} | papers_way}
+    assert parameters_of(POP) == {"pop": papers_way}
+    assert parameters_of(RelocationSetting(system="pop", knows_room=True)) == {"pop": {}}
+    assert parameters_of(BASELINE) == {}
 
 
 def test_round_trips_are_part_of_the_key(tmp_path: Path) -> None:
@@ -148,3 +162,30 @@ def test_round_trips_are_part_of_the_key(tmp_path: Path) -> None:
         made = runs.study_runs("quotes", SCALES["small"], tmp_path, tmp_path, {}, rtt, 1)
         keys.add(made[0].key)
     assert len(keys) == 2
+
+
+def test_costs_of_loads_keep_a_broker_with_everything_busy() -> None:
+    loaded = [run for run in grid("quotes", SCALES["small"]) if run.study == "load"]
+    for run in loaded:
+        costs = service_of(run, 283)
+        searched_us = 20 * 20 * costs.matching_per_subscription_ns / 1_000
+        work_us = 20 * (costs.processing_us + costs.matching_us + searched_us)
+        assert work_us / 1_000_000 == pytest.approx(run.busy / 100, rel=0.01)
+    assert service_of(spec(LOAD), 283) == Service(publication_bytes=283)
+
+
+def test_the_main_office_has_all_high_rated_subscribers(tmp_path: Path) -> None:
+    write_workload(tmp_path)
+    workload = read_workload(tmp_path)
+    table = pq.read_table(tmp_path / "subscriptions.parquet")
+    classes = ["high", "low"] * len(table)
+    column = table.schema.get_field_index("rate_class")
+    named = table.set_column(column, "rate_class", pa.array(classes[: len(table)]))
+    pq.write_table(named, tmp_path / "subscriptions.parquet")
+    moved = at_one_office(workload, tmp_path).subscriptions
+    high = {row.broker for row in moved[::2]}
+    assert len(high) == 1
+    assert [row.broker for row in moved[1::2]] == [
+        row.broker for row in workload.subscriptions[1::2]
+    ]
+    assert [row.filter for row in moved] == [row.filter for row in workload.subscriptions]

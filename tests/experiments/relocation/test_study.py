@@ -84,4 +84,5 @@ def test_a_study_is_written_from_files_of_runs(tmp_path: Path) -> None:
     assert by_id["pop-overhead"].verdict == "met"
     assert by_id["grape-overhead"].verdict == "not run"
     assert len(pq.read_table(tmp_path / "tables" / "claims.parquet")) == len(CLAIMS)
-    assert len(study.tables[0].rows) == 1
+    assert study.tables[0].title == "Under load"
+    assert len(study.tables[1].rows) == 1

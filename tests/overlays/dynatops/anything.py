@@ -14,6 +14,7 @@ from shoal.overlays.dynatops.messages import (
     EndRefused,
     EndWanted,
     EntryBound,
+    HandedRow,
     HomeTurn,
     Introduction,
     JoinWanted,
@@ -21,6 +22,8 @@ from shoal.overlays.dynatops.messages import (
     LeaveRequest,
     LinkLost,
     PublicationArrived,
+    RowsHandedOver,
+    RowsWanted,
     StayWanted,
     SwapAnswered,
     SwapAsked,
@@ -52,7 +55,12 @@ def ring_messages(
         some,
         st.dictionaries(brokers, NUMBERS, max_size=3),
         st.booleans(),
+        st.just(1),
+        st.one_of(st.none(), ages),
     )
+    handed = st.lists(
+        st.builds(HandedRow, brokers, st.builds(TopicRow, NUMBERS, filters)), max_size=3
+    ).map(tuple)
     rows = st.lists(st.builds(TopicRow, NUMBERS, filters), max_size=3).map(tuple)
     numbers = st.lists(NUMBERS, max_size=3).map(tuple)
     publications = st.lists(routed, max_size=3).map(tuple)
@@ -75,6 +83,8 @@ def ring_messages(
         TopicInterest: st.builds(
             TopicInterest, ages, brokers, some, NUMBERS, rows, numbers, yes, yes
         ),
+        RowsWanted: st.builds(RowsWanted, ages, brokers, some),
+        RowsHandedOver: st.builds(RowsHandedOver, ages, brokers, brokers, handed, yes),
         KnownTopics: st.builds(KnownTopics, ages, brokers, brokers, NUMBERS),
         CountsReported: st.builds(CountsReported, ages, brokers, counts),
         TopicSummary: st.builds(TopicSummary, ages, brokers, brokers, topics, NUMBERS),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shoal.overlays.dynatops.messages import RowsHandedOver
 from shoal.overlays.dynatops.topics.arrivals import TopicArrivals
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import TopicOutbox
@@ -87,6 +88,16 @@ def send_before_all_subscriptions_are_known(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Interests, "is_complete", True)
 
 
+def hand_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: a root at another position does not get the rows of the root before it."""
+
+    def take_none(interests: Interests, message: RowsHandedOver) -> None:
+        if interests._handing_over is not None:
+            interests._handing_over.discard(message.broker)
+
+    monkeypatch.setattr(Interests, "on_handed_over", take_none)
+
+
 def let_topics_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant: publications out of turn do not wait."""
     monkeypatch.setattr(TopicArrivals, "hold", TopicArrivals.arrive)
@@ -100,7 +111,8 @@ def send_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutate", "seed"),
     [
-        (send_before_all_subscriptions_are_known, 6),
+        (send_before_all_subscriptions_are_known, 5),
+        (hand_nothing_over, 7),
         (let_topics_overtake, 6),
         (send_nothing_again, 14),
     ],

@@ -61,13 +61,15 @@ class RandomNetwork:
         patient: bool = False,
         interval_us: int = 400_000,
         moves: Moves | None = None,
+        most_busy: int | None = None,
         clocks: bool = False,
         sizes: tuple[int, int] = (2, 14),
     ) -> None:
         """Publishers publish in at most this interval, on average. One seed in four covers.
 
         With `clocks` brokers' clocks differ. `sizes` bounds the number of brokers. With GRAPE,
-        `moves` may name the clients that move; one seed in three then finds its weight.
+        `moves` may name the clients that move; one seed in three then finds its weight. Publishers
+        move to any broker, or with `most_busy` to none that is busy for more per cent of its time.
         """
         self.interval_us = interval_us
         self.random = random = Random(f"network/{seed}")
@@ -86,6 +88,8 @@ class RandomNetwork:
             self.parameters = msgspec.structs.replace(
                 self.parameters, moves=moves, priority=priority
             )
+        if most_busy is not None:
+            self.parameters = msgspec.structs.replace(self.parameters, most_busy_percent=most_busy)
         if seed % 4 == 3:
             self.parameters = covering(system, self.parameters, merging=seed % 8 == 3)
         drift = Random(f"clocks/{seed}")

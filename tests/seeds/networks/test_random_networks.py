@@ -20,11 +20,13 @@ SOAK = range(1_000)
 MOVING = pytest.mark.parametrize("system", ["grape", "pop"])
 
 
-def _run(seeds: Iterable[int], system: str, *, lossy: bool = False) -> tuple[int, int]:
+def _run(
+    seeds: Iterable[int], system: str, *, lossy: bool = False, most_busy: int | None = None
+) -> tuple[int, int]:
     """Run and judge; the numbers of required deliveries and of migrations."""
     required = migrations = 0
     for seed in chosen(seeds):
-        network = RandomNetwork(seed, system=system, lossy=lossy)
+        network = RandomNetwork(seed, system=system, lossy=lossy, most_busy=most_busy)
         problems = network.run()
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
         required += network.required
@@ -50,6 +52,24 @@ def test_nothing_is_lost_over_links_that_lose_and_reorder(system: str) -> None:
     required, migrations = _run(LOSSY, system, lossy=True)
     assert required > 0 or CHOSEN
     assert migrations > 0 or CHOSEN
+
+
+@MOVING
+@pytest.mark.parametrize("most_busy", [1, 50])
+def test_nothing_is_lost_while_brokers_have_no_room(system: str, most_busy: int) -> None:
+    """Brokers are busy for about a per cent of their time."""
+    required, _ = _run(QUICK, system, most_busy=most_busy)
+    assert required > 0 or CHOSEN
+    _, migrations = _run(LOSSY, system, lossy=True, most_busy=most_busy)
+    assert migrations > 0 or most_busy == 1 or CHOSEN
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("most_busy", [1, 2, 80])
+@MOVING
+def test_a_thousand_networks_that_know_capacity_lose_nothing(system: str, most_busy: int) -> None:
+    required, _ = _run(SOAK, system, most_busy=most_busy)
+    assert required > 1_000_000 or CHOSEN
 
 
 @pytest.mark.soak

@@ -8,9 +8,11 @@ each in a folder of its own, and says on one page where all of them stand.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -65,6 +67,10 @@ index.html     the same as a page; it leads to the studies' own
 
 A folder for each study: claims, figures, tables and runs.
 """
+# A cancelled preparation is waited for so long; any preparation has so much time.
+CANCEL_S = 10.0
+LEAST_S = 10.0
+GOES_ON = "interrupted; the same command goes on with the missing runs"
 # Interval of progress lines without a terminal.
 REPORT_EVERY_S = 30.0
 
@@ -94,9 +100,8 @@ def _reproduce(
         float | None,
         typer.Option(
             min=0.0,
-            help="Begin no run later than this, in each study; the runs with most evidence come "
-            "first.  The "
-            "same command goes on with the rest.",
+            help="End after this, in each study, with a page of the runs that are done; the runs "
+            "with most evidence come first.  The same command goes on with the rest.",
             show_default="no end",
         ),
     ] = None,
@@ -127,17 +132,20 @@ def _reproduce(
         for name, folder in folders.items():
             _claim(folder, NOTES_TEXT.format(paper=name))
         with spark_mistakes(), CommandSteps() as steps:
-            findings = _carry_out(
+            done = _carry_out(
                 steps, plans, folders, _Means(master, memory, spark_settings(conf or ()), minutes)
             )
             if paper == ALL:
                 _write_overview(root, folders)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on with the missing runs")
+        Console(stderr=True).print(GOES_ON)
         raise typer.Exit(STOPPED_EXIT_CODE) from None
     except (OSError, ValueError) as error:
         raise UserError(str(error)) from error
-    _print(findings, root)
+    _print(done.findings, root)
+    if done.is_interrupted:
+        Console(stderr=True).print(GOES_ON)
+        raise typer.Exit(STOPPED_EXIT_CODE)
 
 
 _reproduce.__doc__ = "\n\n".join([
@@ -157,6 +165,13 @@ class _Means(NamedTuple):
     memory: str | None
     conf: Mapping[str, str]
     minutes: float | None
+
+
+class _Done(NamedTuple):
+    """The findings of studies, in part if a user has interrupted the runs."""
+
+    findings: Mapping[str, Sequence[StudyFinding]]
+    is_interrupted: bool
 
 
 def _claim(folder: Path, text: str, parts: Container[str] = ()) -> None:
@@ -179,10 +194,11 @@ def _carry_out(
     plans: Mapping[str, StudyPlan],
     folders: Mapping[str, Path],
     means: _Means,
-) -> Mapping[str, Sequence[StudyFinding]]:
-    """Run one study after the other; return the result of each claim."""
+) -> _Done:
+    """Run one study after the other, until a user interrupts the runs of one."""
 
     findings = {}
+    is_interrupted = False
     with ExitStack() as stack:
         with steps.step("start Spark"):
             spark = stack.enter_context(
@@ -192,8 +208,12 @@ def _carry_out(
             )
         for name, plan in plans.items():
             whose = f"{name}: " if len(plans) > 1 else ""
-            findings[name] = _conclude(steps, spark, plan, folders[name], means.minutes, whose)
-    return findings
+            findings[name], is_interrupted = _conclude(
+                steps, spark, plan, folders[name], means.minutes, whose
+            )
+            if is_interrupted:
+                break
+    return _Done(findings, is_interrupted)
 
 
 def _conclude(
@@ -203,32 +223,74 @@ def _conclude(
     root: Path,
     minutes: float | None,
     whose: str,
-) -> Sequence[StudyFinding]:
+) -> tuple[Sequence[StudyFinding], bool]:
+    """Return the findings, and whether a user has interrupted the runs."""
     from shoal.experiments.studies.study import write_conclusion
     from shoal.report.study import read_study
     from shoal.report.study_pages import write_pages
 
+    ends_s = None if minutes is None else time.monotonic() + minutes * 60
+    is_interrupted = False
+    runs: Sequence[Task] = []
+    has_sources = True
     for source in plan.sources:
         with steps.step(whose + source.title) as step:
-            step.result = source.make(spark)
-    runs = plan.runs()
-    left = _simulate(steps, spark, runs, root, minutes, whose)
+            made = _within(partial(source.make, spark), spark, ends_s)
+            has_sources = has_sources and made is not None
+            step.result = "not made in time" if made is None else made
+    if has_sources:
+        runs = plan.runs()
+        is_interrupted = _simulate(steps, spark, runs, root, ends_s, whose)
+    left = sum(not task.is_done for task in runs)
     with steps.step(f"{whose}tables, claims and figures") as step:
         conclusion = plan.conclude(runs)
-        if left:
+        if left or not has_sources:
             said = f"{left} of {len(runs)} runs have not been made"
+            if not has_sources:
+                said = "the workloads have not been made, nor any run"
             step.result = f"{said}; the same command goes on with them"
             conclusion = conclusion.of_a_part(said)
         findings = write_conclusion(root, conclusion)
         write_pages(root, read_study(root / "study.json"))
-    return findings
+    return findings, is_interrupted
+
+
+def _within(make: Callable[[], str], spark: Spark, ends_s: float | None) -> str | None:
+    """Return the result of a preparation with Spark, None if it did not end in time."""
+    if ends_s is None:
+        return make()
+    outcomes: list[str] = []
+    failures: list[BaseException] = []
+
+    def prepare() -> None:
+        try:
+            outcomes.append(make())
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=prepare, daemon=True)
+    thread.start()
+    # Workloads that are there already take a moment.
+    ends_s = max(ends_s, time.monotonic() + LEAST_S)
+    while thread.is_alive() and time.monotonic() < ends_s:
+        thread.join(min(0.5, max(0.0, ends_s - time.monotonic())))
+    if thread.is_alive():
+        spark.interruptAll()
+        thread.join(CANCEL_S)
+        return None
+    if failures:
+        raise failures[0]
+    return outcomes[0]
 
 
 def _write_overview(root: Path, folders: Mapping[str, Path]) -> None:
     from shoal.report.overview_pages import write_overview
     from shoal.report.study import read_study
 
-    write_overview(root, {name: read_study(at / "study.json") for name, at in folders.items()})
+    studies = {name: at / "study.json" for name, at in folders.items()}
+    write_overview(
+        root, {name: read_study(path) for name, path in studies.items() if path.is_file()}
+    )
 
 
 def _simulate(
@@ -236,14 +298,14 @@ def _simulate(
     spark: Spark,
     tasks: Sequence[Task],
     root: Path,
-    minutes: float | None,
+    ends_s: float | None,
     whose: str,
-) -> int:
+) -> bool:
     """Make the runs that are not there yet, of those that say as much the long ones first.
 
-    Each writes its file below `root`.
+    Each writes its file below `root`. They end at `ends_s` of the monotonic clock, if given.
 
-    Returns how many there was no time for.
+    Returns whether a user has interrupted them.
     """
     from shoal.pipeline.tasks import run_tasks
 
@@ -254,12 +316,16 @@ def _simulate(
         step.result = f"{there} were there already" if there else ""
         display = _Display(step, len(missing))
         weights = [task.cost for task in missing]
-        within_s = None if minutes is None else minutes * 60
-        outcomes = run_tasks(spark, missing, weights, display.show, within_s, root)
+        within_s = None if ends_s is None else ends_s - time.monotonic()
+        try:
+            outcomes = run_tasks(spark, missing, weights, display.show, within_s, root)
+        except KeyboardInterrupt:
+            step.result = "interrupted"
+            return True
     for task, outcome in zip(missing, outcomes, strict=True):
         if outcome is not None and outcome.error is not None:
             raise UserError(f"run {task.name} failed: {outcome.error}")
-    return outcomes.count(None)
+    return False
 
 
 class _Display:

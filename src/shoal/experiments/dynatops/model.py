@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Topics
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting
-from shoal.overlays.dynatops.planning.advising.prices import predicted_prices
+from shoal.overlays.dynatops.planning.advising.prices import change_messages, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
 from shoal.overlays.dynatops.planning.costs import (
     distances,
@@ -53,7 +53,7 @@ class Slot(NamedTuple):
     messages       forwarded for them, from the roots on
     waiting        their delays to the brokers of all receiving users, added up
     deliveries     to users
-    reconfiguring  messages for changing brokers' places, or links
+    reconfiguring  messages for changing brokers' places, as the machines send them, or links
     moved          brokers that changed places
     deviation      of brokers' loads, as a part of their mean
     reaching       delay from these brokers to the users, if they have places, added up
@@ -125,10 +125,11 @@ class DynatopsModel:
     # --- users --------------------------------------------------------------------------------
 
     def _first_broker(self, user: int) -> int:
-        """By hash, or by place where there are places; else drawn, once."""
+        """By hash, or by place where there are places; else, and in Bayeux, drawn, once."""
         if self._ring is not None:
             return self._ring.broker_of(f"user/{user}")
-        if self._geography is None:
+        # "Statically assigned" users are drawn in 6.3.1.
+        if self._geography is None or self.setting.what == "bayeux":
             return int(self._random.integers(len(self.users)))
         return self._at(self._crowd.cells[user])
 
@@ -298,7 +299,8 @@ class DynatopsModel:
         if found is None:
             found = after(start, plan_swaps(problem, start, prices, SwapRules()))
         self.mapping = list(found)
-        return len(moved(start, found)), prices.of(found)
+        messages = change_messages(self._structure, start, found)
+        return len(moved(start, found)), float(messages)
 
     def _cost(self, rates: Amounts) -> Slot:
         """Return the costs of an hour's publications."""

@@ -10,6 +10,10 @@ been everywhere; they find the best broker.
 >>> len(grid("quotes", SCALES["paper"]))
 473
 
+Beside it stands load as an axis (`load_runs`): brokers whose work takes so long that one with all
+publications would be busy for 10, 50 and 105 per cent of its time, with each publisher's
+high-rated subscribers at a broker of their own or all of them at one, the main office (5.1).
+
 The cost of control messages is a share of all messages, and so depends on the number of
 subscribers: at every scale it is judged by runs with `CROWD` subscribers of each publisher.
 
@@ -45,6 +49,10 @@ THRESHOLDS = (10, 50, 100, 200, 500)
 # "The enterprise scenario on the cluster testbed with subscribers among 16 brokers" (5.2); the
 # paper does not say which priority its figures 6d to 6g have.
 THRESHOLD_SPREAD = 16
+# Per cent of the time for which a broker with all publications and subscriptions would be busy.
+# Brokers of the grid are so for about 2 per cent; in the last case the busiest one is near
+# saturation before any publisher moves, as no broker has all subscriptions.
+LOADS = (10, 50, 105)
 # The spread for which probes search the best broker.
 PROBED_SPREAD = 16
 # The rank of runs that no claim of the paper depends on (`Task.rank`).
@@ -56,12 +64,16 @@ SUBSCRIBING_FROM_US = 2_000_000
 
 
 class RelocationSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """The brokers' relocation of publishers; `threshold` None is the system's default."""
+    """The brokers' relocation of publishers; `threshold` None is the system's default.
+
+    `knows_room`: decisions know brokers' capacity, and tracing backs off; the paper's do not.
+    """
 
     system: System
     priority: Priority | None = None
     weight: int | None = None
     threshold: int | None = None
+    knows_room: bool = False
 
     @property
     def label(self) -> str:
@@ -69,6 +81,8 @@ class RelocationSetting(msgspec.Struct, frozen=True, kw_only=True):
         if self.system == "tree":
             return "baseline"
         name = self.system if self.priority is None else f"{self.priority}{self.weight}"
+        if self.knows_room:
+            name += "-room"
         return name if self.threshold is None else f"{name}-threshold-{self.threshold}"
 
 
@@ -147,9 +161,12 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     subscriptions   of each publisher
     probe           n: every publisher stands n brokers after its own
+    busy            costs are such that a broker with everything is busy for so many per cent
+    office          all high-rated subscribers are at one broker
+    publishers      of the workload, where costs depend on their number
     """
 
-    study: Literal["grid", "overhead", "threshold", "probe"]
+    study: Literal["grid", "overhead", "threshold", "probe", "load"]
     dataset: str
     testbed: Testbed
     distribution: Distribution
@@ -159,6 +176,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     publications: int
     subscriptions: int
     probe: int | None = None
+    busy: int | None = None
+    office: bool = False
+    publishers: int = 0
 
     @property
     def brokers(self) -> int:
@@ -176,6 +196,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Unique within a study; also the path of its summary."""
         setting = self.setting.label if self.probe is None else f"{self.probe:02}"
         network = f"{self.testbed}-{self.distribution}-{self.spread}"
+        if self.busy is not None:
+            network += f"-{self.busy}-office" if self.office else f"-{self.busy}"
         return f"{self.dataset}/{self.study}/{network}/{setting}"
 
     @property
@@ -220,6 +242,7 @@ def grid(dataset: str, scale: RelocationScale) -> list[RunSpec]:
     found = [run(*point) for point in _points(scale)]
     found += overhead_runs(found, scale)
     found += threshold_runs(dataset, scale)
+    found += load_runs(dataset, scale)
     found += probe_runs(dataset, scale)
     return found
 
@@ -251,6 +274,8 @@ def _points(
 def overhead_runs(main: Sequence[RunSpec], scale: RelocationScale) -> list[RunSpec]:
     """Return the grid's runs about the costs of POP and GRAPE, with `CROWD` subscribers.
 
+    Where subscribers are at random, the baseline's, too: claims about these are judged there.
+
     None where the grid itself has as many.
     """
     if scale.subscriptions >= CROWD:
@@ -258,7 +283,9 @@ def overhead_runs(main: Sequence[RunSpec], scale: RelocationScale) -> list[RunSp
     return [
         msgspec.structs.replace(run, study="overhead", subscriptions=CROWD)
         for run in main
-        if run.spread in CROWD_SPREADS and run.setting in (POP, LOAD, DELAY)
+        if run.spread in CROWD_SPREADS
+        and run.setting in EXTREMES
+        and (run.setting != BASELINE or run.distribution == "random")
     ]
 
 
@@ -285,6 +312,30 @@ def threshold_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
             subscriptions=scale.subscriptions,
         )
         for setting in settings
+    ]
+
+
+def load_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
+    """Load as an axis: the extremes in the paper's way, and with decisions that know capacity."""
+    knowing = [msgspec.structs.replace(setting, knows_room=True) for setting in (POP, LOAD, DELAY)]
+    return [
+        RunSpec(
+            study="load",
+            dataset=dataset,
+            testbed="cluster",
+            distribution="clustered",
+            spread=THRESHOLD_SPREAD,
+            setting=setting,
+            duration_us=scale.duration_us,
+            publications=scale.publications(scale.duration_us),
+            subscriptions=scale.subscriptions,
+            busy=busy,
+            office=office,
+            publishers=scale.publishers,
+        )
+        for office in (False, True)
+        for busy in LOADS
+        for setting in (*EXTREMES, *knowing)
     ]
 
 

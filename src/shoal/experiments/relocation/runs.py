@@ -20,14 +20,18 @@ from shoal.experiments.relocation.grid import (
     RunSpec,
     grid,
 )
+from shoal.experiments.relocation.loads import at_one_office, service_of
 from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.probe import places, summarise_probe
 from shoal.experiments.relocation.measuring.summary import RunSummary, summarise
 from shoal.experiments.run_files import read_workload
-from shoal.experiments.runner import run_scenario
+from shoal.experiments.runner import run_scenario, run_workload
 from shoal.experiments.scenario import Scenario, parse_scenario, written_form
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
+from shoal.experiments.topologies import scenario_links
 
+# Mean size of a quote's frame between brokers; costs of control messages follow their own size.
+PUBLICATION_BYTES = 283
 # One way between two machines of a cluster on 1 Gbit/s Ethernet, with the kernels' part.
 CLUSTER_LATENCY_US = 250
 
@@ -57,9 +61,11 @@ class StudyRun(RecordedRun[RunSummary], frozen=True, kw_only=True):
         workload = read_workload(Path(self.scenario.workload.path))
         if self.spec.probe is None:
             memory = PeakMemory()
-            result = run_scenario(self.scenario, observe=memory.observe)
-            costs = self.scenario.service
-            return summarise(self.spec, self.key, result, workload, costs, memory)
+            if self.spec.office:
+                workload = at_one_office(workload, Path(self.scenario.workload.path))
+            links = scenario_links(self.scenario, workload)
+            result = run_workload(self.scenario, workload, links, observe=memory.observe)
+            return summarise(self.spec, self.key, result, workload, memory)
         result = run_scenario(
             self.scenario,
             connect=places(workload, self.spec.probe),
@@ -121,6 +127,7 @@ def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None, seed: int) -> S
             "topology": {"kind": "balanced", "fan_out": 2},
             "underlay": underlay,
             "trace": {"window_us": WINDOW_US},
+            "service": msgspec.to_builtins(service_of(spec, PUBLICATION_BYTES)),
             "run": {
                 "subscribe_at_us": SUBSCRIBING_FROM_US,
                 "client_spacing_us": 0,
@@ -132,14 +139,15 @@ def scenario_of(spec: RunSpec, workload: Path, rtt: Path | None, seed: int) -> S
 
 
 def parameters_of(setting: RelocationSetting) -> dict[str, dict[str, Any]]:
-    """The section of a scenario that makes a setting."""
+    """The section of a scenario that makes a setting: the paper's way, if it does not know room."""
+    room: dict[str, Any] = {} if setting.knows_room else {"most_busy_percent": 100}
     if setting.system == "grape":
         section: dict[str, Any] = {"priority": setting.priority, "weight": setting.weight}
         if setting.threshold is not None:
             section["trace_session_length"] = setting.threshold
-        return {"grape": section}
+        return {"grape": section | room}
     if setting.system == "pop" and setting.threshold is not None:
         # "The maximum number of traceable publications per time window [is] half of P_threshold".
         window = max(1, setting.threshold // 2)
-        return {"pop": {"threshold": setting.threshold, "window_publications": window}}
-    return {}
+        return {"pop": {"threshold": setting.threshold, "window_publications": window} | room}
+    return {"pop": room} if setting.system == "pop" else {}

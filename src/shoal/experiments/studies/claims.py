@@ -5,9 +5,10 @@ band, and the reason that we think lies behind a miss. A judge returns the measu
 as one value; without its runs it returns nothing, and the claim is "not run". The band holds the
 values that count as the paper's figure, on both sides: inside it the claim is met. Outside on the
 better side it is beaten, and by how much: it may be that we measure something else. Else it is
-missed, also where a figure is too high that is neither better nor worse for being so. Aims of our
-own are claims, too, and are counted apart. Nothing here changes a parameter: a missed claim is
-shown as missed.
+missed, also where a figure is too high that is neither better nor worse for being so. Figures that
+depend on the machine or on a constant of ours are not comparable with the paper's, and get no other
+verdict. Aims of our own are claims, too, and are counted apart. Nothing here changes a parameter: a
+missed claim is shown as missed.
 
 >>> def judge(times: list[float]) -> ClaimOutcome | None:
 ...     return ClaimOutcome(f"{max(times):g} s", max(times)) if times else None
@@ -19,6 +20,8 @@ shown as missed.
 [('beaten', '3 s (beaten by 40 %)')]
 >>> [one.verdict for one in judge_claims([claim], [], "quotes")]
 ['not run']
+>>> [one.verdict for one in judge_claims([claim._replace(is_comparable=False)], [3.0], "quotes")]
+['not comparable']
 """
 
 from __future__ import annotations
@@ -136,6 +139,7 @@ class Claim(NamedTuple, Generic[Evidence]):
 
     `reading` says how the claim is read here where the paper leaves a choice, whatever the verdict.
     One that is read in two ways has two rows, of which the second `is_again`: shown, not counted.
+    Unless it `is_comparable`, the figures stand beside each other without a judgement.
     """
 
     id: str
@@ -148,6 +152,7 @@ class Claim(NamedTuple, Generic[Evidence]):
     reading: str = ""
     is_own: bool = False
     is_again: bool = False
+    is_comparable: bool = True
 
 
 def judge_claims(
@@ -162,7 +167,9 @@ def judge_claims(
         if outcome is not None:
             ours = outcome.ours
             verdict, by_how_much = claim.band.verdict(outcome.value)
-            if by_how_much:
+            if not claim.is_comparable:
+                verdict = "not comparable"
+            elif by_how_much:
                 ours += f" ({verdict} {by_how_much})"
         found.append(
             StudyFinding(

@@ -24,6 +24,8 @@ from shoal.overlays.dynatops.messages import (
     MembersMessage,
     OfView,
     PublicationArrived,
+    RowsHandedOver,
+    RowsWanted,
     TopicInterest,
     TopicMessage,
     ViewCarrier,
@@ -33,7 +35,7 @@ from shoal.overlays.dynatops.parameters import ViewParameters
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.topics.ways import Ways
-from shoal.overlays.dynatops.view import View, ViewPlaces
+from shoal.overlays.dynatops.view import Age, View, ViewPlaces
 
 BEGIN: TimerKey = ("begin",)
 
@@ -67,6 +69,8 @@ class InViews(BaseStrategy):
         self.ways = Ways(self.membership)
         self._is_ready = False
         self._now_us = 0
+        # The view whose paths are in use.
+        self._begun: Age | None = None
 
     # --- operations of a system ---------------------------------------------------------------
 
@@ -187,6 +191,14 @@ class InViews(BaseStrategy):
                     self.ways.answer(message.home, message, out)
             case PublicationArrived():
                 self.arrived(message, out)
+            case RowsWanted():
+                self._on_rows_wanted(message, out)
+            case RowsHandedOver():
+                if message.target == self.broker:
+                    self.interests.on_handed_over(message)
+                    self.look(out)
+                else:
+                    self.ways.hand_over(message, out)
             case _:
                 self.take(message, out)
 
@@ -201,6 +213,15 @@ class InViews(BaseStrategy):
             self.look(out)
         if others:
             self.ways.spread(message, others, out)
+
+    def _on_rows_wanted(self, message: RowsWanted, out: list[Effect]) -> None:
+        if message.broker == self.broker:
+            raise ProtocolError("only this broker asks for the rows that it needs")
+        others = tuple(each for each in message.targets if each != self.broker)
+        if len(others) < len(message.targets):
+            self.interests.rows_wanted(message, out)
+        if others:
+            self.ways.spread_question(message, others, out)
 
     def deliver(self, routed: RoutedPublication, hops: int, out: list[Effect]) -> None:
         self.clients.deliver(routed, hops, out)
@@ -217,9 +238,12 @@ class InViews(BaseStrategy):
         view = self.membership.view
         assert view is not None
         self._now_us = now_us
+        is_next = view.base is not None and view.base == self._begun
+        continues = is_next and self.interests.is_complete
         early = self.ways.begin()
+        self._begun = view.age
         self.begin_routing(view, out)
-        self.interests.begin(out)
+        self.interests.begin(out, continues=continues)
         self.outbox.begin(_again, out)
         for message in early:
             with suppress(ProtocolError):  # the sender has the same view

@@ -107,6 +107,32 @@ class TopicInterest(TopicMessage, frozen=True):
     asks: bool = True
 
 
+class RowsWanted(TopicMessage, frozen=True):
+    """To all: this broker has not the rows of the view before, and needs all filters anew."""
+
+    broker: BrokerId
+    targets: tuple[BrokerId, ...]
+
+
+class HandedRow(msgspec.Struct, frozen=True, array_like=True):
+    """A filter of a home's clients, as its root knows it."""
+
+    home: BrokerId
+    row: TopicRow
+
+
+class RowsHandedOver(TopicMessage, frozen=True):
+    """To the broker that now is where the sender was: what it knew as the root of topics there.
+
+    `is_all`: it was the last of them.
+    """
+
+    broker: BrokerId
+    target: BrokerId
+    rows: tuple[HandedRow, ...]
+    is_all: bool
+
+
 class KnownTopics(TopicMessage, frozen=True):
     """To a home: everything up to this number is known here."""
 
@@ -126,10 +152,14 @@ class TopicCount(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CountsReported(TopicMessage, frozen=True):
-    """To the manager: the counts of a root."""
+    """To the manager: the counts of a root.
+
+    `spent` is the number of messages that the root has sent for views since its last report.
+    """
 
     manager: BrokerId
     topics: tuple[TopicCount, ...]
+    spent: int = 0
 
 
 class Between(TopicMessage, frozen=True):
@@ -273,6 +303,8 @@ OF_VIEWS: Vocabulary = (
     TopicInterest,
     KnownTopics,
     PublicationArrived,
+    RowsWanted,
+    RowsHandedOver,
 )
 MESSAGES: Vocabulary = (
     *OF_VIEWS,
@@ -300,6 +332,11 @@ def named(message: OfView) -> Iterator[BrokerId]:
             yield from (message.home, *message.targets)
         case KnownTopics():
             yield from (message.home, message.broker)
+        case RowsWanted():
+            yield from (message.broker, *message.targets)
+        case RowsHandedOver():
+            yield from (message.broker, message.target)
+            yield from (row.home for row in message.rows)
         case PublicationArrived() | HomeTurn():
             yield from (message.entry, message.home)
         case EntryBound():

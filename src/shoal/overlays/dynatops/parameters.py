@@ -56,6 +56,17 @@ class Managed(enum.Enum):
     PAIRWISE = "pairwise"
 
 
+class PriceParameters(enum.Enum):
+    """The price of a change, in messages.
+
+    sent   those that brokers send here, as far as it was learned from earlier changes (ours)
+    bound  the paper's bound for its own protocol (Eq. 7)
+    """
+
+    SENT = "sent"
+    BOUND = "bound"
+
+
 class PlacementParameters(enum.Enum):
     """At which broker a user should be.
 
@@ -127,6 +138,7 @@ class DynatopsParameters(ViewParameters, frozen=True, kw_only=True, forbid_unkno
     rate_percent        alpha, weight of the last rate in the expected rate (Eq. 8): 30
     threshold_percent   beta: nothing is computed unless so much of the highest price is at stake
                         (5.1): 10
+    price               what a change costs: the messages that are sent for it, or the paper's bound
     price_percent       the part of its price that a change has to save (ours): 100
     placement           placement of users: by similarity or hash
     cluster             this many brokers, by name, see each other's users, and send theirs to
@@ -147,6 +159,7 @@ class DynatopsParameters(ViewParameters, frozen=True, kw_only=True, forbid_unkno
     delay_weight: float = 1.0
     rate_percent: int = 30
     threshold_percent: int = 10
+    price: PriceParameters = PriceParameters.SENT
     price_percent: int = 100
     placement: PlacementParameters = PlacementParameters.SIMILARITY
     cluster: int = 0

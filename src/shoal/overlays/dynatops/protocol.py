@@ -61,7 +61,7 @@ class Dynatops(InViews):
         super().__init__(context, parameters, partial(ViewPlaces, make_structure=make_structure))
         self.parameters = parameters
         topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
-        self.interests = Interests(self.membership, topics_of, self.ways.spread)
+        self.interests = Interests(self.membership, topics_of, self.ways)
         self.routing = TopicRouting(self.membership, parameters, self.interests, self.ways, self)
         is_by_topic = parameters.order is TopicOrder.TOPIC
         self.outbox = TopicOutbox(
@@ -218,14 +218,16 @@ class Dynatops(InViews):
             is_pairwise = self.parameters.manager is Managed.PAIRWISE
             for target in count.homes if is_pairwise else (self.membership.manager,):
                 told.setdefault(target, []).append(count)
+        is_central = self.parameters.manager is Managed.CENTRAL
+        spent = self.membership.take_spent() if is_central and told else 0
         for target, some in told.items():
-            self._counted(CountsReported(view.age, target, tuple(some)), out)
+            self._counted(CountsReported(view.age, target, tuple(some), spent), out)
 
     def _counted(self, message: CountsReported, out: list[Effect]) -> None:
         if message.manager != self.broker:
             self.ways.answer(message.manager, message, out)
         elif self._manager is not None:
-            self._manager.on_counts(message.topics, self._now_us, out)
+            self._manager.on_counts(message.topics, self._now_us, out, message.spent)
 
     def _between(self, target: BrokerId, message: Between, out: list[Effect]) -> None:
         if target != self.broker:

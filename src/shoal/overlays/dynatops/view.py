@@ -35,7 +35,8 @@ class View(msgspec.Struct, frozen=True):
     """`maker` made it; `lives` are when its members started (µs), of the first view unknown.
 
     `is_held`: an operator holds its members at their positions. `per_gateway`: this many
-    consecutive members are a cluster, of which the first alone stands on the structure.
+    consecutive members are a cluster, of which the first alone stands on the structure. `base` is
+    the age of the view before if only positions have changed since: no member, no incarnation.
     """
 
     version: int
@@ -44,6 +45,7 @@ class View(msgspec.Struct, frozen=True):
     lives: Mapping[BrokerId, int] = {}
     is_held: bool = False
     per_gateway: int = 1
+    base: Age | None = None
 
     @property
     def age(self) -> Age:

@@ -16,7 +16,7 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     Rates are messages per trace session, summed over the brokers; delays the estimated mean
     delivery delay; both for the publisher at its present broker and at the target. None if the
     decision did not need them. The weight is the one that was found at the knee, if that was
-    configured.
+    configured. `expired` is POP's number of traces without a result in time.
     """
 
     publisher: ClientId
@@ -32,6 +32,7 @@ class SelectionRecord(msgspec.Struct, frozen=True, kw_only=True):
     delay_now_us: float | None = None
     delay_target_us: float | None = None
     weight: int | None = None
+    expired: int | None = None
 
     def happening(self) -> Happening:
         return _decided(

@@ -19,6 +19,9 @@ class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
     counts local deliveries, several per publication if several subscribers match. A message for
     `neighbour` waits `input_queue_us + matching_us + output_queue_us[neighbour]`, the last
     including transmission and the link; one for a local subscriber ends with `client_output_us`.
+
+    Two more are ours (`capacity.py`): the part of its time for which the broker is busy, publishers
+    on their way to it included, and its work for a publication; 0 if it has measured neither.
     """
 
     broker: BrokerId
@@ -29,11 +32,14 @@ class BrokerTrace(msgspec.Struct, frozen=True, kw_only=True):
     matching_us: int
     output_queue_us: tuple[tuple[BrokerId, int], ...]
     client_output_us: int
+    busy_percent: int = 0
+    served_us: int = 0
 
     def __post_init__(self) -> None:
         figures = (self.bits, self.deliveries, self.input_queue_us, self.matching_us)
+        ours = (self.busy_percent, self.served_us)
         outputs = [output_us for _, output_us in self.output_queue_us]
-        if min(*figures, self.client_output_us, *outputs) < 0:
+        if min(*figures, *ours, self.client_output_us, *outputs) < 0:
             raise ValueError(f"the trace of {self.broker!r} has a negative figure")
 
 

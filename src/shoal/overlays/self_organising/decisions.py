@@ -39,7 +39,7 @@ from shoal.overlays.self_organising.deciding.neighbourhood import (
     Way,
     cycle_of,
 )
-from shoal.overlays.self_organising.deciding.pace import Pace, differ
+from shoal.overlays.self_organising.deciding.pace import MOST_PUBLISHERS, Pace, differ
 from shoal.overlays.self_organising.deciding.planner import (
     ON_ITS_WAY_US,
     VARIATION,
@@ -51,6 +51,7 @@ from shoal.overlays.self_organising.deciding.planner import (
     evaluate,
     gives_way,
 )
+from shoal.overlays.self_organising.deciding.steadiness import Steadiness
 from shoal.overlays.self_organising.deciding.trails import Trail, Trails, counted_vector
 from shoal.overlays.self_organising.exchanges import Exchanges, LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
@@ -64,6 +65,10 @@ WINDOWS = 4
 # Least estimated gain for an exchange at a broker that will count soon, but cannot yet: estimates
 # err by about as much.
 CLEAR_GAIN_PERCENT = 10
+
+
+# Why a link does not return.
+UNCHANGED = "it was exchanged, and neither costs nor traffic have changed since"
 
 
 class Decisions:
@@ -103,6 +108,10 @@ class Decisions:
         # Costs in the last broadcast.
         self._told = Costs(0.0, {})
         self._last: tuple[ClientId, int] | None = None
+        self._steadiness = Steadiness()
+        # Notifications of local clients in this interval, by publisher, and the last one.
+        self._local: dict[ClientId, int] = {}
+        self._last_local: tuple[ClientId, int] | None = None
         # When links to these were proposed last.
         self._proposed: dict[BrokerId, int] = {}
         # Plans of the exchanges that this broker has begun.
@@ -126,6 +135,15 @@ class Decisions:
             self._last = publication
             self._pace.note(publication[0])
             self._cache.add(notification_id(*publication))
+
+    def note_local(self, publication: tuple[ClientId, int]) -> None:
+        """The same, if it counts as traffic of this broker's clients, not as interest."""
+        publisher = publication[0]
+        if publication == self._last_local:
+            return
+        self._last_local = publication
+        if publisher in self._local or len(self._local) < MOST_PUBLISHERS:
+            self._local[publisher] = self._local.get(publisher, 0) + 1
 
     @property
     def counts(self) -> bool:
@@ -161,6 +179,10 @@ class Decisions:
         if self._trails is not None:
             self._trails.turn(now_us)
         ids = self._cache.turn()
+        local, self._local = self._local, {}
+        if self._costs is not None:
+            here = {self._broker: self._costs.here}
+            self._steadiness.turn(local, {**self._costs.links, **here}, now_us)
         self._proposed = {
             other: at_us
             for other, at_us in self._proposed.items()
@@ -267,8 +289,9 @@ class Decisions:
             return
         is_full = self._rules.is_full(len(self._neighbours))
         is_advice = self._exchanges is None
-        proposal = ExchangeProposal(
-            cycle, vector, is_full, is_advice, self._further((), cycle, now_us)
+        trails = self._further((), cycle, now_us)
+        proposal = self._with_changes(
+            ExchangeProposal(cycle, vector, is_full, is_advice, trails), now_us
         )
         self._proposed[origin] = now_us
         out.append(Send(cycle.brokers[1], proposal))
@@ -296,7 +319,10 @@ class Decisions:
         is_counted = len(trails) == len(cycle.brokers)
         if is_counted:
             vector, trails = counted_vector(cycle, trails), ()
-        further = ExchangeProposal(cycle, vector, proposal.is_full, is_advice, trails)
+        further = self._with_changes(
+            msgspec.structs.replace(proposal, vector=vector, is_advice=is_advice, trails=trails),
+            now_us,
+        )
         if cycle.brokers[-1] == self._broker:
             least = self._parameters.least_gain_percent
             if self.counts and not is_counted:
@@ -304,6 +330,20 @@ class Decisions:
             self._decide(further, least, now_us, out)
         else:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
+
+    def _with_changes(self, proposal: ExchangeProposal, now_us: int) -> ExchangeProposal:
+        """Add this broker's knowledge of an earlier removal of the link, and of changes since."""
+        if self._parameters.returns_any_time or self.counts:
+            return proposal
+        brokers = proposal.cycle.brokers
+        known = self._steadiness.removed((brokers[0], brokers[-1]), now_us)
+        removed = proposal.removed if known is None else known
+        if removed is None:
+            return proposal
+        has_changed = self._steadiness.has_changed_within(removed.ago_us, now_us)
+        return msgspec.structs.replace(
+            proposal, removed=removed, has_changed=proposal.has_changed or has_changed
+        )
 
     def _further(self, trails: tuple[Trail, ...], cycle: Cycle, now_us: int) -> tuple[Trail, ...]:
         """Those so far and this broker's; none, so that all is estimated, if one cannot count."""
@@ -336,13 +376,23 @@ class Decisions:
         )
 
     def _decide(
-        self, proposal: ExchangeProposal, least_gain: int, now_us: int, out: list[Effect]
+        self,
+        proposal: ExchangeProposal,
+        least_gain: int,
+        now_us: int,
+        out: list[Effect],
     ) -> None:
         cycle = proposal.cycle
         if reason := self._against_link(cycle.brokers[0], now_us):
             self._record("refused", reason, cycle, now_us, out)
             return
         decision = self._decision(proposal, least_gain, None)
+        undoes = proposal.removed is not None and proposal.removed.is_undone_by(
+            cycle.link(decision.remove)
+        )
+        if undoes and not proposal.has_changed:
+            self._record("refused", UNCHANGED, cycle, now_us, out)
+            return
         if decision.remove == len(cycle.brokers) - 1:
             self._record("kept", "the other links cost no more", cycle, now_us, out, decision)
             return
@@ -396,6 +446,7 @@ class Decisions:
     def done(self, exchange: LinkExchange, now_us: int, out: list[Effect]) -> None:
         """The links are exchanged; this broker was on the cycle."""
         self._rules.exchanged(now_us)
+        self._steadiness.exchanged(exchange.old_link, exchange.new_link, now_us)
         self.turned(now_us)
         self._ended("done", exchange, "", now_us, out)
 

@@ -14,6 +14,7 @@ from shoal.model import BrokerId
 from shoal.overlays.self_organising.deciding.interest import InterestSummary
 from shoal.overlays.self_organising.deciding.neighbourhood import NeighbourHop
 from shoal.overlays.self_organising.deciding.planner import Cycle
+from shoal.overlays.self_organising.deciding.steadiness import RemovedLink
 from shoal.overlays.self_organising.deciding.trails import Trail
 from shoal.overlays.self_organising.parameters import MAX_HOPS, MAX_INTERVALS
 
@@ -60,7 +61,9 @@ class ExchangeProposal(Message, frozen=True):
     `vector` is the sum of the brokers' costs so far, without each link of the cycle. A proposer
     that `is_full` has as many links as it may, and must lose one of the cycle's. If one of the
     brokers only recommends links (`is_advice`), the decision is advice. With counted costs,
-    `trails` are those of the brokers so far.
+    `trails` are those of the brokers so far. `removed` is the exchange that removed the new link,
+    if one did, and `has_changed` whether costs or traffic of one of the brokers so far have changed
+    since (ours).
     """
 
     cycle: Cycle
@@ -68,6 +71,8 @@ class ExchangeProposal(Message, frozen=True):
     is_full: bool = False
     is_advice: bool = False
     trails: tuple[Trail, ...] = ()
+    removed: RemovedLink | None = None
+    has_changed: bool = False
 
     def check(self, sender: BrokerId, receiver: BrokerId) -> None:
         """ProtocolError unless it can have come from this neighbour."""
@@ -86,6 +91,8 @@ class ExchangeProposal(Message, frozen=True):
             raise ProtocolError("a cycle with less than nothing shared")
         _check_costs([*cycle.processing, *cycle.costs])
         _check_costs(self.vector, MAX_SUM)
+        if self.removed is not None and min(self.removed.ago_us, self.removed.returns) < 0:
+            raise ProtocolError("a link that is removed in the future")
         if len(self.trails) >= size:
             raise ProtocolError(f"a cycle of {size} brokers with {len(self.trails)} trails")
         for trail in self.trails:

@@ -112,6 +112,8 @@ class SelfOrganisingParameters(
                           estimated
     least_gain_percent    least saving of the cycle (ours): 2; 0 is the paper, which exchanges for
                           any gain
+    returns_any_time      an exchange is undone whenever that pays, as in the paper; else only after
+                          a change of costs or traffic beyond noise (ours): no
     pinned                links that stay (ours): none
     forbidden             pairs that are never linked (ours): none
     max_degree            links that a broker may have (ours): 0, any number
@@ -135,6 +137,7 @@ class SelfOrganisingParameters(
     three_way: ThreeWay = ThreeWay.MEAN
     consensus: Consensus = Consensus.ESTIMATED
     least_gain_percent: int = 2
+    returns_any_time: bool = False
     pinned: tuple[Pair, ...] = ()
     forbidden: tuple[Pair, ...] = ()
     max_degree: int = 0

@@ -142,6 +142,7 @@ class SelfOrganising(AroundTree):
         accepted = self.tree.publishers.accept(client, request.publications, out)
         for routed in accepted:
             self.decisions.note(routed.publication.key)
+            self.decisions.note_local(routed.publication.key)
         before = len(out)
         self.routing.publish(client, accepted, now_us, out)
         self._note_deliveries(out, before)
@@ -152,6 +153,7 @@ class SelfOrganising(AroundTree):
         for effect in out[before:]:
             if type(effect) is Deliver:
                 self.decisions.note(effect.routed.publication.key)
+                self.decisions.note_local(effect.routed.publication.key)
 
     def _trace(
         self,

@@ -51,7 +51,7 @@ class Tco(InViews):
         topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
         self.subscribers = TcoSubscribers(topics_of)
         self.interests = Interests(
-            self.membership, lambda filter: None, self.ways.spread, self.subscribers.on_filter
+            self.membership, lambda filter: None, self.ways, self.subscribers.on_filter
         )
         self.linking = Linking(self.membership, parameters, self.subscribers, self.ways.send)
         self.routing = TcoRouting(

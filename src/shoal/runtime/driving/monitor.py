@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from shoal.broker.effects import MeasuredDelays
 from shoal.model import BrokerId
 
+# The part of its time for which a broker without publications is busy, at most.
+_IDLE = 0.05
+
 
 class Monitor:
     """Sums since the last report; each publication counts, whatever batch it came in."""
@@ -45,14 +48,26 @@ class Monitor:
         self._deliveries += deliveries
         self._client_us += waited_us * deliveries
 
-    def report(self, output_us: Mapping[BrokerId, int]) -> MeasuredDelays:
-        """The averages since the last report; `output_us` has the links' measurements."""
+    def report(
+        self, output_us: Mapping[BrokerId, int], busy: float | None = None, passed_us: int = 0
+    ) -> MeasuredDelays:
+        """The averages since the last report; `output_us` has the links' measurements.
+
+        The broker was `busy` for that part of the time since then, which is `passed_us`.
+        """
         publications, deliveries = self._publications, self._deliveries
+        served_us = None
+        if busy is not None and publications:
+            # An idle broker's own work is not that of its few publications.
+            work_us = max(self._busy_us, int((busy - _IDLE) * passed_us))
+            served_us = work_us // publications
         report = MeasuredDelays(
             input_queue_us=self._waited_us // publications if publications else None,
             matching_us=self._busy_us // publications if publications else None,
             output_us=output_us,
             client_output_us=self._client_us // deliveries if deliveries else None,
+            busy=busy,
+            served_us=served_us,
         )
         self._reset()
         return report

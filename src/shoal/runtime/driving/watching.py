@@ -7,11 +7,13 @@ costs at once and when they change.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from shoal.broker.effects import Costs, Input, LinkLoad, Loads
 from shoal.model import BrokerId
+from shoal.runtime.driving.busy import BusyMeter
 from shoal.runtime.driving.monitor import Monitor
 
 MONITOR_INTERVAL_S = 1.0
@@ -38,6 +40,8 @@ class Watching:
         self.links: Watched | None = None
         self._bring = bring
         self._reports: asyncio.TimerHandle | None = None
+        self._busy: BusyMeter | None = None
+        self._reported_ns = 0
         self._window_s = 0.0
         self._windows: asyncio.TimerHandle | None = None
         self._before: Queues = {}
@@ -57,6 +61,7 @@ class Watching:
         """Report delays from now on."""
         if self.monitor is None:
             self.monitor = Monitor()
+            self._busy, self._reported_ns = BusyMeter(), time.monotonic_ns()
             self._reports = self._later(MONITOR_INTERVAL_S, self._report)
 
     def watch_loads(self, window_us: int) -> None:
@@ -95,9 +100,12 @@ class Watching:
 
     def _report(self) -> None:
         assert self.monitor is not None
+        assert self._busy is not None
         self._reports = self._later(MONITOR_INTERVAL_S, self._report)
         delays_us = self.links.delays_us() if self.links is not None else {}
-        self._bring(self.monitor.report(delays_us))
+        now_ns = time.monotonic_ns()
+        passed_us, self._reported_ns = (now_ns - self._reported_ns) // 1_000, now_ns
+        self._bring(self.monitor.report(delays_us, self._busy.read(), passed_us))
 
     def _report_loads(self) -> None:
         self._windows = self._later(self._window_s, self._report_loads)

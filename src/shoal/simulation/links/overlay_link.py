@@ -41,10 +41,14 @@ class SimulatedLink:
         # Its place among those that share a processor, if they do.
         self.turn: OutputTurn | None = None
 
-    def send(self, input: Received, units: int, ready_us: int) -> None:
-        """Queue a message that is ready at `ready_us`."""
-        if self.turn is not None:
+    def send(self, input: Received, units: int, ready_us: int, busy_us: int | None = None) -> None:
+        """Queue a message that is ready at `ready_us`.
+
+        It keeps the output busy for so long; by default for as long as `units` publications.
+        """
+        if busy_us is None:
             busy_us = units * self._transmission_us
+        if self.turn is not None:
             self.turn.send(input, units, ready_us, busy_us, self._arrive, self.latency_us)
             return
         start_us = self._free_us
@@ -53,7 +57,7 @@ class SimulatedLink:
         else:
             start_us = ready_us
         self._sent += 1
-        self._free_us = out_us = start_us + units * self._transmission_us
+        self._free_us = out_us = start_us + busy_us
         if self._passed is not None:
             self._passed.append((ready_us, out_us, units))
         queue = self._queue

@@ -13,7 +13,6 @@ from shoal.experiments.relocation.measuring.memory import PeakMemory
 from shoal.experiments.relocation.measuring.summary import expected_deliveries, summarise
 from shoal.experiments.run_files import RUN_TABLES, WorkloadFiles, read_workload
 from shoal.experiments.runner import RunResult
-from shoal.simulation.service import ServiceCosts
 from tests.experiments.relocation.summaries import spec
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
@@ -46,7 +45,8 @@ def load(
     broker: str, since_s: int, arrived: int, left: int, control: int = 0, busy_us: int = 0
 ) -> tuple[Any, ...]:
     since_us = PUBLISHING_FROM_US + since_s * SECOND_US
-    return broker, since_us, arrived, left, control, control, busy_us, 2 * busy_us
+    control_us = 10_000 * control
+    return broker, since_us, arrived, left, control, control, busy_us, 2 * busy_us, control_us
 
 
 def delivery(since_s: int, took_us: int, hops: int) -> tuple[Any, ...]:
@@ -54,7 +54,6 @@ def delivery(since_s: int, took_us: int, hops: int) -> tuple[Any, ...]:
     return "P", since_s, "s1", "c1", "B1", at_us, at_us + took_us, hops
 
 
-COSTS = ServiceCosts(processing_us=10_000)
 MEMORY = PeakMemory()
 CHECKS = {"delivered": 5, "duplicates": 1, "phantoms": 0, "out_of_order": 0, "refused": 0}
 
@@ -69,13 +68,12 @@ def test_rates_are_those_of_the_last_third_over_all_brokers(workload: WorkloadFi
             load("B2", 90, 900, 900),
         ]
     )
-    metrics = summarise(
-        SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY
-    ).metrics
+    metrics = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY).metrics
     assert metrics["message_rate_per_s"] == pytest.approx(2 * 63 / (63 * 30))
     assert metrics["messages_both_per_s"] == pytest.approx(4 * 63 / (63 * 30))
     assert metrics["input_utilisation"] == pytest.approx(1 / (63 * 30))
     assert metrics["matching_utilisation"] == pytest.approx((1 - 21 * 0.01) / (63 * 30))
+    assert metrics["busiest_utilisation"] == pytest.approx(1 / 30)
     assert metrics["output_utilisation"] == pytest.approx(2 / (63 * 30))
     assert metrics["overhead"] == pytest.approx(2 * 21 / (4 * 63))
     assert metrics["overhead_whole"] == pytest.approx((120 + 42) / (1_200 + 252))
@@ -85,7 +83,7 @@ def test_delays_are_those_of_late_publications(workload: WorkloadFiles) -> None:
     rows = tables(
         deliveries=[delivery(0, 9_000, 9), delivery(61, 2_000, 2), delivery(89, 4_000, 4)]
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY)
     assert summary.metrics["delay_us"] == 3_000
     assert summary.metrics["hops"] == 3
     assert summary.metrics["delay_whole_us"] == 5_000
@@ -99,12 +97,12 @@ def test_delays_are_those_of_late_publications(workload: WorkloadFiles) -> None:
 def test_selections_and_migrations_are_counted(workload: WorkloadFiles) -> None:
     rows = tables(
         selections=[
-            ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0, None),
-            ("P", "B2", 0, 1_000, 2_000, 2_000, 4, "B2", 5.0, 5.0, None, None, None),
+            ("P", "B1", 0, 1_000, 3_000, 8_000, 4, "B2", 9.0, 5.0, 70.0, 50.0, None, None),
+            ("P", "B2", 0, 1_000, 2_000, 2_000, 4, "B2", 5.0, 5.0, None, None, None, None),
         ],
         migrations=[("P", "B1", "B2", 3, 8_500, 9_500)],
     )
-    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, COSTS, MEMORY)
+    summary = summarise(SPEC, "", RunResult(tables=rows, checks=CHECKS), workload, MEMORY)
     assert summary.metrics["selection_us"] == 4_000
     assert summary.metrics["selection_without_pings_max_us"] == 2_000
     assert (summary.metrics["migrations"], summary.metrics["wait_us"]) == (1, 1_000)
@@ -114,17 +112,13 @@ def test_selections_and_migrations_are_counted(workload: WorkloadFiles) -> None:
 
 def test_losses_are_judged_by_the_filters(workload: WorkloadFiles) -> None:
     assert expected_deliveries(workload) == 4
-    summary = summarise(
-        SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
-    )
+    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, MEMORY)
     assert (summary.metrics["expected"], summary.metrics["lost"]) == (4, 0)
     assert summary.metrics["duplicated"] == 1
 
 
 def test_an_empty_run_has_no_averages(workload: WorkloadFiles) -> None:
-    summary = summarise(
-        SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, COSTS, MEMORY
-    )
+    summary = summarise(SPEC, "", RunResult(tables=tables(), checks=CHECKS), workload, MEMORY)
     assert "delay_us" not in summary.metrics
     assert summary.metrics["message_rate_per_s"] == 0
     assert msgspec.json.decode(msgspec.json.encode(summary), type=type(summary)) == summary
@@ -134,6 +128,6 @@ def test_memory_of_tracing_is_a_share_of_routing_tables(workload: WorkloadFiles)
     memory = PeakMemory()
     memory.peak_bytes, memory.routing_bytes = 630, 6_300
     result = RunResult(tables=tables(), checks=CHECKS)
-    metrics = summarise(SPEC, "", result, workload, COSTS, memory).metrics
+    metrics = summarise(SPEC, "", result, workload, memory).metrics
     assert (metrics["memory_bytes"], metrics["memory_share"]) == (10, 0.1)
     assert metrics["routing_bytes"] == 100

@@ -10,6 +10,8 @@ from shoal.clients.messages import MigrationAdvertisement, Paused, PingRequest, 
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.choosing import Priority
 from shoal.overlays.publisher_relocation.grape.messages import (
+    PlaceAnswer,
+    PlaceRequest,
     TraceInformationAnswer,
     TraceInformationRequest,
 )
@@ -319,6 +321,90 @@ def test_answers_carry_the_monitors_measurements() -> None:
     assert (trace.broker, trace.neighbours, trace.deliveries) == ("B3", ("B2",), 3)
     figures = (trace.input_queue_us, trace.matching_us, trace.client_output_us)
     assert (*figures, trace.output_queue_us) == (11, 22, 44, (("B2", 33),))
+
+
+def busy(share: float) -> MeasuredDelays:
+    return MeasuredDelays(0, 1_000, {}, 0, busy=share, served_us=100_000)
+
+
+def test_the_target_is_asked_for_room() -> None:
+    stage = grape()
+    stage.measure("B3", busy(0.3))
+    fill_session(stage)
+    said = [line for line in stage.take_transcript() if "Place" in line or "=>" in line]
+    assert said == [
+        "B1 -> B2: PlaceRequest B1-P-M0 to B3",
+        "B2 -> B3: PlaceRequest B1-P-M0 to B3",
+        "B3 -> B2: PlaceAnswer B1-P-M0: room at B3",
+        "B2 -> B1: PlaceAnswer B1-P-M0: room at B3",
+        "B1 => P: Relocate B1 B2 B3",
+    ]
+    assert list(stage.timers) == [("B1", ("migration", "P"))]
+
+
+def test_a_busy_broker_is_no_candidate_but_in_the_papers_way() -> None:
+    def target(most_busy_percent: int) -> str:
+        parameters = GrapeParameters(trace_session_length=3, most_busy_percent=most_busy_percent)
+        stage = Stage(WEB, "grape", parameters)
+        stage.ask("B1", "P", Advertise(advertisement("a")))
+        stage.ask("B3", "C", Subscribe(subscription("s")))
+        stage.settle()
+        stage.measure("B3", busy(0.9))
+        fill_session(stage)
+        return stage.records[0].target  # type: ignore[attr-defined]
+
+    assert target(80) == "B2"
+    assert target(100) == "B3"
+
+
+def test_decisions_at_the_same_time_do_not_fill_a_broker_beyond_its_limit() -> None:
+    """Four publishers find B3 best; each adds 5 % there, and 14 % are free."""
+    stage = grape()
+    stage.measure("B3", busy(0.66))
+    names = ("P", "Q", "R", "S")
+    for name in names[1:]:
+        stage.ask("B1", name, Advertise(advertisement(f"a{name}", publisher=name)))
+    stage.settle()
+    # A quarter of the work, 0.1 s for each of 2 publications per second, is its first broker's.
+    for number in range(3):
+        for name in names:
+            stage.ask("B1", name, publish(number, publisher=name))
+        stage.now_us += 250_000
+    stage.settle()
+    moved = [message.path[-1] for _, _, message in stage.notified if isinstance(message, Relocate)]
+    assert sorted(moved) == ["B2", "B2", "B3", "B3"]
+
+
+def test_a_session_ends_when_no_answer_about_room_comes() -> None:
+    stage = grape()
+    stage.measure("B3", busy(0.3))
+    stage.ask("B1", "P", publish(0), publish(1, 2))
+    while not any(isinstance(each, PlaceRequest) for each in stage.links["B1", "B2"]):
+        stage.carry(*next(way for way, waiting in stage.links.items() if waiting))
+    stage.links["B1", "B2"].clear()
+    stage.settle()
+    assert list(stage.timers) == [("B1", TIMER)]
+    stage.fire("B1", TIMER)
+    assert (sessions(stage), stage.timers, stage.records) == ({}, {}, [])
+    stage.tell("B2", "B1", PlaceAnswer(SESSION, PATH, True))  # too late
+    assert (stage.refusals(), stage.notified) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("sender", "message"),
+    [
+        ("B1", PlaceRequest(SESSION, ("B3", "B2"), 1.0, 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B2", "B1"), 1.0, 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2", "B1"), 1.0, 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2"), float("nan"), 0.0)),
+        ("B3", PlaceAnswer(SESSION, ("B1", "B3"), True)),
+        ("B3", PlaceAnswer(SESSION, ("B1", "B2"), True)),
+    ],
+)
+def test_questions_about_room_that_cannot_be_are_refused(sender: str, message: object) -> None:
+    stage = grape()
+    stage.tell(sender, "B2", message)  # type: ignore[arg-type]
+    assert len(stage.refusals()) == 1
 
 
 def test_sessions_complete_again_after_a_link_was_down() -> None:

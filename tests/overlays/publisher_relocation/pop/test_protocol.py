@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from shoal.broker.effects import Effect
+from shoal.broker.effects import Effect, MeasuredDelays
 from shoal.broker.messages import (
     Advertise,
     PublicationBatch,
@@ -16,7 +16,7 @@ from shoal.broker.messages import (
     Unsubscribe,
 )
 from shoal.broker.strategy import BrokerContext
-from shoal.clients.messages import MigrationAdvertisement, Paused
+from shoal.clients.messages import MigrationAdvertisement, Paused, Relocate
 from shoal.model import MessageId
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
@@ -116,7 +116,9 @@ def test_nothing_is_traced_while_a_request_is_under_way() -> None:
 
 
 def test_a_window_bounds_traces_and_its_first_publication_is_traced() -> None:
-    stage = stage_of(threshold=1_000, window_publications=5, trace_window_us=10_000)
+    stage = stage_of(
+        threshold=1_000, window_publications=5, trace_window_us=10_000, most_busy_percent=100
+    )
 
     def traced(first: int) -> list[bool]:
         stage.ask("B1", "P", *(publish(number) for number in range(first, first + 200)))
@@ -156,6 +158,88 @@ def test_an_answer_that_never_comes_ends_the_trace_and_blocks_nothing() -> None:
     stage.tell("B3", "B2", TraceResult(MessageId("B1", "P", 0), 2))  # too late
     assert stage.refusals() == []
     stage.ask("B1", "P", publish(1), publish(2))
+    stage.settle()
+    assert [selection.target for selection in selections(stage)] == ["B3"]
+
+
+def busy(share: float, served_us: int = 1_000) -> MeasuredDelays:
+    return MeasuredDelays(0, served_us, {}, 0, busy=share, served_us=served_us)
+
+
+def test_few_publications_are_traced_while_a_broker_is_busy() -> None:
+    def traced(**parameters: int) -> int:
+        stage = stage_of(threshold=1_000, window_publications=50, **parameters)
+        stage.measure("B3", busy(0.96))
+        for number in range(60):
+            stage.ask("B1", "P", publish(number))
+            stage.settle()
+        sent = stage.sent(PublicationBatch)
+        batches = [message for source, _, message in sent if source == "B1"]
+        return sum(each.publications[0].mark is not None for each in batches)
+
+    assert traced(most_busy_percent=100) > 20
+    assert traced() <= 2  # one before the first result
+    # Also if the limit is below what it is busy for: a tenth is left of the usual traces.
+    assert 2 <= traced(most_busy_percent=90) <= 20
+
+
+def test_a_busy_network_decides_with_few_results() -> None:
+    stage = stage_of(threshold=100, window_publications=50, trace_window_us=1)
+    stage.measure("B4", busy(0.99))
+    number = 0
+    while not selections(stage):
+        stage.ask("B1", "P", publish(number))
+        stage.settle()
+        number += 1
+    assert number <= 10
+    assert selections(stage)[0].target == "B3"
+
+
+def test_expired_traces_count_once_the_averages_are_whole() -> None:
+    stage = stage_of(threshold=20, window_publications=65_536)
+    for number in range(7):
+        stage.ask("B1", "P", publish(number))
+        stage.settle()
+    for number in range(7, 20):
+        assert selections(stage) == []
+        stage.ask("B1", "P", publish(number))
+        stage.links["B1", "B2"].clear()
+        if ("B1", ("trace", "P")) in stage.timers and number % 4 == 2:
+            stage.fire("B1", ("trace", "P"))
+    while ("B1", ("trace", "P")) in stage.timers:
+        stage.fire("B1", ("trace", "P"))
+    stage.settle()
+    (selection,) = selections(stage)
+    assert selection.target == "B3"
+    assert selection.expired
+
+
+def test_a_target_without_room_gives_the_answer_to_its_predecessor() -> None:
+    stage = stage_of(window_publications=65_536)
+    stage.measure("B3", busy(0.9))
+    stage.ask("B1", "P", publish(0), publish(1))
+    stage.settle()
+    assert [line for line in stage.take_transcript() if "Relocation" in line] == [
+        "B1 -> B2: RelocationRequest P: 0 behind (B1)",
+        "B2 -> B3: RelocationRequest P: 1 behind (B2 B1)",
+        "B3 -> B2: RelocationAnswer P (B2 B1)",
+        "B2 -> B1: RelocationAnswer P (B2 B1)",
+    ]
+    assert stage.notified == [("B1", "P", Relocate(("B1", "B2")))]
+
+
+def test_a_publisher_stays_if_no_broker_has_room() -> None:
+    stage = stage_of(window_publications=65_536)
+    for name in ("B2", "B3"):
+        stage.measure(name, busy(0.9))
+    stage.ask("B1", "P", publish(0))
+    stage.ask("B1", "P", publish(1))
+    stage.settle()
+    assert [selection.target for selection in selections(stage)] == ["B1"]
+    assert stage.notified == []
+    stage = stage_of(window_publications=65_536, most_busy_percent=100)
+    stage.measure("B3", busy(1.0))
+    stage.ask("B1", "P", publish(0), publish(1))
     stage.settle()
     assert [selection.target for selection in selections(stage)] == ["B3"]
 
@@ -225,6 +309,8 @@ def test_a_publisher_that_leaves_is_forgotten_everywhere() -> None:
         ("B2", RelocationRequest("P", float("inf"), ("B2",))),
         ("B2", RelocationAnswer("P", ("B3", "B1"))),
         ("B2", RelocationAnswer("P", ("B1", "B2"))),
+        ("B2", RelocationAnswer("P", ("B1",), float("nan"))),
+        ("B2", RelocationRequest("P", 3.0, ("B2",), float("inf"), 1)),
         ("B2", RelocationAnswer("P", ())),
     ],
 )
@@ -256,7 +342,8 @@ def test_the_same_randomness_traces_the_same_publications() -> None:
         raise AssertionError("nobody has answered")
 
     def marks() -> list[bool]:
-        pop = Pop(BrokerContext("B1", (), Random(7)), PopParameters(), never)
+        parameters = PopParameters(most_busy_percent=100)
+        pop = Pop(BrokerContext("B1", (), Random(7)), parameters, never)
         rows = tuple(
             RoutedPublication(publication(number), MessageId("B1", "P", number))
             for number in range(100)

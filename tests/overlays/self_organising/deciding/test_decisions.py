@@ -23,8 +23,8 @@ from shoal.broker.effects import (
 from shoal.broker.messages import Advertise, Message, Subscribe
 from shoal.overlays.self_organising.deciding.interest import InterestSummary
 from shoal.overlays.self_organising.deciding.neighbourhood import MAX_KNOWN, NeighbourHop
-from shoal.overlays.self_organising.deciding.planner import Cycle
-from shoal.overlays.self_organising.decisions import TIMER
+from shoal.overlays.self_organising.deciding.planner import ON_ITS_WAY_US, Cycle
+from shoal.overlays.self_organising.decisions import TIMER, UNCHANGED
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.messages import Broadcast, ExchangeProposal
 from shoal.overlays.self_organising.parameters import (
@@ -428,3 +428,30 @@ def test_no_message_of_a_neighbour_raises(heuristic: Heuristic, inputs: list[Inp
                     broadcast.check("B1")
                 case Send(neighbour, ExchangeProposal() as proposal):
                     proposal.check("B1", neighbour)
+
+
+def test_an_exchange_is_not_undone_without_a_change() -> None:
+    """Interest as late brokers see it calls for the old link; other traffic brings it back."""
+
+    def later(here: Stage, *, changed: bool) -> list[ProposalRecord]:
+        cycle = ("B2", "B1", "B3")
+        # B2 - B3 was exchanged for B1 - B3.
+        exchange = LinkExchange(cycle=("B1", "B2", "B3"), remove=1, saving=1.0)
+        traffic(here, "B2", ("B3",), 10)
+        assert {row.outcome for row in interval(here)} == {"advised"}
+        for name in cycle:
+            decisions = here.brokers[name]._strategy.decisions  # type: ignore[attr-defined]
+            decisions.done(exchange, here.now_us, [])
+            if changed:
+                decisions._steadiness.turn({"P": 1_000}, {}, here.now_us + 1)
+        here.now_us += ON_ITS_WAY_US
+        here.ask("B2", "P", publish(*range(20, 30)))
+        here.settle()
+        return interval(here)
+
+    steady = later(stage(), changed=False)
+    assert {row.outcome for row in steady} == {"refused"}
+    assert {row.reason for row in steady} == {UNCHANGED}
+    assert {row.outcome for row in later(stage(), changed=True)} == {"advised"}
+    any_time = later(stage(returns_any_time=True), changed=False)
+    assert {row.outcome for row in any_time} == {"advised"}

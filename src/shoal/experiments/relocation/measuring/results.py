@@ -50,6 +50,7 @@ class RelocationResults:
         self.summaries = list(summaries)
         self._grid = {_place(one.spec): one for one in self.summaries if one.spec.study in studies}
         self.thresholds = [one for one in self.summaries if one.spec.study == "threshold"]
+        self.loads = [one for one in self.summaries if one.spec.study == "load"]
         self.probes = [one for one in self.summaries if one.spec.study == "probe"]
 
     @property
@@ -94,6 +95,20 @@ class RelocationResults:
             for spread, value in self.values(where, setting, metric).items()
             if before.get(spread)
         }
+
+
+def delay_ratios(
+    results: RelocationResults, dataset: str, setting: RelocationSetting
+) -> dict[tuple[int, bool], float]:
+    """A setting's delay over the baseline's in runs of load, by load and main office or not."""
+    delays: dict[str, dict[tuple[int, bool], float]] = {}
+    for one in results.loads:
+        if one.spec.dataset == dataset and one.spec.busy is not None and "delay_us" in one.metrics:
+            place = one.spec.busy, one.spec.office
+            delays.setdefault(one.spec.setting.label, {})[place] = one.metrics["delay_us"]
+    baseline = delays.get(BASELINE.label, {})
+    own = delays.get(setting.label, {})
+    return {place: own[place] / baseline[place] for place in own if baseline.get(place)}
 
 
 def _place(spec: RunSpec) -> tuple[Where, int, str]:

@@ -11,6 +11,7 @@ travels.
     input_utilisation      share of time in which a broker is busy with its input
     matching_utilisation   the same for publications alone, without control messages
     output_utilisation     share of time in which its outputs are busy transmitting
+    busiest_utilisation    the input utilisation of the broker that has the highest
     delay_us               from publishing to the subscriber, per delivery
     hops                   links between brokers on the way, per delivery
     overhead               share of control messages in all messages
@@ -39,7 +40,6 @@ from shoal.experiments.run_files import WorkloadFiles
 from shoal.experiments.runner import RunResult
 from shoal.language import parse
 from shoal.matching import MatchIndex
-from shoal.simulation.service import ServiceCosts
 
 # Values "at the end" are averages from here on.
 SETTLED_FROM = 2 / 3
@@ -118,16 +118,15 @@ def summarise(
     key: str,
     result: RunResult,
     workload: WorkloadFiles,
-    costs: ServiceCosts,
     memory: PeakMemory,
 ) -> RunSummary:
     """The summary of a run of the grid; `key` identifies its inputs.
 
-    `costs` are those of its brokers; `memory` has looked at them while it ran.
+    `memory` has looked at its brokers while it ran.
     """
     tables = {name: _arrays(columns) for name, columns in result.tables.items()}
     metrics = {
-        **_load_metrics(tables["load"], spec, costs),
+        **_load_metrics(tables["load"], spec),
         **_delivery_metrics(tables["deliveries"], spec),
         **_move_metrics(tables["selections"], tables["migrations"]),
         **_verdict(result, workload),
@@ -163,9 +162,7 @@ def _settled_us(spec: RunSpec) -> int:
     return PUBLISHING_FROM_US + round(spec.duration_us * SETTLED_FROM)
 
 
-def _load_metrics(
-    load: Mapping[str, _Column], spec: RunSpec, costs: ServiceCosts
-) -> dict[str, float | None]:
+def _load_metrics(load: Mapping[str, _Column], spec: RunSpec) -> dict[str, float | None]:
     """Of the last third; `overhead_whole` is that of the whole publishing time."""
     start_us = load["window_start_us"] if len(load["broker"]) else np.empty(0, np.int64)
     last = (start_us >= _settled_us(spec)) & (start_us < _end_us(spec))
@@ -177,16 +174,25 @@ def _load_metrics(
 
     messages_in, messages_out = total("messages_in", last), total("messages_out", last)
     input_busy_us = total("input_busy_us", last)
-    matching_us = input_busy_us - total("control_in", last) * costs.processing_us
+    matching_us = input_busy_us - total("control_busy_us", last)
     return {
         "message_rate_per_s": messages_in / broker_s,
         "messages_both_per_s": (messages_in + messages_out) / broker_s,
         "input_utilisation": input_busy_us / broker_s / _US_PER_S,
         "matching_utilisation": matching_us / broker_s / _US_PER_S,
         "output_utilisation": total("output_busy_us", last) / broker_s / _US_PER_S,
+        "busiest_utilisation": _busiest(load, last) / (broker_s / spec.brokers) / _US_PER_S,
         "overhead": _share(total, last),
         "overhead_whole": _share(total, whole),
     }
+
+
+def _busiest(load: Mapping[str, _Column], rows: npt.NDArray[np.bool_]) -> int:
+    """Time of work on input at the broker that has most of it."""
+    if not rows.any():
+        return 0
+    _, broker = np.unique(load["broker"][rows], return_inverse=True)
+    return int(np.bincount(broker, weights=load["input_busy_us"][rows]).max())
 
 
 def _share(total: Any, rows: npt.NDArray[np.bool_]) -> float:

@@ -76,6 +76,7 @@ def parameters_of(setting: SelfOrganisingSetting) -> SelfOrganisingParameters:
         exact_when_smaller=False,
         three_way=ThreeWay.COUNTED if setting.counted else ThreeWay.MEAN,
         least_gain_percent=setting.least_gain,
+        returns_any_time=True,
     )
 
 

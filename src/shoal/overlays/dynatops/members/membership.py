@@ -65,6 +65,8 @@ class ViewMembership:
         self.is_leaving = self.has_left = self._has_asked = False
         # The positions before this broker's last swap of members, if any.
         self.before: tuple[BrokerId, ...] = ()
+        # Messages sent for views since they were last asked for.
+        self._spent = 0
         # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
@@ -81,6 +83,15 @@ class ViewMembership:
         """The other members of the view that this broker is in."""
         members = () if self.view is None else self.view.members
         return tuple(each for each in members if each != self.broker)
+
+    def spend(self, messages: int) -> None:
+        """So many messages are sent for a view."""
+        self._spent += messages
+
+    def take_spent(self) -> int:
+        """Number of messages sent for views since the last call."""
+        spent, self._spent = self._spent, 0
+        return spent
 
     @property
     def unmet(self) -> Collection[BrokerId]:
@@ -116,8 +127,9 @@ class ViewMembership:
                     self.links.tidy(self._needed, self.view.members, out)
             case "patience":
                 self._is_waiting = False
-                for member in self.others:
-                    if member not in self.met:
+                # Others need no link with this broker: those that do wait for them.
+                for member in self._needed:
+                    if member in self.others and member not in self.met:
                         self._lose(member, had_been_up=False, out=out)
         self._look(now_us, out)
 
@@ -178,6 +190,7 @@ class ViewMembership:
     # --- members ------------------------------------------------------------------------------
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
+        self.spend(1)
         knows = self._lives.get(neighbour)
         out.append(Send(neighbour, Introduction(self.life, self.latest, knows)))
 
@@ -258,7 +271,15 @@ class ViewMembership:
         if members != view.members:
             self.before = view.members
         lives = {each: self.met.get(each, self.life) for each in members}
-        made = self._made(view.version + 1, members, lives, is_held=is_held)
+        # A member that has been away may have restarted: then all is announced anew.
+        is_steady = not (self._is_renewing or self._down or self._lost_elsewhere)
+        made = self._made(
+            view.version + 1,
+            members,
+            lives,
+            is_held=is_held,
+            base=view.age if is_steady else None,
+        )
         self._on_view(made, self.broker, now_us, out)
         return True
 
@@ -354,9 +375,10 @@ class ViewMembership:
         lives: Mapping[BrokerId, int],
         *,
         is_held: bool,
+        base: Age | None = None,
     ) -> View:
         per_gateway = self._parameters.per_gateway
-        return View(version, self.broker, members, lives, is_held, per_gateway)
+        return View(version, self.broker, members, lives, is_held, per_gateway, base)
 
     # --- views --------------------------------------------------------------------------------
 
@@ -374,14 +396,27 @@ class ViewMembership:
                 self._want_to_join(source, out)
             return
         self.latest = view
-        passed_on = ViewSaid(view)
-        out.extend(Send(each, passed_on) for each in sorted(self.links.linked) if each != source)
+        self._pass_on(view, source, out)
         if self._is_in(view):
             self._begin(view, now_us, out)
         elif self.is_leaving and self._is_free():
             self.has_left = True
         else:
             self._want_to_join(source, out)
+
+    def _pass_on(self, view: View, source: BrokerId, out: list[Effect]) -> None:
+        """Send others a view that is news here.
+
+        The maker is linked to all members and sends it to each; if a link breaks under it there is
+        a new view. So members pass on a change of positions to brokers alone that are no members.
+        Any other view goes from neighbour to neighbour: some links are about to be given up.
+        """
+        goes_to = sorted(each for each in self.links.linked if each != source)
+        if view.base is not None and source == view.maker != self.broker:
+            goes_to = [each for each in goes_to if each not in view.lives]
+        self.spend(len(goes_to))
+        passed_on = ViewSaid(view)
+        out.extend(Send(each, passed_on) for each in goes_to)
 
     def _is_in(self, view: View) -> bool:
         return view is self.view or view.lives.get(self.broker) == self.life

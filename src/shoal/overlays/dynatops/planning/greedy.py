@@ -5,7 +5,7 @@ Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from shoal.overlays.dynatops.planning.advising.prices import no_prices
@@ -69,16 +69,20 @@ def best_of(
     cost: float,
     steps: list[GreedyStep],
     price_weight: float = 1.0,
+    price_of: Callable[[int], float] | None = None,
 ) -> GreedyProposal:
     """DYNATOPS-Greedy, Algorithm 4: the number of these steps that pays best, none if none does.
 
-    `cost` is the notification cost before the first; the price counts by its weight (ours).
+    `cost` is the notification cost before the first. The price of so many moving brokers is that of
+    Eq. 7 unless it is given, and counts by its weight (ours).
     """
     best = GreedyProposal((), mapping)
     for count, step in enumerate(steps, 1):
-        price = reconfiguration_cost(
-            problem.brokers, problem.topics, len(moved(mapping, step.mapping))
-        )
+        count_moved = len(moved(mapping, step.mapping))
+        if price_of is None:
+            price = reconfiguration_cost(problem.brokers, problem.topics, count_moved)
+        else:
+            price = price_of(count_moved)
         price *= price_weight
         if cost - step.cost - price > best.gain:
             best = GreedyProposal(tuple(steps[:count]), step.mapping, cost - step.cost, price)
@@ -93,6 +97,16 @@ def propose(
     return best_of(problem, mapping, cost, list(improvements(problem, mapping, search)))
 
 
-def is_worth_a_look(problem: PlacementProblem, cost: float, share: float) -> bool:
-    """The reconfigurability test of Algorithm 2: not below a share, beta, of the highest price."""
+def is_worth_a_look(
+    problem: PlacementProblem,
+    cost: float,
+    share: float,
+    price_of: Callable[[int], float] | None = None,
+) -> bool:
+    """The reconfigurability test of Algorithm 2: not below a share, beta, of the highest price.
+
+    That is the price if all brokers move, by Eq. 7 unless it is given.
+    """
+    if price_of is not None:
+        return cost > share * price_of(problem.brokers)
     return cost > share * reconfiguration_cost(problem.brokers, problem.topics, problem.brokers)

@@ -13,9 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from shoal.broker.effects import Effect, SetTimer
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import TopicCount
-from shoal.overlays.dynatops.planning.bound import smoothed_rate
+from shoal.overlays.dynatops.planning.bound import messages_of, smoothed_rate
 
 REPORT = ("reconfiguration", "report")
+# Weight of the newest change in the factor of prices, and bound of that factor.
+LEARNED = 0.3
+MOST_FACTOR = 20.0
 # Topics of one report; of more, those that come first.
 MAX_TOPICS = 10_000
 # A topic of which fewer are expected in a period is forgotten.
@@ -51,6 +54,43 @@ class Counting:
             TopicCount(topic, count, tuple(sorted(homes[topic].intersection(members))))
             for topic, count in counts.items()
         )
+
+
+class SentPrice:
+    """Price of a change in messages, as reckoned and corrected by what earlier ones took.
+
+    Brokers report what they have sent for views; those without publications do not report.
+
+    >>> price = SentPrice()
+    >>> price.done(24, 2)
+    >>> price.add(102)  # twice what was reckoned
+    >>> price.learn()
+    >>> round(price.of(24, 2) / messages_of(24, 2), 2)
+    1.3
+    """
+
+    def __init__(self) -> None:
+        self._factor = 1.0
+        self._reckoned = 0.0
+        self._spent = 0
+
+    def of(self, brokers: int, moved: int) -> float:
+        return self._factor * messages_of(brokers, moved)
+
+    def done(self, brokers: int, moved: int) -> None:
+        """So many brokers move now."""
+        self._reckoned, self._spent = messages_of(brokers, moved), 0
+
+    def add(self, spent: int) -> None:
+        """A broker reports messages."""
+        self._spent += spent
+
+    def learn(self) -> None:
+        """A period is over: all that report have."""
+        if self._reckoned:
+            found = min(MOST_FACTOR, max(1 / MOST_FACTOR, self._spent / self._reckoned))
+            self._factor += LEARNED * (found - self._factor)
+        self._reckoned = 0.0
 
 
 class Estimate:

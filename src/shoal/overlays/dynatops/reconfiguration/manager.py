@@ -3,23 +3,24 @@
 Roots report their counts. A period after the first report the manager checks whether a change could
 be worth its price, then searches the swaps of one broker after the other, each an input of its own,
 so that the broker does not stall. If the result pays, it makes a view with the new positions.
-Publications in transit continue in that view: see `members/`.
+Publications in transit continue in that view: see `members/`. The price of a change is learned from
+the messages that brokers report to have sent for earlier ones.
 
 Source: DYNATOPS, section 5.1, Algorithms 2 to 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Set
-from functools import cache
+from collections.abc import Callable, Generator, Iterable, Mapping, Set
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.broker.effects import Effect, Record, SetTimer
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import ViewMembership
 from shoal.overlays.dynatops.messages import TopicCount
-from shoal.overlays.dynatops.parameters import DynatopsParameters
-from shoal.overlays.dynatops.reconfiguration.counting import Estimate
+from shoal.overlays.dynatops.parameters import DynatopsParameters, PriceParameters
+from shoal.overlays.dynatops.reconfiguration.counting import Estimate, SentPrice
 from shoal.overlays.dynatops.records import ReconfigurationRecord
 from shoal.overlays.dynatops.view import Age, View
 
@@ -54,6 +55,7 @@ def _work(
     start: tuple[int, ...],
     parameters: DynatopsParameters,
     rules: SwapRules,
+    price: Callable[[int, int], float] | None = None,
 ) -> Generator[None, None, GreedyProposal | None]:
     """Algorithm 2 to step 2, whether a change could be worth it, then Algorithms 3 and 4."""
     from shoal.overlays.dynatops.planning.costs import notification_cost
@@ -66,7 +68,8 @@ def _work(
     problem = PlacementProblem(trees, wanted, expected, delay_weight=parameters.delay_weight)
     cost = notification_cost(problem, start)
     share = parameters.threshold_percent * parameters.price_percent / 100**2
-    if not is_worth_a_look(problem, cost, share):
+    price_of = None if price is None else partial(price, problem.brokers)
+    if not is_worth_a_look(problem, cost, share, price_of):
         return None
     yield
     steps: list[GreedyStep] = []
@@ -76,7 +79,7 @@ def _work(
         if len(steps) == MAX_STEPS:
             break
         yield
-    return best_of(problem, start, cost, steps, parameters.price_percent / 100)
+    return best_of(problem, start, cost, steps, parameters.price_percent / 100, price_of)
 
 
 def _rules(names: list[BrokerId], parameters: DynatopsParameters) -> SwapRules:
@@ -116,6 +119,7 @@ class Manager:
         self._estimate = Estimate(parameters.rate_percent)
         self._is_timed = False
         self._search: _Search | None = None
+        self._price = SentPrice()
         self.began()
 
     def began(self) -> None:
@@ -128,8 +132,11 @@ class Manager:
         """Publications of each topic that are expected in a period."""
         return self._estimate.expected
 
-    def on_counts(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
+    def on_counts(
+        self, topics: Iterable[TopicCount], now_us: int, out: list[Effect], spent: int = 0
+    ) -> None:
         """A root reports."""
+        self._price.add(spent)
         self._estimate.on_counts(topics)
         if not self._is_timed:
             self._is_timed = True
@@ -144,6 +151,8 @@ class Manager:
     def _decide(self, now_us: int, out: list[Effect]) -> None:
         """Algorithm 2, step 1: estimate; then begin to search."""
         self._is_timed = False
+        self._price.add(self._membership.take_spent())
+        self._price.learn()
         expected, homes = self._estimate.renew()
         view = self._membership.view
         if view is None or not self._membership.is_manager or len(view.members) < 2:
@@ -171,7 +180,11 @@ class Manager:
         positions = {name: at for at, name in enumerate(view.members)}
         start = tuple(positions[name] for name in numbers)
         rules = _rules(list(numbers), self._parameters)
-        work = _work(places.structure, roots, wanted, amounts, start, self._parameters, rules)
+        is_sent = self._parameters.price is PriceParameters.SENT
+        price = self._price.of if is_sent else None
+        work = _work(
+            places.structure, roots, wanted, amounts, start, self._parameters, rules, price
+        )
         return _Search(view.age, start, work)
 
     def _take_step(self, search: _Search, now_us: int, out: list[Effect]) -> None:
@@ -205,6 +218,7 @@ class Manager:
             self._record("dropped", now_us, out)
             return
         count = len(moved(search.start, found.mapping))
+        self._price.done(len(names), count)
         self._record("done", now_us, out, count, found.benefit, found.cost)
 
     def _record(

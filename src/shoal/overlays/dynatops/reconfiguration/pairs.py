@@ -33,8 +33,8 @@ from shoal.overlays.dynatops.messages import (
     SwapWanted,
     TopicCount,
 )
-from shoal.overlays.dynatops.parameters import DynatopsParameters
-from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
+from shoal.overlays.dynatops.parameters import DynatopsParameters, PriceParameters
+from shoal.overlays.dynatops.planning.bound import messages_of, reconfiguration_cost
 from shoal.overlays.dynatops.planning.one_topic import change_of
 from shoal.overlays.dynatops.reconfiguration.counting import Estimate
 from shoal.overlays.dynatops.records import ReconfigurationRecord
@@ -95,7 +95,9 @@ class BrokerPairs:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def on_counts(self, topics: Iterable[TopicCount], now_us: int, out: list[Effect]) -> None:
+    def on_counts(
+        self, topics: Iterable[TopicCount], now_us: int, out: list[Effect], spent: int = 0
+    ) -> None:
         """A root reports of topics that are wanted here."""
         self._estimate.on_counts(topics)
         if not self._is_timed:
@@ -247,7 +249,10 @@ class BrokerPairs:
         if view is None or not answered:
             return
         change, best = min(answered)
-        price = reconfiguration_cost(len(view.members), len(self._topics), 2)
+        if self._parameters.price is PriceParameters.SENT:
+            price = messages_of(len(view.members), 2)
+        else:
+            price = reconfiguration_cost(len(view.members), len(self._topics), 2)
         price *= self._parameters.price_percent / 100
         if -change <= max(price, LEAST):
             self._give_up(out)

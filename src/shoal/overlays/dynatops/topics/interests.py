@@ -5,6 +5,18 @@ broker may be a root, or take in publications without a topic. In a new view a h
 its filters anew, and a root sends nothing before all homes have: no publication of the view misses
 a subscription, wherever its root was before.
 
+If only brokers' positions have changed (`View.base`), homes and roots continue: a broker hands the
+rows of the topics that it was the root of over to the broker that now is where it was, and homes
+announce only what was not confirmed before. So a swap costs messages of the brokers that moved, and
+no others. A root whose rows are handed over sends nothing before it has them. A broker that has
+not been in the view before, or did not know all filters in it, asks all homes for theirs, as in any
+other view.
+
+Why no publication misses a settled subscription: it is settled when its roots have confirmed it, so
+the broker at a root's position had its row before it entered the next view, and hands it over, or
+keeps it. A removal is handed over as little as the row: homes repeat removals that were not
+confirmed, and a root that waits for rows leaves out those removed meanwhile.
+
 Source: DYNATOPS, section 3: a broker joins a topic with the first of its users that wants it, and
 leaves it with the last.
 """
@@ -18,7 +30,16 @@ from shoal.broker.effects import Effect, Key, Settled, Unsettled
 from shoal.matching import MatchIndex
 from shoal.model import Attributes, BrokerId, Filter
 from shoal.overlays.dynatops.members.membership import ViewMembership
-from shoal.overlays.dynatops.messages import KnownTopics, TopicInterest, TopicRow
+from shoal.overlays.dynatops.messages import (
+    HandedRow,
+    KnownTopics,
+    RowsHandedOver,
+    RowsWanted,
+    TopicInterest,
+    TopicRow,
+)
+from shoal.overlays.dynatops.topics.ways import Ways
+from shoal.overlays.dynatops.view import ViewPlaces
 
 # Rows in one message; more travel in several.
 ROWS_PER_MESSAGE = 500
@@ -42,35 +63,56 @@ class _Wanted:
         self.waiting: list[Key] = []
 
 
+class _RemovedRow:
+    """A removed filter, and the brokers yet to confirm that."""
+
+    __slots__ = ("id", "keys", "missing", "number")
+
+    def __init__(self, id: int, number: int, keys: frozenset[str] | None) -> None:
+        self.id = id
+        self.number = number
+        self.keys = keys
+        self.missing: set[BrokerId] = set()
+
+
 class Interests:
     """The interests at one broker.
 
-    `topics_of` gives the topics at whose roots a filter is to be known, None: everywhere; `spread`
-    sends a `TopicInterest` to other brokers, its targets, along the paths of the view. `heard` is
-    called with each row that is added (True) or removed, but not for those that a new view drops.
+    `topics_of` gives the topics at whose roots a filter is to be known, None: everywhere; messages
+    take `ways`, the paths of the view. `heard` is called with each row that is added (True) or
+    removed, but not for those that a new view drops.
     """
 
     def __init__(
         self,
         membership: ViewMembership,
         topics_of: Callable[[Filter], frozenset[str] | None],
-        spread: Callable[[TopicInterest, tuple[BrokerId, ...], list[Effect]], None],
+        ways: Ways,
         heard: Callable[[BrokerId, Filter, bool], None] | None = None,
     ) -> None:
         self._membership = membership
         self._topics_of = topics_of
         self._tell = heard
-        self._spread = spread
+        self._spread = ways.spread
+        self._ask = ways.spread_question
+        self._hand_on = ways.hand_over
         self._broker = membership.broker
         self._wanted: dict[Filter, _Wanted] = {}
         self._number = 0
         self._waits = 0
         # For each of the others, filters without its confirmation, in the order of announcement.
-        self._awaited: dict[BrokerId, deque[_Wanted]] = {}
+        self._awaited: dict[BrokerId, deque[_Wanted | _RemovedRow]] = {}
+        # Removed filters of local clients, by number of the row, until all confirm that.
+        self._removed: dict[int, _RemovedRow] = {}
         # Rows of all homes, by home and number.
         self.rows: dict[tuple[BrokerId, int], Filter] = {}
         self._index = MatchIndex()
+        # What completes the rows here: the announcements of all others, or rows that are handed
+        # over by some; rows that were removed before these came.
         self._heard: set[BrokerId] = set()
+        self._handing_over: set[BrokerId] | None = None
+        self._removed_early: set[tuple[BrokerId, int]] = set()
+        self._places: ViewPlaces | None = None
 
     def __len__(self) -> int:
         """Number of different filters of local clients."""
@@ -78,12 +120,16 @@ class Interests:
 
     @property
     def missing(self) -> Collection[BrokerId]:
-        """The members that have not announced their filters yet."""
+        """The members that have not announced their filters yet, or not handed over others'."""
+        if self._handing_over is not None:
+            return sorted(self._handing_over)
         return [each for each in self._membership.others if each not in self._heard]
 
     @property
     def is_complete(self) -> bool:
-        """Whether all have announced their filters."""
+        """Whether all filters are known that this broker is to know in the view."""
+        if self._handing_over is not None:
+            return not self._handing_over
         view = self._membership.view
         return view is not None and len(self._heard) >= len(view.members) - 1
 
@@ -129,11 +175,16 @@ class Interests:
         if not wanted.count:
             del self._wanted[filter]
             self._number += 1
+            if self._membership.view is not None:
+                removed = _RemovedRow(wanted.row.id, self._number, wanted.keys)
+                self._await(removed)
+                if removed.missing:
+                    self._removed[removed.id] = removed
             self._announce(wanted, out, removed=(wanted.row.id,))
             wanted.missing.clear()
             self._look(wanted, out)
 
-    def _await(self, wanted: _Wanted) -> None:
+    def _await(self, wanted: _Wanted | _RemovedRow) -> None:
         """Note the brokers that have yet to confirm it."""
         wanted.missing = {each for each in self._targets(wanted) if each != self._broker}
         for target in wanted.missing:
@@ -147,7 +198,7 @@ class Interests:
         out.extend(Settled(key) for key in wanted.waiting)
         wanted.waiting.clear()
 
-    def _targets(self, wanted: _Wanted) -> Collection[BrokerId]:
+    def _targets(self, wanted: _Wanted | _RemovedRow) -> Collection[BrokerId]:
         """The brokers that must know it, this one included."""
         places = self._membership.places
         if places is None:
@@ -175,27 +226,42 @@ class Interests:
 
     # --- a new view ---------------------------------------------------------------------------
 
-    def begin(self, out: list[Effect]) -> None:
-        """Announce everything: no broker knows any filter in a new view."""
-        others = self._membership.others
+    def begin(self, out: list[Effect], *, continues: bool = False) -> None:
+        """A view begins; it `continues` if this broker was in its base, and knew all there."""
+        former, self._places = self._places, self._membership.places
         self._awaited.clear()
+        self._removed_early.clear()
+        self._handing_over = None
         self._heard.clear()
+        if continues and former is not None and self._places is not None:
+            self._continue(former, self._places, out)
+            return
         self.rows.clear()
         self._index = MatchIndex()
-        everywhere: list[TopicRow] = []
-        at_roots: dict[BrokerId, list[TopicRow]] = {}
+        view = self._membership.view
         for wanted in self._wanted.values():
-            targets = self._targets(wanted)
             if not wanted.is_known:
                 self._await(wanted)
                 self._look(wanted, out)
-            if self._broker in targets:
+            if self._broker in self._targets(wanted):
                 self._take(self._broker, (wanted.row,), ())
+        if view is not None and view.base is not None:
+            self._ask_for_rows(out)
+            self._repeat_removals(out)
+        else:
+            self._removed.clear()
+        self._send_all(self._membership.others, out)
+
+    def _send_all(self, others: tuple[BrokerId, ...], out: list[Effect]) -> None:
+        """Announce to these brokers all that they need, and that it was all."""
+        everywhere: list[TopicRow] = []
+        at_roots: dict[BrokerId, list[TopicRow]] = {}
+        for wanted in self._wanted.values():
             if wanted.keys is None:
                 everywhere.append(wanted.row)
                 continue
-            for root in targets:
-                if root != self._broker:
+            for root in self._targets(wanted):
+                if root in others:
                     at_roots.setdefault(root, []).append(wanted.row)
         for root, rows in at_roots.items():
             for part in _parts(rows):
@@ -204,7 +270,108 @@ class Interests:
             *parts, last = _parts(everywhere)
             for part in parts:
                 self._send_rows(others, part, out)
+            self._membership.spend(len(others))
             self._send_rows(others, last, out, is_all=True)
+
+    # --- a view with other positions ----------------------------------------------------------
+
+    def _continue(self, former: ViewPlaces, places: ViewPlaces, out: list[Effect]) -> None:
+        """Keep the rows, hand over those of other positions, and announce what is unconfirmed."""
+        changed = [
+            pair for pair in zip(former.members, places.members, strict=True) if pair[0] != pair[1]
+        ]
+        self._handing_over = {source for source, target in changed if target == self._broker}
+        for source, target in changed:
+            if source == self._broker:
+                self._hand_over(former, target, out)
+        self._keep_rows(places)
+        for wanted in self._wanted.values():
+            if self._broker in self._targets(wanted):
+                self._take(self._broker, (wanted.row,), ())
+        self._repeat_unconfirmed(out)
+
+    def _hand_over(self, former: ViewPlaces, target: BrokerId, out: list[Effect]) -> None:
+        view = self._membership.view
+        assert view is not None
+        rows = [
+            HandedRow(home, TopicRow(id, filter))
+            for (home, id), filter in self.rows.items()
+            if any(former.root(key) == self._broker for key in self._topics_of(filter) or ())
+        ]
+        starts = range(0, max(1, len(rows)), ROWS_PER_MESSAGE)
+        for start in starts:
+            part = tuple(rows[start : start + ROWS_PER_MESSAGE])
+            is_all = start + ROWS_PER_MESSAGE >= len(rows)
+            self._hand_on(RowsHandedOver(view.age, self._broker, target, part, is_all), out)
+
+    def _keep_rows(self, places: ViewPlaces) -> None:
+        """Drop the rows that are for other roots."""
+        for (home, id), filter in list(self.rows.items()):
+            keys = self._topics_of(filter)
+            if keys is not None and all(places.root(key) != self._broker for key in keys):
+                del self.rows[home, id]
+                self._index.remove((home, id))
+
+    def _repeat_unconfirmed(self, out: list[Effect]) -> None:
+        added: dict[BrokerId, list[TopicRow]] = {}
+        for wanted in self._wanted.values():
+            if wanted.is_known:
+                continue
+            self._await(wanted)
+            self._look(wanted, out)
+            for target in wanted.missing:
+                added.setdefault(target, []).append(wanted.row)
+        for target, rows in sorted(added.items()):
+            for part in _parts(rows):
+                self._send_rows((target,), part, out, asks=True)
+        self._repeat_removals(out)
+
+    def _repeat_removals(self, out: list[Effect]) -> None:
+        view = self._membership.view
+        assert view is not None
+        removed: dict[BrokerId, list[int]] = {}
+        for row in list(self._removed.values()):
+            self._await(row)
+            if self._broker in self._targets(row):
+                self._take(self._broker, (), (row.id,))
+            if not row.missing:
+                del self._removed[row.id]
+            for target in row.missing:
+                removed.setdefault(target, []).append(row.id)
+        for target, ids in sorted(removed.items()):
+            said = TopicInterest(
+                view.age, self._broker, (target,), self._number, (), tuple(ids), False, True
+            )
+            self._spread(said, (target,), out)
+
+    def _ask_for_rows(self, out: list[Effect]) -> None:
+        view, others = self._membership.view, self._membership.others
+        assert view is not None
+        self._handing_over = None
+        if others:
+            self._ask(RowsWanted(view.age, self._broker, others), others, out)
+
+    def rows_wanted(self, message: RowsWanted, out: list[Effect]) -> None:
+        """Another broker has no rows: it gets those of this home, and can hand over none."""
+        self._send_all((message.broker,), out)
+        if self._handing_over is not None and message.broker in self._handing_over:
+            self.rows.clear()
+            self._index = MatchIndex()
+            self._heard.clear()
+            for wanted in self._wanted.values():
+                if self._broker in self._targets(wanted):
+                    self._take(self._broker, (wanted.row,), ())
+            self._ask_for_rows(out)
+
+    def on_handed_over(self, message: RowsHandedOver) -> None:
+        """The broker that was here before hands over what it knew as a root."""
+        if self._handing_over is None or message.broker not in self._handing_over:
+            return
+        for each in message.rows:
+            if (each.home, each.row.id) not in self._removed_early:
+                self._take(each.home, (each.row,), ())
+        if message.is_all:
+            self._handing_over.discard(message.broker)
 
     def _send_rows(
         self,
@@ -213,10 +380,11 @@ class Interests:
         out: list[Effect],
         *,
         is_all: bool = False,
+        asks: bool = False,
     ) -> None:
         view = self._membership.view
         assert view is not None
-        asks = is_all and any(self._awaited.values())
+        asks = asks or (is_all and any(self._awaited.values()))
         said = TopicInterest(view.age, self._broker, targets, self._number, rows, (), is_all, asks)
         self._spread(said, targets, out)
 
@@ -237,7 +405,10 @@ class Interests:
         while awaited and awaited[0].number <= message.number:
             wanted = awaited.popleft()
             wanted.missing.discard(message.broker)
-            self._look(wanted, out)
+            if isinstance(wanted, _Wanted):
+                self._look(wanted, out)
+            elif not wanted.missing:
+                self._removed.pop(wanted.id, None)
 
     def _take(self, home: BrokerId, added: Iterable[TopicRow], removed: Iterable[int]) -> None:
         for row in added:
@@ -247,6 +418,8 @@ class Interests:
                 if self._tell is not None:
                     self._tell(home, row.filter, True)
         for id in removed:
+            if self._handing_over:
+                self._removed_early.add((home, id))
             filter = self.rows.pop((home, id), None)
             if filter is not None:
                 self._index.remove((home, id))

@@ -14,7 +14,13 @@ from shoal.broker.effects import Effect, Send
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.members.membership import ViewMembership
-from shoal.overlays.dynatops.messages import OfView, ToHomes, TopicInterest
+from shoal.overlays.dynatops.messages import (
+    OfView,
+    RowsHandedOver,
+    RowsWanted,
+    ToHomes,
+    TopicInterest,
+)
 
 
 class Ways:
@@ -57,6 +63,19 @@ class Ways:
         """One hop towards all of these, which are others."""
         for hop, behind in self.hops(targets):
             self.put(hop, _for(message, behind), out)
+
+    def spread_question(
+        self, message: RowsWanted, targets: tuple[BrokerId, ...], out: list[Effect]
+    ) -> None:
+        """The same of a question to all."""
+        for hop, behind in self.hops(targets):
+            self._membership.spend(1)
+            self.put(hop, RowsWanted(message.age, message.broker, behind), out)
+
+    def hand_over(self, message: RowsHandedOver, out: list[Effect]) -> None:
+        """One hop towards the broker that takes the rows."""
+        self._membership.spend(1)
+        self.send(message.target, message, out)
 
     def spread_publications(
         self, message: ToHomes, targets: tuple[BrokerId, ...], out: list[Effect]

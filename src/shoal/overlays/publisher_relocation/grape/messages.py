@@ -1,7 +1,7 @@
 """Messages between brokers to trace a publisher's session (relocation paper, 4.1).
 
-Names are the paper's, spelled out: trace information request and answer (TIR, TIA). The third
-message is ours, for subscribers that move.
+Names are the paper's, spelled out: trace information request and answer (TIR, TIA). The others
+are ours, for brokers' capacity and for subscribers that move.
 """
 
 from __future__ import annotations
@@ -28,6 +28,26 @@ class TraceInformationAnswer(Message, frozen=True):
     traces: tuple[BrokerTrace, ...]
 
 
+class PlaceRequest(Message, frozen=True):
+    """Along the path to the chosen broker: is there room for the session's publisher (ours)?
+
+    It makes `per_s` publications a second, of which that part passes the chosen broker already.
+    """
+
+    session: MessageId
+    path: tuple[BrokerId, ...]
+    per_s: float
+    passing: float
+
+
+class PlaceAnswer(Message, frozen=True):
+    """Back along the path from its end: whether the publisher may come."""
+
+    session: MessageId
+    path: tuple[BrokerId, ...]
+    has_room: bool
+
+
 class SessionTraces(Message, frozen=True):
     """Downstream: all that is known of the session, and the broker where publications enter now."""
 
@@ -50,6 +70,8 @@ class _WrittenTrace(msgspec.Struct, frozen=True, array_like=True):
     matching_us: int
     output_queue_us: tuple[tuple[BrokerId, int], ...]
     client_output_us: int
+    busy_percent: int = 0
+    served_us: int = 0
 
 
 class _WrittenAnswer(msgspec.Struct, frozen=True, array_like=True, tag="TraceInformationAnswer"):
@@ -97,4 +119,6 @@ MESSAGES: Vocabulary = (
     TraceInformationRequest,
     Form(TraceInformationAnswer, _WrittenAnswer, _write, _read),
     Form(SessionTraces, _WrittenSession, _write_session, _read_session),
+    PlaceRequest,
+    PlaceAnswer,
 )

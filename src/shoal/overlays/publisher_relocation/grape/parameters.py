@@ -47,6 +47,8 @@ class GrapeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                            (ours)
     least_gain_percent     how much lower rate or delay must be at the target to move there (ours;
                            the paper moves for any gain): 2, about what the estimates are off by
+    most_busy_percent      a publisher moves to no broker that it would make busy for more of its
+                           time (ours); 100: to any, as in the paper: 80
     answer_timeout_us      a broker's timeout for trace answers from downstream (ours): 10 s
     ping_timeout_us        its timeout for a client's ping times (ours): 5 s
     covering               neighbours get no subscription that another covers (PADRES): no
@@ -57,6 +59,7 @@ class GrapeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     weight: int = FULL_WEIGHT
     moves: Moves = Moves.PUBLISHERS
     least_gain_percent: int = 2
+    most_busy_percent: int = 80
     answer_timeout_us: int = 10_000_000
     ping_timeout_us: int = 5_000_000
     covering: bool = False
@@ -73,6 +76,7 @@ class GrapeParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         _check("trace_session_length", self.trace_session_length, 1, MAX_TRACE_SESSION_LENGTH)
         _check("weight", self.weight, 0, FULL_WEIGHT)
         _check("least_gain_percent", self.least_gain_percent, 0, FULL_WEIGHT)
+        _check("most_busy_percent", self.most_busy_percent, 1, FULL_WEIGHT)
         _check("answer_timeout_us", self.answer_timeout_us, 1, MAX_TIMEOUT_US)
         _check("ping_timeout_us", self.ping_timeout_us, 1, MAX_TIMEOUT_US)
 

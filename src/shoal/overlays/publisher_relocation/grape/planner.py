@@ -30,16 +30,18 @@ and System Load", sections 4.1 (the payload) and 4.2 (algorithms 1 to 3). Deviat
 of quadratic time; exact integers instead of floating point until a figure is reported; the
 publisher's current broker is always a candidate, so that staying can win; ties, which the paper
 leaves open, go to the broker nearest to the current one (itself first), then to the smaller
-identifier; a gain too small to be worth a move is not taken.
+identifier; a gain too small to be worth a move is not taken; a broker that the publisher would make
+too busy is no candidate (`RoomTerms`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.publisher_relocation.capacity import without_room
 from shoal.overlays.publisher_relocation.choosing import (
     FULL_WEIGHT,
     Priority,
@@ -55,6 +57,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     current: BrokerId
     traces: tuple[BrokerTrace, ...]
+
+
+class RoomTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker must have room for: the publisher's publications per second.
+
+    `traced` is the number of publications in the session, `most_busy` the part of its time for
+    which a broker may be busy, 0 to 1. The `refused` had no room when they were asked.
+    """
+
+    per_s: float
+    traced: int
+    most_busy: float
+    refused: Collection[BrokerId] = ()
 
 
 class Shortlist(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +104,17 @@ class GrapeDecision(msgspec.Struct, frozen=True, kw_only=True):
     delay_target_us: float | None
     weight: int | None = None
 
+    @property
+    def staying(self) -> GrapeDecision:
+        """The same figures, if the publisher stays where it is."""
+        return msgspec.structs.replace(
+            self,
+            target=self.path[0],
+            path=self.path[:1],
+            rate_target=self.rate_now,
+            delay_target_us=self.delay_now_us,
+        )
+
 
 def message_rates(traces: Sequence[BrokerTrace]) -> dict[BrokerId, int]:
     """For each broker: publication messages all brokers would handle, were the publisher there.
@@ -113,12 +139,21 @@ def average_delays(
     return {broker: _average(tree, totals, broker, ping) for broker, ping in ping_us.items()}
 
 
-def shortlist(snapshot: Snapshot, priority: Priority, weight: int) -> Shortlist:
+def shortlist(
+    snapshot: Snapshot, priority: Priority, weight: int, room: RoomTerms | None = None
+) -> Shortlist:
     """The candidates whose ping times `choose` needs: under DELAY all, under LOAD the light ones.
 
-    ValueError when the traces are no tree around the current broker or `weight` is not 0..100.
+    With `room`, those among the brokers that have it. ValueError when the traces are no tree around
+    the current broker or `weight` is not 0..100.
     """
-    return _shortlist(TraceTree(snapshot.traces, snapshot.current), priority, weight)
+    return _shortlist(TraceTree(snapshot.traces, snapshot.current), priority, weight, room)
+
+
+def passing(snapshot: Snapshot, traced: int) -> dict[BrokerId, float]:
+    """For each broker: the part of `traced` publications that it handles at present."""
+    tree = TraceTree(snapshot.traces, snapshot.current)
+    return {broker: min(1.0, many / traced) for broker, many in _handled(tree).items()}
 
 
 def choose(
@@ -148,11 +183,17 @@ def select(
     return _choose(tree, _shortlist(tree, priority, weight), ping_us, 0)
 
 
-def _shortlist(tree: TraceTree, priority: Priority, weight: int) -> Shortlist:
+def _shortlist(
+    tree: TraceTree, priority: Priority, weight: int, room: RoomTerms | None = None
+) -> Shortlist:
     if not 0 <= weight <= FULL_WEIGHT:
         raise ValueError(f"weight: {weight} is not between 0 and {FULL_WEIGHT}")
     rates = _message_rates(tree)
     candidates = list(rates)
+    if room is not None:
+        full = {*room.refused}
+        full.update(without_room(tree, _handled(tree), room.traced, room.per_s, room.most_busy))
+        candidates = [broker for broker in candidates if broker not in full]
     if priority is Priority.LOAD:
         candidates = within(candidates, rates, weight)
     return Shortlist(priority=priority, weight=weight, candidates=tuple(candidates), rates=rates)
@@ -202,6 +243,14 @@ def _is_gain(
         return False
     saved = figures[current] - figures[target]
     return FULL_WEIGHT * saved >= least_percent * figures[current]
+
+
+def _handled(tree: TraceTree) -> dict[BrokerId, int]:
+    """For each broker: the publications that it, or a broker behind it, delivers."""
+    below = [trace.bits for trace in tree.traces]
+    for number in range(len(below) - 1, 0, -1):
+        below[tree.parent[number]] |= below[number]
+    return {broker: bits.bit_count() for broker, bits in zip(tree.numbers, below, strict=True)}
 
 
 def _message_rates(tree: TraceTree) -> dict[BrokerId, int]:

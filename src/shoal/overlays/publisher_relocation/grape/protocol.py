@@ -7,13 +7,17 @@ The edge broker makes all decisions: if it is lost, the publisher's next broker 
     state       event                   next state
     tracing     session full            retrieving   trace information requests go downstream
     retrieving  all answered            pinging      the publisher is asked for ping times
-    retrieving  all answered            moving | tracing    when no ping times are needed
-    pinging     ping times came         moving | tracing
-    retrieving  timeout                 tracing      the session is given up
-    pinging     timeout                 tracing      the session is given up
+    retrieving  all answered            asking | tracing    when no ping times are needed
+    pinging     ping times came         asking | tracing
+    asking      the target has room     moving
+    asking      it has none             pinging | asking | tracing    without that target
+    any         timeout                 tracing      the session is given up
     moving      marker came             (gone: the publisher is the target's now)
 
 Between sessions nothing is traced, so every publication costs at most one session's tracing.
+
+The target is asked whether it has room (`capacity.py`): of publishers with decisions at the same
+time, only as many move there as it can take. A target that has not measured itself is not asked.
 
 If subscribers move (`moves`), the traces of a session go down to the brokers that it has passed,
 before its publisher is sent away; these decide on their clients (`subscribers/`). If publishers do
@@ -23,6 +27,7 @@ not move, a session ends when all have answered.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Container
 
 from shoal.broker.effects import (
@@ -31,6 +36,7 @@ from shoal.broker.effects import (
     MeasuredDelays,
     Notify,
     Record,
+    Send,
     SetTimer,
     TimerKey,
     WatchDelays,
@@ -40,7 +46,10 @@ from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.clients.front_ends import DeliveriesReported, StandsFor
 from shoal.clients.messages import PingRequest, PingTimes
 from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.capacity import Capacity, PublisherLoad, rate_per_s
 from shoal.overlays.publisher_relocation.grape.messages import (
+    PlaceAnswer,
+    PlaceRequest,
     SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -48,9 +57,11 @@ from shoal.overlays.publisher_relocation.grape.messages import (
 from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.overlays.publisher_relocation.grape.planner import (
     GrapeDecision,
+    RoomTerms,
     Shortlist,
     Snapshot,
     choose,
+    passing,
     shortlist,
 )
 from shoal.overlays.publisher_relocation.grape.tracing import GrapeTracing
@@ -63,6 +74,9 @@ from shoal.overlays.publisher_relocation.tracer import SendAway
 from shoal.overlays.publisher_relocation.traces import BrokerTrace
 from shoal.overlays.tree.forwarding import Note
 
+# Targets without room that one session asks before its publisher stays.
+MOST_ASKED = 4
+
 
 class GrapeState(enum.Enum):
     """The state of a publisher's session."""
@@ -70,6 +84,7 @@ class GrapeState(enum.Enum):
     TRACING = "tracing"
     RETRIEVING = "retrieving"
     PINGING = "pinging"
+    ASKING = "asking"
     MOVING = "moving"
 
 
@@ -79,7 +94,9 @@ class _Session:
     __slots__ = (
         "answered_us",
         "count",
+        "decision",
         "id",
+        "refused",
         "remaining",
         "requested_us",
         "snapshot",
@@ -96,6 +113,14 @@ class _Session:
         self.answered_us = 0
         self.snapshot: Snapshot | None = None
         self.remaining: Shortlist | None = None
+        self.decision: GrapeDecision | None = None
+        # Brokers that had no room for the publisher.
+        self.refused: list[BrokerId] = []
+
+    @property
+    def per_s(self) -> float:
+        """The publisher's rate in the session: publications per second."""
+        return rate_per_s(self.count, self.requested_us - self.started_us)
 
 
 class Grape:
@@ -109,8 +134,12 @@ class Grape:
         self._broker = context.broker
         self._parameters = parameters
         self._send_away = send_away
+        self.capacity = Capacity(parameters.most_busy_percent)
         self.traces = GrapeTracing(
-            context.broker, context.neighbours, by_client=parameters.subscribers_move
+            context.broker,
+            context.neighbours,
+            by_client=parameters.subscribers_move,
+            capacity=self.capacity,
         )
         self._sessions: dict[ClientId, _Session] = {}
         # Those that publish here: they move as publishers, or not at all.
@@ -173,6 +202,10 @@ class Grape:
                     self._answered(message.session, traces, now_us, out)
             case SessionTraces():
                 self._on_traces(message, now_us, out)
+            case PlaceRequest():
+                self._place_requested(neighbour, message, out)
+            case PlaceAnswer():
+                self._place_answered(neighbour, message, now_us, out)
             case _:
                 raise unexpected(message, f"neighbour {neighbour}")
 
@@ -210,6 +243,7 @@ class Grape:
 
     def measured(self, measured: MeasuredDelays) -> None:
         self.traces.measured(measured)
+        self.capacity.measured(measured)
 
     def link(
         self,
@@ -278,19 +312,37 @@ class Grape:
             self._send_traces(session, self._broker, now_us, out)
             return
         try:
-            session.remaining = shortlist(session.snapshot, parameters.priority, parameters.weight)
+            self._shortlist(session, now_us, out)
         except ValueError:  # the tree changed under the session: its answers do not fit together
             self.left(session_id.publisher, out)
-            return
+
+    def _shortlist(self, session: _Session, now_us: int, out: list[Effect]) -> None:
+        """Decide, or ask for ping times first.  ValueError for answers that are no tree."""
+        assert session.snapshot is not None
+        parameters = self._parameters
+        session.remaining = shortlist(
+            session.snapshot, parameters.priority, parameters.weight, self._room(session)
+        )
         if not session.remaining.needs_pings:
             self._decide(session, {}, now_us, out)
             return
         session.state = GrapeState.PINGING
         # The current broker's is requested too, so that staying is weighed by the same measure.
         brokers = tuple(dict.fromkeys((*session.remaining.candidates, self._broker)))
-        publisher = session_id.publisher
+        publisher = session.id.publisher
         out.append(SetTimer(_timer(publisher), now_us + parameters.ping_timeout_us))
-        out.append(Notify(publisher, PingRequest(session_id, brokers)))
+        out.append(Notify(publisher, PingRequest(session.id, brokers)))
+
+    def _room(self, session: _Session) -> RoomTerms | None:
+        most_busy = self.capacity.most_busy
+        if most_busy >= 1:
+            return None
+        return RoomTerms(
+            per_s=session.per_s,
+            traced=session.count,
+            most_busy=most_busy,
+            refused=session.refused,
+        )
 
     def _decide(
         self,
@@ -313,6 +365,15 @@ class Grape:
             self.left(publisher, out)
             return
         out.append(CancelTimer(_timer(publisher)))
+        if decision.target != self._broker and self._asks(session, decision, now_us, out):
+            return
+        self._move(session, decision, now_us, out)
+
+    def _move(
+        self, session: _Session, decision: GrapeDecision, now_us: int, out: list[Effect]
+    ) -> None:
+        """End the session: the publisher moves, or stays."""
+        publisher = session.id.publisher
         out.append(Record(self._record(session, decision, now_us)))
         self._send_traces(session, decision.target, now_us, out)
         if decision.target == self._broker:
@@ -320,6 +381,72 @@ class Grape:
             return
         session.state = GrapeState.MOVING
         self._send_away(publisher, decision.path, now_us, out)
+
+    # --- room at the target -------------------------------------------------------------------
+
+    def _asks(
+        self, session: _Session, decision: GrapeDecision, now_us: int, out: list[Effect]
+    ) -> bool:
+        """Ask the target for a place; returns whether it can answer."""
+        assert session.snapshot is not None
+        target = next(row for row in session.snapshot.traces if row.broker == decision.target)
+        if self.capacity.most_busy >= 1 or not target.served_us:
+            return False
+        session.state = GrapeState.ASKING
+        session.decision = decision
+        share = passing(session.snapshot, session.count)[decision.target]
+        request = PlaceRequest(session.id, decision.path, session.per_s, share)
+        timeout_us = self._parameters.answer_timeout_us
+        out.append(SetTimer(_timer(session.id.publisher), now_us + timeout_us))
+        out.append(Send(decision.path[1], request))
+        return True
+
+    def _place_requested(
+        self, neighbour: BrokerId, request: PlaceRequest, out: list[Effect]
+    ) -> None:
+        path, here = request.path, _place_on(request.path, self._broker)
+        if here < 1 or path[here - 1] != neighbour:
+            raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
+        if not (math.isfinite(request.per_s) and math.isfinite(request.passing)):
+            raise ProtocolError(f"{request.per_s} publications per second")
+        if here + 1 < len(path):
+            self._send_on(path[here + 1], request, out)
+            return
+        load = PublisherLoad(request.per_s, request.passing)
+        has_room = self.capacity.admit(request.session.publisher, load)
+        out.append(Send(neighbour, PlaceAnswer(request.session, path, has_room)))
+
+    def _place_answered(
+        self, neighbour: BrokerId, answer: PlaceAnswer, now_us: int, out: list[Effect]
+    ) -> None:
+        path, here = answer.path, _place_on(answer.path, self._broker)
+        if not 0 <= here < len(path) - 1 or path[here + 1] != neighbour:
+            raise ProtocolError(f"{neighbour} cannot answer {self._broker} over {path}")
+        if here:
+            self._send_on(path[here - 1], answer, out)
+            return
+        session = self._session(answer.session, GrapeState.ASKING)
+        if session is None or session.decision is None:
+            return
+        decision = session.decision
+        if decision.path != path:
+            return
+        out.append(CancelTimer(_timer(session.id.publisher)))
+        if answer.has_room:
+            self._move(session, decision, now_us, out)
+            return
+        session.refused.append(decision.target)
+        if len(session.refused) < MOST_ASKED:
+            self._shortlist(session, now_us, out)
+        else:
+            self._move(session, decision.staying, now_us, out)
+
+    def _send_on(
+        self, neighbour: BrokerId, message: PlaceRequest | PlaceAnswer, out: list[Effect]
+    ) -> None:
+        """Forward along a path, unless the tree has changed: then the asker's timeout ends it."""
+        if self.traces.is_linked(neighbour):
+            out.append(Send(neighbour, message))
 
     # --- subscribers --------------------------------------------------------------------------
 
@@ -389,6 +516,11 @@ class Grape:
         if session is None or session.id != session_id or session.state is not state:
             return None
         return session
+
+
+def _place_on(path: tuple[BrokerId, ...], broker: BrokerId) -> int:
+    """The place of a broker on a path that has each once; -1 if it has none."""
+    return path.index(broker) if broker in path and len(set(path)) == len(path) else -1
 
 
 def _timer(publisher: ClientId) -> TimerKey:

@@ -22,6 +22,7 @@ from shoal.broker.effects import Effect, MeasuredDelays, Send
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.capacity import Capacity
 from shoal.overlays.publisher_relocation.grape.messages import (
     SessionTraces,
     TraceInformationAnswer,
@@ -97,8 +98,15 @@ class GrapeTracing:
     """The trace sessions that one broker sees."""
 
     def __init__(
-        self, broker: BrokerId, neighbours: Sequence[BrokerId], *, by_client: bool = False
+        self,
+        broker: BrokerId,
+        neighbours: Sequence[BrokerId],
+        *,
+        by_client: bool = False,
+        capacity: Capacity | None = None,
     ) -> None:
+        """With a capacity, its figures are in the answers."""
+        self._capacity = capacity
         self._broker = broker
         self._by_client = by_client
         self._traces: dict[ClientId, _GrapeTrace] = {}
@@ -128,6 +136,10 @@ class GrapeTracing:
         self._output_us = dict.fromkeys(self._neighbours, 0) | {
             name: self._output_us[name] for name in others
         }
+
+    def is_linked(self, neighbour: BrokerId) -> bool:
+        """Whether the link to a neighbour is up."""
+        return neighbour in self._neighbours
 
     def note(
         self,
@@ -265,4 +277,6 @@ class GrapeTracing:
             matching_us=self._matching_us,
             output_queue_us=tuple((name, self._output_us[name]) for name in neighbours),
             client_output_us=self._client_output_us,
+            busy_percent=0 if self._capacity is None else self._capacity.promised_percent,
+            served_us=0 if self._capacity is None else round(self._capacity.served_us),
         )

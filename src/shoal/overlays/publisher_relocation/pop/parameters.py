@@ -1,6 +1,6 @@
 """POP's constants, with the section of the relocation paper each comes from.
 
-The last two are ours: the paper moves for any gain, and waits for every answer.
+Three are ours: the paper moves for any gain and to any broker, and waits for every answer.
 
 >>> PopParameters(threshold=200).window_publications
 50
@@ -32,6 +32,9 @@ class PopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     threshold                trace results before each selection (3.2, P_threshold): 100
     least_gain_percent       by which part of all subscribers those behind a neighbour must exceed
                              all others, to move there (ours; the paper moves for any): 2
+    most_busy_percent        a publisher moves to no broker that it would make busy for more of its
+                             time; above it traces become fewer (ours); 100: to any, and all
+                             traces, as in the paper: 80
     answer_timeout_us        a broker's timeout for the results of a trace, and a publisher's
                              broker's for the answer to its request (ours; the paper waits forever):
                              10 s
@@ -43,6 +46,7 @@ class PopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     average_weight_percent: int = 25
     threshold: int = 100
     least_gain_percent: int = 2
+    most_busy_percent: int = 80
     answer_timeout_us: int = 10_000_000
     covering: bool = False
 
@@ -52,6 +56,7 @@ class PopParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         _check("average_weight_percent", self.average_weight_percent, 1, 100)
         _check("threshold", self.threshold, 1, MAX_TRACED)
         _check("least_gain_percent", self.least_gain_percent, 0, 100)
+        _check("most_busy_percent", self.most_busy_percent, 1, 100)
         _check("answer_timeout_us", self.answer_timeout_us, 1, MAX_TIMEOUT_US)
 
 

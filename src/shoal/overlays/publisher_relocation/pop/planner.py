@@ -26,13 +26,16 @@ from shoal.model import BrokerId
 
 
 class Profile:
-    """One publisher in a broker's publisher profile table: average numbers of subscribers."""
+    """One publisher in a broker's publisher profile table: average numbers of subscribers.
 
-    __slots__ = ("_is_new", "_weight", "behind", "local")
+    `traced` counts the publications that are in the averages.
+    """
+
+    __slots__ = ("_weight", "behind", "local", "traced")
 
     def __init__(self, weight_percent: int) -> None:
         self._weight = weight_percent / 100
-        self._is_new = True
+        self.traced = 0
         self.local = 0.0
         self.behind: dict[BrokerId, float] = {}
 
@@ -42,8 +45,8 @@ class Profile:
         It had none behind other neighbours, and their averages fall. The first one is the first
         average.
         """
-        weight = 1.0 if self._is_new else self._weight
-        self._is_new = False
+        weight = self._weight if self.traced else 1.0
+        self.traced += 1
         self.local += weight * (local - self.local)
         averages = self.behind
         for neighbour in behind:

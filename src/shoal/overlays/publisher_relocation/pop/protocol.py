@@ -14,6 +14,15 @@ broker closest to most subscribers, the answer comes back, and the publisher mig
 
 Nothing is traced while a request is in transit, so that it meets stable averages.
 
+Tracing backs off (ours, `most_busy_percent`). Results say how busy the busiest broker is, and a
+trace without a result in time shows that some broker is overloaded: above the limit fewer
+publications are traced, down to one in a window, and as much fewer results decide; expired traces
+count towards the decision as soon as there are as many results as the averages remember. The paper
+traces on: then results overload brokers that publications alone do not, and no decision comes.
+
+A broker without room for the publisher (`capacity.py`) returns the answer without itself, and its
+predecessor on the path checks its own room.
+
 Source: Cheung and Jacobsen, publisher relocation, section 3.
 """
 
@@ -31,10 +40,17 @@ from shoal.broker.effects import (
     Send,
     SetTimer,
     TimerKey,
+    WatchDelays,
 )
 from shoal.broker.messages import Message, RoutedPublication
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId, ClientId
+from shoal.overlays.publisher_relocation.capacity import (
+    UNLIMITED,
+    Capacity,
+    PublisherLoad,
+    rate_per_s,
+)
 from shoal.overlays.publisher_relocation.pop.messages import (
     RelocationAnswer,
     RelocationRequest,
@@ -49,6 +65,12 @@ from shoal.overlays.tree.routing_table import Route
 _REQUEST_TIMER = "request"
 
 
+# The part of the usual traces that is left in a network that is overloaded: one in a window.
+LEAST_SHARE = 0.02
+# Traces of a publisher without a result yet: results that take long are a sign of load.
+MOST_OUTSTANDING = 8
+
+
 class PopState(enum.Enum):
     """The state of a publisher at its edge broker."""
 
@@ -61,6 +83,9 @@ class _PublisherPlacement:
     """One publisher at its first broker."""
 
     __slots__ = (
+        "busy_percent",
+        "expired",
+        "published",
         "requested_us",
         "results",
         "started_us",
@@ -71,6 +96,7 @@ class _PublisherPlacement:
 
     def __init__(self, now_us: int) -> None:
         self.requested_us = 0
+        self.busy_percent = 0
         self.window_us = now_us
         self.window_traced = 0
         self.restart(now_us)
@@ -78,8 +104,13 @@ class _PublisherPlacement:
     def restart(self, now_us: int) -> None:
         """Trace from the first result on; the window, which bounds the traces, continues."""
         self.state = PopState.TRACING
-        self.results = 0
+        self.results = self.expired = self.published = 0
         self.started_us = now_us
+
+    @property
+    def per_s(self) -> float:
+        """The publisher's rate since the restart: publications per second."""
+        return rate_per_s(self.published, self.requested_us - self.started_us)
 
 
 class Pop:
@@ -93,7 +124,11 @@ class Pop:
         self._random = context.random
         self._parameters = parameters
         self._send_away = send_away
-        self.traces = PopTracing(parameters)
+        self.capacity = Capacity(parameters.most_busy_percent)
+        self.traces = PopTracing(parameters, self.capacity)
+        # As many results as a running average of this weight remembers.
+        remembered = math.ceil(200 / parameters.average_weight_percent) - 1
+        self._least_results = min(parameters.threshold, remembered)
         self._placements: dict[ClientId, _PublisherPlacement] = {}
 
     # --- events of the relocation -------------------------------------------------------------
@@ -103,7 +138,8 @@ class Pop:
         return self.traces.held_bytes
 
     def start(self, out: list[Effect]) -> None:
-        """Nothing to do before the first publication."""
+        if self._parameters.most_busy_percent < UNLIMITED:
+            out.append(WatchDelays())
 
     def mark(
         self, publisher: ClientId, publications: tuple[RoutedPublication, ...], now_us: int
@@ -115,12 +151,17 @@ class Pop:
         if placement.state is not PopState.TRACING:
             return publications
         parameters = self._parameters
+        placement.published += len(publications)
         if now_us - placement.window_us >= parameters.trace_window_us:
             placement.window_us, placement.window_traced = now_us, 0
-        wanted = parameters.threshold - placement.results - self.traces.outstanding(publisher)
+        outstanding = self.traces.outstanding(publisher)
+        wanted = self._missing(placement) - outstanding
+        if parameters.most_busy_percent < UNLIMITED:
+            wanted = min(wanted, MOST_OUTSTANDING - outstanding)
+        most = max(1.0, parameters.window_publications * self._share(placement))
         marked = []
         for routed in publications:
-            probability = 1 - placement.window_traced / parameters.window_publications
+            probability = 1 - placement.window_traced / most
             if wanted > 0 and self._random.random() < probability:
                 wanted -= 1
                 placement.window_traced += 1
@@ -165,7 +206,7 @@ class Pop:
         """Results or an answer did not come in time: continue without."""
         kind, publisher = key
         if kind == TRACE_TIMER:
-            self.traces.expire(publisher, now_us, out)
+            self._expired(publisher, self.traces.expire(publisher, now_us, out))
             self._request_when_ready(publisher, now_us, out)
             return
         placement = self._placements.get(publisher)
@@ -173,7 +214,7 @@ class Pop:
             placement.restart(now_us)
 
     def measured(self, measured: MeasuredDelays) -> None:
-        """POP does not look at delays."""
+        self.capacity.measured(measured)
 
     def link(
         self,
@@ -217,7 +258,34 @@ class Pop:
         placement = self._placements.get(publisher)
         if placement is not None:
             placement.results += 1
+            placement.busy_percent = self.traces.busy_percent(publisher)
             self._request_when_ready(publisher, now_us, out)
+
+    def _expired(self, publisher: ClientId, expired: int) -> None:
+        """Traces got no result in time: some broker is overloaded, or was lost."""
+        placement = self._placements.get(publisher)
+        if placement is not None and expired:
+            placement.expired += expired
+            placement.busy_percent = 100
+
+    def _share(self, placement: _PublisherPlacement) -> float:
+        """The part of the usual traces that brokers as busy as these can bear."""
+        most = self._parameters.most_busy_percent
+        if most >= UNLIMITED or placement.busy_percent <= most:
+            return 1.0
+        free = (100 - placement.busy_percent) / (100 - most)
+        return max(LEAST_SHARE, free * free)
+
+    def _missing(self, placement: _PublisherPlacement) -> int:
+        """Number of further results before a decision; 0 or less: none."""
+        parameters = self._parameters
+        if parameters.most_busy_percent >= UNLIMITED:
+            return parameters.threshold - placement.results
+        needed = math.ceil(parameters.threshold * self._share(placement))
+        return max(
+            needed - placement.results - placement.expired,
+            self._least_results - placement.results,
+        )
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -226,13 +294,16 @@ class Pop:
         if (
             placement is None
             or placement.state is not PopState.TRACING
-            or placement.results < self._parameters.threshold
+            or self._missing(placement) > 0
             or self.traces.outstanding(publisher)
         ):
             return
         placement.state = PopState.REQUESTING
         placement.requested_us = now_us
-        if self._forward_request(RelocationRequest(publisher, 0.0, ()), out):
+        profile = self.traces.profile(publisher)
+        traced = 0 if profile is None else profile.traced
+        request = RelocationRequest(publisher, 0.0, (), placement.per_s, traced)
+        if self._forward_request(request, out):
             timeout_us = self._parameters.answer_timeout_us
             out.append(SetTimer(_timer(publisher), now_us + timeout_us))
         else:
@@ -253,7 +324,14 @@ class Pop:
             return False
         subscribers = request.subscribers + profile.count((*request.path, closest))
         path = (self._broker, *request.path)
-        out.append(Send(closest, RelocationRequest(request.publisher, subscribers, path)))
+        out.append(
+            Send(
+                closest,
+                RelocationRequest(
+                    request.publisher, subscribers, path, request.per_s, request.traced
+                ),
+            )
+        )
         return True
 
     def _requested(
@@ -264,16 +342,39 @@ class Pop:
             raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
         if not (math.isfinite(request.subscribers) and request.subscribers >= 0):
             raise ProtocolError(f"{request.subscribers} subscribers of {request.publisher}")
+        if not math.isfinite(request.per_s):
+            raise ProtocolError(f"{request.per_s} publications of {request.publisher} per second")
         if not self._forward_request(request, out):
-            out.append(Send(neighbour, RelocationAnswer(request.publisher, (self._broker, *path))))
+            publisher, per_s, traced = request.publisher, request.per_s, request.traced
+            self._answer(RelocationAnswer(publisher, (self._broker, *path), per_s, traced), out)
+
+    def _answer(self, answer: RelocationAnswer, out: list[Effect]) -> None:
+        """Answer for this broker, the first of the path; without room, for the next one."""
+        publisher, path = answer.publisher, answer.path
+        profile = self.traces.profile(publisher)
+        passing = 1.0
+        if answer.traced > 0 and profile is not None:
+            passing = min(1.0, profile.traced / answer.traced)
+        if not self.capacity.admit(publisher, PublisherLoad(answer.per_s, passing)):
+            answer = RelocationAnswer(publisher, path[1:], answer.per_s, answer.traced)
+        out.append(Send(path[1], answer))
 
     def _answered(
         self, neighbour: BrokerId, answer: RelocationAnswer, now_us: int, out: list[Effect]
     ) -> None:
         path = answer.path
-        place = path.index(self._broker) if self._broker in path else 0
-        if place == 0 or path[place - 1] != neighbour or len(set(path)) < len(path):
+        place = path.index(self._broker) if self._broker in path else -1
+        is_last = place == 0 and neighbour in self._neighbours and neighbour not in path
+        if len(set(path)) < len(path) or not (
+            is_last or (place > 0 and path[place - 1] == neighbour)
+        ):
             raise ProtocolError(f"{neighbour} cannot answer {self._broker} over {path}")
+        if not math.isfinite(answer.per_s):
+            raise ProtocolError(f"{answer.per_s} publications of {answer.publisher} per second")
+        if is_last and len(path) > 1:
+            if path[1] in self._neighbours:
+                self._answer(answer, out)
+            return
         if place + 1 < len(path):
             if path[place + 1] in self._neighbours:
                 out.append(Send(path[place + 1], answer))
@@ -298,6 +399,7 @@ class Pop:
                     decided_us=now_us,
                     candidates=len(path),
                     target=path[0],
+                    expired=placement.expired,
                 )
             )
         )

@@ -11,12 +11,13 @@ Source: Cheung and Jacobsen, publisher relocation, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 
 from shoal.broker.effects import CancelTimer, Effect, Send, SetTimer, TimerKey
 from shoal.broker.messages import RoutedPublication
 from shoal.broker.strategy import ProtocolError
 from shoal.model import BrokerId, ClientId, MessageId
+from shoal.overlays.publisher_relocation.capacity import Capacity
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.publisher_relocation.pop.parameters import PopParameters
 from shoal.overlays.publisher_relocation.pop.planner import Profile
@@ -30,7 +31,7 @@ _NUMBER_BYTES = 8
 class _PopTrace:
     """A publication with outstanding results; `upstream` is None at the publisher's broker."""
 
-    __slots__ = ("behind", "deadline_us", "local", "upstream", "waiting")
+    __slots__ = ("behind", "busy_percent", "deadline_us", "local", "upstream", "waiting")
 
     def __init__(
         self, upstream: BrokerId | None, deadline_us: int, local: int, waiting: set[BrokerId]
@@ -39,6 +40,7 @@ class _PopTrace:
         self.deadline_us = deadline_us
         self.local = local
         self.waiting = waiting
+        self.busy_percent = 0
         self.behind: dict[BrokerId, int] = {}
 
 
@@ -48,8 +50,11 @@ class PopTracing:
     Methods that end traces return the publishers that had one end here, at their first broker.
     """
 
-    def __init__(self, parameters: PopParameters) -> None:
+    def __init__(self, parameters: PopParameters, capacity: Capacity) -> None:
         self._parameters = parameters
+        self._capacity = capacity
+        # How busy the busiest broker of a publisher's last trace was that ended here.
+        self._busy: dict[ClientId, int] = {}
         self._profiles: dict[ClientId, Profile] = {}
         self._traces: dict[ClientId, dict[MessageId, _PopTrace]] = {}
         # Publishers with a timer, which fires even if the traces that it was set for have ended.
@@ -93,7 +98,7 @@ class PopTracing:
         waiting = set(route.neighbours)
         waiting.discard(upstream)
         if not waiting:
-            return self._end(publication, upstream, local, {}, out)
+            return self._end(publication, _PopTrace(upstream, 0, local, waiting), out)
         deadline_us = now_us + self._parameters.answer_timeout_us
         self._wait(publication, _PopTrace(upstream, deadline_us, local, waiting), out)
         return False
@@ -111,28 +116,36 @@ class PopTracing:
             raise ProtocolError(f"{publication} went to {message.subscribers} subscribers")
         trace.waiting.discard(neighbour)
         trace.behind[neighbour] = message.subscribers
+        trace.busy_percent = max(trace.busy_percent, message.busy_percent)
         if trace.waiting:
             return False
         del traces[publication]
         if not traces:
             del self._traces[publication.publisher]
-        return self._end(publication, trace.upstream, trace.local, trace.behind, out)
+        return self._end(publication, trace, out)
 
-    def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
-        """End the publisher's overdue traces."""
+    def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> int:
+        """End the publisher's overdue traces; returns how many began here, at its broker."""
         self._timed.discard(publisher)
         traces = self._traces.get(publisher, {})
+        expired = 0
         for publication in [name for name, each in traces.items() if each.deadline_us <= now_us]:
-            del traces[publication]
+            expired += traces.pop(publication).upstream is None
         if traces:
             oldest = min(trace.deadline_us for trace in traces.values())
             self._set_timer(publisher, oldest, out)
         else:
             self._traces.pop(publisher, None)
+        return expired
+
+    def busy_percent(self, publisher: ClientId) -> int:
+        """How busy the busiest broker of the publisher's last complete trace is, from here on."""
+        return self._busy.get(publisher, 0)
 
     def forget(self, publisher: ClientId, out: list[Effect]) -> None:
         """Drop all that is held for a publisher: it left, or has turned up elsewhere."""
         self._profiles.pop(publisher, None)
+        self._busy.pop(publisher, None)
         self._traces.pop(publisher, None)
         if publisher in self._timed:
             self._timed.discard(publisher)
@@ -168,9 +181,7 @@ class PopTracing:
     def _end(
         self,
         publication: MessageId,
-        upstream: BrokerId | None,
-        local: int,
-        behind: Mapping[BrokerId, int],
+        trace: _PopTrace,
         out: list[Effect],
     ) -> bool:
         """All results are in: count them, and send the sum upstream.
@@ -182,11 +193,13 @@ class PopTracing:
         if profile is None:
             profile = Profile(self._parameters.average_weight_percent)
             self._profiles[publisher] = profile
-        profile.add(local, behind)
-        if upstream is None:
+        profile.add(trace.local, trace.behind)
+        busy_percent = max(trace.busy_percent, self._capacity.busy_percent)
+        if trace.upstream is None:
+            self._busy[publisher] = busy_percent
             return True
-        subscribers = local + sum(behind.values())
-        out.append(Send(upstream, TraceResult(publication, subscribers)))
+        subscribers = trace.local + sum(trace.behind.values())
+        out.append(Send(trace.upstream, TraceResult(publication, subscribers, busy_percent)))
         return False
 
     def _drop(self, publication: MessageId) -> None:

@@ -1,4 +1,4 @@
-"""Price of a reconfiguration in messages: by the paper's bound, or predicted from its steps.
+"""Price of a reconfiguration in messages: by the paper's bound, or as brokers here send them.
 
 A price has a fixed part as soon as any broker moves, as all are informed, and a part for each
 broker that moves, which depends on its target.
@@ -11,9 +11,9 @@ broker that moves, which depends on its target.
 >>> bounds.of([1, 0, 2, 3]), bounds.of(range(4))
 (20.0, 0.0)
 >>> predicted_prices(Chord(4), problem, range(4)).of([1, 0, 2, 3])
-55.0
+12.0
 
-Source: DYNATOPS, section 5.1.2 and Eq. 7; the prediction is ours.
+Source: DYNATOPS, section 5.1.2 and Eq. 7; the others are ours.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
 from shoal.overlays.dynatops.planning.problem import (
     Amounts,
+    Flags,
     Mapping,
     PlacementProblem,
     inverse,
@@ -32,11 +33,11 @@ from shoal.overlays.dynatops.planning.problem import (
 )
 from shoal.overlays.dynatops.structures.structure import Structure
 
-# The manager sends each broker four messages, and each acknowledges: the second plane begins, its
-# trees are to be repaired, it is used, the first one ends.
-_TO_ALL = 8
-# To a moving broker besides, and back: its new position.
-_TO_WHO_MOVES = 2
+# An introduction from each end of a link that comes up, and a question before one ends.
+_INTRODUCTIONS = 2
+_ENDS = 1
+# Brokers that are linked to all: the manager of views, and its successor.
+_MANAGERS = 2
 
 
 class Prices(NamedTuple):
@@ -74,32 +75,63 @@ def bounded_prices(problem: PlacementProblem, start: Mapping) -> Prices:
 def predicted_prices(
     structure: Structure, problem: PlacementProblem, start: Mapping, hops: Amounts | None = None
 ) -> Prices:
-    """The messages that the steps of 5.1.2 send; `hops` (from, to) if they are known.
+    """About what brokers send (`change_messages`), move by move; `hops` (from, to) if known.
 
-    A broker that moves to a position gets it from those that have it in their tables, and informs
-    those in its own; it hands its trees over to its successor at the old position; and for each
-    topic that it wants and the broker before it did not, or the reverse, a message goes to the
-    topic's root and down the tree.
+    Every broker gets the view. One that moves gets the rows of topics from the broker that was
+    there, and links that its new position has and its old one has not.
     """
     size = structure.size
     if hops is None:
         hops = trees_of(structure, range(size)).depths
-    linked = np.zeros(size)
-    for position in range(size):
-        beside = list(structure.neighbours(position))
-        linked[position] += len(beside)
-        linked[beside] += 1
-    roots = problem.trees.roots[problem.trees.of]
-    # (positions, topics): to the root, and down again.
-    ways = hops[:, roots] + hops[roots, :].T
-    wanted = problem.wanted.astype(float)
-    before = wanted[inverse(start)]
-    # Topics that one of two wants: both sums, less twice what they have in common.
-    mended = wanted @ ways.T + (before * ways).sum(axis=1) - 2 * wanted @ (before * ways).T
-    # (brokers, positions): from the new position to the old one.
-    handed_over = hops[:, list(start)].T
-    moving = _TO_WHO_MOVES + linked + handed_over + mended
-    return Prices(float(_TO_ALL * size), _but_none_at(moving, start), start)
+    linked = _linked(structure)
+    both = linked.astype(int)
+    # (positions, positions): links of one that the other lacks.
+    more = both.sum(axis=1)[None, :] - both @ both.T
+    moving = (hops + (_INTRODUCTIONS + _ENDS) * more)[list(start), :].astype(float)
+    return Prices(float(size - 1), _but_none_at(moving, start), start)
+
+
+def change_messages(structure: Structure, before: Mapping, after: Mapping) -> int:
+    """The messages that brokers send to change from one mapping to another (`View.base`).
+
+    Brokers are numbered by name. A view goes to each, the rows of topics go from each former broker
+    of a position to the new one, over the new paths; links that come up are introduced from both
+    ends, and for one that is not needed any more the end is asked for.
+    """
+    if list(before) == list(after):
+        return 0
+    hops = trees_of(structure, range(structure.size)).depths
+    former = inverse(before)
+    handed = sum(
+        int(hops[after[former[position]], position])
+        for broker, position in enumerate(after)
+        if former[position] != broker
+    )
+    old, new = _links(structure, before), _links(structure, after)
+    links = _INTRODUCTIONS * len(new - old) + _ENDS * len(old - new)
+    return structure.size - 1 + handed + links
+
+
+def _linked(structure: Structure) -> Flags:
+    """(positions, positions): which have a link with each other."""
+    linked = np.zeros((structure.size, structure.size), np.bool_)
+    for position in range(structure.size):
+        linked[position, list(structure.neighbours(position))] = True
+    return linked | linked.T
+
+
+def _links(structure: Structure, mapping: Mapping) -> set[tuple[int, int]]:
+    """Pairs of brokers that have a link."""
+    brokers = inverse(mapping)
+    pairs = {
+        (min(one, other), max(one, other))
+        for position, one in enumerate(brokers)
+        for other in (brokers[at] for at in structure.neighbours(position))
+    }
+    managers = range(min(_MANAGERS, structure.size))
+    everyone = range(structure.size)
+    pairs.update((min(one, other), max(one, other)) for one in managers for other in everyone)
+    return {pair for pair in pairs if pair[0] != pair[1]}
 
 
 def _but_none_at(moving: Amounts, start: Mapping) -> Amounts:
