@@ -13,8 +13,11 @@ from shoal.cli.support.imports import uncollected
 warnings.filterwarnings("ignore", ".*shoal.cli.main.* found in sys.modules", RuntimeWarning)
 
 with uncollected():
+    from shoal import language
     from shoal.cli.commands.serve import serve
     from shoal.cli.main import explained
+
+    language.prepare()
 
     for _module in (
         "numpy.typing",

@@ -19,7 +19,7 @@ from shoal.language.query import (
     read_plain_value,
     read_topic_query,
 )
-from shoal.language.sql import parse, parse_value
+from shoal.language.sql import parse, parse_value, prepare
 from shoal.language.writing import format_filter, format_value
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "parse",
     "parse_topic_query",
     "parse_value",
+    "prepare",
     "read_plain_value",
     "read_topic_query",
 ]

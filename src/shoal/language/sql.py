@@ -199,6 +199,11 @@ def _advice(text: str, token: Token) -> str:
     return ""
 
 
+def prepare() -> None:
+    """Build the parser (50 ms), so that the first filter does not wait for it."""
+    _parser()
+
+
 @cache
 def _parser() -> Lark:
     return Lark.open(

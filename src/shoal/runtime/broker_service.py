@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from shoal import language
 from shoal.broker.effects import Started
 from shoal.broker.links.controls import CONTROLS, BrokerLocation
 from shoal.broker.links.protocol import PROTOCOL
@@ -272,6 +273,7 @@ class BrokerService:
 
         All addresses are bound before anything is written, or a link is opened.
         """
+        language.prepare()  # no client's first filter holds the broker meanwhile
         self._listeners.bind()
         await self._listeners.listen("admin")
         self.events.start()

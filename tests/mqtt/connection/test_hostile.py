@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from shoal import language
 from shoal.broker.effects import Received
 from shoal.broker.wire import COMMON, Codec, FrameReader
 from shoal.mqtt.codec.encoder import encode
@@ -39,6 +40,8 @@ INPUTS = [
     pytest.param(each, id=each.name, marks=[pytest.mark.soak] if each.is_long else [])
     for each in hostile_inputs()
 ]
+# As brokers do when they start.
+language.prepare()
 KEPT = Properties(session_expiry_interval_s=1_000)
 
 
