@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from shoal.model.expressions import letter_cases
 from shoal.model.values import INTEGER_MAX, INTEGER_MIN, Value, compare
 
 # Characters of a text that an expression makes; a longer one is missing, as an attribute is.
@@ -167,12 +168,12 @@ def _made(text: str) -> str | None:
 
 def lower(text: Any) -> Missing:
     """The text in small letters."""
-    return _made(text.lower()) if type(text) is str else None
+    return _made(letter_cases.lower(text)) if type(text) is str else None
 
 
 def upper(text: Any) -> Missing:
     """The text in capital letters."""
-    return _made(text.upper()) if type(text) is str else None
+    return _made(letter_cases.upper(text)) if type(text) is str else None
 
 
 def trim(text: Any) -> Missing:
