@@ -203,7 +203,8 @@ def _is_distance(piece: Piece) -> bool:
 def _distance_test(left: Piece, operator: Operator, right: Piece) -> Expression:
     if _is_distance(right):
         left, operator, right = right, _FLIPPED[operator], left
-    if type(right.value) not in (int, float) or operator not in (Operator.LE, Operator.GT):
+    is_number = type(right.value) in (int, float) and right.value >= 0  # type: ignore[operator]
+    if not is_number or operator not in (Operator.LE, Operator.GT):
         raise LanguageMeaningError(_ADVICE[_DISTANCE], left.position)
     assert isinstance(left.value, FunctionCall)
     within = call("within", *left.value.arguments, right.value)

@@ -17,12 +17,14 @@ An index works out a derived attribute once for each message, for all filters th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from shoal.ledger import remembered
 from shoal.model import Attributes, Conjunction, Value
 from shoal.model.expressions import (
+    FunctionCall,
+    ValueExpression,
     cost_of,
     derived_expression,
     evaluator,
@@ -70,7 +72,7 @@ def value_reader(name: str) -> Reader:
 
 
 def guarded_in(conjunction: Conjunction) -> frozenset[str]:
-    """The derived attributes of one attribute, of which the conjunction has a plain test besides.
+    """The derived attributes that have a plain test beside them, which is a part of their own.
 
     Such a test is evaluated where the plain test holds, which is rare (`plain_forms`).
     """
@@ -78,11 +80,15 @@ def guarded_in(conjunction: Conjunction) -> frozenset[str]:
     if not derived:
         return frozenset()
     plain = {test.attribute for test in conjunction}
-    return frozenset(
-        name
-        for name in derived
-        if len(inner := set(references(derived_expression(name)))) == 1 and inner <= plain
-    )
+    return frozenset(name for name in derived if _is_guarded(derived_expression(name), plain))
+
+
+def _is_guarded(expression: ValueExpression, plain: Set[str]) -> bool:
+    """Whether it has one attribute, with a plain test, or is a distance, with one of a band."""
+    inner = set(references(expression))
+    if isinstance(expression, FunctionCall) and expression.function == "within":
+        return not inner.isdisjoint(plain)
+    return len(inner) == 1 and inner <= plain
 
 
 def evaluated_in(conjunction: Conjunction, shared: set[str]) -> frozenset[str]:

@@ -63,6 +63,8 @@ def _forms(name: str, expression: FunctionCall, operator: str, operand: Any) -> 
     match expression.function:
         case "startswith" | "endswith" | "contains" if operand is True:
             return _like_form(expression, operator)
+        case "within" if (operator, operand) == ("=", True):
+            return _band_form(name, expression)
         case "substring" if operator == "=" and isinstance(operand, str):
             return _beginning_form(expression, operand)
         case "coalesce" if operator in _HOLDS:
@@ -113,6 +115,52 @@ def _abs_form(expression: FunctionCall, operator: str, operand: float) -> PlainF
         case "=":
             return ((PlainTest(inner.name, "IN", (operand, -operand)),),)
     return None
+
+
+# --- places on the map ----------------------------------------------------------------------------
+
+# Degrees that a band is wider than it need be: a tenth of a metre, beyond any rounding.
+_MARGIN = 1e-6
+
+
+def _band_form(name: str, expression: FunctionCall) -> PlainForms | None:
+    """Within a distance of a constant place: a band of latitudes, one of longitudes, and the test.
+
+    Near a pole, and across 180 degrees, longitudes have no such band.
+    """
+    *place, metres = expression.arguments
+    assert isinstance(metres, int | float)
+    match place:
+        case [
+            AttributeRef(lat),
+            AttributeRef(lon),
+            int() | float() as north,
+            int() | float() as east,
+        ]:
+            pass
+        case [
+            int() | float() as north,
+            int() | float() as east,
+            AttributeRef(lat),
+            AttributeRef(lon),
+        ]:
+            pass
+        case _:
+            return None
+    angle = metres / functions.EARTH_RADIUS_M
+    if abs(north) > 90 or abs(east) > 180 or angle >= math.pi / 2:
+        return None
+    tests = _band(lat, north, math.degrees(angle))
+    sine = math.sin(angle) / max(math.cos(math.radians(north)), 1e-9)
+    turn = math.degrees(math.asin(sine)) if sine < 1 else 360.0
+    if abs(north) + math.degrees(angle) < 89 and abs(east) + turn < 179:
+        tests += _band(lon, east, turn)
+    return ((*tests, PlainTest(name, "=", True)),)
+
+
+def _band(attribute: str, middle: float, width: float) -> tuple[PlainTest, ...]:
+    low, high = middle - width - _MARGIN, middle + width + _MARGIN
+    return PlainTest(attribute, ">=", low), PlainTest(attribute, "<=", high)
 
 
 # --- chains of monotone steps ---------------------------------------------------------------------

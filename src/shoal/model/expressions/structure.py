@@ -171,7 +171,7 @@ def _suit(function: str, arguments: tuple[ValueExpression, ...]) -> bool:
         case "like":
             return isinstance(constants[0], str)
         case "within":
-            return type(arguments[4]) in (int, float)
+            return type(metres := arguments[4]) in (int, float) and metres >= 0  # type: ignore[operator]
         case "case":
             return len(arguments) % 2 == 1
         case _ if function in _LISTS:
