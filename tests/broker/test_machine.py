@@ -69,6 +69,8 @@ from shoal.overlays.dynatops.messages import (
 )
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
+    PlaceAnswer,
+    PlaceRequest,
     SessionTraces,
     TraceInformationAnswer,
     TraceInformationRequest,
@@ -148,6 +150,7 @@ NAMES = st.sampled_from(["n1", "n2", "n3"])
 NUMBERS = st.one_of(st.integers(-3, 6), st.sampled_from([10**9, -(10**18), 2**63 - 1]))
 PATHS = st.lists(BROKERS, max_size=4).map(tuple)
 FILTERS = filters(["a", "b"], max_leaves=3)
+RATES = st.floats(allow_nan=False)
 IDS = st.builds(MessageId, BROKERS, CLIENTS, NUMBERS)
 ADVERTISEMENTS = st.builds(Advertisement, id=NAMES, publisher=CLIENTS, filter=FILTERS)
 SUBSCRIPTIONS = st.builds(Subscription, id=NAMES, client=CLIENTS, filter=FILTERS)
@@ -221,12 +224,14 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
     TraceInformationRequest: st.builds(TraceInformationRequest, IDS),
     TraceInformationAnswer: st.builds(TraceInformationAnswer, IDS, tuples(TRACES)),
     SessionTraces: st.builds(SessionTraces, IDS, BROKERS, tuples(TRACES)),
+    PlaceRequest: st.builds(PlaceRequest, IDS, PATHS, RATES, RATES),
+    PlaceAnswer: st.builds(PlaceAnswer, IDS, PATHS, st.booleans()),
     MigrationUpdate: st.builds(
         MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
     ),
     MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
     TraceResult: st.builds(TraceResult, IDS, NUMBERS),
-    RelocationRequest: st.builds(RelocationRequest, CLIENTS, st.floats(allow_nan=False), PATHS),
+    RelocationRequest: st.builds(RelocationRequest, CLIENTS, RATES, PATHS),
     RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
 } | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)

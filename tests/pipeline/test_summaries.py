@@ -38,12 +38,12 @@ DELIVERIES = [
 TRUTH_ROWS = [("P", 0, "S1"), ("P", 1, "S1"), ("P", 2, "S1"), ("P", 9, "S1")]
 LOAD = [
     # Before and after publishing: does not count.
-    ("B1", 0, 100, 100, 100, 100, 500_000, 500_000),
-    ("B1", 16 * SECOND_US, 100, 100, 100, 100, 500_000, 500_000),
-    ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000),
-    ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000),
+    ("B1", 0, 100, 100, 100, 100, 500_000, 500_000, 0),
+    ("B1", 16 * SECOND_US, 100, 100, 100, 100, 500_000, 500_000, 0),
+    ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000, 0),
+    ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0),
 ]
-SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, 40)]
+SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, 40, None)]
 SUBSCRIBER_SELECTIONS = [("C1", "B2", 14_000_000, 10, 2, "B1", 1.0, 0.0, 9.0, 8.0, 80)]
 SUBSCRIBER_MOVES = [("C1", "S1", "B2", "B1", 14_000_000, 24_000_000)]
 MIGRATIONS = [("P", "B1", "B2", 1, 13 * SECOND_US, 13 * SECOND_US + 70_000)]
@@ -100,7 +100,7 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
     idle = RUN | {
         "publications": [*PUBLICATIONS[:2], *late],
         "deliveries": DELIVERIES[:1],
-        "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000)],
+        "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0)],
     }
     runs = {"first": RUN, "idle": idle, "silent": quiet}
     folders = [make_run(root / name, rows) for name, rows in runs.items()]
