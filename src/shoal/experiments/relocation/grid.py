@@ -8,7 +8,7 @@ been everywhere; they find the best broker.
 >>> [run.name for run in grid("quotes", SCALES["small"])][:2]
 ['quotes/grid/wide-clustered-1/baseline', 'quotes/grid/wide-clustered-1/pop']
 >>> len(grid("quotes", SCALES["paper"]))
-473
+515
 
 Beside it stands load as an axis (`load_runs`): brokers whose work takes so long that one with all
 publications would be busy for 10, 50 and 105 per cent of its time, with each publisher's

