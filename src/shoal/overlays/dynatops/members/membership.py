@@ -308,7 +308,10 @@ class ViewMembership:
             return
         if self.is_leaving and self._is_free():
             self._ask_to_leave(out)
-        if self.manager == self.broker and self.view is not None and self._is_to_change:
+        if self.view is not None and self.manager not in (self.broker, *self.met):
+            # It may be dead, too, and this broker had no link with it that could fail.
+            self._wait(now_us, out)
+        elif self.manager == self.broker and self.view is not None and self._is_to_change:
             self._gather(now_us, out)
         self._open_links(out)
 
