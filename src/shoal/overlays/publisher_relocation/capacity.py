@@ -37,7 +37,7 @@ from shoal.overlays.publisher_relocation.traces import TraceTree
 UNLIMITED = 100
 # The newest report's part of the average, which so is about seven seconds long.
 _WEIGHT = 0.25
-# What a publisher costs its first broker beyond publications that pass there anyway, as a part of
+# A publisher's cost at its first broker beyond publications that pass there anyway, as a part of
 # their work.  With 400 subscriptions that come into the tables with 20 publishers, a publication
 # takes 23 % longer in the simulator.
 _EDGE_SHARE = 0.25

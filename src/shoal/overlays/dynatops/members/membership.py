@@ -85,7 +85,7 @@ class ViewMembership:
         return tuple(each for each in members if each != self.broker)
 
     def spend(self, messages: int) -> None:
-        """So many messages are sent for a view."""
+        """Count messages that are sent for a view."""
         self._spent += messages
 
     def take_spent(self) -> int:
@@ -127,7 +127,7 @@ class ViewMembership:
                     self.links.tidy(self._needed, self.view.members, out)
             case "patience":
                 self._is_waiting = False
-                # Others need no link with this broker: those that do wait for them.
+                # Members that this broker needs no link with are waited for by their neighbours.
                 for member in self._needed:
                     if member in self.others and member not in self.met:
                         self._lose(member, had_been_up=False, out=out)

@@ -107,8 +107,8 @@ class Interests:
         # Rows of all homes, by home and number.
         self.rows: dict[tuple[BrokerId, int], Filter] = {}
         self._index = MatchIndex()
-        # What completes the rows here: the announcements of all others, or rows that are handed
-        # over by some; rows that were removed before these came.
+        # The rows here are complete with the announcements of all others (`_heard`), or, if it is
+        # not None, with the rows of the brokers in `_handing_over`; rows removed before these came.
         self._heard: set[BrokerId] = set()
         self._handing_over: set[BrokerId] | None = None
         self._removed_early: set[tuple[BrokerId, int]] = set()
