@@ -230,9 +230,9 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Message]] = {
         MigrationUpdate, CLIENTS, PATHS, tuples(ADVERTISEMENTS), tuples(NAMES), NUMBERS
     ),
     MigrationComplete: st.builds(MigrationComplete, CLIENTS, PATHS, NUMBERS, st.booleans()),
-    TraceResult: st.builds(TraceResult, IDS, NUMBERS),
-    RelocationRequest: st.builds(RelocationRequest, CLIENTS, RATES, PATHS),
-    RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS),
+    TraceResult: st.builds(TraceResult, IDS, NUMBERS, NUMBERS),
+    RelocationRequest: st.builds(RelocationRequest, CLIENTS, RATES, PATHS, RATES, NUMBERS),
+    RelocationAnswer: st.builds(RelocationAnswer, CLIENTS, PATHS, RATES, NUMBERS),
 } | cluster_messages(BROKERS, NAMES, SUBSCRIPTIONS, IDS, ROUTED)
 MESSAGES |= product_messages(BROKERS, NAMES, CLIENTS, SUBSCRIPTIONS, ROUTED)
 MESSAGES |= tree_messages(BROKERS, NAMES, SUBSCRIPTIONS, ADVERTISEMENTS, ROUTED)

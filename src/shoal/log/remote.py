@@ -31,7 +31,10 @@ _HEADER = {"X-Shoal": "reader"}
 
 
 class LogAnswerError(LogError):
-    """A broker's log cannot be read: it does not answer, or it answers with a refusal."""
+    """A broker's log cannot be read: it does not answer, or it answers with a refusal.
+
+    An address or certificates that cannot be used count as a refusal: no later call succeeds.
+    """
 
     def __init__(self, problem: str, *, is_refusal: bool = False) -> None:
         super().__init__(problem)
@@ -78,7 +81,7 @@ class LogLogin(NamedTuple):
         try:
             return ssl.create_default_context(cafile=self.authority or None)
         except OSError as error:  # TLS's own errors are among them
-            raise LogAnswerError(f"{self.authority}: {error}") from None
+            raise LogAnswerError(f"{self.authority}: {error}", is_refusal=True) from None
 
 
 NO_LOGIN = LogLogin()
@@ -172,7 +175,9 @@ class RemoteLog:
         except (http.client.HTTPException, OSError) as error:
             self.close()
             if is_new or isinstance(error, TimeoutError):
-                raise LogAnswerError(f"{self.url} does not answer: {error}") from None
+                is_refusal = isinstance(error, ssl.SSLCertVerificationError)
+                problem = f"{self.url} does not answer: {error}"
+                raise LogAnswerError(problem, is_refusal=is_refusal) from None
             return self._exchange(method, path, sent)
         if answer.status != 200:
             self._fail(answer.status, body)
@@ -191,7 +196,8 @@ class RemoteLog:
     def _open(self) -> HttpConnection:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or parts.hostname is None or parts.port is None:
-            raise LogAnswerError(f"{self.url!r} is no address such as http://127.0.0.1:8100")
+            problem = f"{self.url!r} is no address such as http://127.0.0.1:8100"
+            raise LogAnswerError(problem, is_refusal=True)
         context = self._login.context() if parts.scheme == "https" else None
         return HttpConnection(
             parts.hostname, parts.port, ANSWER_S, context, self._login.server_name

@@ -19,7 +19,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
-from shoal.overlays.dynatops.members.membership import GATHER
+from shoal.overlays.dynatops.members.membership import GATHER, PATIENCE
 from shoal.overlays.dynatops.messages import (
     Introduction,
     JoinWanted,
@@ -46,11 +46,14 @@ def view_of(machine: Broker) -> View | None:
 class Stage:
     """One broker of a ring; the test plays all others, all of them linked and introduced."""
 
-    def __init__(self, name: str, members: tuple[str, ...] = MEMBERS) -> None:
+    def __init__(
+        self, name: str, members: tuple[str, ...] = MEMBERS, dead: tuple[str, ...] = ()
+    ) -> None:
+        """Links with the `dead` members have not come up."""
         self.now_us = 100
         factory = strategy_factory("dynatops", DynatopsParameters(brokers=members))
         self.machine = Broker(name, (), factory)
-        self.others = [each for each in members if each != name]
+        self.others = [each for each in members if each not in (name, *dead)]
         self.heard(Started())
         for life, other in enumerate(self.others):
             self.heard(LinkChanged(other, LinkState.UP))
@@ -139,6 +142,33 @@ def test_a_broken_link_between_others_makes_a_view_of_the_same_members() -> None
     stage.receive("B", LinkLost(stage.view.age, "C", False))
     stage.gathered()
     assert stage.view.version == 1  # nothing was lost in it
+
+
+# D's position has links to none of A, B and C.
+SIXTEEN = tuple("DEFAGBCHIJKLMNOP")
+
+
+def test_a_broker_waits_for_each_broker_that_it_takes_for_the_manager() -> None:
+    """Once A and B count as lost, D takes C for the manager, which it needed no link with."""
+    stage = Stage("D", SIXTEEN, dead=("A", "B", "C"))
+    assert timers(stage.heard(TimerFired(PATIENCE))) == [PATIENCE]
+    assert timers(stage.heard(TimerFired(PATIENCE))) == [GATHER]
+    stage.gathered()
+    assert stage.view.members == tuple(each for each in SIXTEEN if each not in "ABC")
+
+
+def test_a_broker_waits_for_the_successor_of_managers_that_are_lost() -> None:
+    stage = Stage("D", SIXTEEN, dead=("C",))
+    stage.heard(TimerFired(PATIENCE))
+    stage.heard(LinkChanged("A", LinkState.FAILED))
+    assert timers(stage.heard(LinkChanged("B", LinkState.FAILED))) == [PATIENCE]
+    assert timers(stage.heard(TimerFired(PATIENCE))) == [GATHER]
+    stage.gathered()
+    assert stage.view.members == tuple(each for each in SIXTEEN if each not in "ABC")
+
+
+def timers(effects: list[Effect]) -> list[object]:
+    return [each.key for each in effects if isinstance(each, SetTimer)]
 
 
 def test_a_report_of_a_lost_link_is_forwarded_to_the_first_broker() -> None:

@@ -41,3 +41,10 @@ def test_a_publications_work_has_all_of_the_brokers_but_what_an_idle_one_has() -
     assert monitor.report({}, busy=0.02, passed_us=1_000_000).served_us is None
     monitor.handled(publications=1, waited_us=0, busy_us=100)
     assert monitor.report({}).busy is None
+
+
+def test_the_work_of_a_busy_broker_is_not_that_of_one_publication() -> None:
+    """Else a broker that starts with one has room for none, and measures nothing again."""
+    monitor = Monitor()
+    monitor.handled(publications=1, waited_us=0, busy_us=100)
+    assert monitor.report({}, busy=1.0, passed_us=1_000_000).served_us == 100

@@ -35,7 +35,7 @@ from shoal.overlays.dynatops.parameters import ViewParameters
 from shoal.overlays.dynatops.topics.interests import Interests
 from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.topics.ways import Ways
-from shoal.overlays.dynatops.view import Age, View, ViewPlaces
+from shoal.overlays.dynatops.view import View, ViewPlaces
 
 BEGIN: TimerKey = ("begin",)
 
@@ -70,7 +70,7 @@ class InViews(BaseStrategy):
         self._is_ready = False
         self._now_us = 0
         # The view whose paths are in use.
-        self._begun: Age | None = None
+        self._begun: View | None = None
 
     # --- operations of a system ---------------------------------------------------------------
 
@@ -238,10 +238,10 @@ class InViews(BaseStrategy):
         view = self.membership.view
         assert view is not None
         self._now_us = now_us
-        is_next = view.base is not None and view.base == self._begun
+        is_next = self._begun is not None and view.continues(self._begun)
         continues = is_next and self.interests.is_complete
         early = self.ways.begin()
-        self._begun = view.age
+        self._begun = view
         self.begin_routing(view, out)
         self.interests.begin(out, continues=continues)
         self.outbox.begin(_again, out)

@@ -108,23 +108,23 @@ class TopicInterest(TopicMessage, frozen=True):
 
 
 class RowsWanted(TopicMessage, frozen=True):
-    """To all: this broker has not the rows of the view before, and needs all filters anew."""
+    """To all: `broker` lacks the rows of the view before, and needs all filters anew."""
 
     broker: BrokerId
     targets: tuple[BrokerId, ...]
 
 
 class HandedRow(msgspec.Struct, frozen=True, array_like=True):
-    """A filter of a home's clients, as its root knows it."""
+    """A filter of a home's clients, as a root knows it."""
 
     home: BrokerId
     row: TopicRow
 
 
 class RowsHandedOver(TopicMessage, frozen=True):
-    """To the broker that now is where the sender was: what it knew as the root of topics there.
+    """To the broker at the position that `broker` had: the rows that it knew there as a root.
 
-    `is_all`: it was the last of them.
+    `is_all`: no further ones follow.
     """
 
     broker: BrokerId

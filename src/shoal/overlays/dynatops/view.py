@@ -67,6 +67,15 @@ class View(msgspec.Struct, frozen=True):
             and self.per_gateway >= 1
         )
 
+    def continues(self, former: View) -> bool:
+        """Whether it is based on the former view, and has its members in their incarnations."""
+        return (
+            self.base == former.age
+            and self.per_gateway == former.per_gateway
+            and sorted(self.members) == sorted(former.members)
+            and all(self.lives.get(each) == life for each, life in former.lives.items())
+        )
+
 
 def known_view(facts: Mapping[str, Any], per_gateway: int) -> View | None:
     """The last view that a broker was in before it started, if it was in one."""

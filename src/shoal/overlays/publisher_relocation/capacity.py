@@ -37,13 +37,15 @@ from shoal.overlays.publisher_relocation.traces import TraceTree
 UNLIMITED = 100
 # The newest report's part of the average, which so is about seven seconds long.
 _WEIGHT = 0.25
-# What a publisher costs its first broker beyond publications that pass there anyway, as a part of
+# A publisher's cost at its first broker beyond publications that pass there anyway, as a part of
 # their work.  With 400 subscriptions that come into the tables with 20 publishers, a publication
 # takes 23 % longer in the simulator.
 _EDGE_SHARE = 0.25
 # Reports, of about a second each, for which a promise lasts.  A move takes a few round trips; then
 # its publications are in the measured figures.
 _PROMISED_REPORTS = 30
+# No publisher makes as many publications per second.
+_MOST_PER_S = 1e9
 _US_PER_S = 1_000_000
 
 
@@ -53,10 +55,15 @@ class PublisherLoad(NamedTuple):
     per_s: float
     passing: float
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether a publisher can have it: false for NaN too."""
+        return 0 <= self.per_s <= _MOST_PER_S and 0 <= self.passing <= 1
+
     def added(self, served_us: float) -> float:
         """The part of its time for which a broker becomes busier if it gets the publisher."""
         share = max(_EDGE_SHARE, 1 - self.passing)
-        return max(0.0, self.per_s) * share * served_us / _US_PER_S
+        return self.per_s * share * served_us / _US_PER_S
 
 
 def rate_per_s(publications: int, passed_us: int) -> float:

@@ -17,6 +17,9 @@ from shoal.model import BrokerId
 
 # The part of its time for which a broker without publications is busy, at most.
 _IDLE = 0.05
+# With fewer publications in a report, the broker's other work is not for them: it starts, or gets
+# subscriptions.  Such a figure would last, as a broker that has no room for publishers gets none.
+_ENOUGH = 10
 
 
 class Monitor:
@@ -58,8 +61,9 @@ class Monitor:
         publications, deliveries = self._publications, self._deliveries
         served_us = None
         if busy is not None and publications:
-            # An idle broker's own work is not that of its few publications.
-            work_us = max(self._busy_us, int((busy - _IDLE) * passed_us))
+            work_us = self._busy_us
+            if publications >= _ENOUGH:
+                work_us = max(work_us, int((busy - _IDLE) * passed_us))
             served_us = work_us // publications
         report = MeasuredDelays(
             input_queue_us=self._waited_us // publications if publications else None,

@@ -397,6 +397,10 @@ def test_a_session_ends_when_no_answer_about_room_comes() -> None:
         ("B1", PlaceRequest(SESSION, ("B2", "B1"), 1.0, 0.0)),
         ("B1", PlaceRequest(SESSION, ("B1", "B2", "B1"), 1.0, 0.0)),
         ("B1", PlaceRequest(SESSION, ("B1", "B2"), float("nan"), 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2"), -1.0, 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2"), 1e300, 0.0)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2"), 1.0, -1e308)),
+        ("B1", PlaceRequest(SESSION, ("B1", "B2"), 1.0, 1.1)),
         ("B3", PlaceAnswer(SESSION, ("B1", "B3"), True)),
         ("B3", PlaceAnswer(SESSION, ("B1", "B2"), True)),
     ],
@@ -405,6 +409,17 @@ def test_questions_about_room_that_cannot_be_are_refused(sender: str, message: o
     stage = grape()
     stage.tell(sender, "B2", message)  # type: ignore[arg-type]
     assert len(stage.refusals()) == 1
+
+
+@pytest.mark.parametrize("most_busy_percent", [80, 100])
+def test_a_load_that_cannot_be_spoils_no_answer(most_busy_percent: int) -> None:
+    stage = Stage(WEB, "grape", GrapeParameters(most_busy_percent=most_busy_percent))
+    for passing in (0.0, -1e308):
+        stage.tell("B1", "B2", PlaceRequest(SESSION, ("B1", "B2"), 1e308, passing))
+        stage.measure("B2", busy(0.3))
+    stage.tell("B1", "B2", TraceInformationRequest(SESSION))
+    stage.settle()
+    assert len(stage.refusals()) == 2
 
 
 def test_sessions_complete_again_after_a_link_was_down() -> None:

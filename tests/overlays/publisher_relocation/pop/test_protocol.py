@@ -303,6 +303,10 @@ def test_a_publisher_that_leaves_is_forgotten_everywhere() -> None:
     ("sender", "message"),
     [
         ("B2", TraceResult(MessageId("B1", "P", 0), -1)),
+        ("B2", TraceResult(MessageId("B1", "P", 0), 1, -1)),
+        ("B2", TraceResult(MessageId("B1", "P", 0), 1, 101)),
+        ("B2", RelocationRequest("P", 3.0, ("B2",), -1.0, 1)),
+        ("B2", RelocationRequest("P", 3.0, ("B2",), 1e300, 1)),
         ("B2", RelocationRequest("P", 3.0, ("B3", "B2"))),
         ("B2", RelocationRequest("P", 3.0, ("B2", "B1"))),
         ("B2", RelocationRequest("P", -1.0, ("B2",))),

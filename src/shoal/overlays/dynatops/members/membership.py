@@ -85,7 +85,7 @@ class ViewMembership:
         return tuple(each for each in members if each != self.broker)
 
     def spend(self, messages: int) -> None:
-        """So many messages are sent for a view."""
+        """Count messages that are sent for a view."""
         self._spent += messages
 
     def take_spent(self) -> int:
@@ -127,7 +127,7 @@ class ViewMembership:
                     self.links.tidy(self._needed, self.view.members, out)
             case "patience":
                 self._is_waiting = False
-                # Others need no link with this broker: those that do wait for them.
+                # Members that this broker needs no link with are waited for by their neighbours.
                 for member in self._needed:
                     if member in self.others and member not in self.met:
                         self._lose(member, had_been_up=False, out=out)
@@ -308,7 +308,10 @@ class ViewMembership:
             return
         if self.is_leaving and self._is_free():
             self._ask_to_leave(out)
-        if self.manager == self.broker and self.view is not None and self._is_to_change:
+        if self.view is not None and self.manager not in (self.broker, *self.met):
+            # It may be dead, too, and this broker had no link with it that could fail.
+            self._wait(now_us, out)
+        elif self.manager == self.broker and self.view is not None and self._is_to_change:
             self._gather(now_us, out)
         self._open_links(out)
 

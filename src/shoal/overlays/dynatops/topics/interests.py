@@ -14,8 +14,8 @@ other view.
 
 Why no publication misses a settled subscription: it is settled when its roots have confirmed it, so
 the broker at a root's position had its row before it entered the next view, and hands it over, or
-keeps it. A removal is handed over as little as the row: homes repeat removals that were not
-confirmed, and a root that waits for rows leaves out those removed meanwhile.
+keeps it. Removed rows do not return: homes repeat removals that were not confirmed, and a root that
+waits for rows leaves out those removed meanwhile.
 
 Source: DYNATOPS, section 3: a broker joins a topic with the first of its users that wants it, and
 leaves it with the last.
@@ -107,8 +107,8 @@ class Interests:
         # Rows of all homes, by home and number.
         self.rows: dict[tuple[BrokerId, int], Filter] = {}
         self._index = MatchIndex()
-        # What completes the rows here: the announcements of all others, or rows that are handed
-        # over by some; rows that were removed before these came.
+        # The rows here are complete with the announcements of all others (`_heard`), or, if it is
+        # not None, with the rows of the brokers in `_handing_over`; rows removed before these came.
         self._heard: set[BrokerId] = set()
         self._handing_over: set[BrokerId] | None = None
         self._removed_early: set[tuple[BrokerId, int]] = set()
@@ -247,7 +247,9 @@ class Interests:
                 self._take(self._broker, (wanted.row,), ())
         if view is not None and view.base is not None:
             self._ask_for_rows(out)
-            self._repeat_removals(out)
+            # The announcement of all that follows asks for the confirmation.
+            for target, ids in sorted(self._unconfirmed_removals().items()):
+                self._send_rows((target,), (), out, removed=tuple(ids))
         else:
             self._removed.clear()
         self._send_all(self._membership.others, out)
@@ -313,6 +315,11 @@ class Interests:
                 self._index.remove((home, id))
 
     def _repeat_unconfirmed(self, out: list[Effect]) -> None:
+        """Send additions and removals without confirmation again.
+
+        The last message to a broker alone asks: it confirms all up to its number, and so those of
+        the messages before it.
+        """
         added: dict[BrokerId, list[TopicRow]] = {}
         for wanted in self._wanted.values():
             if wanted.is_known:
@@ -321,14 +328,16 @@ class Interests:
             self._look(wanted, out)
             for target in wanted.missing:
                 added.setdefault(target, []).append(wanted.row)
-        for target, rows in sorted(added.items()):
-            for part in _parts(rows):
-                self._send_rows((target,), part, out, asks=True)
-        self._repeat_removals(out)
+        removed = self._unconfirmed_removals()
+        for target in sorted({*added, *removed}):
+            *parts, last = _parts(added.get(target, []))
+            for part in parts:
+                self._send_rows((target,), part, out)
+            ids = tuple(removed.get(target, ()))
+            self._send_rows((target,), last, out, asks=True, removed=ids)
 
-    def _repeat_removals(self, out: list[Effect]) -> None:
-        view = self._membership.view
-        assert view is not None
+    def _unconfirmed_removals(self) -> dict[BrokerId, list[int]]:
+        """Await confirmations of removed rows anew; returns the rows by broker."""
         removed: dict[BrokerId, list[int]] = {}
         for row in list(self._removed.values()):
             self._await(row)
@@ -338,11 +347,7 @@ class Interests:
                 del self._removed[row.id]
             for target in row.missing:
                 removed.setdefault(target, []).append(row.id)
-        for target, ids in sorted(removed.items()):
-            said = TopicInterest(
-                view.age, self._broker, (target,), self._number, (), tuple(ids), False, True
-            )
-            self._spread(said, (target,), out)
+        return removed
 
     def _ask_for_rows(self, out: list[Effect]) -> None:
         view, others = self._membership.view, self._membership.others
@@ -352,15 +357,13 @@ class Interests:
             self._ask(RowsWanted(view.age, self._broker, others), others, out)
 
     def rows_wanted(self, message: RowsWanted, out: list[Effect]) -> None:
-        """Another broker has no rows: it gets those of this home, and can hand over none."""
+        """Another broker has no rows: it gets those of this home, and can hand over none.
+
+        Rows that are here stay: a home may have announced some of its own already, and then only
+        says that they were all.
+        """
         self._send_all((message.broker,), out)
         if self._handing_over is not None and message.broker in self._handing_over:
-            self.rows.clear()
-            self._index = MatchIndex()
-            self._heard.clear()
-            for wanted in self._wanted.values():
-                if self._broker in self._targets(wanted):
-                    self._take(self._broker, (wanted.row,), ())
             self._ask_for_rows(out)
 
     def on_handed_over(self, message: RowsHandedOver) -> None:
@@ -381,11 +384,14 @@ class Interests:
         *,
         is_all: bool = False,
         asks: bool = False,
+        removed: tuple[int, ...] = (),
     ) -> None:
         view = self._membership.view
         assert view is not None
         asks = asks or (is_all and any(self._awaited.values()))
-        said = TopicInterest(view.age, self._broker, targets, self._number, rows, (), is_all, asks)
+        said = TopicInterest(
+            view.age, self._broker, targets, self._number, rows, removed, is_all, asks
+        )
         self._spread(said, targets, out)
 
     # --- announcements of homes ---------------------------------------------------------------

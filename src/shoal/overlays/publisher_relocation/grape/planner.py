@@ -60,7 +60,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoomTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker must have room for: the publisher's publications per second.
+    """The load that a broker must have room for: the publisher makes `per_s` publications a second.
 
     `traced` is the number of publications in the session, `most_busy` the part of its time for
     which a broker may be busy, 0 to 1. The `refused` had no room when they were asked.

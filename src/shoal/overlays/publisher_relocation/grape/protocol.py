@@ -27,7 +27,6 @@ not move, a session ends when all have answered.
 from __future__ import annotations
 
 import enum
-import math
 from collections.abc import Container
 
 from shoal.broker.effects import (
@@ -407,12 +406,12 @@ class Grape:
         path, here = request.path, _place_on(request.path, self._broker)
         if here < 1 or path[here - 1] != neighbour:
             raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
-        if not (math.isfinite(request.per_s) and math.isfinite(request.passing)):
-            raise ProtocolError(f"{request.per_s} publications per second")
+        load = PublisherLoad(request.per_s, request.passing)
+        if not load.is_possible:
+            raise ProtocolError(f"{request.session.publisher} cannot have the load {load}")
         if here + 1 < len(path):
             self._send_on(path[here + 1], request, out)
             return
-        load = PublisherLoad(request.per_s, request.passing)
         has_room = self.capacity.admit(request.session.publisher, load)
         out.append(Send(neighbour, PlaceAnswer(request.session, path, has_room)))
 

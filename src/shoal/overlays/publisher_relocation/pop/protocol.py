@@ -342,8 +342,7 @@ class Pop:
             raise ProtocolError(f"{neighbour} cannot ask {self._broker} over {path}")
         if not (math.isfinite(request.subscribers) and request.subscribers >= 0):
             raise ProtocolError(f"{request.subscribers} subscribers of {request.publisher}")
-        if not math.isfinite(request.per_s):
-            raise ProtocolError(f"{request.per_s} publications of {request.publisher} per second")
+        _check_rate(request)
         if not self._forward_request(request, out):
             publisher, per_s, traced = request.publisher, request.per_s, request.traced
             self._answer(RelocationAnswer(publisher, (self._broker, *path), per_s, traced), out)
@@ -369,8 +368,7 @@ class Pop:
             is_last or (place > 0 and path[place - 1] == neighbour)
         ):
             raise ProtocolError(f"{neighbour} cannot answer {self._broker} over {path}")
-        if not math.isfinite(answer.per_s):
-            raise ProtocolError(f"{answer.per_s} publications of {answer.publisher} per second")
+        _check_rate(answer)
         if is_last and len(path) > 1:
             if path[1] in self._neighbours:
                 self._answer(answer, out)
@@ -408,6 +406,12 @@ class Pop:
         else:
             placement.state = PopState.MOVING
             self._send_away(publisher, path[::-1], now_us, out)
+
+
+def _check_rate(message: RelocationRequest | RelocationAnswer) -> None:
+    """ProtocolError for a rate that no publisher has."""
+    if not PublisherLoad(message.per_s, 0.0).is_possible:
+        raise ProtocolError(f"{message.per_s} publications of {message.publisher} per second")
 
 
 def _timer(publisher: ClientId) -> TimerKey:

@@ -114,6 +114,8 @@ class PopTracing:
             raise ProtocolError(f"{neighbour} was not sent {publication}, or has answered")
         if message.subscribers < 0:
             raise ProtocolError(f"{publication} went to {message.subscribers} subscribers")
+        if not 0 <= message.busy_percent <= 100:
+            raise ProtocolError(f"a broker is busy for {message.busy_percent} % of its time")
         trace.waiting.discard(neighbour)
         trace.behind[neighbour] = message.subscribers
         trace.busy_percent = max(trace.busy_percent, message.busy_percent)

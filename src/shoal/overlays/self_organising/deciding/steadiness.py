@@ -6,7 +6,7 @@ ever. So an exchange is undone only after a change at any broker of the cycle: o
 they vary, or of the traffic of the broker's own clients by more than chance and more than it
 varies. Traffic that passes does not count, as each exchange changes it. Without a change a link may
 return once, for another link than the one that replaced it, as better trees are found over such
-steps. So brokers rest after a bounded number of exchanges. Where costs are counted, not estimated
+steps. So brokers rest after a bounded number of exchanges. If costs are counted, not estimated
 (`trails.py`), exchanges are undone freely: a count corrects an estimate.
 
 Figures are running averages over intervals, with their variance. The reference is that of the last
