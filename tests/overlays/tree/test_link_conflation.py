@@ -203,3 +203,15 @@ def test_each_subscription_gets_its_newest_within_half_its_interval(seed: int) -
         for (sent_s, x), later in zip(wanted, [*wanted[1:], (at_s + 10, -1)], strict=True):
             if later[0] - sent_s > every_s / 2 + 1e-6:
                 assert times[x] - sent_s <= every_s / 2 + 1e-6
+
+
+def test_a_batch_follows_what_is_held_when_no_subscription_has_a_pace() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 10)
+    first.publish(0, 0)
+    first.publish(1, 1)
+    first.handle(Received("B2", Unsubscribe("s")))
+    first.subscribe("s", "", None)
+    first.publish(2, 2, 3)
+    first.until(20)
+    assert [x for _, x in first.passed] == [0, 1, 2, 3]
