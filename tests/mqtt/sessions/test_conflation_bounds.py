@@ -99,3 +99,22 @@ def test_a_retained_message_does_not_replace_one_that_came_live() -> None:
         got += [(each.topic, each.payload) for each in slow.take_publications()]
         scene.broker_api.after(0.1)
     assert got == [("a", b"retained"), ("t", b"live"), ("t", b"newest")]
+
+
+def test_long_values_and_topics_make_keys_of_bounded_size() -> None:
+    scene = Scene(RememberingBrokerApi([]))
+    scene.subscriber.subscribe("#", 1, user(every="10s BY v", changed="v"))
+    text, topic = "x" * 10_000, "t" * 10_000
+    for at_s, value in ((0, text), (1, text + "y"), (2, text)):
+        scene.publish(at_s, f'{{"v": "{value}"}}', topic)
+    scene.until(30)
+    assert [at_s for at_s, _ in scene.got] == [0, 1]
+    [conflator] = scene.broker_api.clients.sessions["subscriber"].conflators
+    assert len(conflator) == 2
+    for key in conflator:
+        state = conflator.get(key)
+        assert state is not None
+        assert len(repr((key, state.last))) < 200
+    assert isinstance(scene.broker_api, RememberingBrokerApi)
+    again = scene.broker_api.killed().clients.sessions["subscriber"]
+    assert [*next(iter(again.conflators))] == [*conflator]

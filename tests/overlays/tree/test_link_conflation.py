@@ -215,3 +215,12 @@ def test_a_batch_follows_what_is_held_when_no_subscription_has_a_pace() -> None:
     first.publish(2, 2, 3)
     first.until(20)
     assert [x for _, x in first.passed] == [0, 1, 2, 3]
+
+
+def test_values_that_cost_too_much_together_hold_nothing() -> None:
+    first = FirstBroker()
+    costly = "+".join(f"x * {number}" for number in range(1, 200))
+    by = tuple(f"{costly} + {number}" for number in range(10))
+    first.subscribe("s", "", 10, by)
+    first.publish(0, 1, 1, 1)
+    assert len(first.passed) == 3

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name
+from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name, shortened
 from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.mqtt.content import AttributeReader
@@ -175,9 +175,10 @@ class Conflation:
         """The key and the values of a message."""
         rule = conflator.rule
         if not rule.asks:
-            return (message.topic,), ()
+            return key_name((message.topic,)), ()
         attributes = self._reader.of(message)
-        return key_name(rule.key_of(message.topic, attributes)), rule.values_of(attributes)
+        values = tuple(map(shortened, rule.values_of(attributes)))
+        return key_name(rule.key_of(message.topic, attributes)), values
 
     def _deliver(
         self,

@@ -34,7 +34,7 @@ from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.conflation import KeyName, key_name
 from shoal.language import FilterSyntaxError, parse_value
-from shoal.language.conflation_rules import LEAST_EVERY_US, ConflatedValue
+from shoal.language.conflation_rules import LEAST_EVERY_US, MOST_COST, ConflatedValue
 from shoal.model import Attributes, BrokerId, Subscription
 
 TIMER: TimerKey = ("conflation",)
@@ -61,7 +61,10 @@ class LinkPace(NamedTuple):
 
 
 def link_pace(entries: Collection[PacedEntry]) -> LinkPace | None:
-    """The pace of a link, None if a neighbour's cannot be read; all entries have one."""
+    """The pace of a link, None if a neighbour's cannot be read, or costs too much to work out.
+
+    All entries have one.
+    """
     paces = [each.subscription.pace for each in entries]
     texts = dict.fromkeys(text for pace in paces if pace is not None for text in pace.by)
     least_us = min([pace.every_us for pace in paces if pace is not None])
@@ -70,6 +73,8 @@ def link_pace(entries: Collection[PacedEntry]) -> LinkPace | None:
     try:
         by = tuple([ConflatedValue(text, parse_value(text)) for text in texts])
     except FilterSyntaxError:
+        return None
+    if sum([value.cost for value in by]) > MOST_COST:
         return None
     return LinkPace(least_us // 2, by, frozenset(entries))
 
