@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from shoal.language import parse
 from shoal.matching import matches
 from shoal.model import EVERYTHING, Advertisement, Filter, Pace, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.link_conflation import MOST_OF_KEY, TIMER
+from shoal.overlays.tree.link_conflation import MOST_AT_ONCE, MOST_OF_KEY, TIMER
 from shoal.overlays.tree.routing import TreeRouting
 
 SECOND = 1_000_000
@@ -224,3 +225,35 @@ def test_values_that_cost_too_much_together_hold_nothing() -> None:
     first.subscribe("s", "", 10, by)
     first.publish(0, 1, 1, 1)
     assert len(first.passed) == 3
+
+
+def test_a_publication_costs_no_more_for_keys_that_hold_nothing() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 1_000, ("x",))
+    first.publish(0, *range(2_000))
+    calls = 0
+
+    def count(_frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        first.publish(1, 1, assured=True)
+    finally:
+        sys.setprofile(None)
+    assert calls < 1_000
+
+
+def test_very_many_periods_end_in_several_turns() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 10, ("x",))
+    count = MOST_AT_ONCE * 2 + 1
+    first.publish(0, *range(count))
+    first.publish(1, *range(count))
+    first.now_us, first.timer_us = 5 * SECOND, None
+    first.handle(TimerFired(TIMER))
+    assert len(first.passed) == count + MOST_AT_ONCE
+    assert first.timer_us == 5 * SECOND + 1
+    first.until(6)
+    assert [x for _, x in first.passed[count:]] == [*range(count)]
