@@ -7,11 +7,14 @@ delivered once, when the first of them lets it pass; those that hold it count it
 | event | effect |
 | --- | --- |
 | a subscription without conflation matches, too | delivered at once |
+| ... and the queue is full | the queue drops its copy; conflated subscriptions hold the message |
 | one subscription lets it pass | delivered; each interval starts again, older held ones are superseded |
 | all that let it pass later | held, once for the session; it supersedes older ones |
 | none | suppressed |
 | the client is disconnected, or its queue is full | held, changed or not; decided when it returns, or there is room |
 | ... at QoS 0, disconnected | dropped, as without conflation |
+| it was retained before the SUBSCRIBE, and a live one is held | superseded |
+| there are too many keys | the key delivered longest ago is forgotten; its held message goes out |
 | the message expires while it is held | dropped at the end of the interval |
 | another SUBSCRIBE replaces the subscription | held messages go out first |
 | UNSUBSCRIBE, the session ends | held messages are dropped |

@@ -15,6 +15,7 @@ deliveries keep their distance, and the newest is at most one and a half interva
 | it is assured, traced or marked for the system | the same |
 | the period ends, some are held | they are sent; the next period starts |
 | a link comes up, fails or ends | held ones are sent, or dropped with a neighbour that is gone |
+| this broker quiesces, as links change | held ones are sent first: no period ends while tables turn |
 
 Why not otherwise: assured publications (QoS 1 and 2) are not held, because this broker would have
 to keep them on its disk until they are superseded; a kill of the broker must not lose the newest.
