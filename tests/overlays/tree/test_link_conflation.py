@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from shoal.broker.effects import LinkChanged, LinkState, Received, Requested, Send, TimerFired
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe, Unsubscribe
-from shoal.language import parse
+from shoal.language import parse, parse_value
 from shoal.matching import matches
 from shoal.model import EVERYTHING, Advertisement, Filter, Pace, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
+from shoal.overlays.tree import link_conflation
 from shoal.overlays.tree.link_conflation import MOST_AT_ONCE, MOST_OF_KEY, TIMER
 from shoal.overlays.tree.routing import TreeRouting
 
@@ -257,3 +258,22 @@ def test_very_many_periods_end_in_several_turns() -> None:
     assert first.timer_us == 5 * SECOND + 1
     first.until(6)
     assert [x for _, x in first.passed[count:]] == [*range(count)]
+
+
+def test_the_values_of_a_pace_are_parsed_once_for_all_routes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[str] = []
+
+    def parse_noted(text: str) -> Any:
+        parsed.append(text)
+        return parse_value(text)
+
+    monkeypatch.setattr(link_conflation, "parse_value", parse_noted)
+    first = FirstBroker()
+    text = "x + 4711 * 0"
+    for bound in range(5):
+        first.subscribe(f"s{bound}", f"x >= {bound}", 10, (text,))
+    for x in range(5):
+        first.publish(x, x)
+    assert parsed == [text]

@@ -15,7 +15,7 @@ deliveries keep their distance, and the newest is at most one and a half interva
 | it is assured, traced or marked for the system | the same |
 | the period ends, some are held | they are sent; the next period starts |
 | a link comes up, fails or ends | held ones are sent, or dropped with a neighbour that is gone |
-| this broker quiesces, as links change | held ones are sent first: no period ends while tables turn |
+| this broker quiesces, as links change | held ones are sent first: none may go while tables turn |
 
 Why not otherwise: assured publications (QoS 1 and 2) are not held, because this broker would have
 to keep them on its disk until they are superseded; a kill of the broker must not lose the newest.
@@ -34,7 +34,13 @@ from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.conflation import KeyName, key_name
 from shoal.language import FilterSyntaxError, parse_value
-from shoal.language.conflation_rules import LEAST_EVERY_US, MOST_COST, ConflatedValue
+from shoal.language.conflation_rules import (
+    LEAST_EVERY_US,
+    MOST_CHARACTERS,
+    MOST_COST,
+    ConflatedValue,
+)
+from shoal.ledger import remembered
 from shoal.model import Attributes, BrokerId, Subscription
 
 TIMER: TimerKey = ("conflation",)
@@ -72,13 +78,24 @@ def link_pace(entries: Collection[PacedEntry]) -> LinkPace | None:
     least_us = min([pace.every_us for pace in paces if pace is not None])
     if len(texts) > MOST_VALUES or least_us < LEAST_EVERY_US:
         return None
-    try:
-        by = tuple([ConflatedValue(text, parse_value(text)) for text in texts])
-    except FilterSyntaxError:
+    if sum(map(len, texts)) > MOST_CHARACTERS:
         return None
-    if sum([value.cost for value in by]) > MOST_COST:
+    values = list(map(_read_value, texts))
+    by = tuple([value for value in values if value is not None])
+    if len(by) < len(values) or sum([value.cost for value in by]) > MOST_COST:
         return None
     return LinkPace(least_us // 2, by, frozenset(entries))
+
+
+def _parse(text: str) -> ConflatedValue | None:
+    try:
+        return ConflatedValue(text, parse_value(text))
+    except FilterSyntaxError:
+        return None
+
+
+# Parsing takes milliseconds, and each set of matching subscriptions has a pace of its own.
+_read_value = remembered("values of paces", most=4_096, bytes_each=4_000)(_parse)
 
 
 # A neighbour, and a topic.
