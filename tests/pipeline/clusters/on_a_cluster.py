@@ -47,7 +47,7 @@ def main(master: str, folder: Path) -> None:
         found["tasks"] = [outcome and outcome.result for outcome in outcomes]
         found["shuffles"] = spark.conf.get("spark.sql.shuffle.partitions")
         tasks = [partial(pow, 2, 5)]
-        late = partial(run_tasks, spark, tasks, [1.0], lambda _: None, 0.0, OWN_DISK)
+        late = partial(run_tasks, spark, tasks, [1.0], lambda _: None, None, OWN_DISK)
         found["tasks refused"] = _refusal(late)
         found["refused"] = _refusal(partial(write_table, pairs, OWN_DISK / "pairs"))
         with mock.patch.object(tables, "check_is_shared"):
