@@ -189,3 +189,11 @@ def test_same_values_are_equal_by_kind_and_number(one: Value | None, other: Valu
     name_is_same = key_name((one,)) == key_name((other,))
     assert name_is_same == is_same_value(one, other)
     assert not (name_is_same and differs(one, other, None))
+
+
+def test_a_suppressed_message_outdates_those_sent_before_it() -> None:
+    conflator: Conflator[str] = Conflator(rule(changed="v"))
+    conflator.delivered(("t",), (2,), 0, ("p", 1))
+    conflator.suppressed(("t",), ("p", 3))
+    assert conflator.is_outdated(("t",), ("p", 2))
+    assert not conflator.is_outdated(("t",), ("p", 4))

@@ -35,7 +35,7 @@ Decisions
 """
 
 from shoal.conflation.conflator import ConflatedKey, Conflator, EndedInterval, KeyCount
-from shoal.conflation.key_values import KeyName, is_same_value, key_name, key_values
+from shoal.conflation.key_values import KeyName, is_same_value, key_name, key_values, shortened
 
 __all__ = [
     "ConflatedKey",
@@ -46,4 +46,5 @@ __all__ = [
     "is_same_value",
     "key_name",
     "key_values",
+    "shortened",
 ]

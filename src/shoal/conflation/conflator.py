@@ -162,6 +162,12 @@ class Conflator(Generic[Message]):
             self._set_end(key, state, now_us)
         return superseded
 
+    def suppressed(self, key: KeyName, place: Place | None) -> None:
+        """Note an unchanged message: messages that were sent before it are outdated."""
+        state = self._keys.get(key)
+        if state is not None:
+            state.newest = place
+
     def release(self, key: KeyName) -> Message | None:
         """Take out the held message of a key; its interval goes on."""
         state = self._keys.get(key)
@@ -230,8 +236,13 @@ class Conflator(Generic[Message]):
         now_us: int,
         newest: Place | None = None,
     ) -> None:
-        """Restore the state of a key; the interval of a held message ends now if none runs."""
+        """Restore the state of a key; the interval of a held message ends now if none runs.
+
+        No interval is longer than the rule's: the clock may have been set back.
+        """
         state = self._of(key)
+        if ends_us is not None:
+            ends_us = min(ends_us, now_us + self.rule.every_us)
         state.last, state.newest = last, newest
         state.held, state.held_values = held, held_values
         if held is not None or (ends_us is not None and ends_us > now_us):

@@ -7,11 +7,16 @@ NaN, an integer as an equal double; a boolean, a number and a string are never t
 (True, False)
 >>> key_values(key_name(("t", 1, True, None)))
 ('t', 1, True, None)
+
+A long text is kept as its hash, so that a key has a bounded size, whatever publishers send.
+>>> key_name(("a" * 20_000,)) == key_name(("a" * 20_001,)), len(shortened("a" * 20_000))
+(False, 33)
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from hashlib import blake2b
 from math import nan
 
 from shoal.model import Value, kind_of
@@ -19,6 +24,8 @@ from shoal.model import Value, kind_of
 # A key as keys of tables compare it: a boolean stands alone in a tuple, as Python's True is 1; NaN
 # is the empty tuple, as it is not equal to itself.
 KeyName = tuple[Hashable, ...]
+# Characters of a text that is kept as it is.
+LONGEST_TEXT = 128
 
 
 def key_name(values: Iterable[Value | None]) -> KeyName:
@@ -29,7 +36,15 @@ def key_name(values: Iterable[Value | None]) -> KeyName:
 def _name(value: Value | None) -> Hashable:
     if isinstance(value, bool):
         return (value,)
-    return () if value != value else value
+    return () if value != value else shortened(value)
+
+
+def shortened(value: Value | None) -> Value | None:
+    """A value, or the hash of a long text in its place: equal for equal texts."""
+    if not isinstance(value, str) or len(value) <= LONGEST_TEXT:
+        return value
+    text = value.encode("utf-8", "surrogatepass")
+    return f"#{blake2b(text, digest_size=16).hexdigest()}"
 
 
 def key_values(name: KeyName) -> tuple[Value | None, ...]:

@@ -88,6 +88,9 @@ class GraphStrategy(CoordinatedStrategy, ABC):
     def dismiss(self, neighbour: BrokerId, now_us: int, out: list[Effect]) -> None:
         """No link to this broker comes up any more."""
 
+    def send_held(self, out: list[Effect]) -> None:
+        """Nothing to do: only trees hold publications for links."""
+
     def is_drained(self, out: list[Effect]) -> bool:
         """This broker leaves, and its neighbours have their links: whether no path needs it any
         more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -12,11 +13,12 @@ from msgspec.structs import replace
 from shoal.broker.effects import LinkChanged, LinkState, Received, Requested, Send, TimerFired
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Advertise, PublicationBatch, Publish, Subscribe, Unsubscribe
-from shoal.language import parse
+from shoal.language import parse, parse_value
 from shoal.matching import matches
 from shoal.model import EVERYTHING, Advertisement, Filter, Pace, Publication, Subscription
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.tree.link_conflation import MOST_OF_KEY, TIMER
+from shoal.overlays.tree import link_conflation
+from shoal.overlays.tree.link_conflation import MOST_AT_ONCE, MOST_OF_KEY, TIMER
 from shoal.overlays.tree.routing import TreeRouting
 
 SECOND = 1_000_000
@@ -203,3 +205,75 @@ def test_each_subscription_gets_its_newest_within_half_its_interval(seed: int) -
         for (sent_s, x), later in zip(wanted, [*wanted[1:], (at_s + 10, -1)], strict=True):
             if later[0] - sent_s > every_s / 2 + 1e-6:
                 assert times[x] - sent_s <= every_s / 2 + 1e-6
+
+
+def test_a_batch_follows_what_is_held_when_no_subscription_has_a_pace() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 10)
+    first.publish(0, 0)
+    first.publish(1, 1)
+    first.handle(Received("B2", Unsubscribe("s")))
+    first.subscribe("s", "", None)
+    first.publish(2, 2, 3)
+    first.until(20)
+    assert [x for _, x in first.passed] == [0, 1, 2, 3]
+
+
+def test_values_that_cost_too_much_together_hold_nothing() -> None:
+    first = FirstBroker()
+    costly = "+".join(f"x * {number}" for number in range(1, 200))
+    by = tuple(f"{costly} + {number}" for number in range(10))
+    first.subscribe("s", "", 10, by)
+    first.publish(0, 1, 1, 1)
+    assert len(first.passed) == 3
+
+
+def test_a_publication_costs_no_more_for_keys_that_hold_nothing() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 1_000, ("x",))
+    first.publish(0, *range(2_000))
+    calls = 0
+
+    def count(_frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        first.publish(1, 1, assured=True)
+    finally:
+        sys.setprofile(None)
+    assert calls < 1_000
+
+
+def test_very_many_periods_end_in_several_turns() -> None:
+    first = FirstBroker()
+    first.subscribe("s", "", 10, ("x",))
+    count = MOST_AT_ONCE * 2 + 1
+    first.publish(0, *range(count))
+    first.publish(1, *range(count))
+    first.now_us, first.timer_us = 5 * SECOND, None
+    first.handle(TimerFired(TIMER))
+    assert len(first.passed) == count + MOST_AT_ONCE
+    assert first.timer_us == 5 * SECOND + 1
+    first.until(6)
+    assert [x for _, x in first.passed[count:]] == [*range(count)]
+
+
+def test_the_values_of_a_pace_are_parsed_once_for_all_routes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[str] = []
+
+    def parse_noted(text: str) -> Any:
+        parsed.append(text)
+        return parse_value(text)
+
+    monkeypatch.setattr(link_conflation, "parse_value", parse_noted)
+    first = FirstBroker()
+    text = "x + 4711 * 0"
+    for bound in range(5):
+        first.subscribe(f"s{bound}", f"x >= {bound}", 10, (text,))
+    for x in range(5):
+        first.publish(x, x)
+    assert parsed == [text]

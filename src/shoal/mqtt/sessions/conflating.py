@@ -7,11 +7,14 @@ delivered once, when the first of them lets it pass; those that hold it count it
 | event | effect |
 | --- | --- |
 | a subscription without conflation matches, too | delivered at once |
+| ... and the queue is full | the queue drops its copy; conflated subscriptions hold the message |
 | one subscription lets it pass | delivered; each interval starts again, older held ones are superseded |
 | all that let it pass later | held, once for the session; it supersedes older ones |
 | none | suppressed |
 | the client is disconnected, or its queue is full | held, changed or not; decided when it returns, or there is room |
 | ... at QoS 0, disconnected | dropped, as without conflation |
+| it was retained before the SUBSCRIBE, and a live one is held | superseded |
+| there are too many keys | the key delivered longest ago is forgotten; its held message goes out |
 | the message expires while it is held | dropped at the end of the interval |
 | another SUBSCRIBE replaces the subscription | held messages go out first |
 | UNSUBSCRIBE, the session ends | held messages are dropped |
@@ -25,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name
+from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name, shortened
 from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.mqtt.content import AttributeReader
@@ -137,7 +140,9 @@ class Conflation:
                 continue
             at_us = _time_of(message, subscription, now_us)
             key, values = self._read(conflator, message)
-            if conflator.is_outdated(key, message.key):
+            if conflator.is_outdated(key, message.key) or (
+                is_retained and _holds_live(conflator, key)
+            ):
                 self._statistics.superseded += 1
                 continue
             decision = (conflator, key, values, at_us)
@@ -152,7 +157,14 @@ class Conflation:
             elif conflator.has_changed(key, values):
                 opening.append(decision)
             else:
+                conflator.suppressed(key, message.key)
                 unchanged += 1
+        if passing and holding and not opening:
+            present = passing + [conflator.subscription for conflator, *_ in holding]
+            if not session.has_room_for(message, _qos_of(message, present)):
+                # The full queue drops the copy of the others, and reports it.
+                self._accept(message, session, passing, is_retained, now_us)
+                passing = []
         if passing or opening:
             self._deliver(message, session, passing, opening + holding, is_retained, now_us)
         elif holding:
@@ -166,9 +178,10 @@ class Conflation:
         """The key and the values of a message."""
         rule = conflator.rule
         if not rule.asks:
-            return (message.topic,), ()
+            return key_name((message.topic,)), ()
         attributes = self._reader.of(message)
-        return key_name(rule.key_of(message.topic, attributes)), rule.values_of(attributes)
+        values = tuple(map(shortened, rule.values_of(attributes)))
+        return key_name(rule.key_of(message.topic, attributes)), values
 
     def _deliver(
         self,
@@ -199,7 +212,7 @@ class Conflation:
     ) -> None:
         session.accept(
             message,
-            min(message.qos, max([each.qos for each in subscriptions])),
+            _qos_of(message, subscriptions),
             is_retained
             or (message.retain and any(each.retain_as_published for each in subscriptions)),
             tuple([one for each in subscriptions for one in each.identifiers]),
@@ -282,15 +295,21 @@ class Conflation:
         self._statistics.forgotten_keys += 1
         self._changed(conflator, oldest)
         if ended is not None:
-            session = conflator.subscription.session
-            self._let_go(session, ended.message, conflator, is_superseded=False)
-            self._accept(
-                ended.message.message,
-                session,
-                [conflator.subscription],
-                ended.message.is_retained,
-                now_us,
-            )
+            self._let_forgotten_out(conflator, ended.message, now_us)
+
+    def _let_forgotten_out(
+        self, conflator: SubscriptionConflator, held: HeldMessage, now_us: int
+    ) -> None:
+        """Deliver the held message of a key that is forgotten, once for all that hold it."""
+        session = conflator.subscription.session
+        if held.message.has_expired(now_us):
+            session.report_drop(held.message, "it expired while it was held")
+            self._let_go(session, held, conflator, is_superseded=False)
+            return
+        others = _take_from_others(conflator, held, now_us)
+        self._drop(session, held)
+        passing = [conflator.subscription]
+        self._deliver(held.message, session, passing, others, held.is_retained, now_us)
 
     # --- held messages go out -----------------------------------------------------------------
 
@@ -349,12 +368,7 @@ class Conflation:
             session.report_drop(held.message, "it expired while it was held")
         elif conflator.has_changed(ended.key, ended.values):
             decisions: list[_Decision] = [(conflator, ended.key, ended.values, at_us)]
-            for other, key in held.holders.items():
-                state = other.get(key)
-                if other is not conflator and state is not None:
-                    decisions.append((other, key, state.held_values, at_us))
-            for other, key, *_ in decisions[1:]:
-                other.release(key)
+            decisions += _take_from_others(conflator, held, at_us)
             self._drop(session, held)
             self._deliver(held.message, session, [], decisions, held.is_retained, now_us)
             return
@@ -430,11 +444,36 @@ class Conflation:
             self._arm(conflator, conflator.next_us)
 
 
+def _qos_of(message: PublishedMessage, subscriptions: list[ClientSubscription]) -> int:
+    """The QoS of a message for these subscriptions."""
+    return min(message.qos, max([each.qos for each in subscriptions]))
+
+
 def _has_unfinished_past(subscription: ClientSubscription) -> bool:
     """Whether a replay delivers the subscription's past: its times decide."""
     return subscription.gate is not None and not subscription.gate.is_over
 
 
+def _take_from_others(
+    conflator: SubscriptionConflator, held: HeldMessage, at_us: int
+) -> list[_Decision]:
+    """Take a held message out of the other subscriptions that hold it."""
+    decisions: list[_Decision] = []
+    for other, key in held.holders.items():
+        state = other.get(key)
+        if other is not conflator and state is not None:
+            decisions.append((other, key, state.held_values, at_us))
+    for other, key, *_ in decisions:
+        other.release(key)
+    return decisions
+
+
+def _holds_live(conflator: SubscriptionConflator, key: KeyName) -> bool:
+    """Whether a key holds a message that came live: retained ones were published before it."""
+    state = conflator.get(key)
+    return state is not None and state.held is not None and not state.held.is_retained
+
+
 def _time_of(message: PublishedMessage, subscription: ClientSubscription, now_us: int) -> int:
-    """The time at which a message counts as arrived."""
-    return message.published_us if _has_unfinished_past(subscription) else now_us
+    """The time at which a message counts as arrived; a publisher's broker may be ahead."""
+    return min(message.published_us, now_us) if _has_unfinished_past(subscription) else now_us

@@ -47,6 +47,9 @@ class Host(Protocol):
         False in systems that order publications independently of the links.
         """
 
+    def send_held(self, out: list[Effect]) -> None:
+        """Send the publications that this broker itself holds for links: it is about to quiesce."""
+
     def is_drained(self, out: list[Effect]) -> bool:
         """At the leaving broker, when the others have installed the change: whether it may leave.
 

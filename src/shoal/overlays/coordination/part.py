@@ -290,6 +290,7 @@ class ChangePart:
         if not self._host.stops:
             return
         self._is_quiesced = True
+        self._host.send_held(out)
         out.append(Hold(but))
 
     def _resume(self, now_us: int, out: list[Effect]) -> None:

@@ -15,6 +15,7 @@ deliveries keep their distance, and the newest is at most one and a half interva
 | it is assured, traced or marked for the system | the same |
 | the period ends, some are held | they are sent; the next period starts |
 | a link comes up, fails or ends | held ones are sent, or dropped with a neighbour that is gone |
+| this broker quiesces, as links change | held ones are sent first: none may go while tables turn |
 
 Why not otherwise: assured publications (QoS 1 and 2) are not held, because this broker would have
 to keep them on its disk until they are superseded; a kill of the broker must not lose the newest.
@@ -23,7 +24,6 @@ Later brokers do not hold, as their periods would add up.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Container, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
@@ -34,7 +34,13 @@ from shoal.broker.effects import Effect, Send, SetTimer, TimerKey
 from shoal.broker.messages import PublicationBatch, RoutedPublication
 from shoal.conflation import KeyName, key_name
 from shoal.language import FilterSyntaxError, parse_value
-from shoal.language.conflation_rules import LEAST_EVERY_US, ConflatedValue
+from shoal.language.conflation_rules import (
+    LEAST_EVERY_US,
+    MOST_CHARACTERS,
+    MOST_COST,
+    ConflatedValue,
+)
+from shoal.ledger import remembered
 from shoal.model import Attributes, BrokerId, Subscription
 
 TIMER: TimerKey = ("conflation",)
@@ -42,6 +48,8 @@ TIMER: TimerKey = ("conflation",)
 MOST_OF_KEY = 8
 # Keys of all links, and bytes of all that is held; beyond them publications are sent at once.
 MOST_KEYS, MOST_BYTES = 100_000, 16 * 2**20
+# Periods that end in one turn, some 5 ms.
+MOST_AT_ONCE = 2_000
 # Values that tell keys of one link apart.
 MOST_VALUES = 64
 
@@ -61,17 +69,37 @@ class LinkPace(NamedTuple):
 
 
 def link_pace(entries: Collection[PacedEntry]) -> LinkPace | None:
-    """The pace of a link, None if a neighbour's cannot be read; all entries have one."""
+    """The pace of a link, None if a neighbour's cannot be read, or costs too much to work out.
+
+    All entries have one.
+    """
     paces = [each.subscription.pace for each in entries]
     texts = dict.fromkeys(text for pace in paces if pace is not None for text in pace.by)
     least_us = min([pace.every_us for pace in paces if pace is not None])
     if len(texts) > MOST_VALUES or least_us < LEAST_EVERY_US:
         return None
-    try:
-        by = tuple([ConflatedValue(text, parse_value(text)) for text in texts])
-    except FilterSyntaxError:
+    if sum(map(len, texts)) > MOST_CHARACTERS:
+        return None
+    values = list(map(_read_value, texts))
+    by = tuple([value for value in values if value is not None])
+    if len(by) < len(values) or sum([value.cost for value in by]) > MOST_COST:
         return None
     return LinkPace(least_us // 2, by, frozenset(entries))
+
+
+def _parse(text: str) -> ConflatedValue | None:
+    try:
+        return ConflatedValue(text, parse_value(text))
+    except FilterSyntaxError:
+        return None
+
+
+# Parsing takes milliseconds, and each set of matching subscriptions has a pace of its own.
+_read_value = remembered("values of paces", most=4_096, bytes_each=4_000)(_parse)
+
+
+# A neighbour, and a topic.
+_Topic = tuple[BrokerId, object]
 
 
 class _HeldPublication(NamedTuple):
@@ -81,25 +109,28 @@ class _HeldPublication(NamedTuple):
 
 
 class _LinkKey:
-    """One key of one link: the end of its period, and what is held until then."""
+    """One key of one link: the end of its period, and what is held until then.
 
-    __slots__ = ("ends_us", "held", "period_us")
+    `place` and `name` are its keys in the tables of `LinkConflation`.
+    """
 
-    def __init__(self, ends_us: int, period_us: int) -> None:
-        self.ends_us = ends_us
+    __slots__ = ("ends_us", "held", "name", "period_us", "place")
+
+    def __init__(self, place: _Topic, name: KeyName, period_us: int) -> None:
+        self.place = place
+        self.name = name
+        self.ends_us = 0
         self.period_us = period_us
         self.held: list[_HeldPublication] = []
-
-
-# A neighbour, and a topic.
-_Topic = tuple[BrokerId, object]
 
 
 class LinkConflation:
     """What one broker holds for its links."""
 
     def __init__(self) -> None:
-        self._topics: dict[_Topic, OrderedDict[KeyName, _LinkKey]] = {}
+        self._topics: dict[_Topic, dict[KeyName, _LinkKey]] = {}
+        # Those of them that hold publications: few, so that a topic with many keys is sent fast.
+        self._holding: dict[_Topic, dict[KeyName, _LinkKey]] = {}
         self._ends: list[tuple[int, int, _Topic, KeyName]] = []
         self._numbers = count()
         # The keys whose periods run, of all links.
@@ -133,11 +164,10 @@ class LinkConflation:
             pace = paced.get(neighbour) if paced is not None and is_held else None
             place = (neighbour, topic)
             if pace is None:
-                if place in self._topics:
-                    self._send_all(place, out)
+                self._send_all(place, out)
             elif self._holds(place, routed, pace, now_us, out):
                 held.add(neighbour)
-        self._set_timer(out)
+        self._set_timer(now_us, out)
         return held
 
     def _holds(
@@ -161,8 +191,8 @@ class LinkConflation:
                 return False
         if state is None:
             if self.keys < MOST_KEYS:
-                state = _LinkKey(0, pace.period_us)
-                self._topics.setdefault(place, OrderedDict())[key] = state
+                state = _LinkKey(place, key, pace.period_us)
+                self._topics.setdefault(place, {})[key] = state
                 self.keys += 1
                 self._begin(place, key, state, now_us + pace.period_us)
             return False
@@ -176,6 +206,7 @@ class LinkConflation:
         if len(state.held) >= MOST_OF_KEY:
             self._send_one(place[0], state.held.pop(0), out)
         state.held.append(_HeldPublication(next(self._numbers), routed, pace.entries))
+        self._holding.setdefault(place, {})[key] = state
         self._bytes += size
         return True
 
@@ -197,9 +228,11 @@ class LinkConflation:
     # --- what goes out ------------------------------------------------------------------------
 
     def timer(self, now_us: int, out: list[Effect], neighbours: Container[BrokerId]) -> None:
-        """End the periods that are over."""
+        """End the periods that are over; beyond MOST_AT_ONCE, the rest in the next turn."""
         self._timer_us = None
-        while self._ends and self._ends[0][0] <= now_us:
+        left = MOST_AT_ONCE
+        while left and self._ends and self._ends[0][0] <= now_us:
+            left -= 1
             ends_us, _, place, key = heappop(self._ends)
             keys = self._topics.get(place)
             state = keys.get(key) if keys is not None else None
@@ -214,23 +247,23 @@ class LinkConflation:
                 self.keys -= 1
                 if not keys:
                     del self._topics[place]
-        self._set_timer(out)
+        self._set_timer(now_us, out)
 
     def flush(self, out: list[Effect], neighbours: Container[BrokerId]) -> None:
         """Send all that is held: links change."""
-        for place, keys in self._topics.items():
+        for place in tuple(self._holding):
             if place[0] in neighbours:
                 self._send_all(place, out)
-            for state in keys.values():
-                self._drop(state)
         self._topics.clear()
+        self._holding.clear()
+        self._bytes = 0
         self._ends.clear()
         self.keys = 0
 
     def _send_all(self, place: _Topic, out: list[Effect]) -> None:
         """Send all held ones of a topic, in their order."""
         held: list[_HeldPublication] = []
-        for state in self._topics[place].values():
+        for state in tuple(self._holding.get(place, {}).values()):
             held += state.held
             self._drop(state)
         out += [Send(place[0], PublicationBatch((each.routed,), 1)) for each in sorted(held)]
@@ -244,13 +277,19 @@ class LinkConflation:
         out.append(Send(neighbour, PublicationBatch((held.routed,), 1)))
 
     def _drop(self, state: _LinkKey) -> None:
+        if not state.held:
+            return
         self._bytes -= sum([_size(each.routed) for each in state.held])
         state.held = []
+        holding = self._holding[state.place]
+        del holding[state.name]
+        if not holding:
+            del self._holding[state.place]
 
-    def _set_timer(self, out: list[Effect]) -> None:
+    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
         ends = self._ends
         if ends and (self._timer_us is None or ends[0][0] < self._timer_us):
-            self._timer_us = ends[0][0]
+            self._timer_us = max(ends[0][0], now_us + 1)
             out.append(SetTimer(TIMER, self._timer_us))
 
 

@@ -388,6 +388,10 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
         """Tables must not change while they turn."""
         return True
 
+    def send_held(self, out: list[Effect]) -> None:
+        """Send what conflation holds: the tables may turn before its periods end."""
+        self.forwarding.conflation.flush(out, self._up)
+
     def is_drained(self, out: list[Effect]) -> bool:
         """The leaving broker is a leaf, or nothing, to all others."""
         return True
@@ -547,7 +551,8 @@ class TreeRouting(PlainLinks, CoordinatedStrategy):
     ) -> None:
         """Forward the accepted publications of a local client."""
         forwarding = self.forwarding
-        if len(accepted) > 1 and self.tables.paced and forwarding.is_conflated(accepted):
+        may_hold = self.tables.paced or forwarding.conflation.is_on
+        if len(accepted) > 1 and may_hold and forwarding.is_conflated(accepted):
             for routed in accepted:
                 forwarding.forward(None, PublicationBatch((routed,), 0), now_us, out)
             return

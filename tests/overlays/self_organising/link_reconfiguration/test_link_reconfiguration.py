@@ -7,10 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.broker.effects import Received, TimerFired
 from shoal.broker.messages import Publish
 from shoal.broker.strategy import ProtocolError
+from shoal.model import Pace
 from shoal.overlays.self_organising.exchanges import LinkExchange
 from shoal.overlays.self_organising.link_reconfiguration.ring import ExchangeRing
 from shoal.overlays.self_organising.link_reconfiguration.ring_messages import ExchangeDecision, Halt
@@ -148,3 +150,26 @@ def test_an_exchange_whose_link_does_not_come_up_is_aborted() -> None:
 def test_an_exchange_without_a_cycle_is_refused(cycle: tuple[str, ...], remove: int) -> None:
     with pytest.raises(ProtocolError):
         ExchangeRing("B1", LinkExchange(cycle=cycle, remove=remove, saving=0))
+
+
+@pytest.mark.parametrize("remove", range(3))
+def test_publications_that_conflation_holds_are_sent_before_the_exchange(remove: int) -> None:
+    network = Cycle(3)
+    world, start_us = network.world, network.world.queue.now_us
+    client = "paced"
+    world.add_subscriber(client, "B3")
+    paced = replace(subscription("paced", "y >= 0", client=client), pace=Pace(20 * SECOND_US))
+    world.subscribe(start_us, "B3", paced)
+    promise = advertisement("paced", "y >= 0", publisher="at B0")
+    world.add_publisher(promise.publisher, "B0", "B0")
+    world.advertise(start_us, promise)
+    world.run(until_us=start_us + 5 * SECOND_US)
+    for sequence in range(3):
+        row = publication(sequence, promise.publisher, y=sequence)
+        at_us = world.queue.now_us + sequence * 1_000
+        world.request(at_us, promise.publisher, Publish((row,)))
+    world.run(until_us=world.queue.now_us + SECOND_US)
+    network.exchange(remove)
+    assert [type(row) for row in world.trace.records] == [Exchanged]
+    got = [each.publication.sequence for each in world.trace.deliveries if each.client == client]
+    assert (got[0], got[-1]) == (0, 2)

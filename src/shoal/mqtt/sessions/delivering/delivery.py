@@ -471,7 +471,21 @@ class SessionDelivery(CountedDeliveries):
 
     def has_room_for(self, message: PublishedMessage, qos: int) -> bool:
         """Whether a message would be sent or queued, if it came now."""
-        return not self._reason_to_drop(qos, message.size)
+        return self._is_open_for(qos) or not self._reason_to_drop(qos, message.size)
+
+    def _is_open_for(self, qos: int) -> bool:
+        """Whether `accept` would send a message of this QoS at once: no bound of a queue counts."""
+        session_writer = self.session_writer
+        if session_writer is None or not session_writer.writable:
+            return False
+        if not qos:
+            return not self._waiting_at_0
+        return (
+            not (self._waiting or self._resend)
+            and len(self._inflight) < session_writer.window
+            and not (qos == 2 and self.is_suspended)
+            and not self.is_share_full
+        )
 
     def _reason_to_drop(self, qos: int, size: int) -> str:
         """Why the queue does not take a message of this size; empty if it does."""

@@ -25,6 +25,9 @@ class RingHost(Protocol):
     def obstacle(self, ring: ExchangeRing) -> str:
         """Why it cannot take part; empty when it can."""
 
+    def send_held(self, out: list[Effect]) -> None:
+        """Send the publications that this broker itself holds for links: it is about to quiesce."""
+
     def is_up(self, neighbour: BrokerId) -> bool:
         """Whether a link is up."""
 

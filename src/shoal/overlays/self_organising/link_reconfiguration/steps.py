@@ -280,6 +280,7 @@ class ReconfigurationSteps:
 
     def _hold(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True
+        self._host.send_held(out)
         out += [Hold(ring.neighbours), SetTimer(TIMER, now_us + TIMEOUT_US)]
 
     def _leave(

@@ -238,6 +238,10 @@ class TreeOverlay:
     def is_up(self, neighbour: BrokerId) -> bool:
         return neighbour in self._up
 
+    def send_held(self, out: list[Effect]) -> None:
+        """Send the publications that the tree holds for links: it is about to quiesce."""
+        self.tree.send_held(out)
+
     def latest_us(self, ring: ExchangeRing) -> int:
         """When its ends of the links that change last came or went."""
         ends = [ring.opposite] * ring.opens_link + [ring.before] * ring.ends_link
