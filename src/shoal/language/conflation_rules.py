@@ -73,7 +73,7 @@ class ChangeRule(NamedTuple):
 
 
 class ConflationRule(msgspec.Struct, frozen=True, eq=False):
-    """What `$every` and `$changed` of a subscription ask for.
+    """The rule that `$every` and `$changed` of a subscription make.
 
     `every_us` is the interval, 0 without `$every`; `by` tells keys apart, with the topic; `changes`
     are the values of `$changed`; `cost` is that of all values of a message. `every` and `changed`

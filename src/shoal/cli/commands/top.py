@@ -55,7 +55,7 @@ def top(
     lose or wait most.
 
     Rates are from samples of the last two to four minutes: estimates, of which the large ones are
-    good. What waits and was dropped is counted exactly.
+    good. Messages that wait, and those that were dropped, are counted exactly.
     """
     from shoal.cli.support.live.networks import read_network
 

@@ -274,7 +274,7 @@ def _points(
 def overhead_runs(main: Sequence[RunSpec], scale: RelocationScale) -> list[RunSpec]:
     """Return the grid's runs about the costs of POP and GRAPE, with `CROWD` subscribers.
 
-    Where subscribers are at random, the baseline's, too: claims about these are judged there.
+    The baseline's, too, for subscribers at random: claims about these are judged there.
 
     None where the grid itself has as many.
     """

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal.model.expressions import functions
@@ -150,17 +150,20 @@ def _text_test(
 
 
 def _connective(parts: Sequence[_Evaluation], *, deciding: bool) -> _Evaluation:
-    def evaluate(attributes: Mapping[str, Any], item: Any) -> bool | None:
-        is_unknown = False
-        for part in parts:
-            found = part(attributes, item)
-            if type(found) is not bool:
-                is_unknown = True
-            elif found is deciding:
-                return found
-        return None if is_unknown else not deciding
+    return lambda attributes, item: _first_deciding(
+        (part(attributes, item) for part in parts), deciding
+    )
 
-    return evaluate
+
+def _first_deciding(results: Iterator[Any], deciding: bool) -> bool | None:
+    """An OR of results if TRUE is `deciding`, else an AND; none is asked for beyond that one."""
+    is_unknown = False
+    for found in results:
+        if type(found) is not bool:
+            is_unknown = True
+        elif found is deciding:
+            return found
+    return None if is_unknown else not deciding
 
 
 def _case(parts: Sequence[_Evaluation]) -> _Evaluation:
@@ -195,14 +198,7 @@ def _lambda(arguments: tuple[ValueExpression, ...], *, deciding: bool) -> _Evalu
         items = items_of(attributes, name)
         if items is None:
             return None
-        is_unknown = False
-        for each in items:
-            found = condition(attributes, each)
-            if type(found) is not bool:
-                is_unknown = True
-            elif found is deciding:
-                return found
-        return None if is_unknown else not deciding
+        return _first_deciding((condition(attributes, each) for each in items), deciding)
 
     return evaluate
 

@@ -262,7 +262,7 @@ class Conflation:
     ) -> str:
         """Why a message cannot be held; empty if it can.
 
-        What it supersedes makes room for it.
+        Held messages that it supersedes make room for it.
         """
         limits, backlog = session.limits, session.backlog
         superseded: dict[HeldMessage, None] = {}

@@ -125,7 +125,7 @@ class _LinkKey:
 
 
 class LinkConflation:
-    """What one broker holds for its links."""
+    """The publications that one broker holds for its links."""
 
     def __init__(self) -> None:
         self._topics: dict[_Topic, dict[KeyName, _LinkKey]] = {}
