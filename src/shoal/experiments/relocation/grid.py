@@ -299,19 +299,9 @@ def threshold_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
         ),
         *(RelocationSetting(system="pop", threshold=threshold) for threshold in THRESHOLDS),
     ]
+    duration_us = scale.threshold_duration_us
     return [
-        RunSpec(
-            study="threshold",
-            dataset=dataset,
-            testbed="cluster",
-            distribution="clustered",
-            spread=THRESHOLD_SPREAD,
-            setting=setting,
-            duration_us=scale.threshold_duration_us,
-            publications=scale.publications(scale.threshold_duration_us),
-            subscriptions=scale.subscriptions,
-        )
-        for setting in settings
+        _on_the_cluster("threshold", dataset, scale, setting, duration_us) for setting in settings
     ]
 
 
@@ -319,16 +309,8 @@ def load_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
     """Load as an axis: the extremes in the paper's way, and with decisions that know capacity."""
     knowing = [msgspec.structs.replace(setting, knows_room=True) for setting in (POP, LOAD, DELAY)]
     return [
-        RunSpec(
-            study="load",
-            dataset=dataset,
-            testbed="cluster",
-            distribution="clustered",
-            spread=THRESHOLD_SPREAD,
-            setting=setting,
-            duration_us=scale.duration_us,
-            publications=scale.publications(scale.duration_us),
-            subscriptions=scale.subscriptions,
+        msgspec.structs.replace(
+            _on_the_cluster("load", dataset, scale, setting, scale.duration_us),
             busy=busy,
             office=office,
             publishers=scale.publishers,
@@ -337,6 +319,27 @@ def load_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
         for busy in LOADS
         for setting in (*EXTREMES, *knowing)
     ]
+
+
+def _on_the_cluster(
+    study: Literal["threshold", "load"],
+    dataset: str,
+    scale: RelocationScale,
+    setting: RelocationSetting,
+    duration_us: int,
+) -> RunSpec:
+    """A run with clustered subscribers on the cluster."""
+    return RunSpec(
+        study=study,
+        dataset=dataset,
+        testbed="cluster",
+        distribution="clustered",
+        spread=THRESHOLD_SPREAD,
+        setting=setting,
+        duration_us=duration_us,
+        publications=scale.publications(duration_us),
+        subscriptions=scale.subscriptions,
+    )
 
 
 def probe_runs(dataset: str, scale: RelocationScale) -> list[RunSpec]:
