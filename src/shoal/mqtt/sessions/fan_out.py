@@ -344,7 +344,7 @@ class FanOut:
             for number in lane:
                 message, identifiers = forms[number]
                 if number in conflated:
-                    _deliver_conflated(message, session, conflated[number], now_us)
+                    _deliver_once(message, session, conflated[number], now_us)
                 else:
                     session.deliver(message, 0, False, identifiers, now_us)
 
@@ -457,7 +457,7 @@ def _sort(
             by_session.setdefault(subscription.session, []).append(subscription)
 
 
-def _identifiers(subscriptions: list[ClientSubscription]) -> tuple[int, ...]:
+def _identifiers(subscriptions: Sequence[ClientSubscription]) -> tuple[int, ...]:
     return tuple(identifier for each in subscriptions for identifier in each.identifiers)
 
 
@@ -473,23 +473,6 @@ def _has_had(session: Session, message: PublishedMessage) -> bool:
 def _is_conflated(subscriptions: Sequence[ClientSubscription]) -> bool:
     """Whether conflation decides about a message for these subscriptions of a session."""
     return any(each.conflator is not None for each in subscriptions)
-
-
-def _deliver_conflated(
-    message: PublishedMessage,
-    session: Session,
-    subscriptions: Sequence[ClientSubscription],
-    now_us: int,
-) -> None:
-    """Deliver to a session by way of its conflation, or of its diversion first."""
-    session.deliver(
-        message,
-        min(message.qos, max(each.qos for each in subscriptions)),
-        message.retain and any(each.retain_as_published for each in subscriptions),
-        tuple(identifier for each in subscriptions for identifier in each.identifiers),
-        now_us,
-        tuple([each.text for each in subscriptions]),
-    )
 
 
 def _is_there(subscription: ClientSubscription) -> bool:
@@ -513,19 +496,18 @@ def _deliver_copy(
 def _deliver_once(
     message: PublishedMessage,
     session: Session,
-    subscriptions: list[ClientSubscription],
+    subscriptions: Sequence[ClientSubscription],
     now_us: int,
 ) -> None:
-    """Deliver one copy to a session for one or several subscriptions."""
-    if _is_conflated(subscriptions):
-        _deliver_conflated(message, session, subscriptions, now_us)
-        return
+    """Deliver one copy to a session for its subscriptions, by way of those that are conflated."""
+    via = tuple([each.text for each in subscriptions]) if _is_conflated(subscriptions) else ()
     session.deliver(
         message,
         min(message.qos, max(each.qos for each in subscriptions)),
         message.retain and any(each.retain_as_published for each in subscriptions),
         _identifiers(subscriptions),
         now_us,
+        via,
     )
 
 
@@ -537,7 +519,7 @@ def _deliver(message: PublishedMessage, subscription: ClientSubscription, now_us
     if session.had is not None and not subscription.shared and _has_had(session, message):
         return
     if subscription.conflator is not None:
-        _deliver_conflated(message, session, (subscription,), now_us)
+        _deliver_once(message, session, (subscription,), now_us)
         return
     if qos > subscription.qos:
         qos = subscription.qos
