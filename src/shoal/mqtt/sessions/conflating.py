@@ -39,6 +39,7 @@ from shoal.mqtt.sessions.session import (
     HeldMessage,
     Session,
     SubscriptionConflator,
+    qos_for,
 )
 from shoal.mqtt.statistics import Statistics
 from shoal.mqtt.timers import MqttTimers
@@ -161,7 +162,7 @@ class Conflation:
                 unchanged += 1
         if passing and holding and not opening:
             present = passing + [conflator.subscription for conflator, *_ in holding]
-            if not session.has_room_for(message, _qos_of(message, present)):
+            if not session.has_room_for(message, qos_for(message, present)):
                 # The full queue drops the copy of the others, and reports it.
                 self._accept(message, session, passing, is_retained, now_us)
                 passing = []
@@ -212,7 +213,7 @@ class Conflation:
     ) -> None:
         session.accept(
             message,
-            _qos_of(message, subscriptions),
+            qos_for(message, subscriptions),
             is_retained
             or (message.retain and any(each.retain_as_published for each in subscriptions)),
             tuple([one for each in subscriptions for one in each.identifiers]),
@@ -442,11 +443,6 @@ class Conflation:
         conflator.restore(key, ends_us, last, held, held_values, now_us, newest)
         if session.session_writer is not None and conflator.next_us is not None:
             self._arm(conflator, conflator.next_us)
-
-
-def _qos_of(message: PublishedMessage, subscriptions: list[ClientSubscription]) -> int:
-    """The QoS of a message for these subscriptions."""
-    return min(message.qos, max([each.qos for each in subscriptions]))
 
 
 def _has_unfinished_past(subscription: ClientSubscription) -> bool:

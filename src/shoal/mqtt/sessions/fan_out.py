@@ -19,7 +19,7 @@ from functools import partial
 
 from shoal.mqtt.messages import PublishedMessage
 from shoal.mqtt.sessions.message_tracer import FanOutTracer
-from shoal.mqtt.sessions.session import ClientSubscription, Session
+from shoal.mqtt.sessions.session import ClientSubscription, Session, qos_for
 from shoal.mqtt.sessions.sliced_fan_out import PendingFanOut, SlicedFanOut
 from shoal.mqtt.sessions.subscribed.receivers import Receivers, work_of_conflation
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
@@ -503,7 +503,7 @@ def _deliver_once(
     via = tuple([each.text for each in subscriptions]) if _is_conflated(subscriptions) else ()
     session.deliver(
         message,
-        min(message.qos, max(each.qos for each in subscriptions)),
+        qos_for(message, subscriptions),
         message.retain and any(each.retain_as_published for each in subscriptions),
         _identifiers(subscriptions),
         now_us,

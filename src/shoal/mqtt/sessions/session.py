@@ -73,6 +73,11 @@ class Diversion(Protocol):
     ) -> None: ...
 
 
+def qos_for(message: PublishedMessage, subscriptions: Sequence[ClientSubscription]) -> int:
+    """The QoS of a message that is delivered once for these subscriptions."""
+    return min(message.qos, max([each.qos for each in subscriptions]))
+
+
 class HeldMessage:
     """A message that conflation holds for one session, once for all its subscriptions.
 
@@ -94,7 +99,7 @@ class HeldMessage:
     @property
     def qos(self) -> int:
         """The QoS at which it will be delivered."""
-        return min(self.message.qos, max([each.qos for each in self.subscriptions]))
+        return qos_for(self.message, self.subscriptions)
 
     @property
     def via(self) -> tuple[str, ...]:
