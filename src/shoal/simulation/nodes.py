@@ -80,6 +80,7 @@ class BrokerNode:
         "_one_us",
         "_outputs",
         "_processing_us",
+        "_publication_bytes",
         "_publishers",
         "_queue",
         "_reported_us",
@@ -113,7 +114,9 @@ class BrokerNode:
         ahead_us: int = 0,
         sizes: MessageSizes | None = None,
     ) -> None:
-        """Its clock is so far ahead of the world's; with `sizes`, control messages cost by size."""
+        """Its clock is so far ahead of the world's; with `sizes`, bytes of control messages
+        count.
+        """
         self.id = machine.id
         self._ahead_us = ahead_us
         self.links: dict[BrokerId, SimulatedLink] = {}
@@ -127,6 +130,7 @@ class BrokerNode:
         self._search_ns = costs.matching_per_subscription_ns
         self._client_transmission_us = costs.client_transmission_us
         self._sizes = sizes
+        self._publication_bytes = costs.publication_bytes
         self._trace = trace
         self._monitor: ServiceMonitor | None = None
         self._reported_us = 0
@@ -210,7 +214,7 @@ class BrokerNode:
         service_us = self._processing_us
         if units is None:
             meter.control_in += 1
-            if self._sizes is not None:
+            if self._publication_bytes:
                 service_us = self._sized_us(input, service_us)
                 meter.sized_in_us += service_us - self._processing_us
         else:
@@ -249,10 +253,15 @@ class BrokerNode:
         self._carry_out(handle(input, done_us), done_us)
 
     def _sized_us(self, input: Received | Requested, publication_us: int) -> int:
-        """Cost of a control message by its size; a client's request costs as a publication."""
-        if isinstance(input, Requested) or self._sizes is None:
+        """Cost of a control message by its size; one without a size, as a client's request, costs
+        as a publication.
+        """
+        size = 0
+        if isinstance(input, Received) and self._sizes is not None:
+            size = self._sizes(input.message)
+        if not size:
             return publication_us
-        return max(1, round(publication_us * self._sizes(input.message)))
+        return max(1, round(publication_us * (size / self._publication_bytes)))
 
     def _admits(self, input: Input) -> bool:
         """Return whether input is served now: a stopped or holding broker does not serve it."""
@@ -352,8 +361,8 @@ class BrokerNode:
         input = Received(self.id, message)
         if units is None:
             units = 1
-            self.meter.control_out += 1
-            if self._sizes is not None and link is not None:
+            self.meter.count_control(message, self._sizes(message) if self._sizes else 0)
+            if self._publication_bytes and link is not None:
                 transmission_us = self._costs.transmission_us
                 busy_us = self._sized_us(input, transmission_us)
                 self.meter.sized_out_us += busy_us - transmission_us

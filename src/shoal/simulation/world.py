@@ -24,7 +24,7 @@ from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
-from shoal.overlays.trace_rows import LoadRow
+from shoal.overlays.trace_rows import ControlRow, LoadRow
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import SimulatedLink
@@ -61,7 +61,8 @@ class World:
     message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
-    sizes         sizes of control messages, if their costs follow these
+    sizes         bytes of control messages; without, none are counted, and each costs as much as a
+                  publication
     """
 
     def __init__(
@@ -472,9 +473,18 @@ class World:
 
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""
+        for meter in self._closed_meters():
+            yield from meter.rows
+
+    def control_rows(self) -> Iterator[ControlRow]:
+        """Control messages by broker, window and type."""
+        for meter in self._closed_meters():
+            yield from meter.control_rows
+
+    def _closed_meters(self) -> Iterator[Meter]:
         for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
             meter.roll(meter.window_end_us)
-            yield from meter.rows
+            yield meter
 
 
 @contextmanager
