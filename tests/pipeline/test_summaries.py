@@ -44,11 +44,12 @@ LOAD = [
     ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0, 4),
 ]
 CONTROL = [
-    ("B1", 0, "Subscribe", 70, 4_000),
-    ("B1", 0, "Advertise", 20, 1_000),
-    ("B1", 16 * SECOND_US, "Unsubscribe", 100, 3_000),
-    ("B2", 15 * SECOND_US, "Subscribe", 1, 60),
-    ("B1", 10 * SECOND_US, "Subscribe", 1, 40),
+    ("B1", 0, "Subscribe", 70, 4_000, 0),
+    ("B1", 0, "Advertise", 20, 1_000, 0),
+    ("B1", 16 * SECOND_US, "Unsubscribe", 99, 3_000, 0),
+    ("B1", 16 * SECOND_US, "Matched", 1, 500, 2),
+    ("B2", 15 * SECOND_US, "Subscribe", 1, 60, 0),
+    ("B1", 10 * SECOND_US, "Subscribe", 1, 40, 0),
 ]
 SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, 40, None)]
 SUBSCRIBER_SELECTIONS = [("C1", "B2", 14_000_000, 10, 2, "B1", 1.0, 0.0, 9.0, 8.0, 80)]
@@ -144,10 +145,10 @@ def test_rates_count_the_windows_in_which_there_were_publications(summary: dict[
 def test_costs_count_the_whole_run_by_phase_and_kind(summary: dict[str, Any]) -> None:
     first = summary["runs"][0]
     costs = ("messages", "control_messages", "control_bytes", "set_up_messages")
-    assert [first[name] for name in costs] == [215, 192, 8_100, 90]
-    assert first["whole_overhead"] == pytest.approx((201 + 203) / (209 + 215))
+    assert [first[name] for name in costs] == [215, 192, 8_600, 90]
+    assert first["whole_overhead"] == pytest.approx((203 - 1) / 215)
     # 0 and 1 went from B1 to B2; 2 stayed.
-    assert (first["transfers"], first["least_transfers"]) == (215 - 203 - 4, 2)
+    assert (first["transfers"], first["least_transfers"]) == (215 - 203 - 4 + 2, 2)
     rows = [row for row in summary["costs"] if row["run"] == "first"]
     assert [tuple(row.values())[1:] for row in rows] == [
         ("set-up", "notice", 10, None),
@@ -157,7 +158,8 @@ def test_costs_count_the_whole_run_by_phase_and_kind(summary: dict[str, Any]) ->
         ("publishing", "publication to a client", 4, None),
         ("publishing", "notice", 1, None),
         ("publishing", "Subscribe", 2, 100),
-        ("after", "Unsubscribe", 100, 3_000),
+        ("after", "Matched", 1, 500),
+        ("after", "Unsubscribe", 99, 3_000),
     ]
     assert sum(row["messages"] for row in rows) == first["messages"]
 

@@ -6,6 +6,7 @@ from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.model import Advertisement, MessageId, Subscription
+from shoal.overlays.bluedove.messages import MatchRequest
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.trace_rows import ControlRow
@@ -38,7 +39,10 @@ def test_control_messages_are_counted_by_type_and_window() -> None:
         ControlRow("B1", 0, "Unsubscribe", 1, 20),
         ControlRow("B1", 1_000, "TraceResult", 1, 9),
     ]
-    assert [row.control_out for row in meter.rows] == [3, 1]
+    meter.count_control(MatchRequest(0, ("p", "q")), 50)  # type: ignore[arg-type]
+    meter.roll(3_000)
+    assert meter.control_rows[3:] == [ControlRow("B1", 2_000, "MatchRequest", 1, 50, 2)]
+    assert [row.control_out for row in meter.rows] == [3, 1, 1]
 
 
 def test_a_small_message_takes_less_of_a_broker() -> None:

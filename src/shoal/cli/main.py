@@ -34,6 +34,7 @@ COMMANDS = {
     "simulate": "Run a scenario in the deterministic simulator.",
     "summarise": "Turn runs into tables of metrics, compared with the truth.",
     "report": "Write one HTML report about runs; it opens offline.",
+    "study": "Compare settings of a scenario over several seeds.",
     "reproduce": "Repeat a paper's evaluation, claim by claim.",
     "up": "Start a live network of brokers on this machine.",
     "serve": "Run one broker of a live network.",

@@ -99,8 +99,9 @@ class LoadRow(msgspec.Struct, frozen=True):
 class ControlRow(msgspec.Struct, frozen=True):
     """Control messages of one type that a broker sent to its neighbours in one window.
 
-    kind    name of the type
-    bytes   of their frames; 0 if the messages have no wire form
+    kind           name of the type
+    bytes          of their frames; 0 if the messages have no wire form
+    publications   copies of publications in them: a system may send these by messages of its own
     """
 
     broker: BrokerId
@@ -108,6 +109,7 @@ class ControlRow(msgspec.Struct, frozen=True):
     kind: str
     messages: int
     bytes: int
+    publications: int = 0
 
 
 # Rows that brokers and publishers of every system write by `Record` effects.

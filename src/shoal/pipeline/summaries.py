@@ -10,16 +10,18 @@ does not count; `settled_` metrics are those of the last third of that time, whe
 done most of its work.
 
 Costs count from the first message to the last, in three phases: set-up before the first
-publication, publishing until the last, and the rest. `transfers` are publications that brokers sent
-to brokers; `least_transfers` is the lower bound of any overlay for the same deliveries: each
-publication reaches each broker that delivers it, but the one where it was published, over one link.
+publication, publishing until the last, and the rest. `transfers` are copies of publications that
+brokers sent to brokers, in batches or in messages of a system's own. `least_transfers` is the lower
+bound of any overlay for the same deliveries: each publication goes over one link to each broker
+that delivers it, but the one where it was published.
 
 Rates are messages per second of virtual time, averaged over all brokers, in the sense of the
 relocation paper (section 5.2) and of its study here: the message rate counts messages that come in,
 publications and control messages; the output rate those that go out, deliveries too.  Utilisation
 is the share of time in which the input (matching) or output (transmission) is busy; the paper's
 input load is the input utilisation.  Message overhead is the share of control messages in all while
-publications are published; the whole overhead is that of the whole run.
+publications are published.  The whole overhead is the share of messages without a publication in
+all that brokers sent in the whole run.
 """
 
 from __future__ import annotations
@@ -164,6 +166,12 @@ def summary_tables(
     return _together(summaries)
 
 
+def summarise_run(folder: Path, truth: Path) -> Mapping[str, pa.Table]:
+    """The tables of one run's folder; the timeline has windows of a second."""
+    ((info, path),) = _checked([folder])
+    return _summary(info, path, read_columns(truth, schemas.TRUTH), 1_000_000)
+
+
 def _checked(folders: Sequence[Path]) -> list[tuple[RunInfo, Path]]:
     """The runs by name; TableError names a missing table."""
     runs = sorted(read_runs(folders).items(), key=lambda item: item[0].name)
@@ -292,7 +300,9 @@ def _cost_metrics(run: _SummarisedRun) -> _Row:
     if not len(load):
         return {}
     sums = _sums(load)
-    messages = sums["messages_in"] + sums["messages_out"]
+    sent = sums["messages_out"]
+    copying = control.filter(pc.field("publications") > 0)
+    without = sums["control_out"] - _sum(copying["messages"])
     set_up = run.phases(control)["set-up"]
     sites = ["publisher", "sequence", "broker"]
     delivered = run.deliveries.select(sites).group_by(sites).aggregate([])
@@ -300,17 +310,18 @@ def _cost_metrics(run: _SummarisedRun) -> _Row:
     joined = delivered.join(entered, sites[:2], join_type="inner")
     away = pc.not_equal(joined["broker"], joined["first_broker"])
     return {
-        "messages": sums["messages_out"],
+        "messages": sent,
         "control_messages": _sum(control["messages"]),
         "control_bytes": _sum(control["bytes"]),
         "set_up_messages": _sum(set_up["messages"]),
-        "whole_overhead": (sums["control_in"] + sums["control_out"]) / messages,
-        "transfers": _transfers(load),
+        "whole_overhead": without / sent if sent else None,
+        "transfers": _transfers(load) + _sum(control["publications"]),
         "least_transfers": _sum(away),
     }
 
 
 def _transfers(load: pa.Table) -> int:
+    """Publications that brokers sent to brokers in batches."""
     publications = _sum(load["messages_out"]) - _sum(load["control_out"])
     return publications - _sum(load["delivered"])
 

@@ -100,15 +100,17 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
             Metric("Messages", "messages", figures.count, "",
                    "messages that brokers sent to brokers and clients, of every kind"),
             Metric("Control messages", "control_messages", figures.count, "",
-                   "of these, messages between brokers that are no publications"),
+                   "of these, messages between brokers of other types than batches of "
+                   "publications"),
             Metric("… before the first publication", "set_up_messages", figures.count, "",
                    "of these, messages while the network was set up: tables of routes, mostly"),
             Metric("… in bytes", "control_bytes", figures.count, "bytes",
                    "size of the control messages' frames; 0 where they have none"),
             Metric("Whole overhead", "whole_overhead", figures.percent, "",
-                   "share of control messages among all messages of the whole run"),
+                   "share of messages without a publication among all that brokers sent, from "
+                   "the first to the last"),
             Metric("Transfers", "transfers", figures.count, "",
-                   "publications that brokers sent to brokers"),
+                   "copies of publications that brokers sent to brokers"),
             Metric("… at the least", "least_transfers", figures.count, "",
                    "lower bound of any overlay: each publication goes once to each broker that "
                    "delivers it, but the first", False),

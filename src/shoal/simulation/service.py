@@ -101,7 +101,7 @@ class Meter:
         self.window_end_us = window_us
         self.rows: list[LoadRow] = []
         self.control_rows: list[ControlRow] = []
-        # By type, in this window: control messages for neighbours, and their bytes.
+        # By type, in this window: control messages for neighbours, their bytes and publications.
         self._kinds: dict[str, list[int]] = {}
         self.ones_in = self.carriers_in = self.carried_in = self.control_in = 0
         self.searched_us = self.worked_us = 0
@@ -150,9 +150,11 @@ class Meter:
     def count_control(self, message: Message, size: int) -> None:
         """Count a control message for a neighbour; its frame has so many bytes."""
         self.control_out += 1
-        counts = self._kinds.setdefault(kind_of(message), [0, 0])
+        counts = self._kinds.setdefault(kind_of(message), [0, 0, 0])
         counts[0] += 1
         counts[1] += size
+        if message.copied:
+            counts[2] += len(getattr(message, message.copied))
 
     def roll(self, now_us: int) -> None:
         """Close the window when `now_us` is past it; windows without work have no row."""
@@ -163,8 +165,10 @@ class Meter:
             start_us = self.window_end_us - self._window_us
             self.rows.append(LoadRow(self._broker, start_us, *map(sub, sums, before)))
             self._before = sums
-            for kind, (messages, size) in self._kinds.items():
-                self.control_rows.append(ControlRow(self._broker, start_us, kind, messages, size))
+            self.control_rows += [
+                ControlRow(self._broker, start_us, kind, *counts)
+                for kind, counts in self._kinds.items()
+            ]
             self._kinds.clear()
         self.window_end_us = (now_us // self._window_us + 1) * self._window_us
 
