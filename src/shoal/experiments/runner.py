@@ -135,6 +135,12 @@ def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link])
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),
+        own_faults={
+            frozenset((each.left, each.right)): LinkFaults(
+                loss=each.loss, jitter_us=each.delay_jitter_us
+            )
+            for each in scenario.faults.links
+        },
         seed=scenario.seed,
         window_us=scenario.trace.window_us,
         sizes=message_sizes(Codec(COMMON + tuple(SYSTEMS[scenario.system].messages))),

@@ -55,6 +55,7 @@ class World:
     places        each broker's place; a broker not named stands at a place of its own name
     costs         costs of work in a broker
     link_faults   makes links lossy, and brokers run behind reliable links
+    own_faults    of single links, by their two ends, in the place of `link_faults`
     is_patient    neighbours of a crashed broker learn of it when it is back, and a restarted broker
                   waits for its neighbours' tables: as on the live network
     clocks_us     offsets of brokers' clocks from the world's; 0 for those not named
@@ -75,6 +76,7 @@ class World:
         places: Mapping[BrokerId, Place] | None = None,
         costs: ServiceCosts | None = None,
         link_faults: LinkFaults | None = None,
+        own_faults: Mapping[frozenset[BrokerId], LinkFaults] | None = None,
         is_patient: bool = False,
         clocks_us: Mapping[BrokerId, int] | None = None,
         message_costs: Mapping[BrokerId, Costs] | None = None,
@@ -89,6 +91,8 @@ class World:
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
+        self._own_faults = own_faults or {}
+        self._is_lossy = any((self._link_faults, *self._own_faults.values()))
         self._is_patient = is_patient
         self._clocks_us = clocks_us or {}
         self._seed = seed
@@ -158,15 +162,16 @@ class World:
             self._classes.outcomes,
             is_founder=broker not in self._joined,
         )
-        return ReliableBroker(machine) if self._link_faults else machine
+        return ReliableBroker(machine) if self._is_lossy else machine
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)
         node, transmission_us = self.brokers[target], self._costs.transmission_us
         way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
-        if not self._link_faults:
+        faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
+        if not faults:
             return SimulatedLink(*way)
-        return FaultyLink(*way, self._link_faults, Random(f"{self._seed}/{source}/{target}"))
+        return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
         return self._underlay.latency_us(self._place(source), self._place(target))
