@@ -21,6 +21,7 @@ from shoal.broker.effects import (
     Hold,
     Input,
     Left,
+    LinkLoad,
     Loads,
     MoveClient,
     Notify,
@@ -54,6 +55,7 @@ from shoal.simulation.subscribers import SimulatedSubscribers
 from shoal.simulation.surroundings import Hearer, Machine, SimulatedNetwork
 from shoal.simulation.trace import DeliveryEvent, RefusedEvent, Trace
 
+NO_TRAFFIC = LinkLoad(0, 0, 0)
 # Time until a neighbour, or a client, detects that a broker is gone or back.
 DETECTION_US = 1_000_000
 
@@ -64,6 +66,7 @@ class BrokerNode:
     # Else it has too many attributes for Python to find them fast.
     __slots__ = (
         "_ahead_us",
+        "_at_rest",
         "_brought",
         "_client_free_us",
         "_client_latency_us",
@@ -156,6 +159,8 @@ class BrokerNode:
         """Run this machine from now on (at first, and after a crash)."""
         self.running = True
         self._is_shut = False
+        # The links at the last report, if it had no traffic.
+        self._at_rest: dict[BrokerId, SimulatedLink] | None = None
         self.machine = machine
         self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
@@ -305,8 +310,18 @@ class BrokerNode:
             self.bring(now_us, self._monitor.report(output_us, passed_us))
 
     def report_loads(self, now_us: int) -> None:
-        """Report to the machine its links' traffic in the window that ends now."""
-        self.bring(now_us, Loads({name: link.load(now_us) for name, link in self.links.items()}))
+        """Report to the machine its links' traffic in the window that ends now.
+
+        Of windows without any traffic one is reported, until there is traffic or another link.
+        """
+        if self.links == self._at_rest and not any(
+            link.has_traffic for link in self.links.values()
+        ):
+            return
+        loads = {name: link.load(now_us) for name, link in self.links.items()}
+        is_at_rest = all(load == NO_TRAFFIC for load in loads.values())
+        self._at_rest = dict(self.links) if is_at_rest else None
+        self.bring(now_us, Loads(loads))
 
     def report_costs(self, now_us: int, _: None = None) -> None:
         """Report to the machine the costs of messages, if it watches them."""
