@@ -108,11 +108,12 @@ def _tables(
         for cell in done:
             reference = reference_of(cell, done, first)
             change = cell.change(reference, metric.column) if reference else None
+            is_reference = cell.setting.get(first.key) == first.values[0]
             rows.append(
                 (
                     *(cell.setting.get(key, ABSENT) for key in keys),
                     *_spread_cells(cell.spread(metric.column), metric),
-                    _change_cell(change) if reference else "reference",
+                    "reference" if is_reference else _change_cell(change),
                 )
             )
         columns = (*names, "median", "95 % interval", f"against {first.key}={first.values[0]}")
