@@ -186,8 +186,8 @@ def _iceberg(text: str) -> tuple[Any, str] | None:
     if not dot or is_uri(text) or os.sep in text or not first.isidentifier():
         return None
     try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.utils.config import Config
+        from pyiceberg.catalog import load_catalog  # type: ignore[import-not-found,unused-ignore]
+        from pyiceberg.utils.config import Config  # type: ignore[import-not-found,unused-ignore]
     except ModuleNotFoundError:
         return None
     return (load_catalog(first), rest) if Config().get_catalog_config(first) else None

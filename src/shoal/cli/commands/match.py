@@ -41,7 +41,7 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OverwriteOption,
 )
-from shoal.cli.support.table_places import SparkPlace, read_place
+from shoal.cli.support.table_places import SparkPlace, input_place, output_place, put_output
 
 
 class Engine(enum.StrEnum):
@@ -143,9 +143,9 @@ def match(
     With --explain it prints instead, for each publication and subscription, which tests failed
     or were unknown, and the values found. --only late-united asks about that subscription alone.
 
-    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header; also as
-    file:///PATH. By Spark, any URI that it reads, and tables of its catalog (lake.db.flights), for
-    --out, too. Columns
+    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header; also at
+    a URI (file:///PATH, s3://BUCKET/PATH), a Delta or an Iceberg table. By Spark, any URI that it
+    reads, and tables of its catalog (lake.db.flights); so for --out. Columns
     of subscriptions: id and filter, or id and a conjunction (symbol, price.low, price.high, ...).
     Columns of publications: id and an attribute each; null is missing. --out DIR takes pairs of any
     number, as Parquet. Tables that do not fit into memory are for --engine spark (the same index on
@@ -158,9 +158,11 @@ def match(
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
-    wanted, given = read_place(subscriptions), read_place(publications)
+    by_spark = engine.is_spark
+    wanted = input_place(subscriptions, by_spark=by_spark)
+    given = input_place(publications, by_spark=by_spark)
     tables = SparkOptions(
-        None if out is None else read_place(out, writes=True),
+        None if out is None else output_place(out, overwrite=overwrite, by_spark=by_spark),
         overwrite,
         master,
         memory,
@@ -202,6 +204,8 @@ def _run(
 
         with table_errors(subscriptions=subscriptions, publications=publications):
             _print(match_frames(wanted, given, tables.out, overwrite=tables.overwrite))
+        if tables.out is not None:
+            put_output(tables.out, overwrite=tables.overwrite)
         return
     known: Sequence[str] = ()
     if isinstance(wanted, Path) or isinstance(given, Path):
@@ -232,9 +236,6 @@ def _check_tables(
         tables.check(publications)
     elif option := tables.given():
         raise UserError(f"{option} needs --engine spark or --engine spark-sql")
-    for path in (subscriptions, publications, tables.out):
-        if isinstance(path, SparkPlace) and not is_spark:
-            raise UserError(f"{path} does not exist; other URIs, and tables, need --engine spark")
     for path in (subscriptions, publications):
         if isinstance(path, SparkPlace):
             continue

@@ -16,9 +16,10 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    Place,
     print_counts,
 )
-from shoal.cli.support.table_places import local
+from shoal.cli.support.table_places import as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def truth(
-    workload: Annotated[Path, typer.Argument(help="Output of `shoal workload`.")],
+    workload: Annotated[str, typer.Argument(metavar="PLACE", help="Output of `shoal workload`.")],
     out: OutOption,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
@@ -40,15 +41,16 @@ def truth(
     The filters' definitions judge; Spark SQL does where a workload is above 100 MB or mixes types
     in one attribute, or where `--engine spark` asks it.
     """
-    workload, out = local(workload), local(out)
-    if not workload.is_dir():
-        raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
     making = Making("truth", out, overwrite, engine, master, memory, conf or ())
+    given, target = making.input(workload), making.output()
+    if isinstance(given, Path) and not given.is_dir():
+        raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
     counts = making.make(
         "judging every publication by every filter",
-        lambda: _small(workload, out, overwrite=overwrite),
-        lambda spark: _by_spark(spark, workload, out, overwrite=overwrite),
-        inputs=[workload],
+        (lambda at: _small(given, at, overwrite=overwrite)) if isinstance(given, Path) else None,
+        lambda spark: _by_spark(spark, given, target, overwrite=overwrite),
+        target,
+        inputs=[given],
     )
     print_counts(
         f"{workload} -> {out}",
@@ -66,7 +68,11 @@ def _small(workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
     return write_small_truth(workload, out, overwrite=overwrite)
 
 
-def _by_spark(spark: SparkSession, workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:
-    from shoal.pipeline.truth import write_truth
+def _by_spark(spark: SparkSession, workload: Place, out: Place, *, overwrite: bool) -> TruthCounts:
+    if isinstance(workload, Path) and isinstance(out, Path):
+        from shoal.pipeline.truth import write_truth
 
-    return write_truth(spark, workload, out, overwrite=overwrite)
+        return write_truth(spark, workload, out, overwrite=overwrite)
+    from shoal.spark.steps import truth_places
+
+    return truth_places(spark, as_text(workload), as_text(out), overwrite=overwrite)

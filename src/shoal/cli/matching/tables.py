@@ -26,7 +26,7 @@ from shoal.cli.matching.files import (
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.interrupts import only_noted
 from shoal.cli.support.places import check_exist, check_new
-from shoal.cli.support.spark import print_counts, spark_command
+from shoal.cli.support.spark import check_lasts, print_counts, spark_command
 from shoal.cli.support.table_places import SparkPlace
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def match_by_spark(
         memory=options.memory,
         conf=options.conf,
     ) as (spark, status):
+        check_lasts(spark, options.out)
         status.update("Spark SQL evaluates the filters" if options.sql else "matching on Spark")
         if options.stream:
             assert isinstance(publications, Path)
