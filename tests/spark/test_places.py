@@ -138,6 +138,9 @@ def test_every_step_reads_and_writes_the_catalog(
         expected = spark.read.parquet(str(tmp_path / "truth"))
         assert expected.count() == 9
         assert spark.table("judged.truth").exceptAll(expected).isEmpty()
+        # Files that are new are links to Spark.
+        assert command("truth", tmp_path / "work", "--out", tmp_path / "grown", "--add") == 0
+        assert spark.read.parquet(str(tmp_path / "grown" / "part=0")).exceptAll(expected).isEmpty()
         capsys.readouterr()
         assert command("ingest", tmp_path / "m.toml", "places.raw", "--out", name("winds")) == 2
         assert "spark_catalog.winds.publications exists already" in capsys.readouterr().err

@@ -35,13 +35,17 @@ from shoal.cli.matching.tables import (
     table_errors,
 )
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
+    AddOption,
     ConfOption,
     MasterOption,
     MemoryOption,
     OverwriteOption,
+    adding_errors,
 )
 from shoal.cli.support.table_places import SparkPlace, input_place, output_place, put_output
+from shoal.frames.table_places import COPIES, named
 
 
 class Engine(enum.StrEnum):
@@ -125,6 +129,7 @@ def match(
     ] = False,
     out: PairsOption = None,
     overwrite: OverwriteOption = False,
+    add: AddOption = False,
     partition: PartitionOption = None,
     stream: StreamOption = False,
     once: OnceOption = False,
@@ -155,6 +160,8 @@ def match(
     attribute. With --stream, publications are a folder of Parquet, or a Python data source
     MODULE:CLASS: new publications are matched once, with their pairs in DIR/batch=N; an interrupted
     run continues after its last batch.
+
+    With --add, DIR gets a folder part=N with the pairs of the files that are new in both folders.
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
@@ -175,7 +182,41 @@ def match(
     )
     lines.check()
     _check_tables(lines, tables, wanted, given)
+    if add:
+        _add(lines, tables, wanted, given)
+        return
     _run(lines, tables, wanted, given)
+
+
+def _add(
+    lines: LineOptions,
+    tables: SparkOptions,
+    subscriptions: Path | SparkPlace,
+    publications: Path | SparkPlace,
+) -> None:
+    """Add the pairs of new publications and subscriptions to a folder of parts."""
+    from shoal.frames.increments import additions
+
+    places = publications, subscriptions, tables.out
+    if tables.stream or tables.overwrite or tables.out is None:
+        raise UserError("--add goes with --out DIR, without --overwrite and --stream")
+    for place in places:
+        if not isinstance(place, Path) or place in COPIES:
+            raise UserError(f"{named(str(place))}: --add reads and writes folders, as paths")
+    given, wanted, out = (Path(str(each)) for each in places)
+    inputs = []
+    for name, place in (("publications", given), ("subscriptions", wanted)):
+        check_exist(place)
+        inside = place / f"{name}.parquet"
+        ending = "" if place.is_dir() else "".join(place.suffixes)
+        inputs.append((f"{name}{ending}", inside if inside.exists() else place))
+    with adding_errors(), additions(out, *inputs) as todo:
+        for each in todo:
+            COPIES[each.target] = str(out)
+            paths = [each.inputs[name] for name, _ in reversed(inputs)]
+            _run(lines, tables._replace(out=each.target), *paths)
+    if not todo:
+        print(f"{out}: nothing is new")
 
 
 def _run(

@@ -9,6 +9,7 @@ import typer
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.spark import (
+    AddOption,
     ConfOption,
     EngineOption,
     Making,
@@ -17,9 +18,11 @@ from shoal.cli.support.spark import (
     OutOption,
     OverwriteOption,
     Place,
+    adding_errors,
     print_counts,
 )
 from shoal.cli.support.table_places import as_text
+from shoal.frames.folders import EVENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +34,16 @@ def truth(
     workload: Annotated[str, typer.Argument(metavar="PLACE", help="Output of `shoal workload`.")],
     out: OutOption,
     overwrite: OverwriteOption = False,
+    add: AddOption = False,
     engine: EngineOption = "auto",
     master: MasterOption = None,
     memory: MemoryOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Compute which subscription gets which publication, apart from the brokers.
+
+    With --add, DIR gets a folder part=N with the deliveries of the files that are new in the
+    workload's events and subscriptions; together they are those of the whole workload.
 
     The filters' definitions judge; Spark SQL does where a workload is above 100 MB or mixes types
     in one attribute, or where `--engine spark` asks it.
@@ -45,13 +52,10 @@ def truth(
     given, target = making.input(workload), making.output()
     if isinstance(given, Path) and not given.is_dir():
         raise UserError(f"{workload} is not a folder; make one with `shoal workload`")
-    counts = making.make(
-        "judging every publication by every filter",
-        (lambda at: _small(given, at, overwrite=overwrite)) if isinstance(given, Path) else None,
-        lambda spark: _by_spark(spark, given, target, overwrite=overwrite),
-        target,
-        inputs=[given],
-    )
+    if add:
+        _add(making, given, target)
+        return
+    counts = _judge(making, given, target)
     print_counts(
         f"{workload} -> {out}",
         {
@@ -60,6 +64,33 @@ def truth(
             "deliveries expected": counts.expected,
         },
     )
+
+
+def _judge(making: Making, given: Place, out: Place) -> TruthCounts:
+    overwrite = making.overwrite
+    return making.make(
+        "judging every publication by every filter",
+        (lambda at: _small(given, at, overwrite=overwrite)) if isinstance(given, Path) else None,
+        lambda spark: _by_spark(spark, given, out, overwrite=overwrite),
+        out,
+        inputs=[given],
+    )
+
+
+def _add(making: Making, workload: Place, out: Place) -> None:
+    """Add the deliveries of new events and subscriptions to a folder of parts."""
+    from shoal.frames.increments import additions
+    from shoal.pipeline.checks.provenance import judge_of, write_note
+
+    workload, out = making.check_adds(workload, out)
+    inputs = [(name, workload / name) for name in (EVENTS, "subscriptions.parquet")]
+    found, judge = 0, judge_of(out)
+    with adding_errors(), additions(out, *inputs) as todo:
+        for each in todo:
+            found += _judge(making, each.inputs[EVENTS].parent, each.target).expected
+            judge = judge_of(each.target)
+    write_note(workload, out, out, judge=judge)
+    print_counts(f"{workload} -> {out}", {"deliveries added": found})
 
 
 def _small(workload: Path, out: Path, *, overwrite: bool) -> TruthCounts:

@@ -26,7 +26,7 @@ from shoal.cli.support.table_places import (
     put_output,
 )
 from shoal.cli.support.waiting import WaitDisplay, waiting
-from shoal.frames.table_places import is_uri, named
+from shoal.frames.table_places import COPIES, is_uri, named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +50,9 @@ ConfOption = Annotated[
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the output at --out.")]
+AddOption = Annotated[
+    bool, typer.Option("--add", help="Add a part to --out, of the inputs' files that are new.")
+]
 OutOption = Annotated[
     str, typer.Option("--out", metavar="PLACE", help="The folder to write, or a URI or a schema.")
 ]
@@ -237,6 +240,17 @@ class Making(NamedTuple):
             put_output(out, overwrite=self.overwrite)
         return made
 
+    def check_adds(self, given: Place, out: Place) -> tuple[Path, Path]:
+        """The input and the output of `--add`, which are folders of this machine; or UserError."""
+        if self.overwrite:
+            raise UserError("--add keeps the parts that are there, so it cannot --overwrite")
+        for place in (given, out):
+            if not isinstance(place, Path) or place in COPIES:
+                raise UserError(f"{named(str(place))}: --add reads and writes folders, as paths")
+        assert isinstance(given, Path)
+        assert isinstance(out, Path)
+        return given, out
+
     def _made(
         self,
         doing: str,
@@ -274,6 +288,17 @@ class Making(NamedTuple):
             check_lasts(spark, out)
             status.update(doing)
             return by_spark(spark)
+
+
+@contextlib.contextmanager
+def adding_errors() -> Iterator[None]:
+    """Turn what is wrong with a folder to add to into UserError."""
+    from shoal.frames.errors import TableError
+
+    try:
+        yield
+    except TableError as error:
+        raise UserError(str(error)) from None
 
 
 def check_lasts(spark: SparkSession, out: Place | None) -> None:

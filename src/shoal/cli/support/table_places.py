@@ -24,6 +24,8 @@ from shoal.cli.support.errors import UserError
 from shoal.frames.errors import TableError
 from shoal.frames.table_places import COPIES, is_uri, path_in
 
+# Folders that are copied to these places when the command has worked.
+_outputs: dict[Path, str] = {}
 _SPARKS = "other URIs, and tables of Spark's catalog, need --engine spark"
 
 
@@ -84,7 +86,7 @@ def output_place(
 
 def put_output(out: Path, *, overwrite: bool) -> None:
     """Copy what a command wrote to the place that `output_place` was asked for."""
-    text = COPIES.get(out)
+    text = _outputs.get(out)
     if text is None:
         return
     from shoal.frames.stores import put
