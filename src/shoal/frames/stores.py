@@ -35,6 +35,8 @@ from shoal.frames.table_places import is_uri
 
 DELTA = "delta+"
 _DELTA_LOG = "_delta_log"
+# A file of each run of the simulator, beside its tables.
+_RUN = "checks.json"
 # Arrow's names of the schemes that Hadoop and others write.
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss",
             "hdfs": "hdfs", "viewfs": "viewfs"}  # fmt: skip
@@ -86,6 +88,7 @@ def check_free(text: str, *, overwrite: bool) -> None:
             within = pfs.FileSelector(path, allow_not_found=True)
             names = [each.base_name for each in system.get_file_info(within)] if is_there else []
             others = [each for each in names if not _is_of_table(each, text)]
+            others = [] if _RUN in names else others
     if is_there and not overwrite:
         raise TableError(f"{text} exists already; give another place, or --overwrite")
     if others:
@@ -95,6 +98,8 @@ def check_free(text: str, *, overwrite: bool) -> None:
 def put(folder: Path, text: str, *, overwrite: bool = False) -> None:
     """Copy a folder of tables, or of the parts of one, to a place."""
     check_free(text, overwrite=overwrite)
+    if (folder / _RUN).exists() and (text.startswith(DELTA) or not is_uri(text)):
+        raise TableError(f"{text}: a run is a folder of files; give a path, or a URI of a store")
     with _explained(text):
         if (iceberg := _iceberg(text)) is not None:
             _put_iceberg(folder, *iceberg)

@@ -84,6 +84,13 @@ def output_place(
     return copy
 
 
+def output_folder(given: str | Path, *, overwrite: bool) -> Path:
+    """The folder of an output that Spark does not write; UserError without one."""
+    place = output_place(given, overwrite=overwrite)
+    assert isinstance(place, Path)
+    return place
+
+
 def put_output(out: Path, *, overwrite: bool) -> None:
     """Copy what a command wrote to the place that `output_place` was asked for."""
     text = _outputs.get(out)
