@@ -53,7 +53,7 @@ def by_duckdb(publications: pa.Table, subscriptions: pa.Table) -> Answer:
     tests = " AND ".join(f'p."{value}" {test} s."{bound}"' for value, test, bound in _TESTS)
     query = "SELECT p.id, s.id AS subscription FROM publications p JOIN subscriptions s ON "
     with duckdb.connect() as connection:
-        return checked(connection.execute(query + tests).to_arrow_table())
+        return checked(connection.sql(query + tests).to_arrow_table())
 
 
 def by_polars(publications: pa.Table, subscriptions: pa.Table) -> Answer:
@@ -97,7 +97,7 @@ def main() -> int:
         )
         for name, engine in engines.items():
             right = agreed(name, engine(), answer) and right
-        took = {name: [] for name in engines}  # type: dict[str, list[float]]
+        took: dict[str, list[float]] = {name: [] for name in engines}
         for _ in range(ROUNDS):
             for name, engine in engines.items():
                 took[name].append(timed(engine)[0])

@@ -123,6 +123,20 @@ def test_commands_read_and_write_each_kind_of_place(
     assert sorted(each.stem for each in folder.glob("*.parquet")) == TABLES
     rejects = pq.read_table(folder / "rejects.parquet").to_pylist()
     assert [each["file"] for each in rejects] == ["s3://lake/raw/winds.csv"]
+    constant = 'underlay.kind = "constant"\n'
+    Path("s.toml").write_text(f'name = "one"\nworkload.path = "replayed"\n{constant}')
+    (fetch(work, tmp_path) if place != "{}" else Path(work)).rename("replayed")
+    simulated = run("simulate", "s.toml", "--out", place.format(f"runs{inner}one"))
+    if place not in ("s3a://lake/{}", "{}"):
+        assert simulated == 2
+        assert "a place of tables; give a folder" in capsys.readouterr().err
+        return
+    assert simulated == 0
+    summary = place.format("summary")
+    runs = place.format("runs/one")
+    assert run("summarise", runs, "--truth", truth, "--out", summary) == 0
+    assert "lost: 0, duplicated: 0, phantom: 0" in capsys.readouterr().out
+    assert run("report", runs, "--summary", summary, "--out", "page.html") == 0
 
 
 @pytest.mark.usefixtures("store")

@@ -98,8 +98,6 @@ def check_free(text: str, *, overwrite: bool) -> None:
 def put(folder: Path, text: str, *, overwrite: bool = False) -> None:
     """Copy a folder of tables, or of the parts of one, to a place."""
     check_free(text, overwrite=overwrite)
-    if (folder / _RUN).exists() and (text.startswith(DELTA) or not is_uri(text)):
-        raise TableError(f"{text}: a run is a folder of files; give a path, or a URI of a store")
     with _explained(text):
         if (iceberg := _iceberg(text)) is not None:
             _put_iceberg(folder, *iceberg)

@@ -77,15 +77,17 @@ def output_place(
 
     with _mistakes():
         check_free(text, overwrite=overwrite)
-    copy = Path(tempfile.mkdtemp(dir=_folder().name)) / (
-        text.rstrip("/").rpartition("/")[2] or "out"
-    )
-    COPIES[copy] = text
+    name = text.rstrip("/").rpartition("/")[2] or "out"
+    copy = Path(tempfile.mkdtemp(dir=_folder().name)) / name
+    COPIES[copy] = _outputs[copy] = text
     return copy
 
 
 def output_folder(given: str | Path, *, overwrite: bool) -> Path:
-    """The folder of an output that Spark does not write; UserError without one."""
+    """The folder of an output with other files than tables; UserError for a place of tables."""
+    text = str(given)
+    if text.startswith("delta+") or (_path(text, writes=True) is None and not is_uri(text)):
+        raise UserError(f"{text}: a place of tables; give a folder, or a URI of a store")
     place = output_place(given, overwrite=overwrite)
     assert isinstance(place, Path)
     return place
