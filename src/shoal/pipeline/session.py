@@ -164,7 +164,7 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def has_passing_catalog(spark: SparkSession, table: str) -> bool:
-    """Return whether a table would be gone when this session ends, of which none is a view."""
+    """Return whether a table would be gone with the session; a view leaves its session open."""
     if is_connect(spark) or spark.conf.get(_VIEW, ""):
         return False
     catalog, dot, _ = table.partition(".")
