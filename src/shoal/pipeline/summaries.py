@@ -127,7 +127,7 @@ def write_small_summary(
 def write_summary(
     spark: SparkSession,
     folders: Sequence[Path],
-    truth: Path,
+    truth: Path | pa.Table,
     out: Path,
     *,
     window_us: int,
