@@ -113,10 +113,7 @@ SOAK = {
 }
 # There are too many states: the nearest are explored.
 NEAREST = {
-    **{
-        f"a star, {' '.join(each)}": Play(STAR, fault=each)
-        for each in (*brokers("ABC"), EARLY)
-    },
+    **{f"a star, {' '.join(each)}": Play(STAR, fault=each) for each in (*brokers("ABC"), EARLY)},
     **{
         f"a broker joins, {' '.join(each)}": Play(joins=("J", "B"), fault=each)
         for each in (*links("BJ", "AB"), *brokers("JAB"), EARLY)
