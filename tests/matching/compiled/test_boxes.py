@@ -135,6 +135,7 @@ def test_boxes_in_one_node_lie_close_together() -> None:
     assert (np.ptp(node, axis=0) < 8).all()
 
 
+@pytest.mark.soak
 def test_machines_without_wide_vectors_answer_the_same(tmp_path: Path) -> None:
     program = (
         "import sys; from tests.matching.compiled.test_boxes import *; "

@@ -20,10 +20,9 @@ from tests.seeds.ack_tracker.random_ack_tracker import RandomAckTracker
 from tests.seeds.chosen import chosen
 
 # Regression cases. 300 (soak): a broker by which a cluster is entered restarts. 7: publications
-# returned
-# to carriers or held by a sequencer, against their host's retransmissions. 30: a cycle in the tree
-# of a root's former incarnation. 66: a sequencer returns while publications take a detour. 31: an
-# answer that arrives late. 40: sweeps that could wait for each other.
+# returned to carriers or held by a sequencer, against their host's retransmissions. 30: a cycle in
+# the tree of a root's former incarnation. 66: a sequencer returns while publications take a detour.
+# 31: an answer that arrives late. 40: sweeps that could wait for each other.
 QUICK = {
     "dynatops": (5,),
     "octopia": (7,),
