@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import shoal.spark
 from shoal.frames.errors import TableError, TableWarning
 from shoal.spark.pairs import EXPLAINED
+from tests.examples import at_length
 from tests.spark.conftest import Start
 
 FILTERS = [("late", "delay > 30"), ("united", "carrier = 'UA'"), ("never", "delay > 900")]
@@ -82,7 +83,7 @@ def test_settings_that_would_change_a_result_are_named(spark: SparkSession) -> N
     assert rows(shoal.spark.match(given, wanted, how="sql")) == PAIRS
 
 
-@pytest.mark.parametrize("how", ["broadcast", "sql"])
+@pytest.mark.parametrize("how", ["broadcast", *at_length(["sql"])])
 def test_a_stream_of_publications_gives_a_stream_of_pairs(
     how: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
