@@ -29,7 +29,10 @@ collects_soak = True
 
 
 def at_length(cases: Iterable[Any]) -> list[Any]:
-    """Cases for the soak only; a tuple for each if the test has several parameters."""
+    """Cases for the soak only; a tuple for each if the test has several parameters.
+
+    A tuple that is one parameter is a `pytest.param`.
+    """
     return [_for_soak(each) for each in cases] if collects_soak else []
 
 

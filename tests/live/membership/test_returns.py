@@ -38,7 +38,6 @@ def _is_back(today: Day, name: str, role: str) -> bool:
     ("system", "role"),
     cases(
         [
-            ("self_organising", "joined"),
             ("octopia", "rejoins"),
         ],
         ROLES,

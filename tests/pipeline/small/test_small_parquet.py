@@ -197,6 +197,7 @@ def test_the_names_of_folders_are_texts(
 OTHER = 'publisher = ["other"]\ntime.column = "at"\n[columns]\nother = "string"\n'
 
 
+@pytest.mark.soak
 def test_a_day_that_is_a_folder_is_a_time(spark: SparkSession, tmp_path: Path) -> None:
     mapping, data = tmp_path / "m.toml", tmp_path / "days"
     mapping.write_text(
