@@ -170,6 +170,7 @@ FOLDERS = {
      *at_length([({"code=01001": "", "code=2": ""}, {"01001", "2"})]),
      *at_length([({"code=2026-01-31": "", "code=2026-02-01": ""}, {"2026-01-31", "2026-02-01"})])],
 )  # fmt: skip
+@pytest.mark.soak
 def test_the_names_of_folders_are_texts(
     spark: SparkSession, tmp_path: Path, folders: dict[str, str], wanted: set[str]
 ) -> None:
