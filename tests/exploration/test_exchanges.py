@@ -62,7 +62,7 @@ def turn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_vote_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinkReconfiguration, "_ask", lambda *arguments: None)
+    monkeypatch.setattr(LinkReconfiguration, "_ask_for_decision", lambda *arguments: None)
 
 
 def no_greeting(monkeypatch: pytest.MonkeyPatch) -> None:

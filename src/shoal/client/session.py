@@ -134,11 +134,11 @@ class ClientSession:
         ValueError if it cannot be encoded; one too large for the broker fails, at QoS 0 too.
         """
         if packet.qos:
-            return self._ask(packet)
+            return self._queue_request(packet)
         data = encode(packet, self.version)
         if self.state is ClientState.UP:
             if len(data) > self._most_bytes:
-                return self._ask(packet)
+                return self._queue_request(packet)
             self._out.append(data)
         return None
 
@@ -168,14 +168,14 @@ class ClientSession:
         packet = Subscribe(0, (request,), properties)
         encode(packet, self.version)
         self._subscriptions[number] = packet
-        return self._ask(packet)
+        return self._queue_request(packet)
 
     def unsubscribe(self, subscription: int) -> int | None:
         """Unsubscribe; returns the number for `Done`, None without such a subscription."""
         packet = self._subscriptions.pop(subscription, None)
         if packet is None:
             return None
-        return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
+        return self._queue_request(Unsubscribe(0, (packet.requests[0].topic_filter,)))
 
     def take_too_large(self) -> list[Done]:
         """Take out the requests that are too large for this broker."""
@@ -192,17 +192,17 @@ class ClientSession:
         if qos == 2:
             self._received.add(packet_id)
         if qos and self.state is ClientState.UP:
-            self._send(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
+            self._send_packet(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
 
     def disconnect(self, *, is_kept: bool = False) -> None:
         """Send a DISCONNECT: the broker ends the session, unless it is kept."""
         if self.state is ClientState.UP:
             forget = Properties(session_expiry_interval_s=0)
-            self._send(Disconnect() if is_kept else Disconnect(properties=forget))
+            self._send_packet(Disconnect() if is_kept else Disconnect(properties=forget))
 
     def ping(self) -> None:
         if self.state is ClientState.UP:
-            self._send(Pingreq())
+            self._send_packet(Pingreq())
 
     def stay(self) -> bool:
         """Stop following redirects from the next connection on; returns whether that is a
@@ -256,10 +256,10 @@ class ClientSession:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def _send(self, packet: Packet) -> None:
+    def _send_packet(self, packet: Packet) -> None:
         self._out.append(encode(packet, self.version))
 
-    def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
+    def _queue_request(self, packet: Publish | Subscribe | Unsubscribe) -> int:
         # Check before queueing: a packet that cannot be encoded would block all behind it.
         size = len(encode(packet, self.version))
         self._numbers += 1
@@ -301,13 +301,13 @@ class ClientSession:
                 packet = self._under_way[self._again.popleft()].packet
                 if isinstance(packet, Publish):
                     packet = msgspec.structs.replace(packet, duplicate=True)
-                self._send(packet)
+                self._send_packet(packet)
             elif self._waiting:
                 request = self._waiting.popleft()
                 packet_id = self._new_id()
                 request.packet = msgspec.structs.replace(request.packet, packet_id=packet_id)
                 self._under_way[packet_id] = request
-                self._send(request.packet)
+                self._send_packet(request.packet)
             else:
                 break
 
@@ -329,10 +329,10 @@ class ClientSession:
                 self._arrived(packet, events)
             case Pubrel(packet_id):
                 self._received.discard(packet_id)
-                self._send(Pubcomp(packet_id))
+                self._send_packet(Pubcomp(packet_id))
             case Pubrec(packet_id, code) if code < _FAILED and packet_id in self._under_way:
                 self._under_way[packet_id].is_released = True
-                self._send(Pubrel(packet_id))
+                self._send_packet(Pubrel(packet_id))
             case Pubcomp(packet_id, _, properties):  # also if the broker has forgotten it
                 self._done(packet_id, ReasonCode.SUCCESS, properties, events)
             case Puback() | Pubrec():
@@ -389,7 +389,7 @@ class ClientSession:
         if session_present:
             for packet_id, request in self._under_way.items():
                 if request.is_released:
-                    self._send(Pubrel(packet_id))
+                    self._send_packet(Pubrel(packet_id))
                 else:
                     self._again.append(packet_id)
             return
@@ -416,16 +416,16 @@ class ClientSession:
         packet_id, known = packet.packet_id, self._unacknowledged.get(packet.packet_id)
         if packet.qos == 2:
             if packet_id in self._received:
-                self._send(Pubrec(packet_id))
+                self._send_packet(Pubrec(packet_id))
                 return False
             if packet.duplicate and known == 2:
                 return False  # it was delivered, and its acknowledgement answers this one
         if self._is_held:
             self._unacknowledged[packet_id] = packet.qos
         elif packet.qos == 1:
-            self._send(Puback(packet_id))
+            self._send_packet(Puback(packet_id))
         else:
-            self._send(Pubrec(packet_id))
+            self._send_packet(Pubrec(packet_id))
             self._received.add(packet_id)
         return True
 

@@ -75,7 +75,7 @@ class MqttArrivals:
         if self._fan_out.spreading.is_on or self._waiting:
             self._wait(deliveries)
         else:
-            self._take(deliveries, now_us)
+            self._take_deliveries(deliveries, now_us)
 
     def _wait(self, deliveries: Iterable[Deliver]) -> None:
         if not self._waiting:
@@ -84,9 +84,9 @@ class MqttArrivals:
 
     def _go_on(self, now_us: int) -> None:
         waiting, self._waiting = self._waiting, []
-        self._take(waiting, now_us)
+        self._take_deliveries(waiting, now_us)
 
-    def _take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
+    def _take_deliveries(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         front_end, repeats, fan_out = self._front_end, self._repeats, self._fan_out
         journal = self.journal if self._are_in_streams else None
         audience = self._audience if self._audience.is_asked else None

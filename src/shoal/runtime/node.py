@@ -263,9 +263,9 @@ class Node:
         if ack_tracker is not None:
             self._settling.settle(ack_tracker, is_delivered=is_delivered)
         if not self._is_ready and self.machine.is_ready:
-            self._begin()
+            self._become_ready()
 
-    def _begin(self) -> None:
+    def _become_ready(self) -> None:
         """The machine is ready."""
         self._is_ready = True
         for client, request, ack_tracker in self._held_back.take():
@@ -286,7 +286,7 @@ class Node:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect, ack_tracker)  # type: ignore[arg-type]
+                self._send_confirmed(effect, ack_tracker)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._settling.has_delivered = is_delivered = True
                 self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
@@ -313,7 +313,7 @@ class Node:
         self._settling.is_delivering = is_suspended
         self._turns.pause(is_suspended)
 
-    def _send(self, effect: Send, ack_tracker: AckTracker | None) -> None:
+    def _send_confirmed(self, effect: Send, ack_tracker: AckTracker | None) -> None:
         if effect.message.confirms:
             self.recording.confirm(partial(self._send_now, effect, ack_tracker))
         else:

@@ -46,9 +46,9 @@ class OperatorDesk:
     def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
         """Return the orders by their names at the admin port; each takes its query."""
         return {
-            "leave": self._leave,
+            "leave": self._order_leave,
             "stay": self._stay,
-            "forget": self._forget,
+            "forget": self._forget_broker,
             "move": self._move,
             "drain": self._drain,
             "undrain": self._undrain,
@@ -87,13 +87,13 @@ class OperatorDesk:
             "moves": dict(moving.counts),
         }
 
-    async def _leave(self, said: Mapping[str, str]) -> str:
+    async def _order_leave(self, said: Mapping[str, str]) -> str:
         return await self._leaving.begin(names(said.get("without", "")))
 
     async def _stay(self, said: Mapping[str, str]) -> str:
         return await self._leaving.abort()
 
-    async def _forget(self, said: Mapping[str, str]) -> str:
+    async def _forget_broker(self, said: Mapping[str, str]) -> str:
         return self._forgetting.begin(said.get("broker", ""), names(said.get("others", "")))
 
     async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:

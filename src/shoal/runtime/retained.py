@@ -87,9 +87,9 @@ class Retained:
             if cursor is None:
                 raise ValueError("cursor: this listing was left for too long; begin it again")
             return cursor.search
-        return self._begin(query.get("filter", ""))
+        return self._search_retained(query.get("filter", ""))
 
-    def _begin(self, topic_filter: str) -> Iterator[PublishedMessage | None]:
+    def _search_retained(self, topic_filter: str) -> Iterator[PublishedMessage | None]:
         try:
             read_topic_filter(topic_filter)
         except TopicError as error:
@@ -116,7 +116,7 @@ class Retained:
         """
         topic_filter = said.get("filter", "")
         try:
-            search = self._begin(topic_filter)
+            search = self._search_retained(topic_filter)
         except ValueError as error:
             return str(error)
         if topic_filter.startswith("$"):

@@ -104,14 +104,14 @@ class World:
         self._window_us = window_us
         self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._ask)
+        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._deliver_request)
         self._refuge = Refuge(
             self.queue,
             self._publishers,
             self._subscribers,
             self.brokers,
             self._wiring.neighbours,
-            self._ask,
+            self._deliver_request,
         )
         given = list(links)
         for ends in given:
@@ -318,9 +318,9 @@ class World:
 
     def leave(self, at_us: int, publisher: ClientId) -> None:
         """The publisher's client leaves for good, and with it all that it holds back."""
-        self.queue.push(at_us, self._leave, publisher)
+        self.queue.push(at_us, self._end_publisher, publisher)
 
-    def _leave(self, now_us: int, publisher: ClientId) -> None:
+    def _end_publisher(self, now_us: int, publisher: ClientId) -> None:
         node = self._publishers[publisher]
         self.queue.drop(lambda action, argument: action == node.request)
         node.leave(now_us)
@@ -359,7 +359,9 @@ class World:
         if publisher is not None and publisher.machine.broker != broker:
             self._refuge.send(now_us, publisher, broker)
 
-    def _ask(self, now_us: int, broker: BrokerId, client: ClientId, request: Message) -> None:
+    def _deliver_request(
+        self, now_us: int, broker: BrokerId, client: ClientId, request: Message
+    ) -> None:
         if broker in self.departures:
             return
         at_us = now_us + self._latency_us[broker, client]

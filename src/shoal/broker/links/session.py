@@ -208,7 +208,7 @@ class LinkSession(LinkTraffic):
         self._ending.end()
         return []
 
-    def _begin(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+    def _begin_session(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up."""
         self._connected(hello, now_us)
         self._start()
@@ -219,7 +219,7 @@ class LinkSession(LinkTraffic):
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up anew."""
-        up = self._begin(said, hello, now_us)
+        up = self._begin_session(said, hello, now_us)
         return up if self._is_graceful else [LinkChanged(self.neighbour, LinkState.FAILED), *up]
 
     def _meet_to_end(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -230,7 +230,7 @@ class LinkSession(LinkTraffic):
         if self._spool is None:
             self.state = LinkSessionState.GONE
             return self._give_up()
-        up = self._begin(said, hello, now_us)
+        up = self._begin_session(said, hello, now_us)
         self.state = LinkSessionState.ENDING
         self._ending.say()
         return up
@@ -400,7 +400,7 @@ class LinkSession(LinkTraffic):
         """Handle the time, about every second; sends a heartbeat."""
         return self._hear(LinkInput.TICK, now_us)
 
-    def _ask(self, now_us: int) -> list[LinkChanged]:
+    def _send_heartbeat(self, now_us: int) -> list[LinkChanged]:
         """Heartbeat."""
         self._pulse.beat(now_us)
         return []
@@ -437,7 +437,7 @@ def _life_cycle() -> LifeCycle[LinkSessionState, LinkInput]:
     )
     fall_out, over = does(link._fall_out), does(link._say_over)
     begin, begin_again = (
-        does(link._begin, LinkSessionState.UP),
+        does(link._begin_session, LinkSessionState.UP),
         does(link._begin_again, LinkSessionState.UP),
     )
     to_end, nonsense = does(link._meet_to_end), does(link._make_no_sense)
@@ -448,7 +448,7 @@ def _life_cycle() -> LifeCycle[LinkSessionState, LinkInput]:
     forget, down = does(link._forget_all), does(link._give_up, LinkSessionState.IDLE)
     gone, ask, tire = (
         does(link._give_up, LinkSessionState.GONE),
-        does(link._ask),
+        does(link._send_heartbeat),
         does(link._check_timeout),
     )
     end_idle, ended = (

@@ -303,7 +303,7 @@ class Spool:
     def clear(self) -> None:
         """Drop all frames: the neighbour counts as dead."""
         for number in list(self._segments):
-            self._drop(number)
+            self._drop_segment(number)
         self._loaded.clear()
         self._to_load.clear()
         for read in self.take_pending():
@@ -336,8 +336,8 @@ class Spool:
         segment = self._segments[number]
         segment.is_sealed = True
         if segment.is_done:
-            self._drop(number)
+            self._drop_segment(number)
 
-    def _drop(self, number: int) -> None:
+    def _drop_segment(self, number: int) -> None:
         del self._segments[number]
         self._store.remove(number)

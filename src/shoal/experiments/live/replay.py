@@ -204,9 +204,9 @@ class Players:
 
     def _begin_to_read(self, row: SubscriptionRow, subscription: Subscription) -> None:
         self._subscribed[row.subscription] = subscription
-        self._reading.append(asyncio.create_task(self._read(row, subscription)))
+        self._reading.append(asyncio.create_task(self._read_deliveries(row, subscription)))
 
-    async def _read(self, row: SubscriptionRow, subscription: Subscription) -> None:
+    async def _read_deliveries(self, row: SubscriptionRow, subscription: Subscription) -> None:
         try:
             while True:
                 self._arrived(row, await subscription.get())

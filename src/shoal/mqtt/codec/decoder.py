@@ -170,7 +170,7 @@ class Decoder:
             ):
                 append(Puback(packet_id))
             else:
-                append(self._read(first, data, position, body, stop))
+                append(self._read_packet(first, data, position, body, stop))
                 most -= SMALL_BYTES
                 version = self.version
             position, body = stop, stop + 2
@@ -198,7 +198,7 @@ class Decoder:
         self._begun = bytearray(rest)
         self._needed = needed
 
-    def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
+    def _read_packet(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
         """Read any packet outside the fast path, also a PUBLISH before the version is known."""
         packet_type = self._check_kind(first)
         # 3.1 gives these flags of a CONNECT no meaning, and its clients set them.

@@ -199,7 +199,9 @@ class Connection(ConnectionStatus):
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def _leave(self, now_us: int, *, with_will: bool = True, is_moving: bool = False) -> None:
+    def _leave_session(
+        self, now_us: int, *, with_will: bool = True, is_moving: bool = False
+    ) -> None:
         """Left → closed."""
         if self.state is ConnectionState.CLOSED:
             return
@@ -214,7 +216,7 @@ class Connection(ConnectionStatus):
         if self.holds:
             self._is_lost = True  # held packets still count
         else:
-            self._leave(now_us)
+            self._leave_session(now_us)
 
     def _stop(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Reading stops → closed."""
@@ -238,7 +240,7 @@ class Connection(ConnectionStatus):
         is_moving = code in ELSEWHERE and session is not None
         if is_moving and session is not None and not session.expiry_interval_s:
             is_moving = session.will is not None
-        self._leave(now_us, is_moving=is_moving)
+        self._leave_session(now_us, is_moving=is_moving)
 
     def _send_away(self, server_reference: str, reason: str, now_us: int) -> None:
         """DISCONNECT is sent, and reading goes on → redirected."""
@@ -246,7 +248,7 @@ class Connection(ConnectionStatus):
         self._broker_api.statistics.notices.note("sent on", self.party, server_reference, reason)
         self.session_writer.send_disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, server_reference)
         held, _ = self._held.take_all()
-        self._leave(now_us, is_moving=True)
+        self._leave_session(now_us, is_moving=True)
         if session is not None and self._broker_api.redirected(self, session, now_us):
             self.state = ConnectionState.REDIRECTED
             self._take_last_packets(held, now_us, 0)
@@ -259,7 +261,7 @@ class Connection(ConnectionStatus):
             )
         if self._decoder.version is not None:
             self.session_writer.refuse(self._decoder.version, code, reason, server)
-        self._leave(now_us)
+        self._leave_session(now_us)
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -282,7 +284,7 @@ class Connection(ConnectionStatus):
     def _handle_or_hold(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled, or held."""
         if self._held.packets or self.must_wait:
-            self._hold(packets, size, now_us)
+            self._hold_packets(packets, size, now_us)
         else:
             self._handle(packets, now_us, size)
 
@@ -300,7 +302,9 @@ class Connection(ConnectionStatus):
             if self._serving is not None:
                 taken = self._serving.take(packets, first, now_us)
                 if taken and type(last := packets[taken - 1]) is Disconnect:
-                    self._leave(now_us, with_will=last.reason_code is not ReasonCode.SUCCESS)
+                    self._leave_session(
+                        now_us, with_will=last.reason_code is not ReasonCode.SUCCESS
+                    )
                 if self.state is not ConnectionState.CONNECTED:
                     return
                 if taken < len(packets):
@@ -309,7 +313,7 @@ class Connection(ConnectionStatus):
                     if self._held.packets:
                         self._held.put_back(rest, size)
                     else:
-                        self._hold(rest, size, now_us)
+                        self._hold_packets(rest, size, now_us)
                     return
             failure = self._decoder.failure
             if (
@@ -328,9 +332,9 @@ class Connection(ConnectionStatus):
         if self.state is ConnectionState.ADMISSION:
             self._held.keep(rest)
         elif self.state is ConnectionState.CONNECTED:
-            self._hold(rest, 0, now_us)
+            self._hold_packets(rest, 0, now_us)
 
-    def _hold(self, packets: list[Packet], size: int, now_us: int) -> None:
+    def _hold_packets(self, packets: list[Packet], size: int, now_us: int) -> None:
         """Hold these packets, except those that need not wait."""
         self._handle(self._held.sift(packets, size), now_us, 0)
 
@@ -339,7 +343,7 @@ class Connection(ConnectionStatus):
         held, size = self._held.take(TURN)
         self._handle(held, now_us, size)
         if self._is_lost and not self._held.packets:
-            self._leave(now_us)
+            self._leave_session(now_us)
 
     def _hold_until_the_answer(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Held until the answer."""
@@ -410,14 +414,14 @@ class Connection(ConnectionStatus):
         if self.session_writer.send_answer(entering.connack(guest.client_id, present=present)):
             session.attach(self.session_writer, now_us)
         else:  # the client's maximum packet size is below that of a CONNACK
-            self._leave(now_us, with_will=False)
+            self._leave_session(now_us, with_will=False)
 
     def _handle_held(self, now_us: int) -> None:
         """Handle the packets that came before the client was admitted."""
         if self.state is not ConnectionState.ADMISSION:
             held, _ = self._held.take_all()
             if self.must_wait:
-                self._hold(held, 0, now_us)
+                self._hold_packets(held, 0, now_us)
             else:
                 self._handle(held, now_us, 0)
 
@@ -444,8 +448,8 @@ LIFE = LifeCycle(
             IGNORED,
         ),
         ConnectionInput.LOST: (
-            does(Connection._leave),
-            does(Connection._leave),
+            does(Connection._leave_session),
+            does(Connection._leave_session),
             does(Connection._leave_when_all_is_handled),
             does(Connection._hang_up),
             IGNORED,

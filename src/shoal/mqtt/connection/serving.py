@@ -82,13 +82,13 @@ class Serving:
         self.incoming.grant(permissions)
 
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
-        """Like `_take`; then send the publications for which acknowledgements have made room."""
-        place = self._take(packets, first, now_us)
+        """Like `_take_packets`; then send publications for which acknowledgements made room."""
+        place = self._take_packets(packets, first, now_us)
         if self.session.has_room:
             self.session.pump(now_us)
         return place
 
-    def _take(self, packets: list[Packet], first: int, now_us: int) -> int:
+    def _take_packets(self, packets: list[Packet], first: int, now_us: int) -> int:
         """Handle packets from `first` on, in order; returns the position at which it stopped.
 
         It stops behind a packet that ended the connection, such as DISCONNECT; at the end of the
@@ -157,7 +157,7 @@ class Serving:
         Of a SUBSCRIBE or UNSUBSCRIBE about `most` work is done at once.
         """
         if type(packet) is Subscribe or type(packet) is Unsubscribe:
-            return REQUEST_WORK + self._ask(packet, most, now_us)
+            return REQUEST_WORK + self._serve_request(packet, most, now_us)
         handler = _HANDLERS.get(type(packet))
         if handler is None:
             raise protocol_error(f"only a server sends {type(packet).__name__}")
@@ -173,7 +173,7 @@ class Serving:
                 self.incoming.on_publish(packet, now_us)
         self._broker_api.settle()
 
-    def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
+    def _serve_request(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
         """Handle a request until it is complete or `most` work is done; returns the work."""
         subscribing = self._broker_api.subscribing
         asked = self._asked

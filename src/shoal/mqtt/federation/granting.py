@@ -79,7 +79,7 @@ class FederationGranting:
         else:
             self._next.append(answer)
             if not self._ready:
-                self._send(now_us)
+                self._send_mark(now_us)
 
     def wait_for(self, number: int) -> None:
         """Let no answer go before this control is settled."""
@@ -127,9 +127,9 @@ class FederationGranting:
         if self._ready and self._timers is not None:
             self._timers.set((GRANTING_TIMER, self.patience_us), now_us + 1)
         elif self._next and not self._under_way:
-            self._send(now_us)
+            self._send_mark(now_us)
 
-    def _send(self, now_us: int) -> None:
+    def _send_mark(self, now_us: int) -> None:
         self._under_way, self._next = self._next, []
         self._unsettled = set(self._front_end.unsettled)
         self._marked = self._front_end.asked

@@ -151,7 +151,7 @@ class Moving:
                 self.counts["stayed"] += 1
             done(problem)
         else:
-            self._ask(client_id, broker, reason, now_us, done)
+            self._offer_client(client_id, broker, reason, now_us, done)
             self._look_soon(now_us)
 
     def _why_not(self, client_id: str, broker: BrokerId, now_us: int) -> str:
@@ -182,14 +182,18 @@ class Moving:
         session_writer = session.session_writer if session is not None else None
         return session, session_writer.connection if session_writer is not None else None
 
-    def _ask(self, client_id: str, broker: BrokerId, reason: str, now_us: int, done: Done) -> None:
+    def _offer_client(
+        self, client_id: str, broker: BrokerId, reason: str, now_us: int, done: Done
+    ) -> None:
         session = self._sessions[client_id]
         self._orders[client_id] = _Order(client_id, broker, reason, now_us + WELCOME_US, done)
         moved_us = (*_recent(session, now_us), now_us)
         entered_us, user = session.entered_us, session.user
-        self._send(broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us)
+        self._send_move_control(
+            broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us
+        )
 
-    def _send(self, to: BrokerId, control: Control, now_us: int) -> None:
+    def _send_move_control(self, to: BrokerId, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)
 
     # --- progress -------------------------------------------------------------------------------
@@ -285,7 +289,7 @@ class Moving:
                     control.client_id, control.broker, control.entered_us, control.user
                 )
             welcome = FederationWelcome(control.client_id, self._broker_id, problem)
-            self._send(control.broker, welcome, now_us)
+            self._send_move_control(control.broker, welcome, now_us)
             return
         order = self._orders.get(control.client_id)
         if order is None or order.is_welcome or order.broker != control.broker:
@@ -358,7 +362,7 @@ class Moving:
         if not connection.follows:
             self._let_go(session, connection, taker, now_us)
         elif taker is not None:
-            self._ask(session.client_id, taker, DRAINED, now_us, self._said)
+            self._offer_client(session.client_id, taker, DRAINED, now_us, self._said)
         elif not self.problem:
             self.problem = (
                 f"no broker is known with a listener for {connection.credentials.listener}"

@@ -118,7 +118,7 @@ class SubscriptionCovering:
             self._leaving[wanted] = None
             self.at_leaving()
         else:
-            self._forget(wanted)
+            self._forget_coverer(wanted)
 
     def ask_for_all(self) -> None:
         """Stop covering: the system counts subscriptions, and needs each of them."""
@@ -169,7 +169,7 @@ class SubscriptionCovering:
             most -= 1
             wanted.leaving = 0
             del self._bare[wanted]
-            self._forget(wanted)
+            self._forget_coverer(wanted)
         return most
 
     def _next_to_go(self) -> CoveredFilter | None:
@@ -201,7 +201,7 @@ class SubscriptionCovering:
     def _can_cover(self, wanted: CoveredFilter) -> bool:
         return wanted.count > 0 and 0 < wanted.number <= self.known
 
-    def _forget(self, wanted: CoveredFilter) -> None:
+    def _forget_coverer(self, wanted: CoveredFilter) -> None:
         del self._wanted[wanted.key]
         self._coverers.remove(wanted)
         self._take_back(*wanted.key)

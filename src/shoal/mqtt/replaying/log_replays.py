@@ -232,7 +232,7 @@ class LogReplays:
         )
         if source.broker == self._broker_id:
             source.has_arrived = True
-            self._read(asked, now_us)
+            self._read_log(asked, now_us)
         elif self._front_end is not None:
             body = encode_control(asked)
 
@@ -245,7 +245,7 @@ class LogReplays:
     def on_control(self, control: LogAsked | LogTold, now_us: int) -> None:
         """Handle a question about the own log, or an answer about another's."""
         if isinstance(control, LogAsked):
-            self._read(control, now_us)
+            self._read_log(control, now_us)
             return
         replay, source = self._asked.pop(control.number, (None, None))
         if replay is None or source is None:
@@ -257,7 +257,7 @@ class LogReplays:
         if self._replays.get(replay.gate) is replay and replay.is_wanted:
             replay.take_answer(source, control, now_us)
 
-    def _read(self, asked: LogAsked, now_us: int) -> None:
+    def _read_log(self, asked: LogAsked, now_us: int) -> None:
         if self.has_log:
             self.effects.append(ReadLog(asked))
         else:

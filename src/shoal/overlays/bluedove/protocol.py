@@ -118,7 +118,7 @@ class Bluedove(BaseStrategy):
     ) -> None:
         if neighbour not in self.node.linked:
             raise ProtocolError(f"{neighbour} is not linked to {self.node.broker}")
-        self._take(neighbour, message, now_us, out)
+        self._take_message(neighbour, message, now_us, out)
         self._listen_to_self(now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
@@ -234,7 +234,7 @@ class Bluedove(BaseStrategy):
     def _listen_to_self(self, now_us: int, out: list[Effect]) -> None:
         inbox = self.node.inbox
         while inbox:
-            self._take(self.node.broker, inbox.popleft(), now_us, out)
+            self._take_message(self.node.broker, inbox.popleft(), now_us, out)
         if self.dispatcher is not None and self._revision != self.node.table.revision:
             self._revision = self.node.table.revision
             self.dispatcher.home.members_changed(now_us, out)
@@ -243,7 +243,9 @@ class Bluedove(BaseStrategy):
             self._is_ending = True
             self._end(out, list(self.node.linked))
 
-    def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+    def _take_message(
+        self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
         self._hand(sender, message, now_us, out)
         if self.membership is not None and self.node.table.contested is not None:
             self.membership.contested(now_us, out)

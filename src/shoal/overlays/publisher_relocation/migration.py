@@ -136,7 +136,7 @@ class Migrations:
         self._publishers.detach(publisher)
         self._publishers.attach(publisher, message.advertisements)
         self.arrived(publisher, move.moves)
-        self._begin(publisher, move, message.advertisements, out)
+        self._begin_migration(publisher, move, message.advertisements, out)
         self._turn(publisher, move, message.advertisements, now_us, out)
 
     def arrived(self, publisher: ClientId, moves: int) -> None:
@@ -154,7 +154,7 @@ class Migrations:
         move = self._move(path, message.moves, message.advertisements)
         outdated = self._is_outdated(publisher, move.moves, message.advertisements)
         if not outdated:
-            self._begin(publisher, move, message.advertisements, out)
+            self._begin_migration(publisher, move, message.advertisements, out)
         for subscription_id in message.retracted:
             self._take_back(neighbour, subscription_id, out)
         if outdated:
@@ -254,7 +254,7 @@ class Migrations:
             if row.turned_us is not None and now_us < row.turned_us + HOLD_US:
                 tables.turn_advertisement(row, None)
                 row.adopted = row.has_turned = True
-                self._hold(row.advertisement.publisher, now_us, out)
+                self._hold_publisher(row.advertisement.publisher, now_us, out)
         self._tree.relink(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
@@ -296,7 +296,7 @@ class Migrations:
                 now = without_next(path, self._tree.broker, hop)
         return PublisherMove(now, moves, path)
 
-    def _begin(
+    def _begin_migration(
         self,
         publisher: ClientId,
         move: PublisherMove,
@@ -399,7 +399,7 @@ class Migrations:
             self._finish(publisher, True, out)
             out.append(CancelTimer(_timer(publisher)))
         else:
-            self._hold(publisher, now_us, out)
+            self._hold_publisher(publisher, now_us, out)
 
     def _detach(self, publisher: ClientId) -> None:
         self._arrived.pop(publisher, None)
@@ -409,7 +409,7 @@ class Migrations:
         self._arrived.pop(publisher, None)
         self._propagation.unadvertise_all(publisher, out)
 
-    def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+    def _hold_publisher(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._held.add(publisher)
         out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
 

@@ -174,7 +174,7 @@ class Decisions:
 
     def interval(self, now_us: int, out: list[Effect]) -> None:
         """An interval ends, and another begins."""
-        self._set_timer(now_us, out)
+        self._set_decision_timer(now_us, out)
         self._around.turn()
         if self._trails is not None:
             self._trails.turn(now_us)
@@ -201,7 +201,7 @@ class Decisions:
         self._asks, self._told = False, self._costs
         out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_decision_timer(self, now_us: int, out: list[Effect]) -> None:
         """An interval with jitter: otherwise two brokers that collide once would always collide."""
         interval_us = self._parameters.interval_us
         out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))

@@ -148,7 +148,7 @@ class LivePublishers:
                 self._do(self._to_do.popleft())
         finally:
             self._is_busy = False
-        self._set_timer()
+        self._set_publishers_timer()
 
     def _do(self, effect: FrontEndEffect) -> None:
         match effect:
@@ -221,7 +221,7 @@ class LivePublishers:
                 self._waiting.discard(client)
             self.at_wait(client, must_wait)
 
-    def _set_timer(self) -> None:
+    def _set_publishers_timer(self) -> None:
         deadline_us = self.publishers.deadline_us
         if deadline_us == self._timer_us:
             return

@@ -129,15 +129,15 @@ class _Incoming(_PeerChannel):
             return
         node.request(client, request, since_us, ack_tracker)
         if isinstance(request, Goodbye):
-            self._forget(client)
+            self._detach_client(client)
 
     def end(self) -> None:
         """The front end is gone: so are its clients."""
         for client in list(self.ports):
             self.ask(ClientRequest(client, Goodbye()), None)
-            self._forget(client)
+            self._detach_client(client)
 
-    def _forget(self, client: ClientId) -> None:
+    def _detach_client(self, client: ClientId) -> None:
         port = self.ports.pop(client, None)
         if port is not None and self._node.client(client) is port:
             self._node.detach(client)
@@ -178,7 +178,7 @@ class ForwardingChannels:
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.at_flush(Phase.LINKS, self.flush)
-        node.at_hold.append(self._hold)
+        node.at_hold.append(self._hold_channels)
 
     def start(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
@@ -222,7 +222,7 @@ class ForwardingChannels:
         incoming, self._incoming = self._incoming, {}
         for each in incoming.values():
             if each.connection is not None:
-                self._drop(each.connection)
+                self._drop_channel(each.connection)
             each.end()
 
     def stay(self) -> None:
@@ -336,7 +336,7 @@ class ForwardingChannels:
         elif incoming.session.is_overtaken(hello):
             raise WireError("a later connection was made")
         elif incoming.connection is not None:
-            self._drop(incoming.connection)
+            self._drop_channel(incoming.connection)
         self._by_connection[connection] = incoming
         incoming.connection = connection
         incoming.quarantine.on_link_up(now_us)
@@ -413,15 +413,15 @@ class ForwardingChannels:
         self._node.recording.settle(partial(session.settle, debt))
         self._node.schedule_flush()
 
-    def _hold(self, full: bool) -> None:
+    def _hold_channels(self, full: bool) -> None:
         if not full:
             for incoming in self._incoming.values():
                 self._handle_received(incoming)
 
     def closed(self, connection: PeerConnection) -> None:
-        self._drop(connection)
+        self._drop_channel(connection)
 
-    def _drop(self, connection: PeerConnection) -> None:
+    def _drop_channel(self, connection: PeerConnection) -> None:
         channel = self._by_connection.pop(connection, None)
         if channel is None:
             return
@@ -477,4 +477,4 @@ class ForwardingChannels:
             outgoing.dialling.cancel()
         if outgoing.connection is not None:
             connection = outgoing.connection
-            self._drop(connection)
+            self._drop_channel(connection)

@@ -74,7 +74,7 @@ class NetworkMembership:
 
     def start(self) -> None:
         """Ask other brokers from now on while a link is down."""
-        self._tasks.append(asyncio.create_task(self._ask()))
+        self._tasks.append(asyncio.create_task(self._ask_while_links_are_down()))
 
     def rejoin(self) -> None:
         """Join again from now on when all links have ended."""
@@ -88,7 +88,7 @@ class NetworkMembership:
 
     # --- asking -------------------------------------------------------------------------------
 
-    async def _ask(self) -> None:
+    async def _ask_while_links_are_down(self) -> None:
         """While a link is down, ask other brokers which ones there are."""
         while True:
             await asyncio.sleep(ASK_S)

@@ -330,11 +330,11 @@ class PeerLinks:
     def _not_up(self, link: PeerLink) -> None:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
-            self._forget(link)  # first, since the callback may open the link again
+            self._forget_link(link)  # first, since the callback may open the link again
             failed = LinkChanged(link.session.neighbour, LinkState.FAILED, is_lasting=False)
             self._node.bring(failed)
 
-    def _forget(self, link: PeerLink) -> None:
+    def _forget_link(self, link: PeerLink) -> None:
         """There is no link any more."""
         del self._links[link.session.neighbour]
         if self._spools is not None:
@@ -379,7 +379,7 @@ class PeerLinks:
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
             if link.is_over(now_us):
-                self._forget(link)
+                self._forget_link(link)
         if self._spools is not None:
             self._spools.placeholder()
         self._scheduler.resume_held()

@@ -108,7 +108,7 @@ class LogPages:
                 Route("/readers", self._guarded(self._list)),
                 Route(reader, self._guarded(self._pin, changes=True), methods=["PUT"]),
                 Route(reader, self._guarded(self._move, changes=True), methods=["POST"]),
-                Route(reader, self._guarded(self._forget, changes=True), methods=["DELETE"]),
+                Route(reader, self._guarded(self._forget_reader, changes=True), methods=["DELETE"]),
             ]
         )
 
@@ -252,7 +252,7 @@ class LogPages:
             return _problem(409, str(error))
         return JSONResponse({"name": reader.name, "offset": reader.offset})
 
-    async def _forget(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _forget_reader(self, request: Request, verdict: LogReaderVerdict) -> Response:
         name = request.path_params["name"]
         if refused := self._refusal(name, verdict.user):
             return refused

@@ -61,7 +61,7 @@ class StagingPages:
             route(f"/decisions/{batch}", self._decide, "PUT"),
             route(f"/parts/{batch}", self._publish, "POST"),
             route("/staged", self._list, "GET"),
-            route("/staged/{query}", self._forget, "DELETE"),
+            route("/staged/{query}", self._forget_query, "DELETE"),
         ]
 
     def _explained(self, answer: Answer) -> Answer:
@@ -117,7 +117,7 @@ class StagingPages:
     async def _list(self, _request: Request, _verdict: LogReaderVerdict) -> Response:
         return JSONResponse({"broker": self._area.broker, **self._area.status})
 
-    async def _forget(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _forget_query(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query = request.path_params["query"]
         if not await self._area.forget(query, verdict.user):
             return _problem(404, f"there is no query {query}")

@@ -62,7 +62,7 @@ class ClockFile:
         self._file = -1
         self._is_failing = False
         self._boot = this_boot()
-        lived_until_us, since_us = self._read()
+        lived_until_us, since_us = self._read_clock()
         wall_us = time.time_ns() // _NANOSECONDS
         self.clock = Clock(first_us(wall_us, lived_until_us, since_us))
         if wall_us < lived_until_us:
@@ -88,7 +88,7 @@ class ClockFile:
         self._write()
         self.start()
 
-    def _read(self) -> tuple[int, int | None]:
+    def _read_clock(self) -> tuple[int, int | None]:
         """Until when a former life lasted, and how long ago, if the machine has run since."""
         with suppress(FileNotFoundError):
             try:

@@ -65,7 +65,7 @@ class Fetching:
         self._fill = fill
         self.journal: SessionJournal | None = None
         self.waiting: dict[str, tuple[Transfer, WaitingClient]] = {}
-        self.questions = TransferQuestions(timers, self._ask)
+        self.questions = TransferQuestions(timers, self._ask_for_session)
         # Transfers whose session has come; the first is being filled.
         self._filling: OrderedDict[Transfer, None] = OrderedDict()
         # Brokers that were asked without an answer, with the time since then.
@@ -119,11 +119,11 @@ class Fetching:
         current = self.waiting.get(client_id)
         if current is not None:
             close_for_another(current[1].connection, now_us)
-            self._forget(client_id)
+            self._stop_waiting_for(client_id)
 
     def disconnect(self, transfer: Transfer, code: ReasonCode, reason: str, now_us: int) -> None:
         """Disconnect a waiting client, which does not get its session here."""
-        waiting = self._forget(transfer[0])
+        waiting = self._stop_waiting_for(transfer[0])
         waiting.connection.disconnect(code, reason, now_us)
 
     def on_alive(self, broker: BrokerId, now_us: int) -> None:
@@ -195,14 +195,14 @@ class Fetching:
         if is_coming:
             self._is_coming(waiting, now_us)
         if waiting.connection.is_closed:
-            self._forget(client_id)
+            self._stop_waiting_for(client_id)
         elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
             self._wait_no_more(transfer, waiting, now_us)
         else:
             again_us = now_us + (ASK_AGAIN_US if is_coming else WAIT_US)
             self._timers.set((WAITING_TIMER, transfer), min(again_us, waiting.until_us))
 
-    def _ask(self, to: str, client_id: str, now_us: int) -> None:
+    def _ask_for_session(self, to: str, client_id: str, now_us: int) -> None:
         """Ask a broker, or all, for the session of a client again."""
         (_, at_us), waiting = self.waiting[client_id]
         if not waiting.connection.is_closed:
@@ -218,7 +218,7 @@ class Fetching:
             self._refuse(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)
             return
         # The owner counts as dead, with all its sessions.
-        self._forget(transfer[0])
+        self._stop_waiting_for(transfer[0])
         self._come(transfer, waiting, None, now_us)
 
     def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
@@ -230,7 +230,7 @@ class Fetching:
         """Refuse a client its session, for now."""
         self.disconnect(transfer, ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
 
-    def _forget(self, client_id: str) -> WaitingClient:
+    def _stop_waiting_for(self, client_id: str) -> WaitingClient:
         """Stop waiting for a session, and drop its filled parts."""
         waiting = self._take_out(client_id)
         if waiting.filling is not None:

@@ -141,9 +141,9 @@ class Takeovers:
         waiting = _Waiting(question, session, brokers, now_us + WAIT_US)
         self._waiting[session.client_id] = waiting
         session.is_taking_over = True
-        self._ask(waiting, now_us, is_asked=is_asked)
+        self._ask_next_broker(waiting, now_us, is_asked=is_asked)
 
-    def _ask(self, waiting: _Waiting, now_us: int, *, is_asked: bool = False) -> None:
+    def _ask_next_broker(self, waiting: _Waiting, now_us: int, *, is_asked: bool = False) -> None:
         """Ask the next broker that may answer; silent ones are asked, and not waited for."""
         question = waiting.question
         while waiting.left:
@@ -162,7 +162,7 @@ class Takeovers:
         waiting = self._get(transfer)
         if waiting is not None:
             self.on_timeout(waiting.asked)
-            self._ask(waiting, now_us)
+            self._ask_next_broker(waiting, now_us)
 
     def asked_there(self, transfer: Transfer, broker: BrokerId) -> None:
         """The client's former broker has been asked."""

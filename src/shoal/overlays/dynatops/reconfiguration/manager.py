@@ -161,10 +161,10 @@ class Manager:
             return
         expected = {topic: each for topic, each in expected.items() if homes.get(topic)}
         if expected:
-            self._search = self._begin(view, expected, homes)
+            self._search = self._begin_search(view, expected, homes)
             out.append(SetTimer(STEP, now_us))
 
-    def _begin(
+    def _begin_search(
         self, view: View, expected: Mapping[str, float], homes: Mapping[str, Set[BrokerId]]
     ) -> _Search:
         import numpy as np

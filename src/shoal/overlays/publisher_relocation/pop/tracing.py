@@ -135,7 +135,7 @@ class PopTracing:
             expired += traces.pop(publication).upstream is None
         if traces:
             oldest = min(trace.deadline_us for trace in traces.values())
-            self._set_timer(publisher, oldest, out)
+            self._set_trace_timer(publisher, oldest, out)
         else:
             self._traces.pop(publisher, None)
         return expired
@@ -168,15 +168,15 @@ class PopTracing:
         for traces in list(self._traces.values()):
             for publication, trace in list(traces.items()):
                 if trace.upstream == neighbour or neighbour in trace.waiting:
-                    self._drop(publication)
+                    self._drop_trace(publication)
 
     def _wait(self, publication: MessageId, trace: _PopTrace, out: list[Effect]) -> None:
         publisher = publication.publisher
         self._traces.setdefault(publisher, {})[publication] = trace
         if publisher not in self._timed:
-            self._set_timer(publisher, trace.deadline_us, out)
+            self._set_trace_timer(publisher, trace.deadline_us, out)
 
-    def _set_timer(self, publisher: ClientId, at_us: int, out: list[Effect]) -> None:
+    def _set_trace_timer(self, publisher: ClientId, at_us: int, out: list[Effect]) -> None:
         self._timed.add(publisher)
         out.append(SetTimer(_timer(publisher), at_us))
 
@@ -204,7 +204,7 @@ class PopTracing:
         out.append(Send(trace.upstream, TraceResult(publication, subscribers, busy_percent)))
         return False
 
-    def _drop(self, publication: MessageId) -> None:
+    def _drop_trace(self, publication: MessageId) -> None:
         traces = self._traces[publication.publisher]
         del traces[publication]
         if not traces:

@@ -99,7 +99,7 @@ class ReconfigurationSteps:
         if reason := self._host.obstacle(ring):
             self._refuse(reason, now_us, out)
             return
-        self._hold(ring, now_us, out)
+        self._hold_exchange(ring, now_us, out)
         out.append(Send(_down(ring), Halt(self._key, ring.exchange)))
 
     def _quiesce(
@@ -107,7 +107,7 @@ class ReconfigurationSteps:
     ) -> None:
         """Holds, forwards Halt or sends Halted."""
         self._enter(ring)
-        self._hold(ring, now_us, out)
+        self._hold_exchange(ring, now_us, out)
         if ring.down is not None:
             out.append(Send(ring.down, Halt(self._key, ring.exchange)))
         else:
@@ -197,7 +197,7 @@ class ReconfigurationSteps:
         listeners = [each for each in ring.neighbours if each != neighbour]
         if ring.ends_link and ring.before not in self._breaks.askers:
             listeners = [each for each in listeners if each != ring.before]
-        self._leave(listeners, decision, out)
+        self._leave_exchange(listeners, decision, out)
         self._host.exchanged(ring, decision, turn, now_us, out)
 
     def _keep(
@@ -206,16 +206,16 @@ class ReconfigurationSteps:
         """Forwards it."""
         ring = self._ring
         assert ring is not None
-        self._leave([each for each in ring.neighbours if each != neighbour], decision, out)
+        self._leave_exchange([each for each in ring.neighbours if each != neighbour], decision, out)
         self._host.kept(ring, decision, now_us, out)
 
-    def _drop(
+    def _drop_new_link(
         self, neighbour: BrokerId | None, decision: ExchangeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """Drops the new link."""
         ring = self._ring
         assert ring is not None
-        self._leave([], decision, out)
+        self._leave_exchange([], decision, out)
         self._host.kept(ring, decision, now_us, out)
 
     def _abort_on_loss(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
@@ -242,7 +242,9 @@ class ReconfigurationSteps:
         if breaks.is_asked(ring, neighbour):
             out.append(Send(neighbour, Doubt(self._key)))
             return
-        self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
+        self._ask_for_decision(
+            ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out
+        )
 
     def _forward_doubt(
         self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]
@@ -251,9 +253,11 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         self._breaks.askers.add(neighbour)
-        self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
+        self._ask_for_decision(ring.across(neighbour), "the cycle is broken", now_us, out)
 
-    def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
+    def _ask_for_decision(
+        self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]
+    ) -> None:
         ring = self._ring
         assert ring is not None
         if ring.is_first:
@@ -270,7 +274,7 @@ class ReconfigurationSteps:
         if not breaks.is_asked(ring, neighbour):
             return
         breaks.ignorant.add(neighbour)
-        self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
+        self._ask_for_decision(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     # --- coming and going ---------------------------------------------------------------------
 
@@ -278,12 +282,12 @@ class ReconfigurationSteps:
         self._ring, self._turn, self._latest_us = ring, None, 0
         self._breaks = BrokenCycle()
 
-    def _hold(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
+    def _hold_exchange(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True
         self._host.send_held(out)
         out += [Hold(ring.neighbours), SetTimer(TIMER, now_us + TIMEOUT_US)]
 
-    def _leave(
+    def _leave_exchange(
         self, listeners: list[BrokerId], decision: ExchangeDecision, out: list[Effect]
     ) -> None:
         """The exchange is over here; others are informed first."""
@@ -340,7 +344,7 @@ LIFE = LifeCycle(
         ),
         ReconfigurationEvent.KEPT: (
             IGNORED,
-            does(ReconfigurationSteps._drop, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._drop_new_link, ReconfigurationState.FREE),
             does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
             does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
         ),
