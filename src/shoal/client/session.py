@@ -242,7 +242,7 @@ class ClientSession:
             self._check_greeting(data)
         events: list[Event] = []
         for packet in self._decoder.feed(data):
-            self._handle(packet, events)
+            self._handle_packet(packet, events)
         if self._decoder.failure is not None:
             raise SessionError(f"the broker breaks the protocol: {self._decoder.failure}")
         return events
@@ -265,13 +265,13 @@ class ClientSession:
         self._numbers += 1
         request = _ClientRequest(self._numbers, packet)
         if self.state is ClientState.UP and size > self._most_bytes:
-            self._refuse(request, size)
+            self._fail_request(request, size)
         else:
             self._waiting.append(request)
             self._pump()
         return self._numbers
 
-    def _refuse(self, request: _ClientRequest, size: int) -> None:
+    def _fail_request(self, request: _ClientRequest, size: int) -> None:
         """Fail a request for which the broker would close the connection, again and again."""
         if isinstance(request.packet, Subscribe):
             self._subscriptions.pop(request.number, None)
@@ -284,14 +284,14 @@ class ClientSession:
         for request in waiting:
             size = len(encode(request.packet, self.version))
             if size > self._most_bytes:
-                self._refuse(request, size)
+                self._fail_request(request, size)
             else:
                 self._waiting.append(request)
         for packet_id, request in tuple(self._under_way.items()):
             size = len(encode(request.packet, self.version))
             if size > self._most_bytes and not request.is_released:
                 del self._under_way[packet_id]
-                self._refuse(request, size)
+                self._fail_request(request, size)
 
     def _pump(self) -> None:
         while (
@@ -319,7 +319,7 @@ class ClientSession:
 
     # --- receiving ----------------------------------------------------------------------------
 
-    def _handle(self, packet: Packet, events: list[Event]) -> None:
+    def _handle_packet(self, packet: Packet, events: list[Event]) -> None:
         if (self.state is ClientState.CONNECTING) != isinstance(packet, Connack):
             raise SessionError(f"{type(packet).__name__} comes at the wrong time")
         match packet:
@@ -334,12 +334,14 @@ class ClientSession:
                 self._under_way[packet_id].is_released = True
                 self._send_packet(Pubrel(packet_id))
             case Pubcomp(packet_id, _, properties):  # also if the broker has forgotten it
-                self._done(packet_id, ReasonCode.SUCCESS, properties, events)
+                self._complete_request(packet_id, ReasonCode.SUCCESS, properties, events)
             case Puback() | Pubrec():
-                self._done(packet.packet_id, packet.reason_code, packet.properties, events)
+                self._complete_request(
+                    packet.packet_id, packet.reason_code, packet.properties, events
+                )
             case Suback() | Unsuback():
                 codes = packet.reason_codes or (ReasonCode.SUCCESS,)
-                self._done(packet.packet_id, codes[0], packet.properties, events)
+                self._complete_request(packet.packet_id, codes[0], packet.properties, events)
             case Disconnect(code, properties):
                 if code is ReasonCode.SESSION_TAKEN_OVER:
                     raise TakenOverError(f"another client connects as {self._connect.client_id!r}")
@@ -378,11 +380,11 @@ class ClientSession:
         self._most_bytes = properties.maximum_packet_size or MAX_PACKET_BYTES
         self._refuse_too_large()
         events.extend(self.take_too_large())
-        self._go_on(packet.session_present)
+        self._retransmit_requests(packet.session_present)
         events.append(Connected(client_id, keep_alive_s, packet.session_present))
         self._pump()
 
-    def _go_on(self, session_present: bool) -> None:
+    def _retransmit_requests(self, session_present: bool) -> None:
         """Retransmit requests under way; if the broker has a new session, repeat them all."""
         requests = list(self._under_way.values())
         self._again.clear()
@@ -438,7 +440,7 @@ class ClientSession:
         )
         return numbers or tuple(self._subscriptions)
 
-    def _done(
+    def _complete_request(
         self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]
     ) -> None:
         if packet_id not in self._under_way or packet_id in self._again:

@@ -230,7 +230,7 @@ class Publisher:
         self._held_back.append(request)
         return []
 
-    def _refuse(self, request: Message) -> list[PublisherEffect]:
+    def _refuse_request(self, request: Message) -> list[PublisherEffect]:
         """Refused."""
         raise ValueError(f"{self.client} has left and asks for {type(request).__name__}")
 
@@ -362,7 +362,7 @@ def _life_cycle() -> LifeCycle[PublisherState, PublisherInput]:
         does(p._send_goodbye, PublisherState.GONE),
     )
     rows = {  # in the order of the states: attached, moving, last resort, gone
-        PublisherInput.REQUEST: (ask, hold, hold, does(p._refuse)),
+        PublisherInput.REQUEST: (ask, hold, hold, does(p._refuse_request)),
         PublisherInput.PING_REQUEST: (does(p._ping), no, no, no),
         PublisherInput.PONG: (does(p._pong), no, no, no),
         PublisherInput.RELOCATE: (does(p._pause, PublisherState.MOVING), no, no, no),

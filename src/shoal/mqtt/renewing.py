@@ -63,7 +63,7 @@ class Renewing:
     def check(self, session: Session, permissions: Permissions, now_us: int) -> None:
         """Check the subscriptions of a client that resumes its session, against its permissions."""
         if permissions is not ALL_PERMISSIONS:
-            self._steps.append(self._check(session, permissions))
+            self._steps.append(self._check_session(session, permissions))
             self._timers.set((RENEWING_TIMER,), now_us)
 
     def due(self, now_us: int) -> None:
@@ -104,9 +104,9 @@ class Renewing:
             if session is not None:
                 permissions = self._permissions(session.user, client_id)
                 if permissions is not ALL_PERMISSIONS:
-                    yield from self._check(session, permissions)
+                    yield from self._check_session(session, permissions)
 
-    def _check(self, session: Session, permissions: Permissions) -> Iterator[int]:
+    def _check_session(self, session: Session, permissions: Permissions) -> Iterator[int]:
         taken_back = 0
         for subscription in list(session.subscriptions.values()):
             text, work = subscription.text, FILTER_WORK

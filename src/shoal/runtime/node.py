@@ -132,7 +132,7 @@ class Node:
         self._holding: Holding[AckTracker | None] = Holding()
         self.cost_estimator = CostEstimator(machine, clock)
         self._turns = MachineTurns(
-            self._handle,
+            self._handle_input,
             self._holding,
             self.cost_estimator,
             clock,
@@ -246,7 +246,9 @@ class Node:
                 ack_tracker = self._admission.admit(request, ack_tracker)
         self.bring(Requested(client, request), since_us, ack_tracker)
 
-    def _handle(self, input: Input, ack_tracker: AckTracker | None, since_us: int | None) -> None:
+    def _handle_input(
+        self, input: Input, ack_tracker: AckTracker | None, since_us: int | None
+    ) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
         publications = publications_in(input)
         effects = self.machine.handle(input, now_us)

@@ -49,7 +49,7 @@ class OperatorDesk:
             "leave": self._order_leave,
             "stay": self._stay,
             "forget": self._forget_broker,
-            "move": self._move,
+            "move": self._move_client,
             "drain": self._drain,
             "undrain": self._undrain,
             "rearrange": self._rearrange,
@@ -100,7 +100,7 @@ class OperatorDesk:
         """Return the steps of a leave."""
         return await self._leaving.plan(names(query.get("without", "")))
 
-    async def _move(self, said: Mapping[str, str]) -> str:
+    async def _move_client(self, said: Mapping[str, str]) -> str:
         client, broker = said.get("client", ""), said.get("broker", "")
         if self._moving is None:
             return _ALONE

@@ -63,7 +63,7 @@ class Retained:
                 return {"retained": rows, "next": None}
             if len(rows) >= MOST_ON_A_PAGE:
                 break
-        return {"retained": rows, "next": urlencode({"cursor": self._keep(search)})}
+        return {"retained": rows, "next": urlencode({"cursor": self._keep_cursor(search)})}
 
     async def _fill(
         self, rows: list[dict[str, Any]], search: Iterator[PublishedMessage | None]
@@ -97,7 +97,7 @@ class Retained:
         now_us = self._front_end.node.clock.now_us()
         return self._front_end.clients.retained.search(topic_filter, now_us)
 
-    def _keep(self, search: Iterator[PublishedMessage | None]) -> str:
+    def _keep_cursor(self, search: Iterator[PublishedMessage | None]) -> str:
         self._opened += 1
         name = str(self._opened)
         self._cursors[name] = _Cursor(search, time.monotonic())

@@ -108,7 +108,7 @@ class Refuge:
     def _reconnect(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
         broker, node = argument
         node.connect(self.of(broker), now_us)
-        self._queue.push(now_us + PAUSE_US, self._go_on, node)
+        self._queue.push(now_us + PAUSE_US, self._resume_publisher, node)
 
-    def _go_on(self, now_us: int, node: PublisherNode) -> None:
+    def _resume_publisher(self, now_us: int, node: PublisherNode) -> None:
         node.resume(now_us)

@@ -226,7 +226,9 @@ class Connection(ConnectionStatus):
         """Reading stops → closed."""
         self.hang_up(now_us)
 
-    def _tell(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
+    def _send_disconnect(
+        self, code: ReasonCode, reason: str, now_us: int, server: str | None
+    ) -> None:
         """DISCONNECT is sent → closed."""
         if code is ReasonCode.SESSION_TAKEN_OVER:
             self._broker_api.statistics.notices.note("taken over", self.party, "", reason)
@@ -253,7 +255,9 @@ class Connection(ConnectionStatus):
             self.state = ConnectionState.REDIRECTED
             self._take_last_packets(held, now_us, 0)
 
-    def _refuse(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
+    def _refuse_client(
+        self, code: ReasonCode, reason: str, now_us: int, server: str | None
+    ) -> None:
         """Refused → closed."""
         if code not in ELSEWHERE:
             self._broker_api.statistics.notices.refuse(
@@ -286,9 +290,9 @@ class Connection(ConnectionStatus):
         if self._held.packets or self.must_wait:
             self._hold_packets(packets, size, now_us)
         else:
-            self._handle(packets, now_us, size)
+            self._handle_packets(packets, now_us, size)
 
-    def _handle(self, packets: list[Packet], now_us: int, size: int) -> None:
+    def _handle_packets(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled."""
         # The packets behind the work of one time slice are held; `size` is their bytes.
         try:
@@ -336,12 +340,12 @@ class Connection(ConnectionStatus):
 
     def _hold_packets(self, packets: list[Packet], size: int, now_us: int) -> None:
         """Hold these packets, except those that need not wait."""
-        self._handle(self._held.sift(packets, size), now_us, 0)
+        self._handle_packets(self._held.sift(packets, size), now_us, 0)
 
     def _take_held(self, now_us: int) -> None:
         """Held packets are handled, up to the work of a time slice."""
         held, size = self._held.take(TURN)
-        self._handle(held, now_us, size)
+        self._handle_packets(held, now_us, size)
         if self._is_lost and not self._held.packets:
             self._leave_session(now_us)
 
@@ -423,7 +427,7 @@ class Connection(ConnectionStatus):
             if self.must_wait:
                 self._hold_packets(held, 0, now_us)
             else:
-                self._handle(held, now_us, 0)
+                self._handle_packets(held, now_us, 0)
 
 
 LIFE = LifeCycle(
@@ -431,7 +435,7 @@ LIFE = LifeCycle(
     ConnectionInput,
     {
         ConnectionInput.PACKETS: (
-            does(Connection._handle),
+            does(Connection._handle_packets),
             does(Connection._hold_until_the_answer),
             does(Connection._handle_or_hold),
             does(Connection._take_last_packets),
@@ -441,9 +445,9 @@ LIFE = LifeCycle(
         ConnectionInput.TURN: (IGNORED, IGNORED, does(Connection._take_held), IGNORED, IGNORED),
         ConnectionInput.REDIRECT: (IGNORED, IGNORED, does(Connection._send_away), IGNORED, IGNORED),
         ConnectionInput.DISCONNECT: (
-            does(Connection._refuse),
-            does(Connection._refuse),
-            does(Connection._tell),
+            does(Connection._refuse_client),
+            does(Connection._refuse_client),
+            does(Connection._send_disconnect),
             does(Connection._stop),
             IGNORED,
         ),

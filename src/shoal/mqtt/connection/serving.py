@@ -144,14 +144,14 @@ class Serving:
             if type(packet) is Puback:
                 session.on_puback(packet.packet_id)
                 continue
-            work += self._handle(packet, TURN - work, now_us)
+            work += self._handle_other_packet(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
                 return place
             if type(packet) is Disconnect or self._session_writer.connection.is_closed:
                 return place + 1
         return len(packets)
 
-    def _handle(self, packet: Packet, most: int, now_us: int) -> int:
+    def _handle_other_packet(self, packet: Packet, most: int, now_us: int) -> int:
         """Handle a packet that is no publication; returns its work beyond that of one packet.
 
         Of a SUBSCRIBE or UNSUBSCRIBE about `most` work is done at once.

@@ -91,35 +91,35 @@ class FederationGranting:
         self._said.discard(number)
         if number == self._number:
             self._number = None
-        self._check()
+        self._answer_if_known()
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription that the machine has installed."""
         self._unsettled.discard(subscription_id)
-        self._check()
+        self._answer_if_known()
 
-    def _check(self) -> None:
+    def _answer_if_known(self) -> None:
         if self._under_way and self._number is None and not (self._unsettled or self._said):
             if self._timers is not None:
                 self._timers.cancel((GRANTING_TIMER, self.patience_us))
             self._known = self._marked
             self._front_end.is_known(self._marked)
-            self._answer(self._now_us)
+            self._answer_all(self._now_us)
 
     def due(self, now_us: int) -> None:
         """Handle the timeout, or the next time slice of answers."""
         if self._ready:
-            self._go_on(now_us)
+            self._answer_slice(now_us)
         else:
-            self._answer(now_us)
+            self._answer_all(now_us)
 
-    def _answer(self, now_us: int) -> None:
+    def _answer_all(self, now_us: int) -> None:
         self._ready.extend(self._under_way)
         self._under_way = []
         self._number = None
-        self._go_on(now_us)
+        self._answer_slice(now_us)
 
-    def _go_on(self, now_us: int) -> None:
+    def _answer_slice(self, now_us: int) -> None:
         most = len(self._ready) if self._timers is None else MOST_AT_ONCE
         while self._ready and most:
             most -= 1

@@ -151,7 +151,7 @@ class FederationJoining:
         if self._has_rejoined:
             # All routing tables have been sent on the link before, so this is not lost.
             self._send_join_control(EVERY_BROKER, Rejoined(self._broker_id), now_us)
-            self._tell(EVERY_BROKER, now_us)
+            self._send_clients_and_members(EVERY_BROKER, now_us)
             return
         self._send_hello(now_us)
         self._hellos += 1
@@ -171,16 +171,16 @@ class FederationJoining:
         match control:
             case FederationHello(broker):
                 self._send_join_control(broker, self._here(), now_us)
-                self._tell(broker, now_us)
+                self._send_clients_and_members(broker, now_us)
             case Rejoined(broker):
                 self._send_join_control(broker, self._here(), now_us)
-                self._tell(EVERY_BROKER, now_us)
+                self._send_clients_and_members(EVERY_BROKER, now_us)
             case Here(broker, digest):
                 if not self._has_rejoined:
                     self._is_answered = True
                     if not self._unheard(now_us):
                         self._timers.cancel((HELLO_TIMER, ()))
-                    self._tell(broker, now_us)
+                    self._send_clients_and_members(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)
             case Tell(broker):
@@ -232,7 +232,7 @@ class FederationJoining:
                 )
             yield 1 + message.size // BYTES_PER_WORK
 
-    def _tell(self, broker: str, now_us: int) -> None:
+    def _send_clients_and_members(self, broker: str, now_us: int) -> None:
         """Send the local clients and group members."""
         self._send_clients(broker, now_us)
         self._turns.take(self._announce_groups(broker, self._turns), now_us)

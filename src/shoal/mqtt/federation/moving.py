@@ -220,28 +220,28 @@ class Moving:
         if order.is_told:
             self._look_for(order, session, connection, now_us)
         elif connection is None:
-            self._end(order, f"{order.client_id} has gone by itself")
+            self._end_order(order, f"{order.client_id} has gone by itself")
         elif not order.is_welcome:
             if now_us >= order.until_us:
                 self._is_unwelcome(order, "it does not answer", now_us)
         elif not connection.owes:
             assert session is not None
-            self._tell(order, session, connection, now_us)
+            self._redirect_client(order, session, connection, now_us)
         elif now_us >= order.until_us:
             connection.is_moving = False
-            self._end(order, f"publications of {order.client_id} are not settled")
+            self._end_order(order, f"publications of {order.client_id} are not settled")
 
-    def _tell(
+    def _redirect_client(
         self, order: _Order, session: Session, connection: ClientConnection, now_us: int
     ) -> None:
         server = self.servers.get(order.broker, {}).get(connection.credentials.listener)
         if not connection.follows:
             code = ReasonCode.USE_ANOTHER_SERVER
             connection.disconnect(code, order.reason, now_us, server)
-            self._end(order, "", "let go")
+            self._end_order(order, "", "let go")
         elif server is None:
             connection.is_moving = False
-            self._end(order, f"{order.broker} has left")
+            self._end_order(order, f"{order.broker} has left")
         else:
             session.moved_us = (*_recent(session, now_us), now_us)
             order.is_told, order.until_us = True, now_us + MOVING_US
@@ -259,19 +259,19 @@ class Moving:
         going = self._session_transfer.going(client_id)
         if going is not None:
             problem = "" if going == order.broker else f"{client_id} went to {going} instead"
-            self._end(order, problem)
+            self._end_order(order, problem)
         elif connection is not None:
-            self._end(order, f"{client_id} has come back")
+            self._end_order(order, f"{client_id} has come back")
         elif session is None:
-            self._end(order, f"the session of {client_id} has ended")
+            self._end_order(order, f"the session of {client_id} has ended")
         elif now_us >= order.until_us:
-            self._end(order, f"{client_id} was redirected, and has not connected there")
+            self._end_order(order, f"{client_id} was redirected, and has not connected there")
 
     def _is_unwelcome(self, order: _Order, problem: str, now_us: int) -> None:
         self._unwelcome[order.broker] = now_us + UNWELCOME_US
-        self._end(order, f"{order.broker} takes no clients: {problem}")
+        self._end_order(order, f"{order.broker} takes no clients: {problem}")
 
-    def _end(self, order: _Order, problem: str, outcome: str = "") -> None:
+    def _end_order(self, order: _Order, problem: str, outcome: str = "") -> None:
         del self._orders[order.client_id]
         self.counts[outcome or ("stayed" if problem else "moved")] += 1
         order.done(problem)

@@ -128,7 +128,7 @@ class Sharing:
         if what == _TELL:
             self.membership.announce_changes(now_us)
         elif what == _CHECK:
-            self._check(now_us)
+            self._check_shares(now_us)
         else:
             self._write_notes()
 
@@ -206,7 +206,7 @@ class Sharing:
             yield 1 if is_here else copy_work(message.size)
         chosen = self._open.get(key_of(message), _ALL)
         assert chosen is not None
-        self._done(chosen)
+        self._close_share(chosen)
 
     def _open_share(self, message: PublishedMessage, name: GroupName) -> GroupShare:
         _, number = key_of(message)
@@ -228,7 +228,7 @@ class Sharing:
             self._open.settled(share, now_us)
             self._check_soon(now_us)
         else:
-            self._done(share)
+            self._close_share(share)
 
     def _hand(
         self, share: GroupShare, broker: BrokerId, now_us: int, *, is_any: bool = True
@@ -241,7 +241,7 @@ class Sharing:
         self._note(message, share.group, broker)
         self._ask_member_broker(share, broker, now_us)
         if not message.qos:
-            self._done(share)
+            self._close_share(share)
 
     def _take_here(self, share: GroupShare, now_us: int) -> None:
         own = self._broker_id
@@ -251,7 +251,7 @@ class Sharing:
             self._open.settled(share, now_us)
             self._check_soon(now_us)
         elif took:
-            self._done(share)
+            self._close_share(share)
         else:
             self._choose(share, now_us)
 
@@ -289,12 +289,12 @@ class Sharing:
         self._front_end.notice(self._send_share_control(broker, control, now_us), settled)
         self._check_soon(now_us)
 
-    def _done(self, share: GroupShare) -> None:
+    def _close_share(self, share: GroupShare) -> None:
         self._open.done(share)
         self._note(share.message, share.group, None)
         self._front_end.release_ack(key_of(share.message)[1])
 
-    def _check(self, now_us: int) -> None:
+    def _check_shares(self, now_us: int) -> None:
         """Check the shares without an answer."""
         self._now_us = now_us
         self._is_checking = False
@@ -375,7 +375,7 @@ class Sharing:
                 share = self._open.get(key, name)
                 if share is not None and share.target == broker:
                     if took:
-                        self._done(share)
+                        self._close_share(share)
                         if len(share.message.shares or ()) >= _SEVERAL:
                             # A repeated question after a kill gets the same answer.
                             self._timers.set((SHARING_TIMER, _NOTE), 0)

@@ -307,9 +307,9 @@ class FrontEnd:
             if publication.sequence in self._deferred:
                 self._settled.add(publication.sequence)
             else:
-                self._answer(publication.sequence)
+                self._settle_owed(publication.sequence)
 
-    def _answer(self, number: int) -> None:
+    def _settle_owed(self, number: int) -> None:
         owed = self._owed.pop(number, None)
         if owed is not None:
             owed.incoming.settled(owed)
@@ -331,7 +331,7 @@ class FrontEnd:
             del self._deferred[number]
             if number in self._settled:
                 self._settled.discard(number)
-                self._answer(number)
+                self._settle_owed(number)
 
     def send(self, to: str, body: bytes, now_us: int) -> int:
         """Send a control message to the front end of a broker, or of EVERY_BROKER; its number."""

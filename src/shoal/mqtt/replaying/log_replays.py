@@ -195,14 +195,14 @@ class LogReplays:
                 replay.subscription
             ):
                 self._forget_past(replay.subscription)
-        self._end(gate, now_us)
+        self._end_replay(gate, now_us)
 
     def _forget_past(self, subscription: ClientSubscription) -> None:
         pasts = subscription.session.pasts
         if pasts is not None and pasts.get(subscription.text) is subscription:
             del pasts[subscription.text]
 
-    def _end(self, gate: LiveGate, now_us: int) -> None:
+    def _end_replay(self, gate: LiveGate, now_us: int) -> None:
         self._timers.cancel((REPLAY_TIMER, gate))
         del self._replays[gate]
         for number in [n for n, (each, _) in self._asked.items() if each.gate is gate]:

@@ -150,9 +150,9 @@ class Bluedove(BaseStrategy):
         """For both kinds of timers: links and absences are of the whole broker."""
         self.node.tick(now_us, out)
         for broker in self.node.absences.give_up(now_us):
-            self._give_up(broker, now_us, out)
+            self._give_up_broker(broker, now_us, out)
 
-    def _give_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def _give_up_broker(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.dispatcher is not None:
             self.dispatcher.given_up(broker, out)
         if self.membership is not None:
@@ -166,7 +166,7 @@ class Bluedove(BaseStrategy):
         self._link_changed(neighbour, up, now_us, out)
         if state is LinkState.ENDED and neighbour in self.node.dispatchers:
             self.node.absences.left(neighbour)
-            self._give_up(neighbour, now_us, out)
+            self._give_up_broker(neighbour, now_us, out)
         if self._is_ending:
             self._end(out, [neighbour] if up else [])
             return

@@ -132,7 +132,7 @@ class Migrations:
         if self._tree.changes.is_leaving:
             out.append(Notify(publisher, Resume(message.moves, whole=False)))
             return
-        move = self._move(path, message.moves, message.advertisements)
+        move = self._receive_move(path, message.moves, message.advertisements)
         self._publishers.detach(publisher)
         self._publishers.attach(publisher, message.advertisements)
         self.arrived(publisher, move.moves)
@@ -151,7 +151,7 @@ class Migrations:
         check_position(path, self._tree.broker, neighbour, 1)
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
-        move = self._move(path, message.moves, message.advertisements)
+        move = self._receive_move(path, message.moves, message.advertisements)
         outdated = self._is_outdated(publisher, move.moves, message.advertisements)
         if not outdated:
             self._begin_migration(publisher, move, message.advertisements, out)
@@ -283,7 +283,7 @@ class Migrations:
         """The next broker on the path towards the target (1) or the source (-1)."""
         return next_hop(path, self._tree.broker, step)
 
-    def _move(
+    def _receive_move(
         self, path: Path, moves: int, advertisements: tuple[Advertisement, ...]
     ) -> PublisherMove:
         """A move comes here; if the next broker has left, its path follows the present rows."""

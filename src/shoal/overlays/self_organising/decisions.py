@@ -327,7 +327,7 @@ class Decisions:
             least = self._parameters.least_gain_percent
             if self.counts and not is_counted:
                 least = max(least, CLEAR_GAIN_PERCENT)
-            self._decide(further, least, now_us, out)
+            self._decide_exchange(further, least, now_us, out)
         else:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
 
@@ -375,7 +375,7 @@ class Decisions:
             or ("" if exchanges is None else exchanges.busy)
         )
 
-    def _decide(
+    def _decide_exchange(
         self,
         proposal: ExchangeProposal,
         least_gain: int,

@@ -147,9 +147,11 @@ class MqttFrontEnd:
         if publishers is not None:
             publishers.at_wait = self._slow_down
             publishers.owes = self._owes
-            publishers.settled = partial(self._done, self.clients.settled)
+            publishers.settled = partial(self._answer_at_flush, self.clients.settled)
             if self.clients.front_end is not None:
-                publishers.heard = partial(self._done, self.clients.front_end.promising.heard)
+                publishers.heard = partial(
+                    self._answer_at_flush, self.clients.front_end.promising.heard
+                )
         subscriptions = self.clients.subscriptions
         node.cost_estimator.takers.append(
             ConsumerLimits(
@@ -394,16 +396,18 @@ class MqttFrontEnd:
             return
         done: Callable[[], None] | None = None
         if type(request) is Publish and is_assured(request):
-            done = partial(self._done, self.clients.settled, request.publications)
+            done = partial(self._answer_at_flush, self.clients.settled, request.publications)
         elif type(request) is Advertise and front_end is not None:
-            done = partial(self._done, front_end.promising.heard, client, request.advertisement)
+            done = partial(
+                self._answer_at_flush, front_end.promising.heard, client, request.advertisement
+            )
         elif ids := subscribed(request):
-            done = partial(self._done, self.clients.stored, *ids)
+            done = partial(self._answer_at_flush, self.clients.stored, *ids)
         self.node.request(
             client, request, ack_tracker=AckTracker(done) if done is not None else None
         )
 
-    def _done(self, tell: Callable[..., None], *about: object) -> None:
+    def _answer_at_flush(self, tell: Callable[..., None], *about: object) -> None:
         """The machine is done with requests that clients await: the next flush answers them."""
         tell(*about)
         self.node.schedule_flush()

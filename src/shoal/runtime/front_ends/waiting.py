@@ -56,7 +56,7 @@ class PendingConnections:
             return
         self._hold_connection(connection)
         if not connection.wants_reading:
-            self._wait(connection)
+            self._stop_reading(connection)
 
     def read_on(self) -> None:
         """Something has happened: read on from those that want it, in turn."""
@@ -116,7 +116,7 @@ class PendingConnections:
             self._node.schedule_flush()
         return True
 
-    def _wait(self, connection: Connection) -> None:
+    def _stop_reading(self, connection: Connection) -> None:
         """Stop reading until the connection asks for it; send its pending answers."""
         socket = self._sockets.get(connection)
         if socket is None or connection in self._unread:

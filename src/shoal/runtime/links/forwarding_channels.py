@@ -181,7 +181,7 @@ class ForwardingChannels:
         node.at_hold.append(self._hold_channels)
 
     def start(self) -> None:
-        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick_channels)
 
     async def stop(self) -> None:
         """Write pending data, and close everything."""
@@ -243,7 +243,7 @@ class ForwardingChannels:
         outgoing = self._outgoing.get(broker) or self._open(broker, now_us)
         message = ClientRequest(client, request)  # type: ignore[arg-type]
         try:
-            self._tell(outgoing.forwarding_channel.ask(message, now_us, ack_tracker))
+            self._log_events(outgoing.forwarding_channel.ask(message, now_us, ack_tracker))
         except WireError as error:
             self._node.counts["unwritable"] += 1
             _log.error("a request is lost", extra={"to": broker, "problem": str(error)})
@@ -282,7 +282,7 @@ class ForwardingChannels:
             await asyncio.sleep(longer_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _tell(self, events: list[ForwardingChannelEvent]) -> None:
+    def _log_events(self, events: list[ForwardingChannelEvent]) -> None:
         for event in events:
             _log.warning(
                 "distant broker: %s", type(event).__name__.lower(), extra={"broker": event.broker}
@@ -317,7 +317,7 @@ class ForwardingChannels:
             if hello.broker != channel.forwarding_channel.broker:
                 raise WireError(f"this is {hello.broker}, not {channel.forwarding_channel.broker}")
             channel.quarantine.on_link_up(now_us)
-            self._tell(channel.forwarding_channel.connected(hello, now_us))
+            self._log_events(channel.forwarding_channel.connected(hello, now_us))
             if self.owner is not None:
                 self.owner.found(hello.broker)
         elif self._is_leaving:
@@ -378,13 +378,13 @@ class ForwardingChannels:
             if isinstance(channel, _Incoming) and self._node.is_holding:
                 return
             for message in session.take_run(1):
-                self._handle(channel, message)
+                self._handle_message(channel, message)
             if session.has_come and clock.now_us() >= end_us:
                 self._resume_soon(channel)
                 return
         channel.since_us = None
 
-    def _handle(self, channel: _PeerChannel, message: Message) -> None:
+    def _handle_message(self, channel: _PeerChannel, message: Message) -> None:
         owner = self.owner
         if isinstance(channel, _Incoming) and isinstance(message, ClientRequest):
             session, ack_tracker = channel.session, None
@@ -445,7 +445,7 @@ class ForwardingChannels:
         for channel in (*self._outgoing.values(), *self._incoming.values()):
             channel.flush()
 
-    def _tick(self) -> None:
+    def _tick_channels(self) -> None:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
         for outgoing in self._outgoing.values():
@@ -459,7 +459,7 @@ class ForwardingChannels:
                 extra = {"broker": channel.session.neighbour}
                 _log.warning("quarantine of a distant broker over", extra=extra)
         for broker, outgoing in list(self._outgoing.items()):
-            self._tell(outgoing.forwarding_channel.tick(now_us))
+            self._log_events(outgoing.forwarding_channel.tick(now_us))
             self._check_room(outgoing)
             is_used = self.owner is not None and self.owner.uses(broker)
             if outgoing.forwarding_channel.is_idle(now_us) and not is_used:

@@ -56,7 +56,7 @@ class NetworkMembership:
         # The broker that was asked last.
         self._asked: BrokerId = ""
         self._tasks: list[asyncio.Task[None]] = []
-        node.at_flush(Phase.LINKS, self._look)
+        node.at_flush(Phase.LINKS, self._hold_if_unlinked)
 
     @property
     def problem(self) -> str:
@@ -69,7 +69,7 @@ class NetworkMembership:
     def _others(self) -> list[BrokerId]:
         return sorted(each.name for each in self._directory.places if each.name != self._node.id)
 
-    def _look(self) -> None:
+    def _hold_if_unlinked(self) -> None:
         self._node.hold(bool(self.problem), "no link")
 
     def start(self) -> None:

@@ -58,7 +58,7 @@ class StagingPages:
         return [
             route(f"/staged/{batch}/{{attempt}}", self._stage, "POST"),
             route(f"/offers/{batch}", self._offer, "POST"),
-            route(f"/decisions/{batch}", self._decide, "PUT"),
+            route(f"/decisions/{batch}", self._decide_batch, "PUT"),
             route(f"/parts/{batch}", self._publish, "POST"),
             route("/staged", self._list, "GET"),
             route("/staged/{query}", self._forget_query, "DELETE"),
@@ -102,7 +102,7 @@ class StagingPages:
         _check(names)
         return _kept(await self._area.offer(query, verdict.user, batch, names))
 
-    async def _decide(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _decide_batch(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query, batch = _batch(request)
         attempts = await _attempts(request)
         return _kept(await self._area.decide(query, verdict.user, batch, attempts))

@@ -73,7 +73,7 @@ class ClockFile:
 
     def start(self) -> None:
         """Write each second from now on."""
-        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._write_clock)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -84,7 +84,7 @@ class ClockFile:
             os.close(self._file)
             self._file = -1
 
-    def _tick(self) -> None:
+    def _write_clock(self) -> None:
         self._write()
         self.start()
 

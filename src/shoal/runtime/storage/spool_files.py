@@ -309,7 +309,7 @@ class Spools:
         self._set_tick_timer()
 
     def _set_tick_timer(self) -> None:
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_spools)
 
     async def stop(self) -> None:
         """Write the rest, and sync it."""
@@ -352,7 +352,7 @@ class Spools:
             folder, problem = str(self._files[neighbour].folder), error.strerror
             _log.error("a spool cannot be written", extra={"folder": folder, "problem": problem})
 
-    def _tick(self) -> None:
+    def _tick_spools(self) -> None:
         self._set_tick_timer()
         self._node.schedule_flush()
         if self._settings.sync == "second" and self._syncing is None:

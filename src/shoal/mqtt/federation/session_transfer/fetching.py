@@ -152,9 +152,9 @@ class Fetching:
         self._timers.cancel((WAITING_TIMER, transfer))
         self._filling[transfer] = None
         if len(self._filling) == 1:
-            self._go_on(now_us)
+            self._fill_slice(now_us)
 
-    def _go_on(self, now_us: int) -> None:
+    def _fill_slice(self, now_us: int) -> None:
         """Fill the first incoming session a bit more; one at a time, in time slices."""
         transfer = next(iter(self._filling))
         _, waiting = self.waiting[transfer[0]]
@@ -177,7 +177,7 @@ class Fetching:
         journal = self.journal
         if waiting.connection.is_closed or (journal is not None and journal.is_failing):
             # The source keeps it.
-            self._refuse(transfer, "the broker cannot take the session now", now_us)
+            self._refuse_session(transfer, "the broker cannot take the session now", now_us)
             return
         self._take_out(transfer[0])
         self._come(transfer, waiting, waiting.state, now_us)
@@ -187,7 +187,7 @@ class Fetching:
         client_id, _ = transfer
         _, waiting = self.waiting[client_id]
         if waiting.filling is not None:
-            self._go_on(now_us)
+            self._fill_slice(now_us)
             return
         if now_us - waiting.since_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
@@ -215,7 +215,7 @@ class Fetching:
         if self.journal is not None and not self._is_gone(waiting.home, now_us):
             reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
             gone_s = self._sessions.limits.silent_broker_s
-            self._refuse(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)
+            self._refuse_session(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)
             return
         # The owner counts as dead, with all its sessions.
         self._stop_waiting_for(transfer[0])
@@ -226,7 +226,7 @@ class Fetching:
         gone_us = self._sessions.limits.silent_broker_s * MICROSECONDS
         return now_us - self._silent.get(broker, now_us) > gone_us
 
-    def _refuse(self, transfer: Transfer, reason: str, now_us: int) -> None:
+    def _refuse_session(self, transfer: Transfer, reason: str, now_us: int) -> None:
         """Refuse a client its session, for now."""
         self.disconnect(transfer, ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
 

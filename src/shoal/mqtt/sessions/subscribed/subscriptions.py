@@ -139,7 +139,7 @@ class SessionSubscriptions:
             self.at_wish(session)
         self.count += known is None
         if subscription.shared:
-            self._tell(subscription)
+            self._report_change(subscription)
         return known is None
 
     def _join(self, subscription: ClientSubscription) -> None:
@@ -181,7 +181,7 @@ class SessionSubscriptions:
     def presence_changed(self, member: ClientSubscription) -> None:
         """Update a member's group after a connect or disconnect of its client."""
         self._groups[member.group].put(member)
-        self._tell(member)
+        self._report_change(member)
 
     def presence_is_told(self, session: Session) -> None:
         """Note a connect or disconnect of the session's client."""
@@ -364,7 +364,7 @@ class SessionSubscriptions:
             elif isinstance(plain, ClientSubscription):
                 yield plain, [], among
 
-    def _tell(self, subscription: ClientSubscription) -> None:
+    def _report_change(self, subscription: ClientSubscription) -> None:
         if self.at_change is not None:
             self.at_change(subscription)
 
@@ -392,7 +392,7 @@ class SessionSubscriptions:
                     subscription.wanted_topics, subscription.content, subscription.pace
                 )
             return
-        self._tell(subscription)
+        self._report_change(subscription)
         group = self._groups[subscription.group]
         group.remove(subscription)
         if not group:

@@ -86,7 +86,7 @@ class SubscriberEdge:
         self, client: ClientId, subscription: Subscription, now_us: int, out: list[Effect]
     ) -> None:
         """Store a subscription; one of the same id is replaced."""
-        self._check(client, subscription)
+        self._check_owner(client, subscription)
         known = self._placements.get(subscription.id)
         if known is not None:
             if known.row.subscription == subscription:
@@ -115,7 +115,7 @@ class SubscriberEdge:
         for id in self._owned.of(client):
             self._forget_placement(self._placements[id], now_us, out)
 
-    def _check(self, client: ClientId, subscription: Subscription) -> None:
+    def _check_owner(self, client: ClientId, subscription: Subscription) -> None:
         known = self._placements.get(subscription.id)
         owner = subscription.client if known is None else known.row.subscription.client
         for name in (subscription.client, owner):

@@ -144,11 +144,11 @@ class Manager:
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
         if name == "decide":
-            self._decide(now_us, out)
+            self._estimate_and_search(now_us, out)
         elif self._search is not None:
             self._take_step(self._search, now_us, out)
 
-    def _decide(self, now_us: int, out: list[Effect]) -> None:
+    def _estimate_and_search(self, now_us: int, out: list[Effect]) -> None:
         """Algorithm 2, step 1: estimate; then begin to search."""
         self._is_timed = False
         self._price.add(self._membership.take_spent())

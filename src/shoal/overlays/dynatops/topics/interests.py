@@ -167,7 +167,7 @@ class Interests:
             key = "interest", str(self._waits)
             wanted.waiting.append(key)
             out.append(Unsettled(key))
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
 
     def remove(self, filter: Filter, out: list[Effect]) -> None:
         wanted = self._wanted[filter]
@@ -182,7 +182,7 @@ class Interests:
                     self._removed[removed.id] = removed
             self._announce(wanted, out, removed=(wanted.row.id,))
             wanted.missing.clear()
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
 
     def _await(self, wanted: _Wanted | _RemovedRow) -> None:
         """Note the brokers that have yet to confirm it."""
@@ -190,7 +190,7 @@ class Interests:
         for target in wanted.missing:
             self._awaited.setdefault(target, deque()).append(wanted)
 
-    def _look(self, wanted: _Wanted, out: list[Effect]) -> None:
+    def _settle_if_confirmed(self, wanted: _Wanted, out: list[Effect]) -> None:
         """Settle the inputs that wait for it, if all have confirmed."""
         if wanted.missing or self._membership.view is None:
             return
@@ -242,7 +242,7 @@ class Interests:
         for wanted in self._wanted.values():
             if not wanted.is_known:
                 self._await(wanted)
-                self._look(wanted, out)
+                self._settle_if_confirmed(wanted, out)
             if self._broker in self._targets(wanted):
                 self._take_rows(self._broker, (wanted.row,), ())
         if view is not None and view.base is not None:
@@ -325,7 +325,7 @@ class Interests:
             if wanted.is_known:
                 continue
             self._await(wanted)
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
             for target in wanted.missing:
                 added.setdefault(target, []).append(wanted.row)
         removed = self._unconfirmed_removals()
@@ -412,7 +412,7 @@ class Interests:
             wanted = awaited.popleft()
             wanted.missing.discard(message.broker)
             if isinstance(wanted, _Wanted):
-                self._look(wanted, out)
+                self._settle_if_confirmed(wanted, out)
             elif not wanted.missing:
                 self._removed.pop(wanted.id, None)
 

@@ -100,9 +100,9 @@ class Bits:
                 found = self._asked(row, Work(MOST_WORK))
             else:
                 self._wide[row] = None
-        self._tell(row, found, out)
+        self._announce_row(row, found, out)
 
-    def _tell(
+    def _announce_row(
         self, row: SecondaryRow, filters: Collection[Filter] | None, out: list[Effect]
     ) -> None:
         row.is_coarse = filters is None
@@ -128,7 +128,7 @@ class Bits:
         else:
             # Some announced filters may have been removed since, or be covered by new ones.
             self._wide[row] = None
-            self._tell(row, None, out)
+            self._announce_row(row, None, out)
 
     def _is_covered(self, filter: Filter, by: Collection[Filter]) -> bool:
         """Whether one of these covers a filter; False if the test exceeds the work bound."""
@@ -154,7 +154,7 @@ class Bits:
             # If there are too many of them, the announced filters still hold.
             row.is_coarse = found is None
             if found is not None and row.told != found:
-                self._tell(row, found, out)
+                self._announce_row(row, found, out)
         self._set_narrowing_timer(now_us, out)
 
     def _asked(self, row: SecondaryRow, work: Work) -> dict[Filter, None] | None:

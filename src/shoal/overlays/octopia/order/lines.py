@@ -254,7 +254,9 @@ class OrderLines:
         those = line.beside if number is None else line.held.setdefault(number, [])
         those.append(entry._replace(key=key, due_us=due_us))
         self._held += 1
-        return key, self._give_up(name, line, line.waiting, now_us) if self._held > MOST else []
+        return key, self._release_held(
+            name, line, line.waiting, now_us
+        ) if self._held > MOST else []
 
     def _line(self, host: BrokerId, client: ClientId) -> _OrderLine:
         line = self._lines.get((host, client))
@@ -338,10 +340,10 @@ class OrderLines:
         for name, line in list(self._lines.items()):
             if line.waits and line.due_us <= now_us:
                 due = [each for each in line.waiting if each.due_us <= now_us]
-                found += self._give_up(name, line, due, now_us)
+                found += self._release_held(name, line, due, now_us)
         return found
 
-    def _give_up(
+    def _release_held(
         self, name: Name, line: _OrderLine, due: list[LineEntry], now_us: int
     ) -> list[LineEntry]:
         """Gaps before these are losses: release all held ones up to the last of them.

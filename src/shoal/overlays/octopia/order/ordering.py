@@ -112,7 +112,7 @@ class Numbering:
                 self._move_to(sequencer, stream, numbers, now_us, out)
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(sequencer, NumbersEnd(client, numbers.next)))
-                self._end(stream, now_us)
+                self._end_numbering(stream, now_us)
                 continue
             if cluster in shifts:
                 continue
@@ -208,7 +208,7 @@ class Numbering:
         self._late.discard(stream)
         self._new.discard(stream)
 
-    def _end(self, stream: Stream, now_us: int) -> None:
+    def _end_numbering(self, stream: Stream, now_us: int) -> None:
         """Keep an ended numbering while sequencers wait for its publications."""
         numbers = self._ended[stream] = self._take_numbers(stream)
         numbers.since_us = now_us
@@ -228,7 +228,7 @@ class Numbering:
             numbers = self._numbers[stream]
             if numbers.sequencer is not None:
                 out.append(Send(numbers.sequencer, NumbersEnd(client, numbers.next)))
-                self._end(stream, now_us)
+                self._end_numbering(stream, now_us)
             else:
                 self._take_numbers(stream)
 

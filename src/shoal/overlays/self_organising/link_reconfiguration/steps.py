@@ -97,7 +97,7 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         if reason := self._host.obstacle(ring):
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
             return
         self._hold_exchange(ring, now_us, out)
         out.append(Send(_down(ring), Halt(self._key, ring.exchange)))
@@ -127,12 +127,12 @@ class ReconfigurationSteps:
         ring, tables = self._ring, self._host.tables
         assert ring is not None
         if reason := self._host.contradiction:
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
             return
         self._turn = turn = message.turn or first_turn(tables, ring.before)
         if ring.is_first:
             self._latest_us = max(self._latest_us, message.latest_us)
-            self._decide(None, None, now_us, out)
+            self._decide_as_first(None, None, now_us, out)
             return
         out.append(CancelTimer(TIMER))
         if ring.is_last:
@@ -153,7 +153,7 @@ class ReconfigurationSteps:
         else:
             out.append(Send(_down(ring), Drained(self._key, latest_us, turn)))
 
-    def _decide(self, _: Any, __: None, now_us: int, out: list[Effect]) -> None:
+    def _decide_as_first(self, _: Any, __: None, now_us: int, out: list[Effect]) -> None:
         """The first decides, if the new link is up."""
         ring = self._ring
         assert ring is not None
@@ -179,7 +179,7 @@ class ReconfigurationSteps:
             out,
         )
 
-    def _refuse(self, reason: str, now_us: int, out: list[Effect]) -> None:
+    def _abort_exchange(self, reason: str, now_us: int, out: list[Effect]) -> None:
         """Not all have agreed, so that nothing can have been decided."""
         assert self._ring is not None
         decision = ExchangeDecision(
@@ -200,7 +200,7 @@ class ReconfigurationSteps:
         self._leave_exchange(listeners, decision, out)
         self._host.exchanged(ring, decision, turn, now_us, out)
 
-    def _keep(
+    def _keep_new_link(
         self, neighbour: BrokerId | None, decision: ExchangeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """Forwards it."""
@@ -220,11 +220,11 @@ class ReconfigurationSteps:
 
     def _abort_on_loss(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
         """Aborts."""
-        self._refuse(f"{self._broker} has lost {neighbour}", now_us, out)
+        self._abort_exchange(f"{self._broker} has lost {neighbour}", now_us, out)
 
     def _abort(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
         """Aborts."""
-        self._refuse(f"it takes {self._broker} too long", now_us, out)
+        self._abort_exchange(f"it takes {self._broker} too long", now_us, out)
 
     def _abort_first(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
         """The first aborts."""
@@ -261,7 +261,7 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         if ring.is_first:
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
         elif (is_done := self._breaks.outcome(ring, whom)) is not None:
             self._announce_decision(is_done, now_us, out, "" if is_done else reason)
         elif not self._breaks.is_asked(ring, whom):
@@ -316,7 +316,7 @@ LIFE = LifeCycle(
             IGNORED,
             does(ReconfigurationSteps._call, ReconfigurationState.QUIESCED),
             IGNORED,
-            does(ReconfigurationSteps._decide),
+            does(ReconfigurationSteps._decide_as_first),
         ),
         ReconfigurationEvent.HALT: (
             does(ReconfigurationSteps._quiesce, ReconfigurationState.QUIESCED),
@@ -345,8 +345,8 @@ LIFE = LifeCycle(
         ReconfigurationEvent.KEPT: (
             IGNORED,
             does(ReconfigurationSteps._drop_new_link, ReconfigurationState.FREE),
-            does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
-            does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._keep_new_link, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._keep_new_link, ReconfigurationState.FREE),
         ),
         ReconfigurationEvent.DOUBT: (
             IGNORED,

@@ -99,7 +99,7 @@ class HttpUsers:
                 return UNAVAILABLE
             finally:
                 self._leave_queue(source)
-            self._keep(key, found, loop.time())
+            self._cache_users(key, found, loop.time())
         if found is not None:
             return found
         await asyncio.sleep(REFUSED_PAUSE_S)
@@ -135,7 +135,7 @@ class HttpUsers:
         text = json.dumps(list(said.values())).encode()
         return hashlib.blake2b(text, key=self._secret, digest_size=32).digest()
 
-    def _keep(self, key: bytes, found: KnownUsers | None, now_s: float) -> None:
+    def _cache_users(self, key: bytes, found: KnownUsers | None, now_s: float) -> None:
         if self.section.cache_s:
             self._kept[key] = (now_s + self.section.cache_s, found)
             self._kept.move_to_end(key)

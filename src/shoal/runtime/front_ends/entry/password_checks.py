@@ -174,9 +174,9 @@ class PasswordChecks:
             crowded = max(self._waiting.values(), key=len)
         gone = [each for each in crowded if each.is_gone()]
         for attempt in gone or [max(reversed(crowded), key=lambda each: self._rank(each, now_s))]:
-            self._end(attempt)
+            self._end_attempt(attempt)
 
-    def _end(self, attempt: _PasswordAttempt, *, is_checked: bool = False) -> None:
+    def _end_attempt(self, attempt: _PasswordAttempt, *, is_checked: bool = False) -> None:
         waiting = self._waiting[attempt.source]
         waiting.remove(attempt)
         self._waiting_count -= 1
@@ -203,7 +203,7 @@ class PasswordChecks:
         while self._waiting and self._checking < MAX_CHECKS:
             everyone = itertools.chain.from_iterable(self._waiting.values())
             attempt = min(everyone, key=lambda each: self._rank(each, now_s))
-            self._end(attempt, is_checked=not attempt.turn.done() and not attempt.is_gone())
+            self._end_attempt(attempt, is_checked=not attempt.turn.done() and not attempt.is_gone())
 
 
 def source_of(address: str | None) -> Source:

@@ -84,16 +84,16 @@ class WebSocket(Lingering):
         try:
             self._protocol.receive_data(data)
             for event in self._protocol.events():
-                self._handle(event)
+                self._handle_frame(event)
         except RemoteProtocolError as error:
             if error.event_hint is not None:
                 self._send_event(error.event_hint)
             self._transport.close()
 
-    def _handle(self, event: Event) -> None:
+    def _handle_frame(self, event: Event) -> None:
         match event:
             case Request():
-                self._answer(event)
+                self._answer_handshake(event)
             case BytesMessage(data=data) if self._connection is not None:
                 self._front_end.received(self._connection, bytes(data))
             case Ping():
@@ -108,7 +108,7 @@ class WebSocket(Lingering):
                 self._send_event(CloseConnection(CloseReason.UNSUPPORTED_DATA, "MQTT is binary"))
                 self._transport.close()
 
-    def _answer(self, request: Request) -> None:
+    def _answer_handshake(self, request: Request) -> None:
         self._timeout.cancel()
         headers = {name.lower(): value for name, value in request.extra_headers}
         origin = headers.get(b"origin", b"").decode("latin-1")
