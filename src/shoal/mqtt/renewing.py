@@ -58,7 +58,7 @@ class Renewing:
         for session in self._sessions:
             session.limits = limits
         self._steps = deque((self._renew_all(permissions), self._check_all()))
-        self.due(now_us)
+        self.renew_some(now_us)
 
     def check(self, session: Session, permissions: Permissions, now_us: int) -> None:
         """Check the subscriptions of a client that resumes its session, against its permissions."""
@@ -66,7 +66,7 @@ class Renewing:
             self._steps.append(self._check_session(session, permissions))
             self._timers.set((RENEWING_TIMER,), now_us)
 
-    def due(self, now_us: int) -> None:
+    def renew_some(self, now_us: int) -> None:
         """Run the next time slice."""
         self._now_us, left = now_us, MOST_AT_ONCE
         while self._steps:

@@ -304,7 +304,7 @@ class World:
 
     def broker_for(self, broker: BrokerId) -> BrokerId:
         """Return the broker of this broker's subscribers: itself, unless it leaves."""
-        return self._refuge.of(broker)
+        return self._refuge.refuge_for(broker)
 
     def request(self, at_us: int, publisher: ClientId, request: Message) -> None:
         """The publisher's application asks: Advertise, Unadvertise or Publish."""
@@ -352,7 +352,7 @@ class World:
     def _move_publisher(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
         client, broker = argument
         node, publisher = self.brokers.get(broker), self._publishers.get(client)
-        if node is None or not node.running or self._refuge.of(broker) != broker:
+        if node is None or not node.running or self._refuge.refuge_for(broker) != broker:
             return
         if client in self._subscribers:
             self._subscribers.move(now_us, client, broker)

@@ -313,5 +313,5 @@ def test_many_groups_are_announced_in_slices() -> None:
     assert federation is not None
     membership = federation.sharing.membership
     assert len(membership) == 1_500
-    assert membership.of("$share/g/1500")
-    assert not membership.of("$share/g/1499")
+    assert membership.members_of("$share/g/1500")
+    assert not membership.members_of("$share/g/1499")

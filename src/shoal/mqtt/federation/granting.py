@@ -106,7 +106,7 @@ class FederationGranting:
             self._front_end.is_known(self._marked)
             self._answer_all(self._now_us)
 
-    def due(self, now_us: int) -> None:
+    def on_granting_timer(self, now_us: int) -> None:
         """Handle the timeout, or the next time slice of answers."""
         if self._ready:
             self._answer_slice(now_us)

@@ -134,7 +134,7 @@ class FederationJoining:
             at_us = max(now_us + LINKED_US, self._asked_us + HELLO_AGAIN_US)
             self._timers.set((LINKED_TIMER, ()), at_us)
 
-    def due(self, kind: str, now_us: int) -> None:
+    def on_joining_timer(self, kind: str, now_us: int) -> None:
         """Handle a timer of this module."""
         if kind == TOLD_TIMER:
             self._asked = None

@@ -198,7 +198,7 @@ class Moving:
 
     # --- progress -------------------------------------------------------------------------------
 
-    def due(self, now_us: int) -> None:
+    def check_orders(self, now_us: int) -> None:
         """Check all orders, and the drain."""
         coming, self._coming = self._coming, []
         for move_again in coming:

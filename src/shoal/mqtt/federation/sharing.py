@@ -123,7 +123,7 @@ class Sharing:
     def _announce_soon(self) -> None:
         self._timers.set((SHARING_TIMER, _TELL), 0)
 
-    def due(self, what: int, now_us: int) -> None:
+    def on_sharing_timer(self, what: int, now_us: int) -> None:
         """Handle a timer of this module."""
         if what == _TELL:
             self.membership.announce_changes(now_us)
@@ -351,7 +351,7 @@ class Sharing:
         """Whether another broker might take it."""
         return share.target is not None and any(
             broker != share.target and not share.tried & {(broker, False), (broker, True)}
-            for broker in self.membership.of(share.group)
+            for broker in self.membership.members_of(share.group)
         )
 
     # --- controls of other brokers ------------------------------------------------------------

@@ -196,7 +196,9 @@ class SubscriptionCovering:
                 found = self._wanted.get((topics, *key))
                 if found is not None and self._can_cover(found):
                     return found
-        return next(filter(self._can_cover, self._coverers.of(topics, content, pace)), None)
+        return next(
+            filter(self._can_cover, self._coverers.coverers_of(topics, content, pace)), None
+        )
 
     def _can_cover(self, wanted: CoveredFilter) -> bool:
         return wanted.count > 0 and 0 < wanted.number <= self.known
@@ -247,7 +249,9 @@ class _Coverers:
                 return
             del above.below[level]
 
-    def of(self, topics: str, content: Filter, pace: Pace | None) -> Iterator[CoveredFilter]:
+    def coverers_of(
+        self, topics: str, content: Filter, pace: Pace | None
+    ) -> Iterator[CoveredFilter]:
         """The filters that cover this one, within the bound of the search."""
         keys = _covering(content, pace)
         levels = topics.split("/")

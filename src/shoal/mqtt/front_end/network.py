@@ -241,7 +241,7 @@ class FrontEnd:
         publication = self._publication(
             client,
             message.published_us,
-            self.reader.of(message),
+            self.reader.attributes_of(message),
             write_body(message),
             assured=assured or message.qos > 0,
             traced=message.traced,
@@ -269,7 +269,7 @@ class FrontEnd:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=self.reader.of(message),
+                attributes=self.reader.attributes_of(message),
                 body=write_body(message),
                 assured=True,
                 again=True,

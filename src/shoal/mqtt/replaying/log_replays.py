@@ -179,7 +179,7 @@ class LogReplays:
         self._replays[gate] = LogReplay(subscription, self, now_us)
         self._timers.set((REPLAY_TIMER, gate), now_us)
 
-    def due(self, gate: LiveGate, now_us: int) -> None:
+    def run_step(self, gate: LiveGate, now_us: int) -> None:
         """Run a step of a replay."""
         replay = self._replays.get(gate)
         if replay is None:

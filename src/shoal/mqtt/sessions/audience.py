@@ -220,4 +220,4 @@ class Audience:
         session_writer = session.session_writer
         if session_writer is None or not session_writer.connection.follows:
             return False
-        return not self._front_end.promising.of(session.client_id)
+        return not self._front_end.promising.advertised_by(session.client_id)

@@ -180,7 +180,7 @@ class Conflation:
         rule = conflator.rule
         if not rule.asks:
             return key_name((message.topic,)), ()
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         values = tuple(map(shortened, rule.values_of(attributes)))
         return key_name(rule.key_of(message.topic, attributes)), values
 
@@ -314,7 +314,7 @@ class Conflation:
 
     # --- held messages go out -----------------------------------------------------------------
 
-    def due(self, conflator: SubscriptionConflator, now_us: int) -> int:
+    def on_conflation_timer(self, conflator: SubscriptionConflator, now_us: int) -> int:
         """Handle the timer of a subscription: intervals end. Returns the number of messages."""
         conflator.armed_us = None
         subscription = conflator.subscription

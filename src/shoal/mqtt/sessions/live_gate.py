@@ -83,7 +83,7 @@ class LiveGate:
         self.keeps: Callable[[PublishedMessage], bool] | None = None
 
     @classmethod
-    def of(cls, state: ReplayState) -> LiveGate:
+    def restored(cls, state: ReplayState) -> LiveGate:
         """The gate of a record."""
         gate = cls(state.since, state.from_us, state.brokers)
         gate.places.update(state.places)

@@ -316,7 +316,7 @@ class PeerLinks:
             self._codec,
             self._numbers,
             is_graceful=settings.is_graceful,
-            spool=None if spools is None else spools.of(neighbour),
+            spool=None if spools is None else spools.spool_of(neighbour),
             opened_us=opened_us,
         )
         session.store(self._node.recording.stores)

@@ -239,7 +239,7 @@ class Spools:
         self._is_stopped = False
         node.at_flush(Phase.RECORD, self.write)
 
-    def of(self, neighbour: BrokerId) -> Spool:
+    def spool_of(self, neighbour: BrokerId) -> Spool:
         """A neighbour's; OSError when its folder cannot be read."""
         settings = self._settings
         syncs = settings.sync == "always"

@@ -242,7 +242,7 @@ class SessionExport:
         """Run the next time slice."""
         self._turns.run_slice(now_us)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_export_timer(self, transfer: Transfer, now_us: int) -> None:
         """Ask again, or depart."""
         move = self._moves.get(transfer[0])
         if move is None or move.target is None or move.target[1] != transfer:

@@ -182,7 +182,7 @@ class Fetching:
         self._take_out(transfer[0])
         self._come(transfer, waiting, waiting.state, now_us)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_fetching_timer(self, transfer: Transfer, now_us: int) -> None:
         """Handle a timeout of a session, or the next time slice of filling."""
         client_id, _ = transfer
         _, waiting = self.waiting[client_id]

@@ -133,7 +133,7 @@ class SessionImport:
         self._timers.set((SPREADING_TIMER, transfer), now_us)
         self._await_settling(session, transfer, now_us)
 
-    def due(self, kind: str, transfer: Transfer, now_us: int) -> None:
+    def on_import_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this module."""
         move = self._moves.get(transfer)
         if move is not None and kind == ARRIVING_TIMER:

@@ -292,20 +292,20 @@ class SessionTransfer:
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
 
-    def due(self, kind: str, transfer: Transfer, now_us: int) -> None:
+    def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
         if kind == WAITING_TIMER:
-            self.fetching.due(transfer, now_us)
+            self.fetching.on_fetching_timer(transfer, now_us)
         elif kind == ASKING_TIMER:
-            self.fetching.questions.due(transfer[0], now_us)
+            self.fetching.questions.ask_some(transfer[0], now_us)
         elif kind == GIVING_TIMER:
-            self.giving.due(transfer, now_us)
+            self.giving.on_export_timer(transfer, now_us)
         elif kind == TAKEOVER_TIMER:
-            self.takeovers.due(transfer, now_us)
+            self.takeovers.on_takeover_timer(transfer, now_us)
         elif kind == REDIRECTED_TIMER:
             self.redirecting.end(transfer[0], now_us)
         else:
-            self.arriving.due(kind, transfer, now_us)
+            self.arriving.on_import_timer(kind, transfer, now_us)
 
     def _stamp(self, client_id: str, now_us: int) -> int:
         """A fencing token above all known ones, also if another broker's clock is ahead."""

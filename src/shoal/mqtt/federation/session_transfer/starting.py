@@ -165,7 +165,7 @@ class StartupSync:
         at_us = now_us if is_over else max(first.until_us, now_us)
         self._timers.set((STARTING_TIMER, ()), at_us)
 
-    def due(self, now_us: int) -> None:
+    def admit_waiting(self, now_us: int) -> None:
         """Admit the clients that need not wait, and refuse those that have waited too long."""
         is_over = not self.unheard(now_us)
         ready = self._waiting if is_over else self._ready

@@ -157,7 +157,7 @@ class Takeovers:
                 return
         self._accept_publications(waiting)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_takeover_timer(self, transfer: Transfer, now_us: int) -> None:
         """Handle the timeout of the broker that was asked."""
         waiting = self._get(transfer)
         if waiting is not None:

@@ -39,7 +39,7 @@ class Presence:
         if not self._announce_to_groups(session):
             self._timers.set((PRESENCE_TIMER,), 0)
 
-    def due(self, now_us: int) -> None:
+    def announce_some(self, now_us: int) -> None:
         """Run the next time slice."""
         self._announce_to_groups(next(iter(self._untold)))
         if self._untold:

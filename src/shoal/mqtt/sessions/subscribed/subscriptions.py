@@ -279,7 +279,7 @@ class SessionSubscriptions:
 
     def work_of_content(self, message: PublishedMessage, filters: int) -> int:
         """The additional work of a publication's content filters, at most so many."""
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         return self._work_of_content(message.topic, attributes, filters)
 
     def _work_of_content(self, topic: str, attributes: Attributes, filters: int) -> int:
@@ -295,7 +295,7 @@ class SessionSubscriptions:
 
     def prepare_message(self, message: PublishedMessage, work_us: float) -> bool:
         """Like `prepare`, of a publication of a local client."""
-        return self._prepare(message.topic, self._reader.of(message), work_us)
+        return self._prepare(message.topic, self._reader.attributes_of(message), work_us)
 
     def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
         known = self.look(topic)
@@ -316,7 +316,9 @@ class SessionSubscriptions:
         """Like `match`, for each of several messages to one topic, in order."""
         topic = messages[0].topic
         asks = self._of(topic).asks
-        attributes = [self._reader.of(each) if asks else _NO_ATTRIBUTES for each in messages]
+        attributes = [
+            self._reader.attributes_of(each) if asks else _NO_ATTRIBUTES for each in messages
+        ]
         found = self._index.match_each_checked(topic, attributes)
         if not self._has_groups:
             return found
@@ -327,7 +329,7 @@ class SessionSubscriptions:
 
         Subscriptions must not change until it ends.
         """
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         some: list[Any] = []
         for places in self._index.matching(message.topic, [attributes], [some]):
             found += _chosen(some) if self._has_groups else some
