@@ -65,7 +65,7 @@ ForwardingChannelEvent = Lost | ChannelForgotten | Stranded
 
 
 class ForwardingChannel:
-    """The forwarding channel over a link session; it starts with an idle one, and does not last."""
+    """The forwarding channel over a link session, which is idle at first; kept in memory only."""
 
     def __init__(
         self, session: LinkSession, codec: Codec, limits: ForwardingChannelLimits, now_us: int
@@ -154,7 +154,7 @@ class ForwardingChannel:
         return []
 
     def discount_pause(self, missed_us: int) -> None:
-        """Like `LinkSession.excuse`."""
+        """As `LinkSession.discount_pause`: a pause of this process is no silence of the broker."""
         self.session.discount_pause(missed_us)
         self._away_us += missed_us
 

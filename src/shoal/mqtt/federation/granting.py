@@ -69,7 +69,10 @@ class FederationGranting:
         self._marked = self._known = 0
 
     def owe(self, answer: Answer, now_us: int) -> None:
-        """Call `answer` when every broker knows the front end's requests."""
+        """Call `answer` when every broker knows the front end's requests.
+
+        The mark under way covers the requests made before it; later ones need the next mark.
+        """
         self._now_us = now_us
         if self._under_way:
             is_marked = self._marked == self._front_end.asked
@@ -82,7 +85,7 @@ class FederationGranting:
                 self._send_mark(now_us)
 
     def wait_for(self, number: int) -> None:
-        """Let no answer go before this control is settled."""
+        """Send no answer before this control, which the front end numbered, is settled."""
         self._said.add(number)
         self._front_end.notice(number, self.settled)
 

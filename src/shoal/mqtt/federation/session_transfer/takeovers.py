@@ -100,7 +100,7 @@ class Takeovers:
         self,
         broker_id: BrokerId,
         sessions: Sessions,
-        giving: SessionExport,
+        exports: SessionExport,
         front_end: FrontEnd,
         timers: MqttTimers,
         send: Callable[[BrokerId, Control, int], None],
@@ -108,7 +108,7 @@ class Takeovers:
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
-        self._giving = giving
+        self._exports = exports
         self._front_end = front_end
         self._timers = timers
         self._send = send
@@ -225,7 +225,7 @@ class Takeovers:
     def _end_old_session(self, session: Session, question: SessionTakeOver, now_us: int) -> None:
         own, others = (session.entered_us, self._broker_id), (question.at_us, question.broker)
         is_older = own < others and session.user == question.user
-        if not is_older or self._giving.get(session.client_id) is not None:
+        if not is_older or self._exports.get(session.client_id) is not None:
             return
         drop_if_late(session, question.at_us, now_us)
         left = self._sessions.close_connection(session.client_id, now_us)

@@ -43,7 +43,10 @@ class _Closed(NamedTuple):
 
 
 class Clearing:
-    """At one broker; `near` are the other brokers of its region, `is_linked` those linked."""
+    """Closed and cleared paths at one broker.
+
+    `near` are the other brokers of its region, `is_linked` tells which of them have a link here.
+    """
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class ReservedPaths:
         return len(self._paths)
 
     def reserve(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
-        """At the source: a publisher is to go."""
+        """At the source: reserve the path, and ask the next broker to do so."""
         if self._is_free(path[1]):
             self._reserve_path(publisher, path, now_us, out)
             out.append(Send(path[1], Reserve(publisher, path)))
@@ -92,17 +92,17 @@ class ReservedPaths:
                 self._release_path(publisher, neighbour, out)
 
     def used(self, publisher: ClientId, out: list[Effect]) -> None:
-        """Its move has come here."""
+        """Release the path of a publisher whose move has come here."""
         if self._paths.pop(publisher, None) is not None:
             out.append(CancelTimer(_timer(publisher)))
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A local client has disconnected."""
+        """Give up the path of a local publisher that has disconnected."""
         if publisher in self._paths and self._paths[publisher][0] == self._tree.broker:
             self._release_path(publisher, None, out)
 
     def changed(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """The link to a neighbour has changed."""
+        """Give up the paths over a neighbour whose link has changed."""
         for publisher, path in list(self._paths.items()):
             if neighbour in self._beside(path):
                 self._release_path(publisher, neighbour, out)
