@@ -76,7 +76,7 @@ PROCESSES := 5
 tests: check compiled
 	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0 --ignore tests/pipeline/clusters
 
-clusters: compiled ## Spark's standalone cluster, Spark Connect, pages and notebook with Spark beside brokers (5 minutes)
+clusters: compiled ## Spark's standalone cluster, Spark Connect, and the pages and the notebook with Spark (5 minutes)
 	$(BIN)/pytest -n 2 tests/pipeline/clusters
 	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py
 	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py

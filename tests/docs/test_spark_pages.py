@@ -28,13 +28,11 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
     networks.stop()
 
 
-# Those that also start a network of processes are for `make clusters`, and the soak.
-LIVE = ("docs/how-to/log.md", "docs/tutorials/spark-live.md")
+# The others take long, and are for `make clusters` and the soak.
+QUICK = "docs/tutorials/own-data.md"
 
 
-@pytest.mark.parametrize(
-    "page", [*(page for page in SPARK_PAGES if page not in LIVE), *at_length(LIVE)]
-)
+@pytest.mark.parametrize("page", [QUICK, *at_length(page for page in SPARK_PAGES if page != QUICK)])
 def test_every_example_of_a_page_runs(
     page: str, tmp_path: Path, networks: Networks, spark: SparkSession
 ) -> None:
