@@ -123,7 +123,7 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
     both = spools(tmp_path, sync="never", maximum_bytes=1_000)
     told: list[str] = []
     both.at_full = told.append
-    left, right = both.spool_of("B1"), both.of("B3")
+    left, right = both.spool_of("B1"), both.spool_of("B3")
     settled: list[str] = []
     for name, spool in (("left", left), ("right", right), ("more", right)):
         ack_tracker = AckTracker(lambda name=name: settled.append(name))  # type: ignore[misc]
