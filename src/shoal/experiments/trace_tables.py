@@ -53,6 +53,7 @@ def trace_tables(world: World, workload: WorkloadFiles, links: Sequence[Link]) -
             for subscription in delivery.subscriptions
         ],
         "load": [msgspec.structs.astuple(row) for row in world.load_rows()],
+        "control": [msgspec.structs.astuple(row) for row in world.control_rows()],
     }
     for name, kind in RECORDS.items():
         if name not in RUN_TABLES:
