@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812
 import shoal.spark
 from shoal.frames.errors import TableError, TableWarning
 from shoal.spark.pairs import EXPLAINED
-from tests.examples import at_length
 from tests.spark.conftest import Start
 
 FILTERS = [("late", "delay > 30"), ("united", "carrier = 'UA'"), ("never", "delay > 900")]
