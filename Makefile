@@ -43,7 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 	@echo 'Installed. So that shoal is found: export PATH="$$PWD/.venv/bin:$$PATH"'
 
-test: check tests ## style, types, layers, then every test (10 to 14 minutes on 2 cores)
+test: check tests ## style, types, layers, then every test (some 9 minutes on 2 cores)
 
 # What a change most likely breaks: the pure core, the codec, the simulator, one live network.
 QUICK := tests/model tests/language tests/matching tests/broker tests/mqtt tests/overlays \
@@ -70,14 +70,16 @@ compiled: install
 	@$(BIN)/pytest --collect-only -qqq >/dev/null 2>&1 || true
 	@$(BIN)/python -m tests.java_archive >/dev/null 2>&1 || true
 
-# One of the processes has all that needs Spark (tests/conftest.py); live networks mostly wait, so
+# Two of the processes have all that needs Spark (tests/conftest.py); live networks mostly wait, so
 # there are more processes than cores: `make PROCESSES=4 test` has others.
 PROCESSES := 5
 tests: check compiled
 	$(BIN)/pytest -n $(PROCESSES) --max-worker-restart 0 --ignore tests/pipeline/clusters
 
-clusters: compiled ## Spark's standalone cluster and Spark Connect, on this machine (4 minutes)
+clusters: compiled ## Spark's standalone cluster, Spark Connect, and the pages and the notebook with Spark (5 minutes)
 	$(BIN)/pytest -n 2 tests/pipeline/clusters
+	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py
+	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py
 
 SPHINX := $(BIN)/python -m sphinx -c docs -d build/docs-trees
 docs: install ## docs/reference/ from the code, and the site into build/docs

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import java_archive
-from tests.examples import chosen_cases, examples
+from tests import examples, java_archive
 
 # Objects made until all tests are collected stay to the end; walking them repeatedly took a sixth
 # of the time.
@@ -32,7 +31,7 @@ java_archive.use_archive()
 
 # Same examples on every run and machine; a failure prints the example that failed.
 settings.register_profile(
-    "shoal", max_examples=examples(100), derandomize=True, deadline=None, print_blob=True
+    "shoal", max_examples=examples.examples(100), derandomize=True, deadline=None, print_blob=True
 )
 settings.load_profile("shoal")
 
@@ -88,6 +87,10 @@ def _mixed(items: list[pytest.Item]) -> list[pytest.Item]:
     return [*spark, *chain.from_iterable(each for _, each in placed)]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    examples.collects_soak = config.option.markexpr != "not soak"
+
+
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
     """Skip the thousands of cases of long tests where only others run."""
     if collector.config.option.markexpr != "not soak":
@@ -99,7 +102,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Drop cases where fewer are wanted, and order the rest for several processes."""
-    items[:] = chosen_cases(items)
+    items[:] = examples.chosen_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items[:] = _mixed(items)
 

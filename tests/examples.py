@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 _OF_ALL = 1 / 3
 FACTOR = float(os.environ.get("SHOAL_EXAMPLES", _OF_ALL))
@@ -23,10 +24,30 @@ def examples(count: int) -> int:
     return max(round(FACTOR * count), 1)
 
 
+# Whether cases for the soak are collected; tests/conftest.py knows.
+collects_soak = True
+
+
 def at_length(cases: Iterable[Any]) -> list[Any]:
-    """Cases for the soak only; a tuple for each if the test has several parameters."""
-    found = (each if isinstance(each, tuple) else (each,) for each in cases)
-    return [pytest.param(*each, marks=pytest.mark.soak) for each in found]
+    """Cases for the soak only; a tuple for each if the test has several parameters.
+
+    A tuple that is one parameter is a `pytest.param`.
+    """
+    return [_for_soak(each) for each in cases] if collects_soak else []
+
+
+def _for_soak(case: Any) -> Any:
+    if isinstance(case, ParameterSet):
+        return pytest.param(*case.values, id=case.id, marks=(*case.marks, pytest.mark.soak))
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
+def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
+    """One case in so many, from the first on; the others for the soak only."""
+    every = list(cases)
+    others = [each for number, each in enumerate(every) if number % count]
+    return [*every[::count], *at_length(others)]
 
 
 def chosen_cases(items: list[pytest.Item]) -> list[pytest.Item]:

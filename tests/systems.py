@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -25,11 +26,22 @@ from shoal.overlays.self_organising.parameters import (
 from shoal.overlays.shapes import TREE, Link, TopologyError
 from shoal.overlays.tco.parameters import TcoParameters
 from shoal.overlays.tid.parameters import TidParameters
+from tests.examples import at_length
 
 SECOND_US = 1_000_000
 # Built-in systems whose brokers route by last hops over a tree of links; a system of
 # `SHOAL_SYSTEMS` on a tree has other tables.
 TREES = tuple(name for name in MODULES if SYSTEMS[name].shape is TREE)
+
+# A system of each protocol of routing and membership: grape and pop are trees, too; bayeux, geops
+# and hybrid are rings as dynatops is.
+PROTOCOLS = ("tree", "self_organising", "bluedove", "octopia", "tid", "dynatops", "tco")
+
+
+def each_protocol(*more: str) -> list[Any]:
+    """A system of each protocol, and these; in the soak all systems."""
+    named = (*PROTOCOLS, *more)
+    return [*named, *at_length(each for each in SYSTEMS if each not in named)]
 
 
 def with_cycles(system: str, brokers: Sequence[str], links: Iterable[Link]) -> list[Link]:

@@ -13,6 +13,7 @@ import pytest
 from shoal.overlays.registry import MODULES
 from tests.chaos.run import Run
 from tests.chaos.schedule import Plan, make_plan, read_action
+from tests.examples import at_length
 
 # All systems together: 300 runs.
 SOAK_SEEDS = 30
@@ -46,15 +47,11 @@ def play(plan: Plan, folder: Path) -> None:
 # `tid` may lose publications on a link that fails, so it is left out.
 JUDGED = [name for name in MODULES if name != "tid"]
 # GRAPE and POP use the tree's migration, and self-organising brokers change its links. DYNATOPS'
-# baselines use the tree's structures or DYNATOPS' views.
-ALIKE = dict.fromkeys(
-    ("grape", "pop", "tree", "bayeux", "geops", "hybrid", "tco"), pytest.mark.soak
-)
+# baselines use the tree's structures or DYNATOPS' views. `tests/live/kills` kills BlueDove's.
+FEW = ("self_organising", "octopia", "dynatops")
 
 
-@pytest.mark.parametrize(
-    "system", [pytest.param(name, marks=ALIKE.get(name, ())) for name in JUDGED]
-)
+@pytest.mark.parametrize("system", [*FEW, *at_length(each for each in JUDGED if each not in FEW)])
 def test_a_short_run_keeps_the_guarantees(tmp_path: Path, system: str) -> None:
     actions = tuple(map(read_action, A_LITTLE.split("\n")[1:-1]))
     play(make_plan(system, 0, seconds=2.0)._replace(actions=actions), tmp_path)

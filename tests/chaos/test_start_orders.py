@@ -43,6 +43,7 @@ def starting_plan(system: str, number: int, times: int = 2) -> Plan:
     return plan._replace(seconds=at_s, actions=tuple(sorted(actions)))
 
 
+@pytest.mark.soak
 def test_brokers_started_in_another_order_keep_the_guarantees(tmp_path: Path) -> None:
     play(starting_plan("tree", 3, times=1), tmp_path)
 

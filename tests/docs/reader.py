@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import inspect
 import io
-import os
 import re
 import shlex
 import shutil
@@ -18,6 +17,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,10 +28,11 @@ from shoal.cli.main import main
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import load_network
 from tests.docs.blocks import Block, Command
+from tests.live.processes import up
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S
 from tools.reference.commands import parser
 
-SHOAL = (sys.executable, "-m", "shoal.cli.main")
 MOSQUITTO = ("mosquitto_sub", "mosquitto_pub")
 FIRST_PORT = 1883
 # A page's settings for real data, which are too long for the three lines here.
@@ -61,15 +62,11 @@ class Process:
     def __init__(self, words: list[str], folder: Path) -> None:
         self.words = words
         self._out = (folder / f".{time.monotonic_ns()}").with_suffix(".out")
+        self.running = self._start(folder)
+
+    def _start(self, folder: Path) -> subprocess.Popen[bytes] | Forked:
         with self._out.open("wb") as out:
-            self.running = subprocess.Popen(
-                words,
-                cwd=folder,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=_ENVIRONMENT,
-                preexec_fn=take_interrupts,
-            )
+            return subprocess.Popen(self.words, cwd=folder, stdout=out, stderr=subprocess.STDOUT)
 
     @property
     def printed(self) -> str:
@@ -87,12 +84,26 @@ class Process:
     def stop(self) -> None:
         if self.running.poll() is None:
             # One mosquitto_sub may miss the other's messages.
-            is_ours = tuple(self.words[: len(SHOAL)]) == SHOAL
+            is_ours = isinstance(self.running, Forked)
             self.running.send_signal(signal.SIGINT if is_ours else signal.SIGKILL)
         self.running.wait(PATIENCE_S)
 
 
-_ENVIRONMENT = {**os.environ, "PYTHONUNBUFFERED": "1"}
+class ShoalProcess(Process):
+    """A command of shoal that runs on."""
+
+    def _start(self, folder: Path) -> Forked:
+        self._out.touch()
+        with contextlib.chdir(folder):
+            forked = Forked(self.words, self._out)
+        threading.Thread(target=self._copy, args=[forked], daemon=True).start()
+        return forked
+
+    def _copy(self, forked: Forked) -> None:
+        with forked.stdout, self._out.open("a", encoding="utf-8") as out:
+            for line in forked.stdout:
+                out.write(line)
+                out.flush()
 
 
 class Networks:
@@ -100,21 +111,21 @@ class Networks:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._running: dict[str, tuple[Process, Path]] = {}
+        self._running: dict[str, Path] = {}
+        self._stack = contextlib.ExitStack()
 
     def up(self, options: list[str], where: Path) -> Path:
         """The folder of a network with these options, which runs until `stop`."""
         key = shlex.join(options)
         if key not in self._running:
             folder = self._folder / f"network-{len(self._running)}"
-            words = [*SHOAL, "up", *options, "--port", "0", "--folder", str(folder)]
-            self._running[key] = Process(words, where), folder
-            self._running[key][0].wait_for("Ctrl-C stops it")
-        return self._running[key][1]
+            with contextlib.chdir(where):
+                self._stack.enter_context(up(folder, *options))
+            self._running[key] = folder
+        return self._running[key]
 
     def stop(self) -> None:
-        for process, _ in self._running.values():
-            process.stop()
+        self._stack.close()
 
 
 class Reader:
@@ -201,7 +212,7 @@ class Reader:
             (self._folder / named).symlink_to(folder)
 
     def _start(self, words: list[str]) -> None:
-        process = Process([*SHOAL, *words[1:]], self._folder)
+        process = ShoalProcess(words[1:], self._folder)
         self._processes.append(process)
         if words[1] == "subscribe":
             process.wait_for("subscribed at")

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.docs.reader import Networks, reading
 from tests.docs.test_pages import HERE, ONLY_OPTIONS, SPARK_PAGES
+from tests.examples import at_length
 from tests.pipeline.conftest import spark
 
 __all__ = ["spark"]
@@ -27,7 +28,11 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Networks]:
     networks.stop()
 
 
-@pytest.mark.parametrize("page", SPARK_PAGES)
+# The others take long, and are for `make clusters` and the soak.
+QUICK = "docs/tutorials/own-data.md"
+
+
+@pytest.mark.parametrize("page", [QUICK, *at_length(page for page in SPARK_PAGES if page != QUICK)])
 def test_every_example_of_a_page_runs(
     page: str, tmp_path: Path, networks: Networks, spark: SparkSession
 ) -> None:

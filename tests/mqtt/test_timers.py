@@ -25,7 +25,7 @@ def test_timers_equal_a_sorted_list(steps: list[tuple[str, str, int]]) -> None:
         else:
             due = sorted(each for each in naive if each[0] <= at_us)
             naive = [each for each in naive if each not in due]
-            assert list(timers.due(at_us)) == [each[2] for each in due]
+            assert list(timers.take_due(at_us)) == [each[2] for each in due]
         assert timers.next_us == (min(naive)[0] if naive else None)
 
 
@@ -34,4 +34,4 @@ def test_keys_that_move_often_do_not_pile_up() -> None:
     for number in range(20_000):
         timers.set(number % 10, number)
     assert len(timers._heap) < 2_000
-    assert list(timers.due(20_000)) == list(range(10))
+    assert list(timers.take_due(20_000)) == list(range(10))

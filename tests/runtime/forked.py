@@ -17,12 +17,15 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from shoal.cli.main import main
 from shoal.overlays.registry import FURTHER, SYSTEMS
 from shoal.runtime import forks
+
+_orders = count(1)
 
 
 class Forked(forks.Forked):
@@ -33,6 +36,7 @@ class Forked(forks.Forked):
     def __init__(self, words: Sequence[str], log: Path) -> None:
         reader, writer = multiprocessing.Pipe(duplex=False)
         super().__init__(_run, tuple(words), dict(os.environ), Path.cwd(), writer, log)
+        self._log = log
         with reader, writer:
             self._process.start()
             self.stdout = open(os.dup(reader.fileno()), encoding="utf-8")  # noqa: PTH123, SIM115
@@ -46,10 +50,21 @@ class Forked(forks.Forked):
             raise subprocess.TimeoutExpired("shoal", timeout)
         return self.returncode
 
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """Wait for its end; its output, of less than a pipe's 64 KiB, and its log."""
+        self.wait(timeout)
+        with self.stdout:
+            return self.stdout.read(), self._log.read_text(encoding="utf-8")
+
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has ended."""
         with suppress(ProcessLookupError):
             super().send_signal(number)
+
+
+def order(folder: Path, *words: str) -> Forked:
+    """`shoal` with these words; its errors are in a file of the folder."""
+    return Forked(words, folder / f"order-{next(_orders)}.log")
 
 
 def _run(

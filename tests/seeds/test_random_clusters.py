@@ -128,6 +128,7 @@ def test_the_judges_notice_publications_out_of_turn(
     assert "out of order: " in problems(Trouble.NONE, 2, DeliveryOrder.PUBLISHER)
 
 
+@pytest.mark.soak
 def test_the_judges_notice_publications_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the paper: publications at a matcher that dies are lost."""
     monkeypatch.setattr(DispatchOutbox, "link_down", lambda self, broker, now_us, out: None)
@@ -135,6 +136,7 @@ def test_the_judges_notice_publications_that_are_not_kept(monkeypatch: pytest.Mo
     assert "lost: " in problems(Trouble.CRASHES)
 
 
+@pytest.mark.soak
 def test_the_judges_notice_subscriptions_that_are_not_handed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

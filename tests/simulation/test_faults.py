@@ -14,6 +14,7 @@ from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.service import ServiceCosts
 from shoal.simulation.world import DETECTION_US, World
 from tests.broker.transcript import advertisement, publish, subscription
+from tests.examples import at_length, one_in
 from tests.systems import TREES, eager, in_place, to_rest
 
 #      B1
@@ -91,8 +92,10 @@ def test_a_cut_link_divides_and_a_mended_one_joins(
 
 @SYSTEM
 @RELIABLE
-@pytest.mark.parametrize("broker", ["B1", "B2", "B3", "B4", "B5"])
-@pytest.mark.parametrize("after_us", [1, DETECTION_US // 2, DETECTION_US, 5 * SECOND_US])
+@pytest.mark.parametrize("broker", ["B3", "B5", *at_length(["B1", "B2", "B4"])])
+@pytest.mark.parametrize(
+    "after_us", [DETECTION_US // 2, 5 * SECOND_US, *at_length([1, DETECTION_US])]
+)
 def test_a_crashed_broker_comes_back(
     system: str, faults: LinkFaults | None, broker: str, after_us: int
 ) -> None:
@@ -109,7 +112,9 @@ def test_a_crashed_broker_comes_back(
 @pytest.mark.parametrize(
     "lag_us", [1, DETECTION_US // 3, DETECTION_US - 1, DETECTION_US, 1_400_000]
 )
-@pytest.mark.parametrize("order", list(permutations(["cut", "crash", "again"])))
+@pytest.mark.parametrize(
+    "order", one_in(3, map(pytest.param, permutations(["cut", "crash", "again"])))
+)
 def test_repeated_faults_leave_the_oracles_tables(lag_us: int, order: tuple[str, ...]) -> None:
     """A link is cut and mended, its end crashes and restarts, twice, all in a short while."""
     made = world()

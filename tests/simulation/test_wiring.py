@@ -103,7 +103,7 @@ class RecordingWorld:
         """The request arrives a moment later."""
         self.world.queue.push(
             at_us,
-            lambda now_us, _: self.world._ask(now_us, broker, client, Unsubscribe("")),
+            lambda now_us, _: self.world._deliver_request(now_us, broker, client, Unsubscribe("")),
             None,
         )
 

@@ -23,10 +23,11 @@ def test_it_is_made_from_its_source_without_outputs() -> None:
     assert [each for each in notebook.cells if each.get("outputs")] == []
 
 
+@pytest.mark.soak
 def test_every_cell_runs(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the session of all tests, which its last cell would stop."""
+    """In the session of all tests, which its last cell would stop; `make clusters` runs it, too."""
     monkeypatch.setattr(SparkSession, "stop", lambda session: None)
     try:
         cells.run(NOTEBOOK)

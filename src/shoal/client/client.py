@@ -197,7 +197,7 @@ class Client:
                         self._is_cut_off = True
                         _log.info("%s: the connection is lost; trying again", self.address)
                 elif not self._has_been_up and socket.elsewhere is None:
-                    await self._check(socket)
+                    await self._check_broker(socket)
                 hops = 0 if socket.elsewhere is None or socket.age_s > SETTLED_S else hops + 1
                 if socket.elsewhere:
                     if hops > MAX_REDIRECTIONS and not self._session.stay():
@@ -232,7 +232,7 @@ class Client:
         self.flush()
         return socket
 
-    async def _check(self, socket: ClientSocket) -> None:
+    async def _check_broker(self, socket: ClientSocket) -> None:
         """Find out why a connection ended before the broker had accepted it."""
         try:
             await self._dialler.check(socket, self.address)
@@ -433,7 +433,7 @@ class Client:
         events = self._session.receive(data)
         self.flush()  # before an event ends the connection: the broker needs the acknowledgements
         for event in events:
-            self._handle(event, socket)
+            self._handle_event(event, socket)
 
     def lost(self, socket: ClientSocket) -> None:
         if socket is self._socket:
@@ -445,7 +445,7 @@ class Client:
         self._session.ping()
         self.flush()
 
-    def _handle(self, event: Event, socket: ClientSocket) -> None:
+    def _handle_event(self, event: Event, socket: ClientSocket) -> None:
         match event:
             case Connected(client_id, keep_alive_s, session_present):
                 self.client_id = client_id

@@ -134,11 +134,11 @@ class ClientSession:
         ValueError if it cannot be encoded; one too large for the broker fails, at QoS 0 too.
         """
         if packet.qos:
-            return self._ask(packet)
+            return self._queue_request(packet)
         data = encode(packet, self.version)
         if self.state is ClientState.UP:
             if len(data) > self._most_bytes:
-                return self._ask(packet)
+                return self._queue_request(packet)
             self._out.append(data)
         return None
 
@@ -168,14 +168,14 @@ class ClientSession:
         packet = Subscribe(0, (request,), properties)
         encode(packet, self.version)
         self._subscriptions[number] = packet
-        return self._ask(packet)
+        return self._queue_request(packet)
 
     def unsubscribe(self, subscription: int) -> int | None:
         """Unsubscribe; returns the number for `Done`, None without such a subscription."""
         packet = self._subscriptions.pop(subscription, None)
         if packet is None:
             return None
-        return self._ask(Unsubscribe(0, (packet.requests[0].topic_filter,)))
+        return self._queue_request(Unsubscribe(0, (packet.requests[0].topic_filter,)))
 
     def take_too_large(self) -> list[Done]:
         """Take out the requests that are too large for this broker."""
@@ -192,17 +192,17 @@ class ClientSession:
         if qos == 2:
             self._received.add(packet_id)
         if qos and self.state is ClientState.UP:
-            self._send(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
+            self._send_packet(Puback(packet_id) if qos == 1 else Pubrec(packet_id))
 
     def disconnect(self, *, is_kept: bool = False) -> None:
         """Send a DISCONNECT: the broker ends the session, unless it is kept."""
         if self.state is ClientState.UP:
             forget = Properties(session_expiry_interval_s=0)
-            self._send(Disconnect() if is_kept else Disconnect(properties=forget))
+            self._send_packet(Disconnect() if is_kept else Disconnect(properties=forget))
 
     def ping(self) -> None:
         if self.state is ClientState.UP:
-            self._send(Pingreq())
+            self._send_packet(Pingreq())
 
     def stay(self) -> bool:
         """Stop following redirects from the next connection on; returns whether that is a
@@ -242,7 +242,7 @@ class ClientSession:
             self._check_greeting(data)
         events: list[Event] = []
         for packet in self._decoder.feed(data):
-            self._handle(packet, events)
+            self._handle_packet(packet, events)
         if self._decoder.failure is not None:
             raise SessionError(f"the broker breaks the protocol: {self._decoder.failure}")
         return events
@@ -256,22 +256,22 @@ class ClientSession:
 
     # --- sending ------------------------------------------------------------------------------
 
-    def _send(self, packet: Packet) -> None:
+    def _send_packet(self, packet: Packet) -> None:
         self._out.append(encode(packet, self.version))
 
-    def _ask(self, packet: Publish | Subscribe | Unsubscribe) -> int:
+    def _queue_request(self, packet: Publish | Subscribe | Unsubscribe) -> int:
         # Check before queueing: a packet that cannot be encoded would block all behind it.
         size = len(encode(packet, self.version))
         self._numbers += 1
         request = _ClientRequest(self._numbers, packet)
         if self.state is ClientState.UP and size > self._most_bytes:
-            self._refuse(request, size)
+            self._fail_request(request, size)
         else:
             self._waiting.append(request)
             self._pump()
         return self._numbers
 
-    def _refuse(self, request: _ClientRequest, size: int) -> None:
+    def _fail_request(self, request: _ClientRequest, size: int) -> None:
         """Fail a request for which the broker would close the connection, again and again."""
         if isinstance(request.packet, Subscribe):
             self._subscriptions.pop(request.number, None)
@@ -284,14 +284,14 @@ class ClientSession:
         for request in waiting:
             size = len(encode(request.packet, self.version))
             if size > self._most_bytes:
-                self._refuse(request, size)
+                self._fail_request(request, size)
             else:
                 self._waiting.append(request)
         for packet_id, request in tuple(self._under_way.items()):
             size = len(encode(request.packet, self.version))
             if size > self._most_bytes and not request.is_released:
                 del self._under_way[packet_id]
-                self._refuse(request, size)
+                self._fail_request(request, size)
 
     def _pump(self) -> None:
         while (
@@ -301,13 +301,13 @@ class ClientSession:
                 packet = self._under_way[self._again.popleft()].packet
                 if isinstance(packet, Publish):
                     packet = msgspec.structs.replace(packet, duplicate=True)
-                self._send(packet)
+                self._send_packet(packet)
             elif self._waiting:
                 request = self._waiting.popleft()
                 packet_id = self._new_id()
                 request.packet = msgspec.structs.replace(request.packet, packet_id=packet_id)
                 self._under_way[packet_id] = request
-                self._send(request.packet)
+                self._send_packet(request.packet)
             else:
                 break
 
@@ -319,7 +319,7 @@ class ClientSession:
 
     # --- receiving ----------------------------------------------------------------------------
 
-    def _handle(self, packet: Packet, events: list[Event]) -> None:
+    def _handle_packet(self, packet: Packet, events: list[Event]) -> None:
         if (self.state is ClientState.CONNECTING) != isinstance(packet, Connack):
             raise SessionError(f"{type(packet).__name__} comes at the wrong time")
         match packet:
@@ -329,17 +329,19 @@ class ClientSession:
                 self._arrived(packet, events)
             case Pubrel(packet_id):
                 self._received.discard(packet_id)
-                self._send(Pubcomp(packet_id))
+                self._send_packet(Pubcomp(packet_id))
             case Pubrec(packet_id, code) if code < _FAILED and packet_id in self._under_way:
                 self._under_way[packet_id].is_released = True
-                self._send(Pubrel(packet_id))
+                self._send_packet(Pubrel(packet_id))
             case Pubcomp(packet_id, _, properties):  # also if the broker has forgotten it
-                self._done(packet_id, ReasonCode.SUCCESS, properties, events)
+                self._complete_request(packet_id, ReasonCode.SUCCESS, properties, events)
             case Puback() | Pubrec():
-                self._done(packet.packet_id, packet.reason_code, packet.properties, events)
+                self._complete_request(
+                    packet.packet_id, packet.reason_code, packet.properties, events
+                )
             case Suback() | Unsuback():
                 codes = packet.reason_codes or (ReasonCode.SUCCESS,)
-                self._done(packet.packet_id, codes[0], packet.properties, events)
+                self._complete_request(packet.packet_id, codes[0], packet.properties, events)
             case Disconnect(code, properties):
                 if code is ReasonCode.SESSION_TAKEN_OVER:
                     raise TakenOverError(f"another client connects as {self._connect.client_id!r}")
@@ -378,18 +380,18 @@ class ClientSession:
         self._most_bytes = properties.maximum_packet_size or MAX_PACKET_BYTES
         self._refuse_too_large()
         events.extend(self.take_too_large())
-        self._go_on(packet.session_present)
+        self._retransmit_requests(packet.session_present)
         events.append(Connected(client_id, keep_alive_s, packet.session_present))
         self._pump()
 
-    def _go_on(self, session_present: bool) -> None:
+    def _retransmit_requests(self, session_present: bool) -> None:
         """Retransmit requests under way; if the broker has a new session, repeat them all."""
         requests = list(self._under_way.values())
         self._again.clear()
         if session_present:
             for packet_id, request in self._under_way.items():
                 if request.is_released:
-                    self._send(Pubrel(packet_id))
+                    self._send_packet(Pubrel(packet_id))
                 else:
                     self._again.append(packet_id)
             return
@@ -416,16 +418,16 @@ class ClientSession:
         packet_id, known = packet.packet_id, self._unacknowledged.get(packet.packet_id)
         if packet.qos == 2:
             if packet_id in self._received:
-                self._send(Pubrec(packet_id))
+                self._send_packet(Pubrec(packet_id))
                 return False
             if packet.duplicate and known == 2:
                 return False  # it was delivered, and its acknowledgement answers this one
         if self._is_held:
             self._unacknowledged[packet_id] = packet.qos
         elif packet.qos == 1:
-            self._send(Puback(packet_id))
+            self._send_packet(Puback(packet_id))
         else:
-            self._send(Pubrec(packet_id))
+            self._send_packet(Pubrec(packet_id))
             self._received.add(packet_id)
         return True
 
@@ -438,7 +440,7 @@ class ClientSession:
         )
         return numbers or tuple(self._subscriptions)
 
-    def _done(
+    def _complete_request(
         self, packet_id: int, code: ReasonCode, properties: Properties, events: list[Event]
     ) -> None:
         if packet_id not in self._under_way or packet_id in self._again:

@@ -65,7 +65,7 @@ ForwardingChannelEvent = Lost | ChannelForgotten | Stranded
 
 
 class ForwardingChannel:
-    """The forwarding channel over a link session; it starts with an idle one, and does not last."""
+    """The forwarding channel over a link session, which is idle at first; kept in memory only."""
 
     def __init__(
         self, session: LinkSession, codec: Codec, limits: ForwardingChannelLimits, now_us: int
@@ -99,11 +99,11 @@ class ForwardingChannel:
             if ack_tracker is not None:
                 ack_tracker.extend()
             self._waiting.append((request, ack_tracker))
-        elif not self._send(request, ack_tracker):
+        elif not self._send_over_session(request, ack_tracker):
             return [self._strand(now_us)]
         return []
 
-    def _send(self, request: ClientRequest, ack_tracker: AckTracker | None) -> bool:
+    def _send_over_session(self, request: ClientRequest, ack_tracker: AckTracker | None) -> bool:
         try:
             return self.session.send(request, ack_tracker)
         except WireError:
@@ -114,7 +114,8 @@ class ForwardingChannel:
         middle = len(asked.publications) // 2
         halves = asked.publications[:middle], asked.publications[middle:]
         sent = [
-            self._send(ClientRequest(request.client, Publish(half)), ack_tracker) for half in halves
+            self._send_over_session(ClientRequest(request.client, Publish(half)), ack_tracker)
+            for half in halves
         ]
         return all(sent)
 
@@ -126,11 +127,11 @@ class ForwardingChannel:
         if was_idle:
             waiting, self._waiting = self._waiting, []
             for request, ack_tracker in waiting:
-                self._send(request, ack_tracker)
+                self._send_over_session(request, ack_tracker)
                 if ack_tracker is not None:
                     ack_tracker.settle()
         elif is_fresh:
-            return [ChannelForgotten(self.broker, self._read(unsettled))]
+            return [ChannelForgotten(self.broker, self._decode_requests(unsettled))]
         return []
 
     def disconnected(self, now_us: int) -> None:
@@ -153,7 +154,7 @@ class ForwardingChannel:
         return []
 
     def discount_pause(self, missed_us: int) -> None:
-        """Like `LinkSession.excuse`."""
+        """As `LinkSession.discount_pause`: a pause of this process is no silence of the broker."""
         self.session.discount_pause(missed_us)
         self._away_us += missed_us
 
@@ -165,12 +166,12 @@ class ForwardingChannel:
 
     def _strand(self, now_us: int) -> Stranded:
         waiting = (request for request, _ in self._waiting)
-        requests = (*self._read(self.session.unsettled()), *waiting)
+        requests = (*self._decode_requests(self.session.unsettled()), *waiting)
         self._waiting.clear()
         self.session.give_up()
         self._away_us, self._is_lost = now_us, False
         return Stranded(self.broker, requests)
 
-    def _read(self, frames: list[bytes]) -> tuple[ClientRequest, ...]:
+    def _decode_requests(self, frames: list[bytes]) -> tuple[ClientRequest, ...]:
         bodies = FrameReader().feed(b"".join(frames))
         return tuple(self._codec.decode(body) for body in bodies)

@@ -213,7 +213,7 @@ class Publisher:
 
     # --- what the table names -----------------------------------------------------------------
 
-    def _ask(self, request: Message) -> list[PublisherEffect]:
+    def _send_request(self, request: Message) -> list[PublisherEffect]:
         """Sent to the broker."""
         match request:
             case Advertise(advertisement):
@@ -230,13 +230,13 @@ class Publisher:
         self._held_back.append(request)
         return []
 
-    def _refuse(self, request: Message) -> list[PublisherEffect]:
+    def _refuse_request(self, request: Message) -> list[PublisherEffect]:
         """Refused."""
         raise ValueError(f"{self.client} has left and asks for {type(request).__name__}")
 
     def _ask_again(self, requests: Iterable[Message]) -> list[PublisherEffect]:
         """Sent to the broker."""
-        return [effect for request in requests for effect in self._ask(request)]
+        return [effect for request in requests for effect in self._send_request(request)]
 
     def _hold_back_first(self, requests: Iterable[Message]) -> list[PublisherEffect]:
         """Held back, first."""
@@ -259,7 +259,7 @@ class Publisher:
         self._hold_back_first(requests)
         return effects + self._catch_up()
 
-    def _leave(self) -> list[PublisherEffect]:
+    def _send_goodbye(self) -> list[PublisherEffect]:
         """Goodbye."""
         brokers = self.brokers
         self._attempt, self._pings = None, None
@@ -352,14 +352,17 @@ class Publisher:
 
 def _life_cycle() -> LifeCycle[PublisherState, PublisherInput]:
     p, no = Publisher, IGNORED
-    ask, hold, first = does(p._ask), does(p._hold_back), does(p._hold_back_first)
+    ask, hold, first = does(p._send_request), does(p._hold_back), does(p._hold_back_first)
     turn, resume = (
         does(p._turn_round, PublisherState.LAST_RESORT),
         does(p._resume, PublisherState.ATTACHED),
     )
-    home, leave = does(p._come_home, PublisherState.ATTACHED), does(p._leave, PublisherState.GONE)
+    home, leave = (
+        does(p._come_home, PublisherState.ATTACHED),
+        does(p._send_goodbye, PublisherState.GONE),
+    )
     rows = {  # in the order of the states: attached, moving, last resort, gone
-        PublisherInput.REQUEST: (ask, hold, hold, does(p._refuse)),
+        PublisherInput.REQUEST: (ask, hold, hold, does(p._refuse_request)),
         PublisherInput.PING_REQUEST: (does(p._ping), no, no, no),
         PublisherInput.PONG: (does(p._pong), no, no, no),
         PublisherInput.RELOCATE: (does(p._pause, PublisherState.MOVING), no, no, no),

@@ -119,7 +119,7 @@ class Subscriber:
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> list[SubscriberEffect]:
         place = self._places.pop(subscription_id, None)
-        return [] if place is None else self._leave(place)
+        return [] if place is None else self._unsubscribe_at(place)
 
     def move(self, broker: BrokerId, now_us: int) -> list[SubscriberEffect]:
         """Move to another broker with all subscriptions that are not moving already."""
@@ -135,7 +135,7 @@ class Subscriber:
         effects: list[SubscriberEffect] = []
         for place in self._places.values():
             if place.broker == broker:
-                effects += self._leave(place)
+                effects += self._unsubscribe_at(place)
             elif place.target == broker:
                 effects += self._stay(place)
         return effects
@@ -258,7 +258,7 @@ class Subscriber:
         place.stay()
         return [asked]
 
-    def _leave(self, place: _SubscriberPlace) -> list[SubscriberEffect]:
+    def _unsubscribe_at(self, place: _SubscriberPlace) -> list[SubscriberEffect]:
         """Unsubscribe at its brokers."""
         effects: list[SubscriberEffect] = []
         if place.broker is not None:

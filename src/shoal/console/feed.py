@@ -54,13 +54,13 @@ class BrokerFeed:
         pause_s = FIRST_PAUSE_S
         while True:
             began_s = time.monotonic()
-            self._at_end(await self._read())
+            self._at_end(await self._read_stream())
             if time.monotonic() - began_s > LONGEST_PAUSE_S:
                 pause_s = FIRST_PAUSE_S
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _read(self) -> str:
+    async def _read_stream(self) -> str:
         """Read until the stream ends; returns why it did."""
         try:
             async with self._connect() as source:

@@ -94,7 +94,7 @@ class Console:
             network,
             caller,
             self._client,
-            at_happening=lambda row: self._send("happened", row),
+            at_happening=lambda row: self._send_to_pages("happened", row),
             at_second=self._second,
         )
         self.view = self._gathering.view
@@ -125,12 +125,12 @@ class Console:
                 if page.needs_snapshot:
                     page.needs_snapshot = False
                     page.put_nowait({"event": "network", "data": data})
-        self._send("figures", self.view.figures(time.time()))
+        self._send_to_pages("figures", self.view.figures(time.time()))
 
     def _snapshot(self) -> bytes:
         return msgspec.json.encode({**self.view.snapshot(), "orders": self.allows_orders})
 
-    def _send(self, kind: str, row: dict[str, Any]) -> None:
+    def _send_to_pages(self, kind: str, row: dict[str, Any]) -> None:
         if self._pages:
             data = msgspec.json.encode(row)
             for page in self._pages:

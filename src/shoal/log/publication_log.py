@@ -147,7 +147,7 @@ class PublicationLog(LogView):
             self.warnings = files.warnings
             self._last_us = self._files.last_us
             self._state = state
-            self._begin(former, now_us)
+            self._recover(former, now_us)
         except (LogError, OSError) as error:
             os.close(self._lock)
             if isinstance(error, OSError):
@@ -218,7 +218,7 @@ class PublicationLog(LogView):
 
     # --- offsets ------------------------------------------------------------------------------
 
-    def _begin(self, former: LogState | None, now_us: int) -> None:
+    def _recover(self, former: LogState | None, now_us: int) -> None:
         state, files = self._state, self._files
         end = files.next
         if state.ended is not None and end < state.ended and files.segments:

@@ -97,7 +97,7 @@ class RemoteLog:
 
     def bounds(self) -> LogBounds:
         """The log's bounds now."""
-        found = self._ask("GET", "/")
+        found = self._exchange_json("GET", "/")
         return LogBounds(*(found[key] for key in LogBounds._fields))
 
     def page(
@@ -131,23 +131,23 @@ class RemoteLog:
 
     def offset_at(self, time_us: int) -> int:
         """The offset of the first record at or after a time."""
-        return int(self._ask("GET", f"/offset?time_us={max(0, time_us)}")["offset"])
+        return int(self._exchange_json("GET", f"/offset?time_us={max(0, time_us)}")["offset"])
 
     def readers(self) -> list[dict[str, Any]]:
         """The named readers: name, user, offset, behind, moved_us, is_lost."""
-        return list(self._ask("GET", "/readers")["readers"])
+        return list(self._exchange_json("GET", "/readers")["readers"])
 
     def pin(self, reader: str, at: str) -> int:
         """Pin a reader (`from=…` or `time_us=…`); the cursor that it has."""
-        return int(self._ask("PUT", f"/readers/{quote(reader, safe='')}?{at}")["offset"])
+        return int(self._exchange_json("PUT", f"/readers/{quote(reader, safe='')}?{at}")["offset"])
 
     def move(self, reader: str, offset: int) -> None:
         """Move a reader's cursor forward."""
-        self._ask("POST", f"/readers/{quote(reader, safe='')}?offset={offset}")
+        self._exchange_json("POST", f"/readers/{quote(reader, safe='')}?offset={offset}")
 
     def forget(self, reader: str) -> None:
         """Delete a reader."""
-        self._ask("DELETE", f"/readers/{quote(reader, safe='')}")
+        self._exchange_json("DELETE", f"/readers/{quote(reader, safe='')}")
 
     def ask(self, method: str, path: str, body: bytes = b"") -> Any:
         """The answer to another request of the listener; LogAnswerError where there is none."""
@@ -160,7 +160,7 @@ class RemoteLog:
             self._connection.close()
             self._connection = None
 
-    def _ask(self, method: str, path: str) -> dict[str, Any]:
+    def _exchange_json(self, method: str, path: str) -> dict[str, Any]:
         _, body = self._exchange(method, path)
         found: dict[str, Any] = json.loads(body)
         return found
@@ -171,7 +171,7 @@ class RemoteLog:
         # A connection that the broker has closed meanwhile is opened once more.
         is_new = self._connection is None
         try:
-            answer, body = self._send(method, path, sent)
+            answer, body = self._send_http(method, path, sent)
         except (http.client.HTTPException, OSError) as error:
             self.close()
             if is_new or isinstance(error, TimeoutError):
@@ -183,7 +183,9 @@ class RemoteLog:
             self._fail(answer.status, body)
         return answer.headers, body
 
-    def _send(self, method: str, path: str, sent: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+    def _send_http(
+        self, method: str, path: str, sent: bytes
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         if self._connection is None:
             self._connection = self._open()
         headers = dict(_HEADER)

@@ -73,20 +73,20 @@ class MqttArrivals:
     def take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         """Pass on deliveries of the machine; those behind a running sliced fan-out wait."""
         if self._fan_out.spreading.is_on or self._waiting:
-            self._wait(deliveries)
+            self._queue_deliveries(deliveries)
         else:
-            self._take(deliveries, now_us)
+            self._take_deliveries(deliveries, now_us)
 
-    def _wait(self, deliveries: Iterable[Deliver]) -> None:
+    def _queue_deliveries(self, deliveries: Iterable[Deliver]) -> None:
         if not self._waiting:
-            self._fan_out.spreading.then(self._go_on)
+            self._fan_out.spreading.then(self._take_waiting)
         self._waiting += deliveries
 
-    def _go_on(self, now_us: int) -> None:
+    def _take_waiting(self, now_us: int) -> None:
         waiting, self._waiting = self._waiting, []
-        self._take(waiting, now_us)
+        self._take_deliveries(waiting, now_us)
 
-    def _take(self, deliveries: Iterable[Deliver], now_us: int) -> None:
+    def _take_deliveries(self, deliveries: Iterable[Deliver], now_us: int) -> None:
         front_end, repeats, fan_out = self._front_end, self._repeats, self._fan_out
         journal = self.journal if self._are_in_streams else None
         audience = self._audience if self._audience.is_asked else None
@@ -99,7 +99,7 @@ class MqttArrivals:
                 # Flush the batch first: the journal records each message together with its effects.
                 fan_out.settle()
             if spreading.is_on:
-                self._wait((delivery, *left))
+                self._queue_deliveries((delivery, *left))
                 return
             if repeats is not None and not repeats.take(publication):
                 self._repeat(publication, now_us)

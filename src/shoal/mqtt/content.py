@@ -114,7 +114,7 @@ class AttributeReader:
         self.json = json
         self._statistics = statistics
 
-    def of(self, message: PublishedMessage) -> Attributes:
+    def attributes_of(self, message: PublishedMessage) -> Attributes:
         """The attributes of a message, parsed at the first call; messages of other brokers have
         them.
 

@@ -58,18 +58,18 @@ class Notices:
         """Note a refusal, or `times` refusals of one packet, the first of them at `where`."""
         words = ReasonCode(code).name.lower().replace("_", " ")
         self.refusals[what, words] += times
-        self._keep(Notice(what, who, where, why or words, is_refusal=True, times=times))
+        self._keep_notice(Notice(what, who, where, why or words, is_refusal=True, times=times))
 
     def no_tls(self, who: Party, where: str, why: str) -> None:
         """Note a client that failed the TLS handshake at a listener."""
         self.refusals["connect refused", "no tls"] += 1
-        self._keep(Notice("connect refused", who, where, why, is_refusal=True))
+        self._keep_notice(Notice("connect refused", who, where, why, is_refusal=True))
 
     def note(self, what: str, who: Party, where: str, why: str, *, is_order: bool = False) -> None:
         """Note an event of a client, or an operator's order."""
-        self._keep(Notice(what, who, where, why, is_order=is_order))
+        self._keep_notice(Notice(what, who, where, why, is_order=is_order))
 
-    def _keep(self, notice: Notice) -> None:
+    def _keep_notice(self, notice: Notice) -> None:
         if notice.is_order or len(self.waiting) < MOST_WAITING:
             self.waiting.append(notice)
         else:

@@ -58,15 +58,15 @@ class Renewing:
         for session in self._sessions:
             session.limits = limits
         self._steps = deque((self._renew_all(permissions), self._check_all()))
-        self.due(now_us)
+        self.renew_some(now_us)
 
     def check(self, session: Session, permissions: Permissions, now_us: int) -> None:
         """Check the subscriptions of a client that resumes its session, against its permissions."""
         if permissions is not ALL_PERMISSIONS:
-            self._steps.append(self._check(session, permissions))
+            self._steps.append(self._check_session(session, permissions))
             self._timers.set((RENEWING_TIMER,), now_us)
 
-    def due(self, now_us: int) -> None:
+    def renew_some(self, now_us: int) -> None:
         """Run the next time slice."""
         self._now_us, left = now_us, MOST_AT_ONCE
         while self._steps:
@@ -104,9 +104,9 @@ class Renewing:
             if session is not None:
                 permissions = self._permissions(session.user, client_id)
                 if permissions is not ALL_PERMISSIONS:
-                    yield from self._check(session, permissions)
+                    yield from self._check_session(session, permissions)
 
-    def _check(self, session: Session, permissions: Permissions) -> Iterator[int]:
+    def _check_session(self, session: Session, permissions: Permissions) -> Iterator[int]:
         taken_back = 0
         for subscription in list(session.subscriptions.values()):
             text, work = subscription.text, FILTER_WORK

@@ -73,7 +73,7 @@ class TimerDispatch:
             self._spreading.run_slice(now_us)
             return
         left, to_send = TIMERS_WORK, MOST_SENT
-        for key in self._timers.due(now_us):
+        for key in self._timers.take_due(now_us):
             match key:
                 case (str(kind), Connection() as connection) if kind == SILENCE_TIMER:
                     again_us = connection.check_silence(now_us)
@@ -101,20 +101,20 @@ class TimerDispatch:
                     left -= SESSION_WORK
                     self._sessions.will_is_due(self._sessions[client_id], now_us)
                 case (str(kind),) if kind == LEAVING_TIMER:
-                    self._leaving.due(now_us)
+                    self._leaving.leave_some(now_us)
                 case (str(kind),) if kind == PRESENCE_TIMER:
-                    self._presence.due(now_us)
+                    self._presence.announce_some(now_us)
                 case (str(kind),) if kind == RENEWING_TIMER:
-                    self._renewing.due(now_us)
+                    self._renewing.renew_some(now_us)
                 case (str(kind), LiveGate() as gate) if kind == REPLAY_TIMER:
                     left -= REPLAY_WORK
-                    self._replays.due(gate, now_us)
+                    self._replays.run_step(gate, now_us)
                 case (str(kind), SubscriptionConflator() as conflator) if kind == CONFLATION_TIMER:
-                    left -= 1 + self._conflation.due(conflator, now_us)
+                    left -= 1 + self._conflation.on_conflation_timer(conflator, now_us)
                 case (str(kind), about) if self._federation is not None:
                     left -= WAITING_WORK.get(kind, 0)
-                    self._federation.due(kind, about, now_us)
+                    self._federation.on_federation_timer(kind, about, now_us)
                 case _:
-                    self._system_topics.due(now_us)
+                    self._system_topics.publish_all(now_us)
             if left <= 0:
                 break  # the rest follows after a time slice of other inputs

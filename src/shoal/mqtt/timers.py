@@ -3,7 +3,7 @@
 >>> timers = MqttTimers()
 >>> timers.set("a", 30), timers.set("b", 20), timers.set("a", 10), timers.cancel("b")
 (None, None, None, None)
->>> timers.next_us, list(timers.due(15)), timers.next_us
+>>> timers.next_us, list(timers.take_due(15)), timers.next_us
 (10, ['a'], None)
 """
 
@@ -51,7 +51,7 @@ class MqttTimers:
         """Remove a key; a key that is not set is ignored."""
         self._holds.pop(key, None)
 
-    def due(self, now_us: int) -> Iterator[Any]:
+    def take_due(self, now_us: int) -> Iterator[Any]:
         """Take out, one by one, the keys that are due."""
         while (at_us := self.next_us) is not None and at_us <= now_us:
             key = heappop(self._heap)[2]

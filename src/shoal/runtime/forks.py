@@ -69,9 +69,9 @@ class Fork(Forked):
     async def start(self) -> None:
         """The first waits until all is loaded."""
         await asyncio.to_thread(self._process.start)
-        asyncio.get_running_loop().add_reader(self._process.sentinel, self._end)
+        asyncio.get_running_loop().add_reader(self._process.sentinel, self._reap)
 
-    def _end(self) -> None:
+    def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process.sentinel)
         self._process.join()
         self._ended.set()

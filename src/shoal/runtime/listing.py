@@ -62,8 +62,8 @@ class StatusListing:
                 runs.append(sorted(names[start : start + RUN]))
             self._runs = runs
             if len(runs) > 1:
-                asyncio.get_running_loop().call_later(KEPT_S, self._forget, self._taken)
+                asyncio.get_running_loop().call_later(KEPT_S, self._forget_runs, self._taken)
 
-    def _forget(self, taken: int) -> None:
+    def _forget_runs(self, taken: int) -> None:
         if taken == self._taken:
             self._runs = []

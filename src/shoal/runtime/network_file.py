@@ -343,7 +343,7 @@ def hints(network: NetworkFile) -> list[str]:
             found.append(f"brokers[{place}].log: {broker.name} keeps no log; set {why}")
     costs, names = network.costs, [broker.name for broker in network.brokers]
     for place, (left, right) in enumerate(network.links if costs.links else ()):
-        if right not in costs.of(left, names):
+        if right not in costs.costs_from(left, names):
             found.append(f"links[{place}]: {left}-{right} has no cost in costs.links")
     return found
 

@@ -418,7 +418,7 @@ class CostsSection(NetworkSection, frozen=True, kw_only=True):
     here: Cost | msgspec.UnsetType = msgspec.UNSET
     links: dict[str, Cost] = {}
 
-    def of(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
+    def costs_from(self, broker: BrokerId, brokers: Iterable[BrokerId]) -> dict[BrokerId, float]:
         """Return the costs of sending from a broker to each broker that it may be linked to."""
         found = {}
         for other in brokers:

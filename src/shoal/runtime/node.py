@@ -132,7 +132,7 @@ class Node:
         self._holding: Holding[AckTracker | None] = Holding()
         self.cost_estimator = CostEstimator(machine, clock)
         self._turns = MachineTurns(
-            self._handle,
+            self._handle_input,
             self._holding,
             self.cost_estimator,
             clock,
@@ -246,7 +246,9 @@ class Node:
                 ack_tracker = self._admission.admit(request, ack_tracker)
         self.bring(Requested(client, request), since_us, ack_tracker)
 
-    def _handle(self, input: Input, ack_tracker: AckTracker | None, since_us: int | None) -> None:
+    def _handle_input(
+        self, input: Input, ack_tracker: AckTracker | None, since_us: int | None
+    ) -> None:
         now_us = self._last_us = max(self.clock.now_us(), self._last_us)
         publications = publications_in(input)
         effects = self.machine.handle(input, now_us)
@@ -263,9 +265,9 @@ class Node:
         if ack_tracker is not None:
             self._settling.settle(ack_tracker, is_delivered=is_delivered)
         if not self._is_ready and self.machine.is_ready:
-            self._begin()
+            self._become_ready()
 
-    def _begin(self) -> None:
+    def _become_ready(self) -> None:
         """The machine is ready."""
         self._is_ready = True
         for client, request, ack_tracker in self._held_back.take():
@@ -286,7 +288,7 @@ class Node:
         for effect in effects:
             kind = type(effect)
             if kind is Send:
-                self._send(effect, ack_tracker)  # type: ignore[arg-type]
+                self._send_confirmed(effect, ack_tracker)  # type: ignore[arg-type]
             elif kind is Deliver:
                 self._settling.has_delivered = is_delivered = True
                 self._delivering.deliver(effect, now_us)  # type: ignore[arg-type]
@@ -313,7 +315,7 @@ class Node:
         self._settling.is_delivering = is_suspended
         self._turns.pause(is_suspended)
 
-    def _send(self, effect: Send, ack_tracker: AckTracker | None) -> None:
+    def _send_confirmed(self, effect: Send, ack_tracker: AckTracker | None) -> None:
         if effect.message.confirms:
             self.recording.confirm(partial(self._send_now, effect, ack_tracker))
         else:

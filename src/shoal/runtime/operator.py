@@ -46,10 +46,10 @@ class OperatorDesk:
     def orders(self) -> dict[str, Callable[[Mapping[str, str]], Awaitable[str]]]:
         """Return the orders by their names at the admin port; each takes its query."""
         return {
-            "leave": self._leave,
+            "leave": self._order_leave,
             "stay": self._stay,
-            "forget": self._forget,
-            "move": self._move,
+            "forget": self._forget_broker,
+            "move": self._move_client,
             "drain": self._drain,
             "undrain": self._undrain,
             "rearrange": self._rearrange,
@@ -87,20 +87,20 @@ class OperatorDesk:
             "moves": dict(moving.counts),
         }
 
-    async def _leave(self, said: Mapping[str, str]) -> str:
+    async def _order_leave(self, said: Mapping[str, str]) -> str:
         return await self._leaving.begin(names(said.get("without", "")))
 
     async def _stay(self, said: Mapping[str, str]) -> str:
         return await self._leaving.abort()
 
-    async def _forget(self, said: Mapping[str, str]) -> str:
+    async def _forget_broker(self, said: Mapping[str, str]) -> str:
         return self._forgetting.begin(said.get("broker", ""), names(said.get("others", "")))
 
     async def leave_plan(self, query: Mapping[str, str]) -> Mapping[str, Any]:
         """Return the steps of a leave."""
         return await self._leaving.plan(names(query.get("without", "")))
 
-    async def _move(self, said: Mapping[str, str]) -> str:
+    async def _move_client(self, said: Mapping[str, str]) -> str:
         client, broker = said.get("client", ""), said.get("broker", "")
         if self._moving is None:
             return _ALONE

@@ -131,7 +131,7 @@ class AdminQuestions:
         system does not tell.
         """
         publisher, front_end = query.get("publisher", ""), self._front_end.clients.front_end
-        if front_end is not None and not front_end.promising.of(publisher):
+        if front_end is not None and not front_end.promising.advertised_by(publisher):
             publisher = front_end.client
         asked = RoutingQuery(
             attributes=self._attributes(query),
@@ -188,7 +188,7 @@ class AdminQuestions:
         if connection is None or connection.session is None:
             return None
         front_end = self._front_end.clients.front_end
-        promises = front_end.promising.of(client) if front_end is not None else ()
+        promises = front_end.promising.advertised_by(client) if front_end is not None else ()
         permissions = self._front_end.clients.permissions(connection.session.user, client)
         return {
             "user": connection.session.user,

@@ -63,7 +63,7 @@ class Retained:
                 return {"retained": rows, "next": None}
             if len(rows) >= MOST_ON_A_PAGE:
                 break
-        return {"retained": rows, "next": urlencode({"cursor": self._keep(search)})}
+        return {"retained": rows, "next": urlencode({"cursor": self._keep_cursor(search)})}
 
     async def _fill(
         self, rows: list[dict[str, Any]], search: Iterator[PublishedMessage | None]
@@ -87,9 +87,9 @@ class Retained:
             if cursor is None:
                 raise ValueError("cursor: this listing was left for too long; begin it again")
             return cursor.search
-        return self._begin(query.get("filter", ""))
+        return self._search_retained(query.get("filter", ""))
 
-    def _begin(self, topic_filter: str) -> Iterator[PublishedMessage | None]:
+    def _search_retained(self, topic_filter: str) -> Iterator[PublishedMessage | None]:
         try:
             read_topic_filter(topic_filter)
         except TopicError as error:
@@ -97,7 +97,7 @@ class Retained:
         now_us = self._front_end.node.clock.now_us()
         return self._front_end.clients.retained.search(topic_filter, now_us)
 
-    def _keep(self, search: Iterator[PublishedMessage | None]) -> str:
+    def _keep_cursor(self, search: Iterator[PublishedMessage | None]) -> str:
         self._opened += 1
         name = str(self._opened)
         self._cursors[name] = _Cursor(search, time.monotonic())
@@ -116,7 +116,7 @@ class Retained:
         """
         topic_filter = said.get("filter", "")
         try:
-            search = self._begin(topic_filter)
+            search = self._search_retained(topic_filter)
         except ValueError as error:
             return str(error)
         if topic_filter.startswith("$"):

@@ -73,7 +73,7 @@ class EventQueue:
             action(at_us, argument)
 
     def drop(self, doomed: Callable[[Action, Any], bool]) -> int:
-        """Remove the events for which `doomed(action, argument)`; how many there were."""
+        """Remove the events for which `doomed(action, argument)` holds; return their number."""
         dropped = 0
         for heap in (self.heap, self._later):
             kept = [event for event in heap if not doomed(event[2], event[3])]

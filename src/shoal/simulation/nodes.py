@@ -343,7 +343,7 @@ class BrokerNode:
                     self.meter.publications_out += 1
                     link.send_one(Received(self.id, message), now_us)
                 else:
-                    self._send(link, message, now_us)
+                    self._send_over(link, message, now_us)
             elif type(effect) is Deliver:
                 client = effect.client
                 start_us = self._client_free_us
@@ -370,7 +370,7 @@ class BrokerNode:
             else:
                 self._control(effect, now_us)
 
-    def _send(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
+    def _send_over(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
         units = _publications_in(message)
         busy_us: int | None = None
         input = Received(self.id, message)

@@ -94,13 +94,13 @@ class PublisherNode:
     def carry_out(self, effects: list[PublisherEffect], now_us: int) -> None:
         for effect in effects:
             if type(effect) is ToBroker:
-                self._ask(effect.broker, effect.request, now_us)
+                self._send_to_broker(effect.broker, effect.request, now_us)
             elif type(effect) is WakeUp:
                 self._queue.push(effect.at_us, self._woken, None)
             elif type(effect) is Record:
                 self._trace.records.append(effect.record)
 
-    def _ask(self, broker: BrokerId, request: Message, now_us: int) -> None:
+    def _send_to_broker(self, broker: BrokerId, request: Message, now_us: int) -> None:
         if type(request) is Publish:
             for publication in request.publications:
                 self._trace.published.append(Published(publication, broker, now_us))

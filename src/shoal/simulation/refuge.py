@@ -48,7 +48,7 @@ class Refuge:
 
     # --- subscriptions ------------------------------------------------------------------------
 
-    def of(self, broker: BrokerId) -> BrokerId:
+    def refuge_for(self, broker: BrokerId) -> BrokerId:
         """Return the broker for clients that want this broker."""
         while broker in self.chosen:
             broker = self.chosen[broker]
@@ -56,7 +56,7 @@ class Refuge:
 
     def subscribe(self, now_us: int, argument: tuple[BrokerId, Subscription]) -> None:
         broker, subscription = argument
-        self._subscribers.subscribe(now_us, self.of(broker), subscription)
+        self._subscribers.subscribe(now_us, self.refuge_for(broker), subscription)
 
     # --- clients that go ----------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Refuge:
 
     def _come(self, now_us: int, argument: tuple[BrokerId, ClientId]) -> None:
         broker, client = argument
-        self._subscribers.come(now_us, client, self.of(broker), broker)
+        self._subscribers.come(now_us, client, self.refuge_for(broker), broker)
 
     def _disconnect(self, now_us: int, argument: tuple[BrokerId, BrokerId, PublisherNode]) -> None:
         source, target, node = argument
@@ -107,8 +107,8 @@ class Refuge:
 
     def _reconnect(self, now_us: int, argument: tuple[BrokerId, PublisherNode]) -> None:
         broker, node = argument
-        node.connect(self.of(broker), now_us)
-        self._queue.push(now_us + PAUSE_US, self._go_on, node)
+        node.connect(self.refuge_for(broker), now_us)
+        self._queue.push(now_us + PAUSE_US, self._resume_publisher, node)
 
-    def _go_on(self, now_us: int, node: PublisherNode) -> None:
+    def _resume_publisher(self, now_us: int, node: PublisherNode) -> None:
         node.resume(now_us)

@@ -109,14 +109,14 @@ class World:
         self._window_us = window_us
         self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._ask)
+        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._deliver_request)
         self._refuge = Refuge(
             self.queue,
             self._publishers,
             self._subscribers,
             self.brokers,
             self._wiring.neighbours,
-            self._ask,
+            self._deliver_request,
         )
         given = list(links)
         for ends in given:
@@ -310,7 +310,7 @@ class World:
 
     def broker_for(self, broker: BrokerId) -> BrokerId:
         """Return the broker of this broker's subscribers: itself, unless it leaves."""
-        return self._refuge.of(broker)
+        return self._refuge.refuge_for(broker)
 
     def request(self, at_us: int, publisher: ClientId, request: Message) -> None:
         """The publisher's application asks: Advertise, Unadvertise or Publish."""
@@ -324,9 +324,9 @@ class World:
 
     def leave(self, at_us: int, publisher: ClientId) -> None:
         """The publisher's client leaves for good, and with it all that it holds back."""
-        self.queue.push(at_us, self._leave, publisher)
+        self.queue.push(at_us, self._end_publisher, publisher)
 
-    def _leave(self, now_us: int, publisher: ClientId) -> None:
+    def _end_publisher(self, now_us: int, publisher: ClientId) -> None:
         node = self._publishers[publisher]
         self.queue.drop(lambda action, argument: action == node.request)
         node.leave(now_us)
@@ -349,23 +349,25 @@ class World:
         It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
         publisher holds its publications back.
         """
-        self.queue.push(at_us, self._move, (client, broker))
+        self.queue.push(at_us, self._move_publisher, (client, broker))
 
     def move_client(self, client: ClientId, broker: BrokerId) -> None:
         """As `move`, now: a broker wants it."""
         self.move(self.queue.now_us, client, broker)
 
-    def _move(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
+    def _move_publisher(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
         client, broker = argument
         node, publisher = self.brokers.get(broker), self._publishers.get(client)
-        if node is None or not node.running or self._refuge.of(broker) != broker:
+        if node is None or not node.running or self._refuge.refuge_for(broker) != broker:
             return
         if client in self._subscribers:
             self._subscribers.move(now_us, client, broker)
         if publisher is not None and publisher.machine.broker != broker:
             self._refuge.send(now_us, publisher, broker)
 
-    def _ask(self, now_us: int, broker: BrokerId, client: ClientId, request: Message) -> None:
+    def _deliver_request(
+        self, now_us: int, broker: BrokerId, client: ClientId, request: Message
+    ) -> None:
         if broker in self.departures:
             return
         at_us = now_us + self._latency_us[broker, client]

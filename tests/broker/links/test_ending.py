@@ -14,10 +14,10 @@ from shoal.broker.wire import WireError
 from tests.broker.links.ends import ACTIONS, ENDED, FAILED, LIMITS, OTHER, UP, Net, numbers_of
 from tests.broker.links.keeping import batch, keeping
 from tests.broker.links.wire import CODEC
-from tests.examples import examples
+from tests.examples import examples, one_in
 
 
-@pytest.mark.parametrize("seed", range(examples(200)))
+@pytest.mark.parametrize("seed", one_in(4, range(examples(200))))
 def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
     random, net = Random(seed), Net()
     net.connect("A")
@@ -45,7 +45,7 @@ def test_a_link_ends_at_both_ends_once_all_is_settled(seed: int) -> None:
         assert end.session.to_write() is not None
 
 
-@pytest.mark.parametrize("seed", range(examples(100)))
+@pytest.mark.parametrize("seed", one_in(3, range(examples(100))))
 def test_an_end_that_has_forgotten_does_not_bring_the_link_back(seed: int) -> None:
     """Both ends report it, and publications are settled or returned."""
     random, net = Random(seed), Net()

@@ -148,7 +148,7 @@ def test_progress_is_reported_while_brokers_are_late(tmp_path: Path) -> None:
     async def late() -> None:
         players._due = 10
         players.acknowledged.update(("p", number) for number in range(3))
-        telling = asyncio.create_task(players._tell(told.append, 0.0, 1))
+        telling = asyncio.create_task(players._report_progress(told.append, 0.0, 1))
         await asyncio.sleep(0)
         telling.cancel()
 

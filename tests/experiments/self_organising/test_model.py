@@ -88,7 +88,7 @@ def test_shared_interest_equals_caches_and_filters(passing: bool) -> None:
             else:
                 type, old, new = what
                 members[type] ^= {old, new}
-                model._move(at, type, old, new)
+                model._move_member(at, type, old, new)
         for origin in range(0, setting.brokers, 3):
             interval = model._interval(origin, until)
             summary = bloom_filter(caches[origin].turn(), 100_000, 5)

@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from tests.examples import at_length
 from tests.runtime.processes import Client, Processes, processes, wait_until
 
 EVERY_S = 0.5
@@ -78,7 +77,8 @@ def _check(found: list[tuple[float, int]]) -> None:
     assert min(gaps, default=1) > NEAREST_S, found
 
 
-@pytest.mark.parametrize("rounds", at_length([20]))
+@pytest.mark.soak
+@pytest.mark.parametrize("rounds", [20])
 def test_the_rule_holds_over_moves_and_kills(rounds: int, tmp_path: Path) -> None:
     random = Random(rounds)
     with processes(tmp_path, 3) as network, network.client("B1", "p") as publisher:

@@ -23,7 +23,8 @@ import paho.mqtt.client as paho
 from shoal.overlays.registry import MODULES
 from shoal.runtime.supervisor import get_json
 from tests.examples import at_length
-from tests.runtime.processes import SHOAL, Client, Processes, not_started
+from tests.runtime.forked import Forked, order
+from tests.runtime.processes import Client, Processes, not_started
 from tests.systems import with_cycles
 
 SYSTEMS = tuple(MODULES)
@@ -209,7 +210,7 @@ class Day:
     def await_leave(
         self,
         name: str,
-        leaving: subprocess.Popen[str],
+        leaving: Forked,
         then: Callable[[], None] | None = None,
         *,
         is_only: bool = True,
@@ -219,13 +220,13 @@ class Day:
         try:
             assert process.wait(BOUND_S) == 0, self.network.log(name)
         except subprocess.TimeoutExpired:
-            leaving.kill()
-            said, _ = leaving.communicate()
+            leaving.send_signal(signal.SIGKILL)
+            said = "".join(leaving.communicate(BOUND_S))
             raise self._failure(f"{name} does not leave within {BOUND_S:.0f} s: {said}") from None
         self.network.running.pop(name).stdout.close()
         if then is not None:
             then()
-        said, _ = leaving.communicate(timeout=BOUND_S)
+        said = "".join(leaving.communicate(BOUND_S))
         if then is None and is_only:
             assert leaving.returncode == 0, f"shoal leave {name}: {said}"
         return said
@@ -400,10 +401,10 @@ def status_of(network: Processes, broker: str) -> dict[str, Any] | None:
     return None
 
 
-def begin_leave(network: Processes, name: str) -> subprocess.Popen[str]:
+def begin_leave(network: Processes, name: str) -> Forked:
     admin = network.network.broker(name).admin
-    command = (*SHOAL, "leave", str(network.path), name, "--admin", admin)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert admin is not None
+    return order(network.folder, "leave", str(network.path), name, "--admin", admin)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.runtime.forked import Forked
 JOINER = "J1"
 
 
-@pytest.mark.parametrize("system", systems("bluedove", "dynatops"))
+@pytest.mark.parametrize("system", systems("bluedove"))
 def test_a_broker_joins_without_loss_while_plain_clients_publish(
     tmp_path: Path, system: str
 ) -> None:
@@ -27,7 +27,7 @@ def test_a_broker_joins_without_loss_while_plain_clients_publish(
         today.all_receive_from_all()
 
 
-@pytest.mark.parametrize("system", systems("dynatops", "tco"))
+@pytest.mark.parametrize("system", systems("dynatops"))
 def test_a_broker_joins_a_network_without_clients(tmp_path: Path, system: str) -> None:
     with day(tmp_path, system, publishers=()) as today:
         today.join(JOINER, "B2")
@@ -35,7 +35,7 @@ def test_a_broker_joins_a_network_without_clients(tmp_path: Path, system: str) -
         today.all_receive_from_all()
 
 
-@pytest.mark.parametrize("system", systems("tree", "octopia"))
+@pytest.mark.parametrize("system", systems("octopia"))
 def test_a_joiner_whose_client_port_is_taken_leaves_no_trace(tmp_path: Path, system: str) -> None:
     """It binds its listeners before it joins."""
     with day(tmp_path, system) as today, socket.create_server(("127.0.0.1", 0)) as taken:

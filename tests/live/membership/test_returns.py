@@ -38,10 +38,7 @@ def _is_back(today: Day, name: str, role: str) -> bool:
     ("system", "role"),
     cases(
         [
-            ("self_organising", "joined"),
             ("octopia", "rejoins"),
-            ("octopia", "first"),
-            ("tree", "last"),
         ],
         ROLES,
     ),
@@ -69,9 +66,7 @@ def test_a_broker_returns_by_the_same_command_without_its_old_state(
             today.all_receive_from_all()
 
 
-@pytest.mark.parametrize(
-    ("system", "role"), cases([("self_organising", "joined"), ("dynatops", "last")], ROLES)
-)
+@pytest.mark.parametrize(("system", "role"), cases([("dynatops", "last")], ROLES))
 def test_a_supervisor_restarts_a_broker_right_after_its_leave(
     tmp_path: Path, system: str, role: str
 ) -> None:

@@ -94,6 +94,7 @@ def test_publications_after_suback_arrive_while_links_are_exchanged(
         wait_until(lambda: exchanged(network) >= 10)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("qos", "is_secure"), [(2, True), *at_length([(1, False), (2, False)])])
 def test_kills_during_exchanges_lose_nothing_and_leave_one_tree(
     qos: int, is_secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
+from tests.runtime.forked import Forked, order
 from tests.runtime.live import PATIENCE_S
-from tests.runtime.processes import SHOAL, Client, Processes, processes, wait_until
+from tests.runtime.processes import Client, Processes, processes, wait_until
 
 COUNT = 400
 
@@ -94,10 +94,10 @@ def test_a_leaving_broker_hands_over_its_sessions_under_load(tmp_path: Path) -> 
         assert sorted(before + again.payloads, key=int) == everything
 
 
-def leave(network: Processes, name: str) -> subprocess.Popen[str]:
+def leave(network: Processes, name: str) -> Forked:
     admin = network.network.broker(name).admin
-    command = (*SHOAL, "leave", str(network.path), name, "--admin", admin)
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True)
+    assert admin is not None
+    return order(network.folder, "leave", str(network.path), name, "--admin", admin)
 
 
 def test_a_broker_with_a_spool_leaves_after_the_disconnected_broker_returns(

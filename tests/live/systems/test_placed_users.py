@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import aiomqtt
+import pytest
 
 from shoal.client import Client, Subscription
 from shoal.overlays.dynatops.planning.placement import HashRing
@@ -114,6 +115,7 @@ async def hashed(network: Processes) -> None:
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.soak
 def test_users_move_to_the_brokers_of_their_hashes(tmp_path: Path) -> None:
     """Clients go to the brokers of their names' hashes, whatever they want, and lose nothing on the
     way.

@@ -22,6 +22,7 @@ from shoal.mqtt.codec.packets import (
 from shoal.mqtt.codec.properties import Properties
 from shoal.runtime.front_ends.reading import PIECE_BYTES
 from tests.calls import Calls
+from tests.examples import one_in
 from tests.mqtt.broker_api import BrokerApi, Client
 from tests.mqtt.hostile import Hostile, filters, floods, hostile_inputs
 from tests.mqtt.network_broker_api import Network
@@ -70,7 +71,7 @@ def is_answered(client: Client) -> bool:
     return len(written) > FILTERS_OF_ONE_PACKET  # a code for each
 
 
-@pytest.mark.parametrize("hostile", INPUTS)
+@pytest.mark.parametrize("hostile", one_in(2, INPUTS))
 def test_every_packet_takes_bounded_work(hostile: Hostile) -> None:
     broker_api = BrokerApi()
     client = broker_api.connect("c") if hostile.is_connected else broker_api.open()
@@ -88,13 +89,16 @@ def test_every_packet_takes_bounded_work(hostile: Hostile) -> None:
 
 @pytest.mark.parametrize(
     "hostile",
-    [
-        each
-        for each in INPUTS
-        if isinstance(hostile := each.values[0], Hostile)
-        if hostile.is_connected or hostile.name.startswith("CONNECT")
-        if hostile.is_read
-    ],
+    one_in(
+        4,
+        [
+            each
+            for each in INPUTS
+            if isinstance(hostile := each.values[0], Hostile)
+            if hostile.is_connected or hostile.name.startswith("CONNECT")
+            if hostile.is_read
+        ],
+    ),
 )
 def test_every_packet_takes_bounded_work_in_a_network(hostile: Hostile) -> None:
     """Nor do the messages that one broker sends the other because of it; links have time slices,
@@ -124,7 +128,7 @@ def test_every_packet_takes_bounded_work_in_a_network(hostile: Hostile) -> None:
 
 
 @pytest.mark.parametrize("is_networked", [False, True])
-@pytest.mark.parametrize("flood", list(floods()), ids=lambda flood: flood[0])
+@pytest.mark.parametrize("flood", one_in(3, [pytest.param(each, id=each[0]) for each in floods()]))
 def test_every_read_takes_bounded_work(flood: tuple[str, bytes], is_networked: bool) -> None:
     """Small SUBSCRIBEs of one read share a time slice."""
     broker_api = BrokerApi()

@@ -77,7 +77,7 @@ def test_copies_wait_while_links_are_full(network: Network) -> None:
     assert len(got + member.take_payloads()) == GROUPS
 
 
-@pytest.mark.parametrize("turns", [1, 5, 9, 11, *at_length((3, 7))])
+@pytest.mark.parametrize("turns", [1, 9, *at_length((3, 5, 7, 11))])
 def test_a_broker_killed_in_between_resumes_the_fan_out(network: Network, turns: int) -> None:
     memory = Memory(network)
     members = [in_groups(network, broker, broker) for broker in ("B1", "B2")]

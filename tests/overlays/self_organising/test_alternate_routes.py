@@ -14,7 +14,7 @@ from shoal.broker.effects import Received
 from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.overlays.tree.oracle import check_tables, expected_tables
 from shoal.simulation.world import World
-from tests.examples import at_length
+from tests.examples import at_length, one_in
 from tests.forced_exchanges import Exchanged, Refused
 from tests.overlays.self_organising.link_reconfiguration.test_link_reconfiguration import Cycle
 from tests.overlays.self_organising.test_late_decisions import STEP_US, LateDecision
@@ -122,7 +122,7 @@ def _live(case: tuple[int, int, int], life: str, moments: int) -> None:
         ]
 
 
-@pytest.mark.parametrize("life", LIVES)
+@pytest.mark.parametrize("life", one_in(3, LIVES))
 @pytest.mark.parametrize("case", [CASES[1], *at_length([(CASES[2],)])])
 def test_alternate_routes_are_dropped(case: tuple[int, int, int], life: str) -> None:
     _live(case, life, 2)

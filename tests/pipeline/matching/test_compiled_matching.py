@@ -101,6 +101,7 @@ def test_three_engines_agree_on_filters(spark: SparkSession, row: Any) -> None:
     check(publications_frame(spark, publications), texts_frame(spark, texts), truth)
 
 
+@pytest.mark.soak
 def test_three_engines_agree_on_conjunctions_in_columns(spark: SparkSession) -> None:
     publications = gather(st.fixed_dictionaries({}, optional=ONE_TYPE_EACH), 100)
     rows = gather(CONJUNCTIONS, 200)

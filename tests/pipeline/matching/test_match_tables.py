@@ -133,7 +133,7 @@ def test_spread_over_partitions(csv_shell: Shell, partition: str) -> None:
     assert tables(csv_shell, "--partition", partition)[:2] == (0, ANSWERS)
 
 
-@pytest.mark.parametrize("engine", ["spark", "spark-sql", "index", "naive"])
+@pytest.mark.parametrize("engine", ["spark", "index", *at_length(["spark-sql", "naive"])])
 def test_numbers_of_a_csv_are_exact_and_inner_fields_have_names(
     shell: Shell, tmp_path: Path, engine: str
 ) -> None:

@@ -162,7 +162,7 @@ def expected(count: int) -> list[tuple[int, int]]:
     return sorted(wanted + [(number, 11) for number in range(count) if number % 10 >= 3])
 
 
-@pytest.mark.parametrize("source", ["Simple", "Bounded", *at_length(["Counting"])])
+@pytest.mark.parametrize("source", ["Bounded", *at_length(["Simple", "Counting"])])
 def test_a_python_data_source_is_read_once_and_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:

@@ -85,6 +85,7 @@ def test_filters_of_every_kind(spark: SparkSession, row: Any) -> None:
     assert pairs_of(found) == naive_pairs(publications, [parse(text) for text in texts])
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("small_partitions")
 def test_conjunctions_of_every_kind(spark: SparkSession) -> None:
     publications = gather(st.fixed_dictionaries({}, optional=ONE_TYPE_EACH), 80)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,7 @@ def test_zones_and_quotes_within_fields_need_no_spark(spark: SparkSession, tmp_p
 def test_the_command_needs_no_spark_and_says_repeats_and_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    importlib.import_module("shoal.cli.matching.tables")  # would keep the name as patched
     monkeypatch.setattr("shoal.cli.support.spark.spark_command", None)
     mapping, data = write(tmp_path, *FORMATS[0])
     out = tmp_path / "out"
@@ -221,6 +223,7 @@ def test_both_find_the_same_repeats(spark: SparkSession, tmp_path: Path) -> None
 NAMES = ("file", "line", "text", "reason", "columns", "publisher", "time_us", "event_time", "split")
 
 
+@pytest.mark.soak
 def test_attributes_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
     mapping, data = tmp_path / "m.toml", tmp_path / "data.csv"
     names = "".join(f'{name} = "string"\n' for name in NAMES)

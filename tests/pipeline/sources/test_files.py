@@ -16,6 +16,7 @@ from shoal.pipeline.sources import splits
 from shoal.pipeline.sources.declaration import decode_mapping
 from shoal.pipeline.sources.headers import SourceError
 from shoal.pipeline.sources.raw_rows import open_source
+from tests.examples import at_length
 from tests.pipeline.sources.parsing import parse_files, raw_rows, spark_rows
 
 MAPPING = """
@@ -29,7 +30,7 @@ def listed(rows: list[dict[str, Any]], *columns: str) -> list[tuple[object, ...]
     return [tuple(row[name] for name in columns) for row in rows]
 
 
-@pytest.mark.parametrize("split_bytes", [1, 150, 10**6])
+@pytest.mark.parametrize("split_bytes", [150, *at_length([1, 10**6])])
 def test_lines_are_numbered_through_the_splits_of_several_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int
 ) -> None:

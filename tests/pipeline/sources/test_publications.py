@@ -109,7 +109,7 @@ def test_numbering_does_not_depend_on_the_partitioning(
         "m.toml",
     )
     answers = []
-    for bytes_in_split, shuffled, order in ((100, 5, files), (10_000, 1, files[::-1])):
+    for bytes_in_split, shuffled, order in ((600, 5, files), (10_000, 1, files[::-1])):
         other = spark.newSession()
         monkeypatch.setattr(splits, "SPLIT_BYTES", bytes_in_split)
         other.conf.set("spark.sql.shuffle.partitions", str(shuffled))

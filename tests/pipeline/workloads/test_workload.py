@@ -94,7 +94,9 @@ WHO = "publisher,broker,advertisement\nbonn,B3,kind = 'station'\nkiel,,\n"
     ("changes", "mine", "who"),
     [
         *at_length([({}, "", "")]),
-        ({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", ""),
+        *at_length(
+            [({"distribution": "clustered", "spread": 2, "aim_at": ("gusts",), "seed": 2}, "", "")]
+        ),
         *at_length(
             [({"publishers": 2, "window": TimeWindow(5 * SECOND_US, 100 * SECOND_US)}, "", "")]
         ),

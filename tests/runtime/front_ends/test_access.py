@@ -89,7 +89,7 @@ RULES = AccessRules(
     ],
 )
 def test_rules_for_publishing(user: str, topic: str, may: bool) -> None:
-    assert RULES.of(user, "c1").may_publish(topic) is may
+    assert RULES.permissions_of(user, "c1").may_publish(topic) is may
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_rules_for_publishing(user: str, topic: str, may: bool) -> None:
     ],
 )
 def test_rules_for_subscribing(user: str, wanted: str, may: bool) -> None:
-    assert RULES.of(user, "c1").may_subscribe(wanted) is may
+    assert RULES.permissions_of(user, "c1").may_subscribe(wanted) is may
 
 
 class ReadOnce(tuple[RuleSection, ...]):
@@ -129,7 +129,7 @@ def test_other_users_rules_are_not_read_and_own_ones_keep_their_order() -> None:
         )
     )
     for user, mine in (("ann", "0135"), ("bob", "1256"), ("", "145"), ("eve", "15"), ("*", "15")):
-        granted = rules.of(user, "c")
+        granted = rules.permissions_of(user, "c")
         assert isinstance(granted, _Granted)
         assert granted.patterns == ([*mine], [f"{each}/#" for each in mine])
 
@@ -138,7 +138,7 @@ def test_other_users_rules_are_not_read_and_own_ones_keep_their_order() -> None:
 def test_a_name_with_wildcards_widens_no_rule(name: str) -> None:
     permissions = AccessRules(
         (RuleSection(user="*", publish=("a/%c/b",), subscribe=("%u/#",)),)
-    ).of(name, name)
+    ).permissions_of(name, name)
     assert not permissions.may_publish(f"a/{name}/b")
     assert not permissions.may_subscribe(f"{name}/#")
     assert not permissions.may_subscribe("#")
@@ -155,7 +155,7 @@ PATTERNS = (
 @given(PATTERNS, PATTERNS, LEVELS.map("/".join).filter(bool))
 def test_granted_topics_match_no_others(granted: str, wanted: str, topic: str) -> None:
     rules = AccessRules((RuleSection(user="*", subscribe=(granted,)),))
-    if rules.of("u", "c").may_subscribe(wanted) and topic_matches(wanted, topic):
+    if rules.permissions_of("u", "c").may_subscribe(wanted) and topic_matches(wanted, topic):
         assert topic_matches(granted, topic)
 
 
@@ -175,7 +175,10 @@ RULE_LISTS = st.lists(
 def test_rights_that_include_the_former_ones_lack_none_of_them(
     before: list[RuleSection], after: list[RuleSection], topic: str, wanted: str
 ) -> None:
-    old, new = AccessRules(tuple(before)).of("u", "c"), AccessRules(tuple(after)).of("u", "c")
+    old, new = (
+        AccessRules(tuple(before)).permissions_of("u", "c"),
+        AccessRules(tuple(after)).permissions_of("u", "c"),
+    )
     if includes(new, old):
         assert new.may_publish(topic) or not old.may_publish(topic)
         assert new.may_subscribe(wanted) or not old.may_subscribe(wanted)
@@ -188,7 +191,10 @@ def test_additional_rights_in_any_order_remove_none(
     after = [*before, *added]
     random.shuffle(after)
     for user in ("u", "other", ""):
-        old, new = AccessRules(tuple(before)).of(user, "c"), AccessRules(tuple(after)).of(user, "c")
+        old, new = (
+            AccessRules(tuple(before)).permissions_of(user, "c"),
+            AccessRules(tuple(after)).permissions_of(user, "c"),
+        )
         assert includes(new, old)
 
 
@@ -206,7 +212,9 @@ def test_additional_rights_in_any_order_remove_none(
 def test_inclusion_of_rights(before: list[str], after: list[str], keeps: bool) -> None:
     for key in ("publish", "subscribe"):
         old, new = (
-            AccessRules((RuleSection(**{"user": "*", key: tuple(patterns)}),)).of("u", "c")
+            AccessRules((RuleSection(**{"user": "*", key: tuple(patterns)}),)).permissions_of(
+                "u", "c"
+            )
             for patterns in (before, after)
         )
         assert includes(new, old) is keeps
@@ -216,8 +224,8 @@ def test_inclusion_of_rights(before: list[str], after: list[str], keeps: bool) -
 def test_first_rules_remove_rights_of_all_but_unrestricted_users() -> None:
     everything = RuleSection(user="ann", publish=("#",), subscribe=("#",))
     rules = AccessRules((everything, RuleSection(user="bob", publish=("#",))))
-    assert includes(rules.of("ann", "c"), ALL_PERMISSIONS)
-    assert not includes(rules.of("bob", "c"), ALL_PERMISSIONS)
+    assert includes(rules.permissions_of("ann", "c"), ALL_PERMISSIONS)
+    assert not includes(rules.permissions_of("bob", "c"), ALL_PERMISSIONS)
 
 
 @on_loop

@@ -178,13 +178,13 @@ def test_a_pause_doubles_and_expires() -> None:
     pauses = []
     for _ in range(8):
         memory.add(name, 1.0)
-        pauses.append(memory.of(name, 1.0).pause_s)
+        pauses.append(memory.failures_of(name, 1.0).pause_s)
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
-    assert memory.of(name, 1.0 + password_checks.REMEMBERED_S).pause_s == 0
+    assert memory.failures_of(name, 1.0 + password_checks.REMEMBERED_S).pause_s == 0
     for number in range(2 * password_checks.MAX_REMEMBERED):
         memory.add((str(number),), 2.0)
-    assert memory.of(name, 2.0).times == 0
-    assert memory.of((str(2 * password_checks.MAX_REMEMBERED - 1),), 2.0).times == 1
+    assert memory.failures_of(name, 2.0).times == 0
+    assert memory.failures_of((str(2 * password_checks.MAX_REMEMBERED - 1),), 2.0).times == 1
 
 
 @on_loop

@@ -88,7 +88,7 @@ def test_a_network_file_may_have_costs() -> None:
         "costs": {"here": 3.0, "links": {"a-b-c": 4.0}},
     }
     network = parse_network(data)
-    assert network.costs.of("c", ["a-b", "c"]) == {"a-b": 4.0}
+    assert network.costs.costs_from("c", ["a-b", "c"]) == {"a-b": 4.0}
     assert problems(network) == []
     data["costs"] = {"links": {"a-b-d": 4.0}}
     assert problems(parse_network(data)) == [

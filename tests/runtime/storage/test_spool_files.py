@@ -123,7 +123,7 @@ async def test_a_bound_holds_for_all_neighbours_together(tmp_path: Path) -> None
     both = spools(tmp_path, sync="never", maximum_bytes=1_000)
     told: list[str] = []
     both.at_full = told.append
-    left, right = both.of("B1"), both.of("B3")
+    left, right = both.spool_of("B1"), both.spool_of("B3")
     settled: list[str] = []
     for name, spool in (("left", left), ("right", right), ("more", right)):
         ack_tracker = AckTracker(lambda name=name: settled.append(name))  # type: ignore[misc]
@@ -148,7 +148,7 @@ async def test_a_neighbour_without_tables_has_a_placeholder(
     machine = Machine(lambda input: [])
     both = Spools(Node(machine, Clock()), SpoolSettings(folder=tmp_path), placeholder)  # type: ignore[arg-type]
     codec = Codec(COMMON + CONTROLS)
-    here = LinkSession("n", "B1", "B2", 1, codec, is_graceful=True, spool=both.of("B2"))
+    here = LinkSession("n", "B1", "B2", 1, codec, is_graceful=True, spool=both.spool_of("B2"))
     there = LinkSession("n", "B2", "B1", 2, codec, is_graceful=True)
     both.here("B2")
     both.expect(here)
@@ -175,7 +175,7 @@ async def test_spools_are_synced_like_the_journal(
     monkeypatch.setattr(os, "fdatasync", synced.append)
     monkeypatch.setattr(spool_files, "TICK_S", 0.01)
     both = spools(tmp_path, sync=sync)
-    spool = both.of("B2")
+    spool = both.spool_of("B2")
     both.start()
     for _ in range(2):
         spool.append(b"x", None)
@@ -192,7 +192,7 @@ async def test_messages_after_the_end_are_not_settled_and_remove_nothing(
 ) -> None:
     """While a broker stops, a client's last publications may be for a disconnected neighbour."""
     both = spools(tmp_path)
-    spool = both.of("B2")
+    spool = both.spool_of("B2")
     settled: list[bytes] = []
     for data in (b"one", b"two"):
         ack_tracker = AckTracker(lambda data=data: settled.append(data))  # type: ignore[misc]

@@ -58,6 +58,7 @@ def test_a_leave_with_a_fault_leaves_one_tree(system: str, patient: bool) -> Non
     assert _run(seeds, system, patient=patient) == len(seeds) or CHOSEN
 
 
+@pytest.mark.soak
 def test_regression_seeds_with_exchanges_leave_one_tree() -> None:
     # A broker cut off from a relinked neighbour must not close a cycle.
     _run((80018,), "self_organising", patient=True)

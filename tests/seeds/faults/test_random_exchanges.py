@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import pytest
 
 from shoal.overlays.self_organising.moves.reserved_paths import ReservedPaths
+from tests.examples import at_length
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.faults.random_exchanges import RandomExchanges
 
@@ -32,10 +33,14 @@ FOUND_PATIENT = (49225, 49448)
 FOUND_AT_ANY_TIME = (49218,)
 # A right announcement before a wrong one must not be withdrawn.
 FOUND_LOSSY = (20182,)
-KINDS = pytest.mark.parametrize(
-    "kind",
-    [{}, {"lossy": True}, {"patient": True}, {"clocks": True}],
-    ids=["wires", "bad links", "patient", "clocks that differ"],
+WIRES, BAD_LINKS, PATIENT, OTHER_CLOCKS = (
+    pytest.param(kind, id=name)
+    for name, kind in {
+        "wires": {},
+        "bad links": {"lossy": True},
+        "patient": {"patient": True},
+        "clocks that differ": {"clocks": True},
+    }.items()
 )
 
 
@@ -54,7 +59,7 @@ def _exchange(seeds: Iterable[int], kind: dict[str, bool], interval_us: int) -> 
     return count
 
 
-@KINDS
+@pytest.mark.parametrize("kind", [BAD_LINKS, PATIENT, *at_length([WIRES, OTHER_CLOCKS])])
 def test_faults_at_exchanges_leave_one_tree(kind: dict[str, bool]) -> None:
     count = _exchange(QUICK, kind, SELDOM_US)
     assert CHOSEN or count > 40
@@ -64,6 +69,7 @@ def test_regression_seeds_without_moves() -> None:
     _exchange(FOUND_WITHOUT_MOVES, {}, SELDOM_US)
 
 
+@pytest.mark.soak
 def test_regression_seeds_with_patient_neighbours() -> None:
     for interval_us in (SELDOM_US, OFTEN_US):
         _exchange(FOUND_PATIENT, {"patient": True}, interval_us)
@@ -88,6 +94,10 @@ def test_exchanges_under_load_lose_nothing() -> None:
 def test_moves_during_exchanges_lose_nothing() -> None:
     moves = sum(_moves(seed, OFTEN_US) for seed in chosen(QUICK))
     assert CHOSEN or moves > 40
+
+
+@pytest.mark.soak
+def test_regression_seeds_with_moves() -> None:
     _exchange(FOUND, {"moves": True}, SELDOM_US)
 
 
@@ -107,7 +117,7 @@ def test_the_judges_notice_moves_that_cross_exchanges(monkeypatch: pytest.Monkey
 @pytest.mark.soak
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("interval_us", [SELDOM_US, OFTEN_US])
-@KINDS
+@pytest.mark.parametrize("kind", [WIRES, BAD_LINKS, PATIENT, OTHER_CLOCKS])
 def test_many_exchanges_lose_nothing(kind: dict[str, bool], interval_us: int, moves: bool) -> None:
     _exchange(SOAK, kind | {"moves": moves}, interval_us)
 

@@ -15,6 +15,7 @@ import pytest
 from shoal.clients.publisher import Publisher
 from shoal.clients.records import ReturnRecord
 from shoal.overlays.publisher_relocation.migration import Migrations
+from tests.examples import at_length, one_in
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.faults.random_faults import FaultyNetwork, moves_without_faults
 
@@ -48,15 +49,17 @@ def _while_moving(seeds: Iterable[int], system: str, lossy: bool, each: int) -> 
     return required, returned
 
 
-@LOSSY
-@pytest.mark.parametrize("system", ["tree", *MOVING])
+@pytest.mark.parametrize(
+    ("system", "lossy"),
+    one_in(2, [(system, lossy) for lossy in (False, True) for system in (*MOVING, "tree")]),
+)
 def test_faults_at_any_time_lose_only_what_they_excuse(system: str, lossy: bool) -> None:
     _at_any_time(QUICK, system, lossy)
 
 
 @pytest.mark.parametrize(
     ("system", "lossy", "seed"),
-    [("grape", False, 3), ("grape", True, 0), ("pop", False, 3), ("pop", True, 3)],
+    one_in(3, [("grape", False, 3), ("grape", True, 0), ("pop", False, 3), ("pop", True, 3)]),
 )
 def test_faults_during_moves_lose_only_what_they_excuse(
     system: str, lossy: bool, seed: int
@@ -78,7 +81,7 @@ def _with_patient_neighbours(seeds: Iterable[int], system: str) -> None:
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
 
 
-@pytest.mark.parametrize("system", ["tree", *MOVING])
+@pytest.mark.parametrize("system", ["grape", *at_length(["tree", "pop"])])
 def test_faults_with_patient_neighbours_lose_only_what_they_excuse(system: str) -> None:
     _with_patient_neighbours(QUICK, system)
 
@@ -137,7 +140,8 @@ def count_no_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutate", "seed"), [(withdraw_at_once, 60), (wait_for_ever, 57), (count_no_moves, 53)]
+    ("mutate", "seed"),
+    [(withdraw_at_once, 60), *at_length([(wait_for_ever, 57), (count_no_moves, 53)])],
 )
 def test_the_judges_notice_each_mutant(mutate, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     moves = moves_without_faults(seed, system="grape")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from shoal.clients.records import MigrationRecord
+from tests.examples import at_length
 from tests.seeds.chosen import CHOSEN, chosen
 from tests.seeds.networks.random_network import RandomNetwork
 
@@ -54,8 +55,9 @@ def test_nothing_is_lost_over_links_that_lose_and_reorder(system: str) -> None:
     assert migrations > 0 or CHOSEN
 
 
-@MOVING
-@pytest.mark.parametrize("most_busy", [1, 50])
+@pytest.mark.parametrize(
+    ("system", "most_busy"), [("grape", 50), *at_length([("grape", 1), ("pop", 1), ("pop", 50)])]
+)
 def test_nothing_is_lost_while_brokers_have_no_room(system: str, most_busy: int) -> None:
     """Brokers are busy for about a per cent of their time."""
     required, _ = _run(QUICK, system, most_busy=most_busy)

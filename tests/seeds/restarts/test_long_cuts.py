@@ -51,10 +51,8 @@ class LongCut(RandomAckTracker):
     ("system", "ends"),
     [
         ("dynatops", ("B0", "B1")),
-        ("dynatops", ("B1", "B3")),
-        ("hybrid", ("B0", "B4")),
-        ("tco", ("B0", "B4")),
         ("tco", ("B1", "B3")),
+        *at_length([("dynatops", ("B1", "B3")), ("hybrid", ("B0", "B4")), ("tco", ("B0", "B4"))]),
         *at_length([("dynatops", ("B0", "B4")), ("tco", ("B0", "B1"))]),
         *at_length([("hybrid", ("B0", "B1")), ("hybrid", ("B1", "B3"))]),
     ],

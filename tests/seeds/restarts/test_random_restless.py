@@ -25,6 +25,7 @@ def _play(seeds: Iterable[int], *, most_at_once: int = 1, leaves: bool = False) 
         assert not problems, f"SHOAL_SEEDS={seed}: " + "\n".join(problems)
 
 
+@pytest.mark.soak
 def test_exchanges_continue_after_each_kill() -> None:
     _play(FOUND)
 

@@ -6,15 +6,16 @@ import pytest
 
 from shoal.mqtt.federation import time_slices
 from shoal.mqtt.federation.session_transfer import moves
+from tests.examples import at_length
 from tests.seeds.sessions.random_sessions import RESTLESS, RandomSessions, play
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_sessions_lose_nothing_settled(seed: int) -> None:
     play(seed)
 
 
-@pytest.mark.parametrize("seed", [412, 566, 901, 7146])
+@pytest.mark.parametrize("seed", [566, 7146, *at_length([412, 901])])
 def test_clients_that_move_often_lose_nothing_settled(seed: int) -> None:
     """Regression cases. 566: a session is installed at a target that no other broker knows of.
 
@@ -23,7 +24,7 @@ def test_clients_that_move_often_lose_nothing_settled(seed: int) -> None:
     play(seed, RESTLESS)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 82, 5093, 5170])
+@pytest.mark.parametrize("seed", [82, 5170, *at_length([0, 1, 5093])])
 def test_sessions_of_more_brokers_lose_nothing_settled(seed: int) -> None:
     """Regression cases. 82: an arrived session is requested elsewhere and stays; late messages must
     not come twice.
@@ -34,12 +35,12 @@ def test_sessions_of_more_brokers_lose_nothing_settled(seed: int) -> None:
     play(seed, more=3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_temporarily_covered_subscriptions_lose_nothing_settled(seed: int) -> None:
     play(seed, dabblers=3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *at_length(range(1, 4))])
 def test_small_time_slices_lose_nothing_settled(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session, and the messages held back for it, are transferred one message at a time."""
     monkeypatch.setattr(time_slices, "MOST_AT_ONCE", 1)
@@ -66,7 +67,7 @@ def test_many_clients_that_move_often_lose_nothing_settled(seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [*range(4, 10), *range(1_000, 1_300)])
+@pytest.mark.parametrize("seed", [*range(2, 10), *range(1_000, 1_300)])
 def test_many_temporarily_covered_subscriptions_lose_nothing_settled(seed: int) -> None:
     play(seed, dabblers=3)
 
@@ -78,6 +79,6 @@ def test_many_sessions_of_more_brokers_lose_nothing_settled(seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", [*range(8, 20), *range(1_000, 3_000)])
+@pytest.mark.parametrize("seed", [*range(3, 20), *range(1_000, 3_000)])
 def test_many_random_sessions_lose_nothing_settled(seed: int) -> None:
     play(seed)

@@ -22,7 +22,7 @@ class Frames:
         self._codec = codec
         self._longest_bytes = longest_bytes
 
-    def of(self, message: Message) -> list[bytes]:
+    def frames_of(self, message: Message) -> list[bytes]:
         """A message as frames; WireError when it cannot be encoded."""
         longest = self._longest_bytes
         try:
@@ -32,13 +32,15 @@ class Frames:
             return [frame]
         except WireError:
             if type(message) is Together:
-                return [frame for each in message.messages for frame in self.of(each)]
+                return [frame for each in message.messages for frame in self.frames_of(each)]
             if not isinstance(message, Carrier) or len(message.publications) < 2:
                 raise
         # Too long together: split a batch, which came in several messages.
         middle = len(message.publications) // 2
         halves = message.publications[:middle], message.publications[middle:]
-        return [frame for half in halves for frame in self.of(message.with_publications(half))]
+        return [
+            frame for half in halves for frame in self.frames_of(message.with_publications(half))
+        ]
 
     def again(self, frames: Iterable[OutboxFrame]) -> list[tuple[bytes, AckTracker]]:
         """The frames to retransmit of some frames, marked."""

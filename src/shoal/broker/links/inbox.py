@@ -60,14 +60,14 @@ class LinkInbox:
 
     def take(self) -> list[Message]:
         """The received messages, to be handled now."""
-        return self._take(len(self._messages))
+        return self._take_messages(len(self._messages))
 
     def take_run(self, most: int) -> list[Message]:
         """Like `take`, of the next messages: at most `most` carriers, or one of another kind."""
         count = sum(1 for _ in takewhile(_is_carrier, islice(self._messages, most)))
-        return self._take(count or min(len(self._messages), 1))
+        return self._take_messages(count or min(len(self._messages), 1))
 
-    def _take(self, count: int) -> list[Message]:
+    def _take_messages(self, count: int) -> list[Message]:
         messages = []
         for _ in range(count):
             message, size = self._messages.popleft()

@@ -166,7 +166,7 @@ class LinkSession(LinkTraffic):
     def _changed_meanwhile(self) -> WireError:
         return WireError("the session changed while the connection was made")
 
-    def _refuse(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+    def _refuse_hello(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Refused."""
         raise self._changed_meanwhile()
 
@@ -189,7 +189,7 @@ class LinkSession(LinkTraffic):
         self._connect()
         self._pulse.heard_us = now_us
 
-    def _go_on(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+    def _resume_session(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Goes on."""
         self._connected(hello, now_us)
         self._outbox.handle(hello.handled)
@@ -198,7 +198,7 @@ class LinkSession(LinkTraffic):
 
     def _go_on_ending(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Goes on."""
-        self._go_on(said, hello, now_us)
+        self._resume_session(said, hello, now_us)
         self._ending.say()
         return []
 
@@ -208,7 +208,7 @@ class LinkSession(LinkTraffic):
         self._ending.end()
         return []
 
-    def _begin(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
+    def _begin_session(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up."""
         self._connected(hello, now_us)
         self._start()
@@ -219,7 +219,7 @@ class LinkSession(LinkTraffic):
 
     def _begin_again(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
         """Link up anew."""
-        up = self._begin(said, hello, now_us)
+        up = self._begin_session(said, hello, now_us)
         return up if self._is_graceful else [LinkChanged(self.neighbour, LinkState.FAILED), *up]
 
     def _meet_to_end(self, said: Hello, hello: Hello, now_us: int) -> list[LinkChanged]:
@@ -229,8 +229,8 @@ class LinkSession(LinkTraffic):
         """
         if self._spool is None:
             self.state = LinkSessionState.GONE
-            return self._give_up()
-        up = self._begin(said, hello, now_us)
+            return self._fail_session()
+        up = self._begin_session(said, hello, now_us)
         self.state = LinkSessionState.ENDING
         self._ending.say()
         return up
@@ -256,7 +256,7 @@ class LinkSession(LinkTraffic):
         self._connect()
         self._hear(LinkInput.LOST, now_us)
 
-    def _wait(self, now_us: int) -> list[LinkChanged]:
+    def _begin_absence(self, now_us: int) -> list[LinkChanged]:
         """Waits."""
         if not self.is_quarantined:
             self._changed_us = now_us
@@ -283,7 +283,7 @@ class LinkSession(LinkTraffic):
         """End the session: the next connection begins a fresh one."""
         return self._hear(LinkInput.GIVE_UP)
 
-    def _give_up(self) -> list[LinkChanged]:
+    def _fail_session(self) -> list[LinkChanged]:
         """Failed."""
         self._forget_all()
         return [LinkChanged(self.neighbour, LinkState.FAILED, self.opened_us is not None)]
@@ -333,7 +333,7 @@ class LinkSession(LinkTraffic):
         self._ending.is_known = True
         return [LinkChanged(self.neighbour, LinkState.ENDED)]
 
-    def _end(self, now_us: int) -> list[LinkChanged]:
+    def _end_session(self, now_us: int) -> list[LinkChanged]:
         """Ended."""
         self._changed_us = now_us
         frames, self._outbox = self._outbox.assured(), self._new_outbox()
@@ -400,7 +400,7 @@ class LinkSession(LinkTraffic):
         """Handle the time, about every second; sends a heartbeat."""
         return self._hear(LinkInput.TICK, now_us)
 
-    def _ask(self, now_us: int) -> list[LinkChanged]:
+    def _send_heartbeat(self, now_us: int) -> list[LinkChanged]:
         """Heartbeat."""
         self._pulse.beat(now_us)
         return []
@@ -430,30 +430,30 @@ class LinkSession(LinkTraffic):
 
 
 def _life_cycle() -> LifeCycle[LinkSessionState, LinkInput]:
-    link, refused = LinkSession, does(LinkSession._refuse)
+    link, refused = LinkSession, does(LinkSession._refuse_hello)
     go_on, go_on_ending = (
-        does(link._go_on, LinkSessionState.UP),
+        does(link._resume_session, LinkSessionState.UP),
         does(link._go_on_ending, LinkSessionState.ENDING),
     )
     fall_out, over = does(link._fall_out), does(link._say_over)
     begin, begin_again = (
-        does(link._begin, LinkSessionState.UP),
+        does(link._begin_session, LinkSessionState.UP),
         does(link._begin_again, LinkSessionState.UP),
     )
     to_end, nonsense = does(link._meet_to_end), does(link._make_no_sense)
     away, parting = (
-        does(link._wait, LinkSessionState.AWAY),
-        does(link._wait, LinkSessionState.PARTING),
+        does(link._begin_absence, LinkSessionState.AWAY),
+        does(link._begin_absence, LinkSessionState.PARTING),
     )
-    forget, down = does(link._forget_all), does(link._give_up, LinkSessionState.IDLE)
+    forget, down = does(link._forget_all), does(link._fail_session, LinkSessionState.IDLE)
     gone, ask, tire = (
-        does(link._give_up, LinkSessionState.GONE),
-        does(link._ask),
+        does(link._fail_session, LinkSessionState.GONE),
+        does(link._send_heartbeat),
         does(link._check_timeout),
     )
     end_idle, ended = (
         does(link._end_idle, LinkSessionState.GONE),
-        does(link._end, LinkSessionState.GONE),
+        does(link._end_session, LinkSessionState.GONE),
     )
     ending, leaving = (
         does(link._begin_to_end, then)

@@ -220,7 +220,7 @@ class Spool:
         if frame is not None:
             ack_tracker, frame.ack_tracker = (
                 frame.ack_tracker,
-                Spooled(partial(self._done, number, place)),
+                Spooled(partial(self._mark_done, number, place)),
             )
         if ack_tracker is not None:
             ack_tracker.settle()
@@ -259,9 +259,9 @@ class Spool:
                 again = place < segment.read
                 segment.read = max(segment.read, place + 1)
                 if record.lasting:
-                    settled = partial(self._done, number, place)
+                    settled = partial(self._mark_done, number, place)
                     return Read(record.data, Spooled(settled), again)
-                self._done(number, place)
+                self._mark_done(number, place)
                 return Read(record.data, None, False)
             if not self._to_load:
                 return None
@@ -303,7 +303,7 @@ class Spool:
     def clear(self) -> None:
         """Drop all frames: the neighbour counts as dead."""
         for number in list(self._segments):
-            self._drop(number)
+            self._drop_segment(number)
         self._loaded.clear()
         self._to_load.clear()
         for read in self.take_pending():
@@ -324,7 +324,7 @@ class Spool:
                 self._loaded.append((number, place, record))
         self._seal(number)
 
-    def _done(self, number: int, place: int) -> None:
+    def _mark_done(self, number: int, place: int) -> None:
         segment = self._segments.get(number)
         if segment is not None:
             segment.done.add(place)
@@ -336,8 +336,8 @@ class Spool:
         segment = self._segments[number]
         segment.is_sealed = True
         if segment.is_done:
-            self._drop(number)
+            self._drop_segment(number)
 
-    def _drop(self, number: int) -> None:
+    def _drop_segment(self, number: int) -> None:
         del self._segments[number]
         self._store.remove(number)

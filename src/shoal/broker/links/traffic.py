@@ -147,7 +147,7 @@ class LinkTraffic:
     def _put(self, message: Message, ack_tracker: AckTracker | None) -> bool:
         """Keep a message to be sent; False when the outbox is above its limit."""
         passes = message.introduces
-        frames = self._frames.of(message)
+        frames = self._frames.frames_of(message)
         # Each part of a split batch counts for about its share.
         count = len(message.publications) if isinstance(message, Carrier) else 1
         weight = -(-count // len(frames))

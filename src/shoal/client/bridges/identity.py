@@ -57,12 +57,12 @@ class Identity:
     async def _hear(self) -> bool:
         try:
             async with asyncio.timeout(WAIT_S):
-                await self._take()
+                await self._take_identity()
         except TimeoutError:
             return False
         return True
 
-    async def _take(self) -> None:
+    async def _take_identity(self) -> None:
         heard = (await self._subscription.get()).payload[:_MOST_BYTES].decode(errors="replace")
         if heard and (not self._is_known or heard < self.value):
             self.value, self._is_known = heard, True
@@ -76,4 +76,4 @@ class Identity:
     async def follow(self) -> None:
         """Follow changes, until the connection fails for good: ClientError."""
         while True:
-            await self._take()
+            await self._take_identity()

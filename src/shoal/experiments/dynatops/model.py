@@ -117,7 +117,7 @@ class DynatopsModel:
         self._overlay = (
             TopicConnected(self.users > 0, setting.goal) if setting.what == "tco" else None
         )
-        self._look()
+        self._refresh_knowledge()
         if setting.what in PLACED:
             # Users have come one by one: each where it was best then.
             self._settle()
@@ -157,9 +157,9 @@ class DynatopsModel:
         for _ in range(3):
             for user in range(len(self._wanted)):
                 self._place(user, self._crowd.cells[user])
-            self._look()
+            self._refresh_knowledge()
 
-    def _look(self) -> None:
+    def _refresh_knowledge(self) -> None:
         """Refresh the brokers' knowledge of their cluster; it stays until the next refresh."""
         if self.setting.what in PLACED:
             self._served = [
@@ -238,7 +238,7 @@ class DynatopsModel:
                 count, messages = self._reconfigure(rates)
                 slot = slot._replace(moved=count, reconfiguring=messages)
             if (hour + 1) % self.setting.update_hours == 0:
-                self._look()
+                self._refresh_knowledge()
             yield slot
 
     def _change(self, changes: Sequence[CrowdChange]) -> tuple[int, int]:

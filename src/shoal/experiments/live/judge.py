@@ -65,13 +65,13 @@ class LiveJudge:
         publishers: Container[ClientId] = (),
     ) -> None:
         """Expect nothing for, or of, these: they take no part."""
-        self._keep(lambda key: key[0] not in subscriptions and key[1] not in publishers)
+        self._expect_only(lambda key: key[0] not in subscriptions and key[1] not in publishers)
 
     def expect_only(self, published: Container[tuple[ClientId, int]]) -> None:
         """Expect nothing of other publications; their arrivals count as neither right nor wrong."""
-        self._keep(lambda key: key[1:] in published or key in self.counts)
+        self._expect_only(lambda key: key[1:] in published or key in self.counts)
 
-    def _keep(self, is_kept: Callable[[Key], bool]) -> None:
+    def _expect_only(self, is_kept: Callable[[Key], bool]) -> None:
         """Expect nothing else any more."""
         self._expected = set(filter(is_kept, self._expected))
         self.missing &= self._expected

@@ -204,9 +204,9 @@ class Players:
 
     def _begin_to_read(self, row: SubscriptionRow, subscription: Subscription) -> None:
         self._subscribed[row.subscription] = subscription
-        self._reading.append(asyncio.create_task(self._read(row, subscription)))
+        self._reading.append(asyncio.create_task(self._read_deliveries(row, subscription)))
 
-    async def _read(self, row: SubscriptionRow, subscription: Subscription) -> None:
+    async def _read_deliveries(self, row: SubscriptionRow, subscription: Subscription) -> None:
         try:
             while True:
                 self._arrived(row, await subscription.get())
@@ -236,7 +236,7 @@ class Players:
         started_s = self._newest_s = loop.time()
         async with (
             _ended_by(self._stall()),
-            _ended_by(self._tell(progress, started_s, end_us)),
+            _ended_by(self._report_progress(progress, started_s, end_us)),
             _group() as group,
         ):
             for name, queue in queues.items():
@@ -267,7 +267,9 @@ class Players:
                     self._change.clear()
                     await self._change.wait()
 
-    async def _tell(self, progress: Callable[[float], None], started_s: float, end_us: int) -> None:
+    async def _report_progress(
+        self, progress: Callable[[float], None], started_s: float, end_us: int
+    ) -> None:
         """Return how far it is, now and then: of its time, as much as the network has taken."""
         while True:
             passed = min(1.0, (asyncio.get_running_loop().time() - started_s) * 1e6 / end_us)

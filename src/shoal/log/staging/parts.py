@@ -128,7 +128,7 @@ class BatchLists:
         self, query: str, user: str, batch: int, attempts: Sequence[Attempt], now_us: int
     ) -> DecidedBatch:
         """Keep a batch's list; returns the one that stands, of this batch or a later one."""
-        self._check(query, user)
+        self._check_query(query, user)
         found = self.decided(query, batch)
         if found is None:
             found = DecidedBatch(query, user, batch, tuple(attempts), now_us)
@@ -139,7 +139,7 @@ class BatchLists:
 
     def offer(self, query: str, user: str, batch: int, names: Iterable[str], now_us: int) -> None:
         """Keep attempts beyond their age, until a list is there; a later batch needs none."""
-        self._check(query, user)
+        self._check_query(query, user)
         found = self._parts.get(query)
         if found is not None and (found.batch > batch or not self._may_replace(found, batch)):
             return
@@ -163,7 +163,7 @@ class BatchLists:
 
         LogError if an attempt is not here whole, or an earlier batch is not published.
         """
-        self._check(query, user)
+        self._check_query(query, user)
         found = self._parts.get(query)
         if found is not None and (
             found.batch > batch or (found.batch == batch and found.is_decided)
@@ -234,7 +234,7 @@ class BatchLists:
             if found is not None and found.user != user:
                 raise AnotherUsersQueryError(f"query {query} is another user's")
 
-    def _check(self, query: str, user: str) -> None:
+    def _check_query(self, query: str, user: str) -> None:
         self.check_user(query, user)
         known = self._decided.keys() | self._parts.keys()
         if query not in known and len(known) >= MOST_QUERIES:

@@ -37,18 +37,20 @@ class RemoteStaging:
         """
         path, count = f"/staged/{_path(query, batch)}/{quote(attempt, safe='')}", 0
         for some in _requests(rows):
-            count = self._ask("POST", f"{path}?at={count}", encode_rows(some))["rows"]
-        return int(self._ask("POST", f"{path}?at={count}&last=1", encode_rows([]))["rows"])
+            count = self._ask_patiently("POST", f"{path}?at={count}", encode_rows(some))["rows"]
+        return int(
+            self._ask_patiently("POST", f"{path}?at={count}&last=1", encode_rows([]))["rows"]
+        )
 
     def offer(self, query: str, batch: int, names: Sequence[str]) -> KeptList | None:
         """See `StagingBroker`."""
         body = msgspec.json.encode(names)
-        return _kept(self._ask("POST", f"/offers/{_path(query, batch)}", body))
+        return _kept(self._ask_patiently("POST", f"/offers/{_path(query, batch)}", body))
 
     def decide(self, query: str, batch: int, attempts: Sequence[Attempt]) -> KeptList:
         """See `StagingBroker`."""
         body = msgspec.json.encode(attempts)
-        found = _kept(self._ask("PUT", f"/decisions/{_path(query, batch)}", body))
+        found = _kept(self._ask_patiently("PUT", f"/decisions/{_path(query, batch)}", body))
         assert found is not None
         return found
 
@@ -57,18 +59,18 @@ class RemoteStaging:
     ) -> bool:
         """See `StagingBroker`; returns after this time, also if it is not done."""
         path = f"/parts/{_path(query, batch)}?wait_s={wait_s}"
-        found = self._ask("POST", path, msgspec.json.encode(attempts))
+        found = self._ask_patiently("POST", path, msgspec.json.encode(attempts))
         return bool(found["published"] >= found["rows"])
 
     def queries(self) -> list[dict[str, Any]]:
         """A row for each query: its last batch, rows, how many are published, and the reason."""
-        return list(self._ask("GET", "/staged")["queries"])
+        return list(self._ask_patiently("GET", "/staged")["queries"])
 
     def forget(self, query: str) -> None:
         """Drop a query with its rows; a repeated batch of it would be published again."""
-        self._ask("DELETE", f"/staged/{quote(query, safe='')}")
+        self._ask_patiently("DELETE", f"/staged/{quote(query, safe='')}")
 
-    def _ask(self, method: str, path: str, body: bytes = b"") -> Any:
+    def _ask_patiently(self, method: str, path: str, body: bytes = b"") -> Any:
         return patiently(lambda: self._log.ask(method, path, body), self._patience_s)
 
 

@@ -156,7 +156,7 @@ class Decoder:
                     f"a packet of {stop - position} bytes; at most {maximum} are accepted",
                 )
             if stop > end:
-                self._keep(data[position:], stop - position)
+                self._keep_begun(data[position:], stop - position)
                 return
             if first & 0xF0 == _PUBLISH and version is not None:
                 packet = _read_publish(first & 15, data, body, stop, version)
@@ -170,12 +170,12 @@ class Decoder:
             ):
                 append(Puback(packet_id))
             else:
-                append(self._read(first, data, position, body, stop))
+                append(self._read_packet(first, data, position, body, stop))
                 most -= SMALL_BYTES
                 version = self.version
             position, body = stop, stop + 2
         if position < end:
-            self._keep(data[position:], 0)
+            self._keep_begun(data[position:], 0)
 
     def _check_kind(self, first: int) -> PacketType:
         """The type of a packet by its first byte; MqttError if such a packet is not allowed."""
@@ -193,12 +193,12 @@ class Decoder:
             raise protocol_error(f"only a server sends {packet_type.name}")
         return packet_type
 
-    def _keep(self, rest: bytes, needed: int) -> None:
+    def _keep_begun(self, rest: bytes, needed: int) -> None:
         self._check_kind(rest[0])
         self._begun = bytearray(rest)
         self._needed = needed
 
-    def _read(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
+    def _read_packet(self, first: int, data: bytes, start: int, body: int, stop: int) -> Packet:
         """Read any packet outside the fast path, also a PUBLISH before the version is known."""
         packet_type = self._check_kind(first)
         # 3.1 gives these flags of a CONNECT no meaning, and its clients set them.

@@ -199,7 +199,9 @@ class Connection(ConnectionStatus):
 
     # --- ends ---------------------------------------------------------------------------------
 
-    def _leave(self, now_us: int, *, with_will: bool = True, is_moving: bool = False) -> None:
+    def _leave_session(
+        self, now_us: int, *, with_will: bool = True, is_moving: bool = False
+    ) -> None:
         """Left → closed."""
         if self.state is ConnectionState.CLOSED:
             return
@@ -214,7 +216,7 @@ class Connection(ConnectionStatus):
         if self.holds:
             self._is_lost = True  # held packets still count
         else:
-            self._leave(now_us)
+            self._leave_session(now_us)
 
     def _stop(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
         """Reading stops → closed."""
@@ -224,7 +226,9 @@ class Connection(ConnectionStatus):
         """Reading stops → closed."""
         self.hang_up(now_us)
 
-    def _tell(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
+    def _send_disconnect(
+        self, code: ReasonCode, reason: str, now_us: int, server: str | None
+    ) -> None:
         """DISCONNECT is sent → closed."""
         if code is ReasonCode.SESSION_TAKEN_OVER:
             self._broker_api.statistics.notices.note("taken over", self.party, "", reason)
@@ -238,7 +242,7 @@ class Connection(ConnectionStatus):
         is_moving = code in ELSEWHERE and session is not None
         if is_moving and session is not None and not session.expiry_interval_s:
             is_moving = session.will is not None
-        self._leave(now_us, is_moving=is_moving)
+        self._leave_session(now_us, is_moving=is_moving)
 
     def _send_away(self, server_reference: str, reason: str, now_us: int) -> None:
         """DISCONNECT is sent, and reading goes on → redirected."""
@@ -246,12 +250,14 @@ class Connection(ConnectionStatus):
         self._broker_api.statistics.notices.note("sent on", self.party, server_reference, reason)
         self.session_writer.send_disconnect(ReasonCode.USE_ANOTHER_SERVER, reason, server_reference)
         held, _ = self._held.take_all()
-        self._leave(now_us, is_moving=True)
+        self._leave_session(now_us, is_moving=True)
         if session is not None and self._broker_api.redirected(self, session, now_us):
             self.state = ConnectionState.REDIRECTED
             self._take_last_packets(held, now_us, 0)
 
-    def _refuse(self, code: ReasonCode, reason: str, now_us: int, server: str | None) -> None:
+    def _refuse_client(
+        self, code: ReasonCode, reason: str, now_us: int, server: str | None
+    ) -> None:
         """Refused → closed."""
         if code not in ELSEWHERE:
             self._broker_api.statistics.notices.refuse(
@@ -259,7 +265,7 @@ class Connection(ConnectionStatus):
             )
         if self._decoder.version is not None:
             self.session_writer.refuse(self._decoder.version, code, reason, server)
-        self._leave(now_us)
+        self._leave_session(now_us)
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -282,11 +288,11 @@ class Connection(ConnectionStatus):
     def _handle_or_hold(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled, or held."""
         if self._held.packets or self.must_wait:
-            self._hold(packets, size, now_us)
+            self._hold_packets(packets, size, now_us)
         else:
-            self._handle(packets, now_us, size)
+            self._handle_packets(packets, now_us, size)
 
-    def _handle(self, packets: list[Packet], now_us: int, size: int) -> None:
+    def _handle_packets(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Handled."""
         # The packets behind the work of one time slice are held; `size` is their bytes.
         try:
@@ -300,7 +306,9 @@ class Connection(ConnectionStatus):
             if self._serving is not None:
                 taken = self._serving.take(packets, first, now_us)
                 if taken and type(last := packets[taken - 1]) is Disconnect:
-                    self._leave(now_us, with_will=last.reason_code is not ReasonCode.SUCCESS)
+                    self._leave_session(
+                        now_us, with_will=last.reason_code is not ReasonCode.SUCCESS
+                    )
                 if self.state is not ConnectionState.CONNECTED:
                     return
                 if taken < len(packets):
@@ -309,7 +317,7 @@ class Connection(ConnectionStatus):
                     if self._held.packets:
                         self._held.put_back(rest, size)
                     else:
-                        self._hold(rest, size, now_us)
+                        self._hold_packets(rest, size, now_us)
                     return
             failure = self._decoder.failure
             if (
@@ -328,18 +336,18 @@ class Connection(ConnectionStatus):
         if self.state is ConnectionState.ADMISSION:
             self._held.keep(rest)
         elif self.state is ConnectionState.CONNECTED:
-            self._hold(rest, 0, now_us)
+            self._hold_packets(rest, 0, now_us)
 
-    def _hold(self, packets: list[Packet], size: int, now_us: int) -> None:
+    def _hold_packets(self, packets: list[Packet], size: int, now_us: int) -> None:
         """Hold these packets, except those that need not wait."""
-        self._handle(self._held.sift(packets, size), now_us, 0)
+        self._handle_packets(self._held.sift(packets, size), now_us, 0)
 
     def _take_held(self, now_us: int) -> None:
         """Held packets are handled, up to the work of a time slice."""
         held, size = self._held.take(TURN)
-        self._handle(held, now_us, size)
+        self._handle_packets(held, now_us, size)
         if self._is_lost and not self._held.packets:
-            self._leave(now_us)
+            self._leave_session(now_us)
 
     def _hold_until_the_answer(self, packets: list[Packet], now_us: int, size: int) -> None:
         """Held until the answer."""
@@ -410,16 +418,16 @@ class Connection(ConnectionStatus):
         if self.session_writer.send_answer(entering.connack(guest.client_id, present=present)):
             session.attach(self.session_writer, now_us)
         else:  # the client's maximum packet size is below that of a CONNACK
-            self._leave(now_us, with_will=False)
+            self._leave_session(now_us, with_will=False)
 
     def _handle_held(self, now_us: int) -> None:
         """Handle the packets that came before the client was admitted."""
         if self.state is not ConnectionState.ADMISSION:
             held, _ = self._held.take_all()
             if self.must_wait:
-                self._hold(held, 0, now_us)
+                self._hold_packets(held, 0, now_us)
             else:
-                self._handle(held, now_us, 0)
+                self._handle_packets(held, now_us, 0)
 
 
 LIFE = LifeCycle(
@@ -427,7 +435,7 @@ LIFE = LifeCycle(
     ConnectionInput,
     {
         ConnectionInput.PACKETS: (
-            does(Connection._handle),
+            does(Connection._handle_packets),
             does(Connection._hold_until_the_answer),
             does(Connection._handle_or_hold),
             does(Connection._take_last_packets),
@@ -437,15 +445,15 @@ LIFE = LifeCycle(
         ConnectionInput.TURN: (IGNORED, IGNORED, does(Connection._take_held), IGNORED, IGNORED),
         ConnectionInput.REDIRECT: (IGNORED, IGNORED, does(Connection._send_away), IGNORED, IGNORED),
         ConnectionInput.DISCONNECT: (
-            does(Connection._refuse),
-            does(Connection._refuse),
-            does(Connection._tell),
+            does(Connection._refuse_client),
+            does(Connection._refuse_client),
+            does(Connection._send_disconnect),
             does(Connection._stop),
             IGNORED,
         ),
         ConnectionInput.LOST: (
-            does(Connection._leave),
-            does(Connection._leave),
+            does(Connection._leave_session),
+            does(Connection._leave_session),
             does(Connection._leave_when_all_is_handled),
             does(Connection._hang_up),
             IGNORED,

@@ -175,7 +175,7 @@ class Incoming:
             if not refusal and self.is_beyond_rate(packet):
                 refusal = _BEYOND_RATE
             if refusal:
-                self._refuse(qos, packet_id, refusal, topic)
+                self._refuse_publication(qos, packet_id, refusal, topic)
                 return 1
         code, work = ReasonCode.SUCCESS, 1
         message: PublishedMessage | None = None
@@ -226,7 +226,7 @@ class Incoming:
         party = self._session_writer.connection.party
         statistics.notices.refuse("publish refused", code, party, topic, why)
 
-    def _refuse(self, qos: int, packet_id: int, refusal: str, topic: str) -> None:
+    def _refuse_publication(self, qos: int, packet_id: int, refusal: str, topic: str) -> None:
         """Refuse a publication that cannot be kept; 3.1.1 has no such answer."""
         self._count_refusal(ReasonCode.QUOTA_EXCEEDED, topic, refusal)
         if self._session_writer.version != MQTT_5:

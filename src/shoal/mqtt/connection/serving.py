@@ -82,13 +82,13 @@ class Serving:
         self.incoming.grant(permissions)
 
     def take(self, packets: list[Packet], first: int, now_us: int) -> int:
-        """Like `_take`; then send the publications for which acknowledgements have made room."""
-        place = self._take(packets, first, now_us)
+        """Like `_take_packets`; then send publications for which acknowledgements made room."""
+        place = self._take_packets(packets, first, now_us)
         if self.session.has_room:
             self.session.pump(now_us)
         return place
 
-    def _take(self, packets: list[Packet], first: int, now_us: int) -> int:
+    def _take_packets(self, packets: list[Packet], first: int, now_us: int) -> int:
         """Handle packets from `first` on, in order; returns the position at which it stopped.
 
         It stops behind a packet that ended the connection, such as DISCONNECT; at the end of the
@@ -144,20 +144,20 @@ class Serving:
             if type(packet) is Puback:
                 session.on_puback(packet.packet_id)
                 continue
-            work += self._handle(packet, TURN - work, now_us)
+            work += self._handle_other_packet(packet, TURN - work, now_us)
             if self._asked is not None and type(packet) not in PASSING:
                 return place
             if type(packet) is Disconnect or self._session_writer.connection.is_closed:
                 return place + 1
         return len(packets)
 
-    def _handle(self, packet: Packet, most: int, now_us: int) -> int:
+    def _handle_other_packet(self, packet: Packet, most: int, now_us: int) -> int:
         """Handle a packet that is no publication; returns its work beyond that of one packet.
 
         Of a SUBSCRIBE or UNSUBSCRIBE about `most` work is done at once.
         """
         if type(packet) is Subscribe or type(packet) is Unsubscribe:
-            return REQUEST_WORK + self._ask(packet, most, now_us)
+            return REQUEST_WORK + self._serve_request(packet, most, now_us)
         handler = _HANDLERS.get(type(packet))
         if handler is None:
             raise protocol_error(f"only a server sends {type(packet).__name__}")
@@ -173,7 +173,7 @@ class Serving:
                 self.incoming.on_publish(packet, now_us)
         self._broker_api.settle()
 
-    def _ask(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
+    def _serve_request(self, packet: Subscribe | Unsubscribe, most: int, now_us: int) -> int:
         """Handle a request until it is complete or `most` work is done; returns the work."""
         subscribing = self._broker_api.subscribing
         asked = self._asked

@@ -73,13 +73,13 @@ class Evacuating:
         """Begin to move all sessions to these brokers."""
         self._takers = takers
         self._left = None
-        self.due(now_us)
+        self.evacuate_some(now_us)
 
     def end(self) -> None:
         """Stop the evacuation."""
         self._timers.cancel((EVACUATING_TIMER, ()))
 
-    def due(self, now_us: int) -> None:
+    def evacuate_some(self, now_us: int) -> None:
         """Check some of the sessions that are still here, and schedule the next round."""
         if self._left is None:
             self._left = iter(self._sessions.client_ids())

@@ -186,20 +186,20 @@ class Federation:
         elif leaving:
             self._spreading.owe(lambda now_us: asking.left(leaving), now_us)
 
-    def due(self, kind: str, about: object, now_us: int) -> None:
+    def on_federation_timer(self, kind: str, about: object, now_us: int) -> None:
         """Dispatch a timer to its part."""
         match about:
             case (str(client_id), int(at_us)):
-                self.session_transfer.due(kind, (client_id, at_us), now_us)
+                self.session_transfer.on_transfer_timer(kind, (client_id, at_us), now_us)
             case int(what) if kind == SHARING_TIMER:
-                self.sharing.due(what, now_us)
+                self.sharing.on_sharing_timer(what, now_us)
             case int(patience_us) if kind == GRANTING_TIMER:
                 waits = patience_us == self.granting.patience_us
-                (self.granting if waits else self._advertising).due(now_us)
+                (self.granting if waits else self._advertising).on_granting_timer(now_us)
             case () if kind == HANDING_TIMER:
                 self.sharing.hand_on(now_us)
             case () if kind == CROWDING_TIMER:
-                self.crowding.due(now_us)
+                self.crowding.report_fullness(now_us)
             case () if kind == TELLING_TIMER:
                 self.session_transfer.telling.flush(now_us)
             case () if kind == LISTING_TIMER:
@@ -211,17 +211,17 @@ class Federation:
             case () if kind == UNCOVERING_TIMER:
                 self._release_covering(now_us)
             case () if kind == MOVING_TIMER:
-                self.moving.due(now_us)
+                self.moving.check_orders(now_us)
             case () if kind == STARTING_TIMER:
-                self.session_transfer.starting.due(now_us)
+                self.session_transfer.starting.admit_waiting(now_us)
             case () if kind == SOUGHT_TIMER:
                 self.session_transfer.starting.seek(now_us)
             case () if kind == WISHES_TIMER:
-                self.wishes.due(now_us)
+                self.wishes.report_some(now_us)
             case () if kind == EVACUATING_TIMER:
-                self.evacuating.due(now_us)
+                self.evacuating.evacuate_some(now_us)
             case ():
-                self.joining.due(kind, now_us)
+                self.joining.on_joining_timer(kind, now_us)
 
     def on_control(self, body: bytes, now_us: int) -> None:
         """Dispatch a control of another broker; unreadable ones are dropped."""

@@ -43,7 +43,7 @@ class FullQueues:
         """The queues have become full, or have room again: announce it at once."""
         self._timers.set((CROWDING_TIMER, ()), 0)
 
-    def due(self, now_us: int) -> None:
+    def report_fullness(self, now_us: int) -> None:
         is_full = self._is_full()
         if is_full or self._has_said:
             self._front_end.send(

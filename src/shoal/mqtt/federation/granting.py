@@ -69,7 +69,10 @@ class FederationGranting:
         self._marked = self._known = 0
 
     def owe(self, answer: Answer, now_us: int) -> None:
-        """Call `answer` when every broker knows the front end's requests."""
+        """Call `answer` when every broker knows the front end's requests.
+
+        The mark under way covers the requests made before it; later ones need the next mark.
+        """
         self._now_us = now_us
         if self._under_way:
             is_marked = self._marked == self._front_end.asked
@@ -79,10 +82,10 @@ class FederationGranting:
         else:
             self._next.append(answer)
             if not self._ready:
-                self._send(now_us)
+                self._send_mark(now_us)
 
     def wait_for(self, number: int) -> None:
-        """Let no answer go before this control is settled."""
+        """Send no answer before this control, which the front end numbered, is settled."""
         self._said.add(number)
         self._front_end.notice(number, self.settled)
 
@@ -91,35 +94,35 @@ class FederationGranting:
         self._said.discard(number)
         if number == self._number:
             self._number = None
-        self._check()
+        self._answer_if_known()
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription that the machine has installed."""
         self._unsettled.discard(subscription_id)
-        self._check()
+        self._answer_if_known()
 
-    def _check(self) -> None:
+    def _answer_if_known(self) -> None:
         if self._under_way and self._number is None and not (self._unsettled or self._said):
             if self._timers is not None:
                 self._timers.cancel((GRANTING_TIMER, self.patience_us))
             self._known = self._marked
             self._front_end.is_known(self._marked)
-            self._answer(self._now_us)
+            self._answer_all(self._now_us)
 
-    def due(self, now_us: int) -> None:
+    def on_granting_timer(self, now_us: int) -> None:
         """Handle the timeout, or the next time slice of answers."""
         if self._ready:
-            self._go_on(now_us)
+            self._answer_slice(now_us)
         else:
-            self._answer(now_us)
+            self._answer_all(now_us)
 
-    def _answer(self, now_us: int) -> None:
+    def _answer_all(self, now_us: int) -> None:
         self._ready.extend(self._under_way)
         self._under_way = []
         self._number = None
-        self._go_on(now_us)
+        self._answer_slice(now_us)
 
-    def _go_on(self, now_us: int) -> None:
+    def _answer_slice(self, now_us: int) -> None:
         most = len(self._ready) if self._timers is None else MOST_AT_ONCE
         while self._ready and most:
             most -= 1
@@ -127,9 +130,9 @@ class FederationGranting:
         if self._ready and self._timers is not None:
             self._timers.set((GRANTING_TIMER, self.patience_us), now_us + 1)
         elif self._next and not self._under_way:
-            self._send(now_us)
+            self._send_mark(now_us)
 
-    def _send(self, now_us: int) -> None:
+    def _send_mark(self, now_us: int) -> None:
         self._under_way, self._next = self._next, []
         self._unsettled = set(self._front_end.unsettled)
         self._marked = self._front_end.asked

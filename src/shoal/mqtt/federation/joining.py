@@ -134,7 +134,7 @@ class FederationJoining:
             at_us = max(now_us + LINKED_US, self._asked_us + HELLO_AGAIN_US)
             self._timers.set((LINKED_TIMER, ()), at_us)
 
-    def due(self, kind: str, now_us: int) -> None:
+    def on_joining_timer(self, kind: str, now_us: int) -> None:
         """Handle a timer of this module."""
         if kind == TOLD_TIMER:
             self._asked = None
@@ -150,8 +150,8 @@ class FederationJoining:
         self._told.add(self._retained.digest)
         if self._has_rejoined:
             # All routing tables have been sent on the link before, so this is not lost.
-            self._send(EVERY_BROKER, Rejoined(self._broker_id), now_us)
-            self._tell(EVERY_BROKER, now_us)
+            self._send_join_control(EVERY_BROKER, Rejoined(self._broker_id), now_us)
+            self._send_clients_and_members(EVERY_BROKER, now_us)
             return
         self._send_hello(now_us)
         self._hellos += 1
@@ -164,23 +164,23 @@ class FederationJoining:
         """Send Hello to all, or to those that have not answered."""
         self._asked_us = now_us
         for broker in self._unheard(now_us) if self._is_answered else (EVERY_BROKER,):
-            self._send(broker, FederationHello(self._broker_id), now_us)
+            self._send_join_control(broker, FederationHello(self._broker_id), now_us)
 
     def on_control(self, control: Control, now_us: int) -> None:
         """Handle a control of another broker."""
         match control:
             case FederationHello(broker):
-                self._send(broker, self._here(), now_us)
-                self._tell(broker, now_us)
+                self._send_join_control(broker, self._here(), now_us)
+                self._send_clients_and_members(broker, now_us)
             case Rejoined(broker):
-                self._send(broker, self._here(), now_us)
-                self._tell(EVERY_BROKER, now_us)
+                self._send_join_control(broker, self._here(), now_us)
+                self._send_clients_and_members(EVERY_BROKER, now_us)
             case Here(broker, digest):
                 if not self._has_rejoined:
                     self._is_answered = True
                     if not self._unheard(now_us):
                         self._timers.cancel((HELLO_TIMER, ()))
-                    self._tell(broker, now_us)
+                    self._send_clients_and_members(broker, now_us)
                 self._others[broker] = digest
                 self._ask_next(now_us)
             case Tell(broker):
@@ -193,7 +193,7 @@ class FederationJoining:
                 if kept is not None:
                     is_told = self._has_rejoined and self._asked is not None
                     if is_told and self._retained.is_news(kept):
-                        self._send(EVERY_BROKER, control, now_us)
+                        self._send_join_control(EVERY_BROKER, control, now_us)
                     self._retained.keep(kept, now_us)
                     if self._is_alone and self._asked is not None:
                         self._heard[kept.topic] = kept
@@ -213,22 +213,26 @@ class FederationJoining:
         for message in self._retained.history():
             if self._telling.get(broker) is not question:
                 return
-            self._send(broker, kept_of(message, self._turns.now_us), self._turns.now_us)
+            self._send_join_control(
+                broker, kept_of(message, self._turns.now_us), self._turns.now_us
+            )
             yield 1 + message.size // BYTES_PER_WORK
         if self._telling.get(broker) is not question:
             return
         del self._telling[broker]
-        self._send(broker, AllTold(self._broker_id), self._turns.now_us)
+        self._send_join_control(broker, AllTold(self._broker_id), self._turns.now_us)
 
     def _send_missing(self, heard: Mapping[str, PublishedMessage]) -> Iterator[int]:
         """Send the messages that the other part has not sent, and so does not have."""
         for message in self._retained.history():
             told = heard.get(message.topic)
             if told is None or told.payload != message.payload:
-                self._send(EVERY_BROKER, kept_of(message, self._turns.now_us), self._turns.now_us)
+                self._send_join_control(
+                    EVERY_BROKER, kept_of(message, self._turns.now_us), self._turns.now_us
+                )
             yield 1 + message.size // BYTES_PER_WORK
 
-    def _tell(self, broker: str, now_us: int) -> None:
+    def _send_clients_and_members(self, broker: str, now_us: int) -> None:
         """Send the local clients and group members."""
         self._send_clients(broker, now_us)
         self._turns.take(self._announce_groups(broker, self._turns), now_us)
@@ -240,8 +244,8 @@ class FederationJoining:
                 self._told.add(digest)
                 self._asked = broker
                 self._timers.set((TOLD_TIMER, ()), now_us + TOLD_US)
-                self._send(broker, Tell(self._broker_id), now_us)
+                self._send_join_control(broker, Tell(self._broker_id), now_us)
         self.is_told = self._asked is None
 
-    def _send(self, to: str, control: Control, now_us: int) -> None:
+    def _send_join_control(self, to: str, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)

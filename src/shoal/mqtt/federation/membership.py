@@ -77,7 +77,7 @@ class FederationMembership:
         """The number of groups."""
         return len(self._counts)
 
-    def of(self, name: GroupName) -> Mapping[BrokerId, Count]:
+    def members_of(self, name: GroupName) -> Mapping[BrokerId, Count]:
         """The brokers with members of a group."""
         return self._counts.get(name, {})
 
@@ -95,7 +95,7 @@ class FederationMembership:
         """
         turns = self._turns.get(name)
         if turns is None:
-            counts = self.of(name)
+            counts = self.members_of(name)
             if not counts:
                 return None
             turns = self._turns[name] = _Turns(counts)
@@ -117,7 +117,7 @@ class FederationMembership:
         Yields the number of topic filter nodes visited.
         """
         yield from self._groups.search(message.topic)
-        attributes = self._front_end.reader.of(message)
+        attributes = self._front_end.reader.attributes_of(message)
         yield from self._groups.matching(message.topic, [attributes], [names])
 
     # --- local members ------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class FederationMembership:
         dirty, self._dirty = self._dirty, {}
         for name, subscription in dirty.items():
             count = self._count(name, now_us)
-            known = self.of(name).get(self._broker_id)
+            known = self.members_of(name).get(self._broker_id)
             if (known[1:] if known else (0, 0)) == count[1:]:
                 continue
             members = FederationMembers(
@@ -194,7 +194,7 @@ class FederationMembership:
 
     def lose_present(self, broker: BrokerId, name: GroupName) -> None:
         """Record that a broker has no connected members of a group."""
-        count = self.of(name).get(broker)
+        count = self.members_of(name).get(broker)
         if count is not None:
             self._counts[name][broker] = count._replace(present=0)
             self._turns.pop(name, None)

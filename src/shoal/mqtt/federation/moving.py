@@ -151,7 +151,7 @@ class Moving:
                 self.counts["stayed"] += 1
             done(problem)
         else:
-            self._ask(client_id, broker, reason, now_us, done)
+            self._offer_client(client_id, broker, reason, now_us, done)
             self._look_soon(now_us)
 
     def _why_not(self, client_id: str, broker: BrokerId, now_us: int) -> str:
@@ -182,19 +182,23 @@ class Moving:
         session_writer = session.session_writer if session is not None else None
         return session, session_writer.connection if session_writer is not None else None
 
-    def _ask(self, client_id: str, broker: BrokerId, reason: str, now_us: int, done: Done) -> None:
+    def _offer_client(
+        self, client_id: str, broker: BrokerId, reason: str, now_us: int, done: Done
+    ) -> None:
         session = self._sessions[client_id]
         self._orders[client_id] = _Order(client_id, broker, reason, now_us + WELCOME_US, done)
         moved_us = (*_recent(session, now_us), now_us)
         entered_us, user = session.entered_us, session.user
-        self._send(broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us)
+        self._send_move_control(
+            broker, Coming(client_id, self._broker_id, entered_us, user, moved_us), now_us
+        )
 
-    def _send(self, to: BrokerId, control: Control, now_us: int) -> None:
+    def _send_move_control(self, to: BrokerId, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)
 
     # --- progress -------------------------------------------------------------------------------
 
-    def due(self, now_us: int) -> None:
+    def check_orders(self, now_us: int) -> None:
         """Check all orders, and the drain."""
         coming, self._coming = self._coming, []
         for move_again in coming:
@@ -216,28 +220,28 @@ class Moving:
         if order.is_told:
             self._look_for(order, session, connection, now_us)
         elif connection is None:
-            self._end(order, f"{order.client_id} has gone by itself")
+            self._end_order(order, f"{order.client_id} has gone by itself")
         elif not order.is_welcome:
             if now_us >= order.until_us:
                 self._is_unwelcome(order, "it does not answer", now_us)
         elif not connection.owes:
             assert session is not None
-            self._tell(order, session, connection, now_us)
+            self._redirect_client(order, session, connection, now_us)
         elif now_us >= order.until_us:
             connection.is_moving = False
-            self._end(order, f"publications of {order.client_id} are not settled")
+            self._end_order(order, f"publications of {order.client_id} are not settled")
 
-    def _tell(
+    def _redirect_client(
         self, order: _Order, session: Session, connection: ClientConnection, now_us: int
     ) -> None:
         server = self.servers.get(order.broker, {}).get(connection.credentials.listener)
         if not connection.follows:
             code = ReasonCode.USE_ANOTHER_SERVER
             connection.disconnect(code, order.reason, now_us, server)
-            self._end(order, "", "let go")
+            self._end_order(order, "", "let go")
         elif server is None:
             connection.is_moving = False
-            self._end(order, f"{order.broker} has left")
+            self._end_order(order, f"{order.broker} has left")
         else:
             session.moved_us = (*_recent(session, now_us), now_us)
             order.is_told, order.until_us = True, now_us + MOVING_US
@@ -255,19 +259,19 @@ class Moving:
         going = self._session_transfer.going(client_id)
         if going is not None:
             problem = "" if going == order.broker else f"{client_id} went to {going} instead"
-            self._end(order, problem)
+            self._end_order(order, problem)
         elif connection is not None:
-            self._end(order, f"{client_id} has come back")
+            self._end_order(order, f"{client_id} has come back")
         elif session is None:
-            self._end(order, f"the session of {client_id} has ended")
+            self._end_order(order, f"the session of {client_id} has ended")
         elif now_us >= order.until_us:
-            self._end(order, f"{client_id} was redirected, and has not connected there")
+            self._end_order(order, f"{client_id} was redirected, and has not connected there")
 
     def _is_unwelcome(self, order: _Order, problem: str, now_us: int) -> None:
         self._unwelcome[order.broker] = now_us + UNWELCOME_US
-        self._end(order, f"{order.broker} takes no clients: {problem}")
+        self._end_order(order, f"{order.broker} takes no clients: {problem}")
 
-    def _end(self, order: _Order, problem: str, outcome: str = "") -> None:
+    def _end_order(self, order: _Order, problem: str, outcome: str = "") -> None:
         del self._orders[order.client_id]
         self.counts[outcome or ("stayed" if problem else "moved")] += 1
         order.done(problem)
@@ -285,7 +289,7 @@ class Moving:
                     control.client_id, control.broker, control.entered_us, control.user
                 )
             welcome = FederationWelcome(control.client_id, self._broker_id, problem)
-            self._send(control.broker, welcome, now_us)
+            self._send_move_control(control.broker, welcome, now_us)
             return
         order = self._orders.get(control.client_id)
         if order is None or order.is_welcome or order.broker != control.broker:
@@ -358,7 +362,7 @@ class Moving:
         if not connection.follows:
             self._let_go(session, connection, taker, now_us)
         elif taker is not None:
-            self._ask(session.client_id, taker, DRAINED, now_us, self._said)
+            self._offer_client(session.client_id, taker, DRAINED, now_us, self._said)
         elif not self.problem:
             self.problem = (
                 f"no broker is known with a listener for {connection.credentials.listener}"

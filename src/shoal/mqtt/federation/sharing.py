@@ -123,12 +123,12 @@ class Sharing:
     def _announce_soon(self) -> None:
         self._timers.set((SHARING_TIMER, _TELL), 0)
 
-    def due(self, what: int, now_us: int) -> None:
+    def on_sharing_timer(self, what: int, now_us: int) -> None:
         """Handle a timer of this module."""
         if what == _TELL:
             self.membership.announce_changes(now_us)
         elif what == _CHECK:
-            self._check(now_us)
+            self._check_shares(now_us)
         else:
             self._write_notes()
 
@@ -153,7 +153,7 @@ class Sharing:
         yield from self.membership.puts()
         yield from self.taking.puts()
 
-    def _send(
+    def _send_share_control(
         self, to: str, control: FederationMembers | Shared | Closed | Took, now_us: int
     ) -> int:
         return self._front_end.send(to, encode_control(control), now_us)
@@ -165,7 +165,7 @@ class Sharing:
         self.membership.announce_changes(now_us)
         if not self.membership:
             return
-        self._begin(message, _ALL)
+        self._open_share(message, _ALL)
         if self.handing.is_on:
             self.handing.take(self._share_later(message), now_us)
             return
@@ -178,7 +178,7 @@ class Sharing:
 
     def share_again(self, message: PublishedMessage, now_us: int) -> None:
         """Like `share`, for a message that was not settled at the stop."""
-        self._begin(message, _ALL)
+        self._open_share(message, _ALL)
         self.handing.take(self._share(message, dict(message.shares or {})), now_us)
         self._write_notes()
 
@@ -197,7 +197,7 @@ class Sharing:
     def _share(self, message: PublishedMessage, names: dict[GroupName, BrokerId]) -> Iterator[int]:
         """Choose a broker for each of these groups, or ask the chosen one again."""
         for name, broker in names.items():
-            share = self._begin(message, name)
+            share = self._open_share(message, name)
             if broker:
                 self._hand(share, broker, self.handing.now_us)
             else:
@@ -206,9 +206,9 @@ class Sharing:
             yield 1 if is_here else copy_work(message.size)
         chosen = self._open.get(key_of(message), _ALL)
         assert chosen is not None
-        self._done(chosen)
+        self._close_share(chosen)
 
-    def _begin(self, message: PublishedMessage, name: GroupName) -> GroupShare:
+    def _open_share(self, message: PublishedMessage, name: GroupName) -> GroupShare:
         _, number = key_of(message)
         self._last = max(self._last, number)
         self._front_end.defer_ack(number)
@@ -228,7 +228,7 @@ class Sharing:
             self._open.settled(share, now_us)
             self._check_soon(now_us)
         else:
-            self._done(share)
+            self._close_share(share)
 
     def _hand(
         self, share: GroupShare, broker: BrokerId, now_us: int, *, is_any: bool = True
@@ -239,19 +239,19 @@ class Sharing:
             self._take_here(share, now_us)
             return
         self._note(message, share.group, broker)
-        self._ask(share, broker, now_us)
+        self._ask_member_broker(share, broker, now_us)
         if not message.qos:
-            self._done(share)
+            self._close_share(share)
 
     def _take_here(self, share: GroupShare, now_us: int) -> None:
         own = self._broker_id
-        took = self._take(own, share.group, share.message, now_us, is_any=share.is_any)
+        took = self._give_to_member(own, share.group, share.message, now_us, is_any=share.is_any)
         if took is None:
             self._note(share.message, share.group, self._broker_id)
             self._open.settled(share, now_us)
             self._check_soon(now_us)
         elif took:
-            self._done(share)
+            self._close_share(share)
         else:
             self._choose(share, now_us)
 
@@ -271,7 +271,7 @@ class Sharing:
         for number in to_note:
             self._front_end.note(number)
 
-    def _ask(self, share: GroupShare, broker: BrokerId, now_us: int) -> None:
+    def _ask_member_broker(self, share: GroupShare, broker: BrokerId, now_us: int) -> None:
         control = shared_of(
             share.group,
             self._broker_id,
@@ -286,15 +286,15 @@ class Sharing:
         def settled(_: int) -> None:
             self._open.settled(share, self._now_us)
 
-        self._front_end.notice(self._send(broker, control, now_us), settled)
+        self._front_end.notice(self._send_share_control(broker, control, now_us), settled)
         self._check_soon(now_us)
 
-    def _done(self, share: GroupShare) -> None:
+    def _close_share(self, share: GroupShare) -> None:
         self._open.done(share)
         self._note(share.message, share.group, None)
         self._front_end.release_ack(key_of(share.message)[1])
 
-    def _check(self, now_us: int) -> None:
+    def _check_shares(self, now_us: int) -> None:
         """Check the shares without an answer."""
         self._now_us = now_us
         self._is_checking = False
@@ -306,7 +306,7 @@ class Sharing:
         else:
             asked, self._asked = self._asked, set()
             for broker in sorted(asked):
-                self._send(broker, Closed(self._broker_id, self._last + 1), now_us)
+                self._send_share_control(broker, Closed(self._broker_id, self._last + 1), now_us)
 
     def _is_too_late(self, share: GroupShare, now_us: int) -> bool:
         """Whether the timeout of a message that may be delivered twice is over."""
@@ -345,13 +345,13 @@ class Sharing:
         elif share.target == self._broker_id:
             self._take_here(share, now_us)
         else:  # it was killed before it answered, or its answer is under way
-            self._ask(share, share.target, now_us)
+            self._ask_member_broker(share, share.target, now_us)
 
     def _has_others(self, share: GroupShare) -> bool:
         """Whether another broker might take it."""
         return share.target is not None and any(
             broker != share.target and not share.tried & {(broker, False), (broker, True)}
-            for broker in self.membership.of(share.group)
+            for broker in self.membership.members_of(share.group)
         )
 
     # --- controls of other brokers ------------------------------------------------------------
@@ -365,17 +365,17 @@ class Sharing:
                 self.taking.close(broker, control.open_from)
                 message = message_of(control, now_us)
                 if message is not None and key is not None:
-                    took = self._take(broker, name, message, now_us, is_any=is_any)
+                    took = self._give_to_member(broker, name, message, now_us, is_any=is_any)
                     if message.qos and took is not None:
                         answer = Took(self._broker_id, name, key, took=took, any=is_any)
-                        self._send(broker, answer, now_us)
+                        self._send_share_control(broker, answer, now_us)
             case Closed(broker, open_from):
                 self.taking.close(broker, open_from)
             case Took(broker, name, key, took, is_any):
                 share = self._open.get(key, name)
                 if share is not None and share.target == broker:
                     if took:
-                        self._done(share)
+                        self._close_share(share)
                         if len(share.message.shares or ()) >= _SEVERAL:
                             # A repeated question after a kill gets the same answer.
                             self._timers.set((SHARING_TIMER, _NOTE), 0)
@@ -389,7 +389,7 @@ class Sharing:
                         self._choose(share, now_us)
         self._write_notes()
 
-    def _take(
+    def _give_to_member(
         self,
         asking: BrokerId,
         name: GroupName,

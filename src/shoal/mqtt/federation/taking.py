@@ -62,11 +62,11 @@ class Taking:
         self, asking: BrokerId, key: Key, name: GroupName, *, is_any: bool, took: bool
     ) -> None:
         """Record an answer."""
-        self._keep((asking, key, name, is_any), took)
+        self._keep_answer((asking, key, name, is_any), took)
         if self.journal is not None:
             self.journal.group(AnswerPut(asking, key, name, is_any, took))
 
-    def _keep(self, asked: _Asked, took: bool) -> None:
+    def _keep_answer(self, asked: _Asked, took: bool) -> None:
         asking, (_, number), *_ = asked
         self._answers[asked] = took
         numbers = self._by_number.setdefault(asking, [])
@@ -96,7 +96,7 @@ class Taking:
         """Restore an answer after a restart."""
         match put:
             case AnswerPut(asking, key, group, is_any, took):
-                self._keep((asking, key, group, is_any), took)
+                self._keep_answer((asking, key, group, is_any), took)
             case ClosedPut(asking, open_from):
                 self._close(asking, open_from)
 

@@ -39,7 +39,7 @@ class ClientAdvertisements:
     def __contains__(self, client: object) -> bool:
         return client in self._promised
 
-    def of(self, client: ClientId) -> tuple[Filter, ...]:
+    def advertised_by(self, client: ClientId) -> tuple[Filter, ...]:
         """The advertisements of a client; empty if it may publish anything."""
         return tuple(each.filter for each in self._promised.get(client, ()))
 

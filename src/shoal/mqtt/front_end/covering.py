@@ -118,7 +118,7 @@ class SubscriptionCovering:
             self._leaving[wanted] = None
             self.at_leaving()
         else:
-            self._forget(wanted)
+            self._forget_coverer(wanted)
 
     def ask_for_all(self) -> None:
         """Stop covering: the system counts subscriptions, and needs each of them."""
@@ -169,7 +169,7 @@ class SubscriptionCovering:
             most -= 1
             wanted.leaving = 0
             del self._bare[wanted]
-            self._forget(wanted)
+            self._forget_coverer(wanted)
         return most
 
     def _next_to_go(self) -> CoveredFilter | None:
@@ -196,12 +196,14 @@ class SubscriptionCovering:
                 found = self._wanted.get((topics, *key))
                 if found is not None and self._can_cover(found):
                     return found
-        return next(filter(self._can_cover, self._coverers.of(topics, content, pace)), None)
+        return next(
+            filter(self._can_cover, self._coverers.coverers_of(topics, content, pace)), None
+        )
 
     def _can_cover(self, wanted: CoveredFilter) -> bool:
         return wanted.count > 0 and 0 < wanted.number <= self.known
 
-    def _forget(self, wanted: CoveredFilter) -> None:
+    def _forget_coverer(self, wanted: CoveredFilter) -> None:
         del self._wanted[wanted.key]
         self._coverers.remove(wanted)
         self._take_back(*wanted.key)
@@ -247,7 +249,9 @@ class _Coverers:
                 return
             del above.below[level]
 
-    def of(self, topics: str, content: Filter, pace: Pace | None) -> Iterator[CoveredFilter]:
+    def coverers_of(
+        self, topics: str, content: Filter, pace: Pace | None
+    ) -> Iterator[CoveredFilter]:
         """The filters that cover this one, within the bound of the search."""
         keys = _covering(content, pace)
         levels = topics.split("/")

@@ -137,7 +137,7 @@ class FrontEnd:
         # Marks sent before this request are void.
         self._forgotten = 0
         self._sequence = started_us
-        self.promising = ClientAdvertisements(broker_id, self._ask)
+        self.promising = ClientAdvertisements(broker_id, self._append_request)
         self._recent: dict[tuple[ClientId, int], PublishedMessage] = {}
         self._recent_bytes = 0
         # Pending acknowledgements of clients, by the number of the publication.
@@ -150,14 +150,18 @@ class FrontEnd:
         self._ask_for_itself()
 
     def _ask_for_itself(self) -> None:
-        self._ask(self.client, Advertise(self.promising.made(self.client, 0, EVERYTHING)))
+        self._append_request(
+            self.client, Advertise(self.promising.made(self.client, 0, EVERYTHING))
+        )
         everyone = Or(
             (
                 predicate(RETAIN_ATTRIBUTE, Operator.EQ, True),
                 predicate(TO_ATTRIBUTE, Operator.IN, (self._broker_id, EVERY_BROKER)),
             )
         )
-        self._ask(self.client, Subscribe(self._subscription("brokers", Filter(everyone))))
+        self._append_request(
+            self.client, Subscribe(self._subscription("brokers", Filter(everyone)))
+        )
 
     def ask_again(self) -> None:
         """Make all requests again: the machine has lost its state."""
@@ -211,7 +215,7 @@ class FrontEnd:
 
     def say(self, request: Request) -> None:
         """Send a request about clients, behind the earlier ones."""
-        self._ask(self.client, request)
+        self._append_request(self.client, request)
 
     def stored(self, subscription_id: SubscriptionId) -> bool:
         """The machine has installed a subscription; returns whether no request for it is open."""
@@ -237,7 +241,7 @@ class FrontEnd:
         publication = self._publication(
             client,
             message.published_us,
-            self.reader.of(message),
+            self.reader.attributes_of(message),
             write_body(message),
             assured=assured or message.qos > 0,
             traced=message.traced,
@@ -265,7 +269,7 @@ class FrontEnd:
                 publisher=publisher,
                 sequence=sequence,
                 published_us=message.published_us,
-                attributes=self.reader.of(message),
+                attributes=self.reader.attributes_of(message),
                 body=write_body(message),
                 assured=True,
                 again=True,
@@ -303,9 +307,9 @@ class FrontEnd:
             if publication.sequence in self._deferred:
                 self._settled.add(publication.sequence)
             else:
-                self._answer(publication.sequence)
+                self._settle_owed(publication.sequence)
 
-    def _answer(self, number: int) -> None:
+    def _settle_owed(self, number: int) -> None:
         owed = self._owed.pop(number, None)
         if owed is not None:
             owed.incoming.settled(owed)
@@ -327,7 +331,7 @@ class FrontEnd:
             del self._deferred[number]
             if number in self._settled:
                 self._settled.discard(number)
-                self._answer(number)
+                self._settle_owed(number)
 
     def send(self, to: str, body: bytes, now_us: int) -> int:
         """Send a control message to the front end of a broker, or of EVERY_BROKER; its number."""
@@ -384,18 +388,18 @@ class FrontEnd:
             batch, self._batch, self._batch_bytes = self._batch, [], 0
             self._requests.append(Requested(batch[0].publisher, Publish(tuple(batch))))
 
-    def _ask(self, client: ClientId, request: Request) -> None:
+    def _append_request(self, client: ClientId, request: Request) -> None:
         self._end_batch()
         self._requests.append(Requested(client, request))
 
     def _subscribe(self, topics: str, content: Filter, pace: Pace | None) -> int:
         name = _digest(topics, content, pace)
         asked = self._subscription(name, network_filter(topics, content), pace)
-        self._ask(self.client, Subscribe(asked))
+        self._append_request(self.client, Subscribe(asked))
         return self.asked
 
     def _unsubscribe(self, topics: str, content: Filter, pace: Pace | None) -> None:
-        self._ask(self.client, Unsubscribe(self._id(_digest(topics, content, pace))))
+        self._append_request(self.client, Unsubscribe(self._id(_digest(topics, content, pace))))
 
     def _id(self, name: str) -> SubscriptionId:
         return f"{self.client}/{name}"

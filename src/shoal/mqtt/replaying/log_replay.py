@@ -150,7 +150,7 @@ class LogReplay:
         if self.sources.get(source.broker) is not source:
             return  # it was given up meanwhile
         if part is None:
-            self._give_up(source, told.problem)
+            self._give_up_source(source, told.problem)
             self.step(now_us)
             return
         if part.gone_us and (self.gate.from_us or source.begin is not None):
@@ -161,7 +161,7 @@ class LogReplay:
         try:
             source.answer(told.number, part, told.greatest, now_us)
         except ValueError as error:
-            self._give_up(source, f"its answer cannot be read: {error}")
+            self._give_up_source(source, f"its answer cannot be read: {error}")
         self._note_place(source)
         self.step(now_us)
 
@@ -221,9 +221,9 @@ class LogReplay:
     def _give_up_absent(self, now_us: int) -> None:
         for each in tuple(self.sources.values()):
             if not each.is_done and each.waits_since_us and now_us - each.waits_since_us > AWAY_US:
-                self._give_up(each, f"it has not answered for {AWAY_US // 1_000_000} s")
+                self._give_up_source(each, f"it has not answered for {AWAY_US // 1_000_000} s")
 
-    def _give_up(self, source: LogSource, why: str) -> None:
+    def _give_up_source(self, source: LogSource, why: str) -> None:
         since = instant_text(max(self.sent_us, self.gate.from_us))
         self._note_gap(f"{source.broker}: its publications since {since} are missing: {why}")
         del self.sources[source.broker]

@@ -179,7 +179,7 @@ class LogReplays:
         self._replays[gate] = LogReplay(subscription, self, now_us)
         self._timers.set((REPLAY_TIMER, gate), now_us)
 
-    def due(self, gate: LiveGate, now_us: int) -> None:
+    def run_step(self, gate: LiveGate, now_us: int) -> None:
         """Run a step of a replay."""
         replay = self._replays.get(gate)
         if replay is None:
@@ -195,14 +195,14 @@ class LogReplays:
                 replay.subscription
             ):
                 self._forget_past(replay.subscription)
-        self._end(gate, now_us)
+        self._end_replay(gate, now_us)
 
     def _forget_past(self, subscription: ClientSubscription) -> None:
         pasts = subscription.session.pasts
         if pasts is not None and pasts.get(subscription.text) is subscription:
             del pasts[subscription.text]
 
-    def _end(self, gate: LiveGate, now_us: int) -> None:
+    def _end_replay(self, gate: LiveGate, now_us: int) -> None:
         self._timers.cancel((REPLAY_TIMER, gate))
         del self._replays[gate]
         for number in [n for n, (each, _) in self._asked.items() if each.gate is gate]:
@@ -232,7 +232,7 @@ class LogReplays:
         )
         if source.broker == self._broker_id:
             source.has_arrived = True
-            self._read(asked, now_us)
+            self._read_log(asked, now_us)
         elif self._front_end is not None:
             body = encode_control(asked)
 
@@ -245,7 +245,7 @@ class LogReplays:
     def on_control(self, control: LogAsked | LogTold, now_us: int) -> None:
         """Handle a question about the own log, or an answer about another's."""
         if isinstance(control, LogAsked):
-            self._read(control, now_us)
+            self._read_log(control, now_us)
             return
         replay, source = self._asked.pop(control.number, (None, None))
         if replay is None or source is None:
@@ -257,7 +257,7 @@ class LogReplays:
         if self._replays.get(replay.gate) is replay and replay.is_wanted:
             replay.take_answer(source, control, now_us)
 
-    def _read(self, asked: LogAsked, now_us: int) -> None:
+    def _read_log(self, asked: LogAsked, now_us: int) -> None:
         if self.has_log:
             self.effects.append(ReadLog(asked))
         else:

@@ -93,7 +93,7 @@ class Audience:
                 self._forget_oldest()
             publisher = self._publishers[session.publisher] = _Publisher()
         if session != publisher.last:
-            self._begin(publisher, session, now_us)
+            self._begin_trace(publisher, session, now_us)
         traced = publisher.current
         offset = routed.message_id.number - session.number
         if traced is None or traced.session != session or not 0 <= offset < MOST_BITS:
@@ -104,12 +104,12 @@ class Audience:
         if len(self._noted) >= MOST_NOTED or self._noted_bytes > MOST_NOTED_BYTES:
             self._look_up(now_us)
 
-    def _begin(self, publisher: _Publisher, session: MessageId, now_us: int) -> None:
+    def _begin_trace(self, publisher: _Publisher, session: MessageId, now_us: int) -> None:
         publisher.last = session
         if now_us < publisher.next_us:
             publisher.skipped += 1
             return
-        self._drop(publisher.before)
+        self._drop_audience(publisher.before)
         publisher.before = publisher.current
         publisher.current = _TracedAudience(session, 1 + publisher.skipped)
         publisher.skipped, publisher.next_us = 0, now_us + EACH_US
@@ -126,7 +126,7 @@ class Audience:
             traced, publisher.before = publisher.before, None
         else:
             return None
-        self._drop(traced)
+        self._drop_audience(traced)
         gone = tuple(self._gone())
         for client in traced.had:
             named = self._state(client)
@@ -207,10 +207,10 @@ class Audience:
 
     def _forget_oldest(self) -> None:
         _, publisher = self._publishers.popitem(last=False)
-        self._drop(publisher.current)
-        self._drop(publisher.before)
+        self._drop_audience(publisher.current)
+        self._drop_audience(publisher.before)
 
-    def _drop(self, traced: _TracedAudience | None) -> None:
+    def _drop_audience(self, traced: _TracedAudience | None) -> None:
         if traced is not None and not traced.is_over:
             traced.is_over = True
             self._held -= len(traced.had)
@@ -220,4 +220,4 @@ class Audience:
         session_writer = session.session_writer
         if session_writer is None or not session_writer.connection.follows:
             return False
-        return not self._front_end.promising.of(session.client_id)
+        return not self._front_end.promising.advertised_by(session.client_id)

@@ -140,7 +140,7 @@ class Conflation:
             if is_away and not (qos or session.is_moving):
                 continue
             at_us = _time_of(message, subscription, now_us)
-            key, values = self._read(conflator, message)
+            key, values = self._read_key(conflator, message)
             if conflator.is_outdated(key, message.key) or (
                 is_retained and _holds_live(conflator, key)
             ):
@@ -169,18 +169,18 @@ class Conflation:
         if passing or opening:
             self._deliver(message, session, passing, opening + holding, is_retained, now_us)
         elif holding:
-            self._hold(message, session, holding, is_retained, now_us)
+            self._hold_message(message, session, holding, is_retained, now_us)
         elif unchanged:
             self._statistics.suppressed += 1
 
-    def _read(
+    def _read_key(
         self, conflator: SubscriptionConflator, message: PublishedMessage
     ) -> tuple[KeyName, Values]:
         """The key and the values of a message."""
         rule = conflator.rule
         if not rule.asks:
             return key_name((message.topic,)), ()
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         values = tuple(map(shortened, rule.values_of(attributes)))
         return key_name(rule.key_of(message.topic, attributes)), values
 
@@ -235,7 +235,7 @@ class Conflation:
         self._note_superseded(conflator, superseded)
         self._changed(conflator, key)
 
-    def _hold(
+    def _hold_message(
         self,
         message: PublishedMessage,
         session: Session,
@@ -308,13 +308,13 @@ class Conflation:
             self._let_go(session, held, conflator, is_superseded=False)
             return
         others = _take_from_others(conflator, held, now_us)
-        self._drop(session, held)
+        self._drop_held_message(session, held)
         passing = [conflator.subscription]
         self._deliver(held.message, session, passing, others, held.is_retained, now_us)
 
     # --- held messages go out -----------------------------------------------------------------
 
-    def due(self, conflator: SubscriptionConflator, now_us: int) -> int:
+    def on_conflation_timer(self, conflator: SubscriptionConflator, now_us: int) -> int:
         """Handle the timer of a subscription: intervals end. Returns the number of messages."""
         conflator.armed_us = None
         subscription = conflator.subscription
@@ -370,7 +370,7 @@ class Conflation:
         elif conflator.has_changed(ended.key, ended.values):
             decisions: list[_Decision] = [(conflator, ended.key, ended.values, at_us)]
             decisions += _take_from_others(conflator, held, at_us)
-            self._drop(session, held)
+            self._drop_held_message(session, held)
             self._deliver(held.message, session, [], decisions, held.is_retained, now_us)
             return
         else:
@@ -395,11 +395,11 @@ class Conflation:
         if not held.holders and held in session.withheld:
             self._statistics.superseded += is_superseded
             message = held.message
-            self._drop(session, held)
+            self._drop_held_message(session, held)
             if message.traced and session.backlog.at_done is not None:
                 session.backlog.at_done(session.client_id, message)
 
-    def _drop(self, session: Session, held: HeldMessage) -> None:
+    def _drop_held_message(self, session: Session, held: HeldMessage) -> None:
         if held in session.withheld:
             del session.withheld[held]
             session.withheld_bytes -= held.message.kept_bytes

@@ -83,7 +83,7 @@ class LiveGate:
         self.keeps: Callable[[PublishedMessage], bool] | None = None
 
     @classmethod
-    def of(cls, state: ReplayState) -> LiveGate:
+    def restored(cls, state: ReplayState) -> LiveGate:
         """The gate of a record."""
         gate = cls(state.since, state.from_us, state.brokers)
         gate.places.update(state.places)
@@ -106,7 +106,7 @@ class LiveGate:
         if self.fence and number >= self.fence:
             if self.is_over:
                 return True
-            self._hold(message)
+            self._hold_live(message)
         else:
             self.greatest = max(self.greatest, number)
         return False
@@ -119,7 +119,7 @@ class LiveGate:
             return False
         return message.key[0].removeprefix(RESERVED_CLIENT_IDS) not in self.brokers
 
-    def _hold(self, message: PublishedMessage) -> None:
+    def _hold_live(self, message: PublishedMessage) -> None:
         self.held.append(message)
         self.held_bytes += message.size
         if len(self.held) > MOST_HELD or self.held_bytes > MOST_HELD_BYTES:

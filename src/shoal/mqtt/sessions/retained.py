@@ -111,17 +111,17 @@ class RetainedStore:
         if known is not None and _age(message) < _age(known):
             return True
         if not message.payload:
-            self._drop(topic)
+            self._drop_topic(topic)
             self._remember_removal(message)
             return True
         replaced = self._messages.get(topic)
         if not self._has_room(message):
             if replaced is not None:
-                self._drop(topic)
+                self._drop_topic(topic)
                 self._remember_removal(message)
             return False
         if replaced is not None:
-            self._leave(replaced)
+            self._uncount(replaced)
         elif self._removals:
             self._forget_removal(topic)
         self._messages[topic] = message
@@ -154,7 +154,7 @@ class RetainedStore:
 
     def _drop_expired(self, now_us: int, most: int) -> None:
         for topic in self._expiring.take(now_us, most):
-            self._drop(topic)
+            self._drop_topic(topic)
 
     def is_news(self, message: PublishedMessage) -> bool:
         """Whether a message is later than the known state of its topic."""
@@ -180,7 +180,7 @@ class RetainedStore:
             if message is None:
                 continue
             if message.has_expired(now_us):
-                self._drop(topic)
+                self._drop_topic(topic)
                 dropped += 1
                 if not dropped % SLICE_DROPS:
                     yield None
@@ -198,12 +198,12 @@ class RetainedStore:
                 if message is not None:
                     yield message
 
-    def _drop(self, topic: str) -> None:
+    def _drop_topic(self, topic: str) -> None:
         message = self._messages.pop(topic, None)
         if message is not None:
-            self._leave(message)
+            self._uncount(message)
 
-    def _leave(self, message: PublishedMessage) -> None:
+    def _uncount(self, message: PublishedMessage) -> None:
         """Uncount a message that is dropped or replaced."""
         size = message.size
         self._bytes -= size

@@ -165,7 +165,7 @@ class Sessions:
     def give_up(self, session: Session) -> None:
         """Drop a session that was not installed."""
         session.will = None
-        self._forget(session)
+        self._forget_session(session)
         self._leaving.add(session)
 
     def suspend(self, session: Session) -> None:
@@ -175,7 +175,7 @@ class Sessions:
 
     def drop(self, session: Session) -> None:
         """Remove a session without ending it: another broker has it."""
-        self._forget(session)
+        self._forget_session(session)
         self._leaving.add(session)
         self.suspend(session)
         if self._sessions.get(session.client_id) is session:
@@ -184,7 +184,7 @@ class Sessions:
         if self.journal is not None:
             self.journal.ended(session)
 
-    def _forget(self, session: Session) -> None:
+    def _forget_session(self, session: Session) -> None:
         session.forget_all()
         session.is_over()
 
@@ -272,7 +272,7 @@ class Sessions:
         self._timers.cancel((SESSION_TIMER, client_id))
         self._timers.cancel((WILL_TIMER, client_id))
         del self._sessions[client_id]
-        self._forget(session)
+        self._forget_session(session)
         if self.at_end is not None:
             self.at_end(session, now_us)
         self._leaving.add(session)

@@ -94,7 +94,7 @@ class SlicedFanOut:
         while left > 0:
             if self._steps is None:
                 if not self._behind:
-                    self._end()
+                    self._end_fan_out()
                     return
                 left -= 1
                 do = self._behind.popleft()
@@ -117,7 +117,7 @@ class SlicedFanOut:
         while self.is_on:
             self.run_slice(now_us)
 
-    def _end(self) -> None:
+    def _end_fan_out(self) -> None:
         self.is_on = False
         self._timers.cancel((SPREADING_TIMER,))
         at_end, self.at_end = self.at_end, []

@@ -55,7 +55,7 @@ class SubscriberInterests:
         if self._subscriptions.at_wish is not None:
             self._front_end.say(Stayed(client))
 
-    def due(self, now_us: int) -> None:
+    def report_some(self, now_us: int) -> None:
         """Report some clients; the others soon."""
         self._is_timed, self._next_us = False, now_us + EACH_US
         left, wishes = MOST_TOLD, []

@@ -44,7 +44,7 @@ class SystemTopics:
         else:
             self._timers.cancel((STATISTICS_TIMER,))
 
-    def due(self, now_us: int) -> None:
+    def publish_all(self, now_us: int) -> None:
         """Publish all of them."""
         statistics = self._statistics
         statistics.sessions = len(self._sessions)

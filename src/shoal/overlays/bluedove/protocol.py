@@ -118,7 +118,7 @@ class Bluedove(BaseStrategy):
     ) -> None:
         if neighbour not in self.node.linked:
             raise ProtocolError(f"{neighbour} is not linked to {self.node.broker}")
-        self._take(neighbour, message, now_us, out)
+        self._take_message(neighbour, message, now_us, out)
         self._listen_to_self(now_us, out)
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
@@ -150,9 +150,9 @@ class Bluedove(BaseStrategy):
         """For both kinds of timers: links and absences are of the whole broker."""
         self.node.tick(now_us, out)
         for broker in self.node.absences.give_up(now_us):
-            self._give_up(broker, now_us, out)
+            self._give_up_broker(broker, now_us, out)
 
-    def _give_up(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def _give_up_broker(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
         if self.dispatcher is not None:
             self.dispatcher.given_up(broker, out)
         if self.membership is not None:
@@ -166,7 +166,7 @@ class Bluedove(BaseStrategy):
         self._link_changed(neighbour, up, now_us, out)
         if state is LinkState.ENDED and neighbour in self.node.dispatchers:
             self.node.absences.left(neighbour)
-            self._give_up(neighbour, now_us, out)
+            self._give_up_broker(neighbour, now_us, out)
         if self._is_ending:
             self._end(out, [neighbour] if up else [])
             return
@@ -234,7 +234,7 @@ class Bluedove(BaseStrategy):
     def _listen_to_self(self, now_us: int, out: list[Effect]) -> None:
         inbox = self.node.inbox
         while inbox:
-            self._take(self.node.broker, inbox.popleft(), now_us, out)
+            self._take_message(self.node.broker, inbox.popleft(), now_us, out)
         if self.dispatcher is not None and self._revision != self.node.table.revision:
             self._revision = self.node.table.revision
             self.dispatcher.home.members_changed(now_us, out)
@@ -243,7 +243,9 @@ class Bluedove(BaseStrategy):
             self._is_ending = True
             self._end(out, list(self.node.linked))
 
-    def _take(self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]) -> None:
+    def _take_message(
+        self, sender: BrokerId, message: Message, now_us: int, out: list[Effect]
+    ) -> None:
         self._hand(sender, message, now_us, out)
         if self.membership is not None and self.node.table.contested is not None:
             self.membership.contested(now_us, out)

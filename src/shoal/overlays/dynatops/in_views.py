@@ -65,7 +65,9 @@ class InViews(BaseStrategy):
         place: Callable[[View], ViewPlaces],
     ) -> None:
         self.broker = context.broker
-        self.membership = ViewMembership(context, parameters, place, self._begin, self._is_free)
+        self.membership = ViewMembership(
+            context, parameters, place, self._enter_view, self._is_free
+        )
         self.ways = Ways(self.membership)
         self._is_ready = False
         self._now_us = 0
@@ -140,7 +142,7 @@ class InViews(BaseStrategy):
             case ("members", name):
                 self.membership.timer(name, now_us, out)
             case ("begin",) if self.membership.view is not None and not self.ways.has_begun:
-                self._begin(now_us, out)
+                self._enter_view(now_us, out)
 
     def link(self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]) -> None:
         self._now_us = now_us
@@ -158,7 +160,7 @@ class InViews(BaseStrategy):
             self.ways.linked(neighbour, out)
         elif isinstance(message, TopicMessage | ViewCarrier):
             if self.ways.is_due(message):
-                self._take(message, out)
+                self._handle_of_view(message, out)
                 self._look(now_us, out)
         else:
             raise unexpected(message, f"neighbour {neighbour}")
@@ -176,7 +178,7 @@ class InViews(BaseStrategy):
 
     # --- messages of a view -------------------------------------------------------------------
 
-    def _take(self, message: OfView, out: list[Effect]) -> None:
+    def _handle_of_view(self, message: OfView, out: list[Effect]) -> None:
         places = self.membership.places
         for broker in named(message):
             if places is None or broker not in places:
@@ -234,7 +236,7 @@ class InViews(BaseStrategy):
 
     # --- views --------------------------------------------------------------------------------
 
-    def _begin(self, now_us: int, out: list[Effect]) -> None:
+    def _enter_view(self, now_us: int, out: list[Effect]) -> None:
         view = self.membership.view
         assert view is not None
         self._now_us = now_us
@@ -247,7 +249,7 @@ class InViews(BaseStrategy):
         self.outbox.begin(_again, out)
         for message in early:
             with suppress(ProtocolError):  # the sender has the same view
-                self._take(message, out)
+                self._handle_of_view(message, out)
 
     def _is_free(self) -> bool:
         return not (len(self.outbox) or len(self.interests) or self.clients.advertisements)

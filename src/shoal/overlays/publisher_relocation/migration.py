@@ -132,11 +132,11 @@ class Migrations:
         if self._tree.changes.is_leaving:
             out.append(Notify(publisher, Resume(message.moves, whole=False)))
             return
-        move = self._move(path, message.moves, message.advertisements)
+        move = self._receive_move(path, message.moves, message.advertisements)
         self._publishers.detach(publisher)
         self._publishers.attach(publisher, message.advertisements)
         self.arrived(publisher, move.moves)
-        self._begin(publisher, move, message.advertisements, out)
+        self._begin_migration(publisher, move, message.advertisements, out)
         self._turn(publisher, move, message.advertisements, now_us, out)
 
     def arrived(self, publisher: ClientId, moves: int) -> None:
@@ -151,10 +151,10 @@ class Migrations:
         check_position(path, self._tree.broker, neighbour, 1)
         for advertisement in message.advertisements:
             self._tree.check_advertisement(publisher, advertisement)
-        move = self._move(path, message.moves, message.advertisements)
+        move = self._receive_move(path, message.moves, message.advertisements)
         outdated = self._is_outdated(publisher, move.moves, message.advertisements)
         if not outdated:
-            self._begin(publisher, move, message.advertisements, out)
+            self._begin_migration(publisher, move, message.advertisements, out)
         for subscription_id in message.retracted:
             self._take_back(neighbour, subscription_id, out)
         if outdated:
@@ -254,7 +254,7 @@ class Migrations:
             if row.turned_us is not None and now_us < row.turned_us + HOLD_US:
                 tables.turn_advertisement(row, None)
                 row.adopted = row.has_turned = True
-                self._hold(row.advertisement.publisher, now_us, out)
+                self._hold_publisher(row.advertisement.publisher, now_us, out)
         self._tree.relink(neighbour, state, now_us, out)
         self._retractions.forget(neighbour)
         for publisher, move in list(self._passing.items()):
@@ -283,7 +283,7 @@ class Migrations:
         """The next broker on the path towards the target (1) or the source (-1)."""
         return next_hop(path, self._tree.broker, step)
 
-    def _move(
+    def _receive_move(
         self, path: Path, moves: int, advertisements: tuple[Advertisement, ...]
     ) -> PublisherMove:
         """A move comes here; if the next broker has left, its path follows the present rows."""
@@ -296,7 +296,7 @@ class Migrations:
                 now = without_next(path, self._tree.broker, hop)
         return PublisherMove(now, moves, path)
 
-    def _begin(
+    def _begin_migration(
         self,
         publisher: ClientId,
         move: PublisherMove,
@@ -399,7 +399,7 @@ class Migrations:
             self._finish(publisher, True, out)
             out.append(CancelTimer(_timer(publisher)))
         else:
-            self._hold(publisher, now_us, out)
+            self._hold_publisher(publisher, now_us, out)
 
     def _detach(self, publisher: ClientId) -> None:
         self._arrived.pop(publisher, None)
@@ -409,7 +409,7 @@ class Migrations:
         self._arrived.pop(publisher, None)
         self._propagation.unadvertise_all(publisher, out)
 
-    def _hold(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
+    def _hold_publisher(self, publisher: ClientId, now_us: int, out: list[Effect]) -> None:
         self._held.add(publisher)
         out.append(SetTimer(_timer(publisher), now_us + HOLD_US))
 

@@ -174,7 +174,7 @@ class Decisions:
 
     def interval(self, now_us: int, out: list[Effect]) -> None:
         """An interval ends, and another begins."""
-        self._set_timer(now_us, out)
+        self._set_decision_timer(now_us, out)
         self._around.turn()
         if self._trails is not None:
             self._trails.turn(now_us)
@@ -201,7 +201,7 @@ class Decisions:
         self._asks, self._told = False, self._costs
         out.extend(Send(neighbour, broadcast) for neighbour in self._neighbours)
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_decision_timer(self, now_us: int, out: list[Effect]) -> None:
         """An interval with jitter: otherwise two brokers that collide once would always collide."""
         interval_us = self._parameters.interval_us
         out.append(SetTimer(TIMER, now_us + round(interval_us * self._random.uniform(*VARIATION))))
@@ -327,7 +327,7 @@ class Decisions:
             least = self._parameters.least_gain_percent
             if self.counts and not is_counted:
                 least = max(least, CLEAR_GAIN_PERCENT)
-            self._decide(further, least, now_us, out)
+            self._decide_exchange(further, least, now_us, out)
         else:
             out.append(Send(cycle.brokers[cycle.brokers.index(self._broker) + 1], further))
 
@@ -375,7 +375,7 @@ class Decisions:
             or ("" if exchanges is None else exchanges.busy)
         )
 
-    def _decide(
+    def _decide_exchange(
         self,
         proposal: ExchangeProposal,
         least_gain: int,

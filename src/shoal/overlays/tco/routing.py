@@ -127,7 +127,7 @@ class TcoRouting:
         # Numbers that follow each other are as far from their place in the batch.
         for (topic, homes, _), group in groupby(enumerate(batch.publications), self._whither):
             publications = tuple(routed for _, routed in group)
-            self._send(publications, topic, homes, batch.again, out)
+            self._send_along_tree(publications, topic, homes, batch.again, out)
 
     def _whither(self, placed: tuple[int, RoutedPublication]) -> tuple[Topic, _Homes, int]:
         place, routed = placed
@@ -135,7 +135,7 @@ class TcoRouting:
         homes = tuple(self._interests.homes(attributes))
         return key_of(attributes, self._topic), homes, routed.message_id.number - place
 
-    def _send(
+    def _send_along_tree(
         self,
         publications: tuple[RoutedPublication, ...],
         topic: Topic,
@@ -234,7 +234,7 @@ class TcoRouting:
         for each in behind:
             self._pass_on(carrier, each, out)
         if stops[0].number >= 0:
-            self._take(carrier, stops[0].number, out)
+            self._deliver_in_order(carrier, stops[0].number, out)
         else:
             self._count_relayed(carrier)
 
@@ -282,7 +282,7 @@ class TcoRouting:
             topic = key_of(routed.publication.attributes, self._topic)
             self.relayed += self._broker not in self._subscribers.of(topic)
 
-    def _take(self, carrier: AlongPath, number: int, out: list[Effect]) -> None:
+    def _deliver_in_order(self, carrier: AlongPath, number: int, out: list[Effect]) -> None:
         """Deliver in the order in which the entry sent it here."""
         line = self._lines.setdefault((carrier.entry, carrier.life), _TcoLine())
         line.put(carrier, number)

@@ -167,7 +167,7 @@ class LinkConflation:
                 self._send_all(place, out)
             elif self._holds(place, routed, pace, now_us, out):
                 held.add(neighbour)
-        self._set_timer(now_us, out)
+        self._set_interval_timer(now_us, out)
         return held
 
     def _holds(
@@ -184,9 +184,9 @@ class LinkConflation:
         state = keys.get(key) if keys is not None else None
         if state is not None and state.ends_us <= now_us:  # its timer is late
             is_idle = not state.held
-            self._send(place[0], state, out)
+            self._send_held(place[0], state, out)
             state.period_us = pace.period_us
-            self._begin(place, key, state, now_us + pace.period_us)
+            self._begin_interval(place, key, state, now_us + pace.period_us)
             if is_idle:
                 return False
         if state is None:
@@ -194,14 +194,14 @@ class LinkConflation:
                 state = _LinkKey(place, key, pace.period_us)
                 self._topics.setdefault(place, {})[key] = state
                 self.keys += 1
-                self._begin(place, key, state, now_us + pace.period_us)
+                self._begin_interval(place, key, state, now_us + pace.period_us)
             return False
         size = _size(routed)
         if self._bytes + size > MOST_BYTES:
             self._send_all(place, out)
             return False
         if now_us + pace.period_us < state.ends_us:
-            self._begin(place, key, state, now_us + pace.period_us)
+            self._begin_interval(place, key, state, now_us + pace.period_us)
         self._supersede(state, pace.entries)
         if len(state.held) >= MOST_OF_KEY:
             self._send_one(place[0], state.held.pop(0), out)
@@ -221,7 +221,7 @@ class LinkConflation:
                 kept.append(each)
         state.held = kept
 
-    def _begin(self, place: _Topic, key: KeyName, state: _LinkKey, ends_us: int) -> None:
+    def _begin_interval(self, place: _Topic, key: KeyName, state: _LinkKey, ends_us: int) -> None:
         state.ends_us = ends_us
         heappush(self._ends, (ends_us, next(self._numbers), place, key))
 
@@ -239,15 +239,15 @@ class LinkConflation:
             if keys is None or state is None or state.ends_us != ends_us:
                 continue
             if state.held and place[0] in neighbours:
-                self._send(place[0], state, out)
-                self._begin(place, key, state, now_us + state.period_us)
+                self._send_held(place[0], state, out)
+                self._begin_interval(place, key, state, now_us + state.period_us)
             else:
-                self._drop(state)
+                self._drop_key(state)
                 del keys[key]
                 self.keys -= 1
                 if not keys:
                     del self._topics[place]
-        self._set_timer(now_us, out)
+        self._set_interval_timer(now_us, out)
 
     def flush(self, out: list[Effect], neighbours: Container[BrokerId]) -> None:
         """Send all that is held: links change."""
@@ -265,18 +265,18 @@ class LinkConflation:
         held: list[_HeldPublication] = []
         for state in tuple(self._holding.get(place, {}).values()):
             held += state.held
-            self._drop(state)
+            self._drop_key(state)
         out += [Send(place[0], PublicationBatch((each.routed,), 1)) for each in sorted(held)]
 
-    def _send(self, neighbour: BrokerId, state: _LinkKey, out: list[Effect]) -> None:
+    def _send_held(self, neighbour: BrokerId, state: _LinkKey, out: list[Effect]) -> None:
         out += [Send(neighbour, PublicationBatch((each.routed,), 1)) for each in state.held]
-        self._drop(state)
+        self._drop_key(state)
 
     def _send_one(self, neighbour: BrokerId, held: _HeldPublication, out: list[Effect]) -> None:
         self._bytes -= _size(held.routed)
         out.append(Send(neighbour, PublicationBatch((held.routed,), 1)))
 
-    def _drop(self, state: _LinkKey) -> None:
+    def _drop_key(self, state: _LinkKey) -> None:
         if not state.held:
             return
         self._bytes -= sum([_size(each.routed) for each in state.held])
@@ -286,7 +286,7 @@ class LinkConflation:
         if not holding:
             del self._holding[state.place]
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_interval_timer(self, now_us: int, out: list[Effect]) -> None:
         ends = self._ends
         if ends and (self._timer_us is None or ends[0][0] < self._timer_us):
             self._timer_us = max(ends[0][0], now_us + 1)

@@ -54,13 +54,13 @@ class MachineTurns:
         """Handle these inputs, after earlier ones; together they have one time slice."""
         self._inputs += inputs
         if not (self._is_handling or self.is_behind):
-            self._take(since_us)
+            self._take_turn(since_us)
 
     def finish(self) -> None:
         """Handle all that has come."""
         while self.is_behind:
             self._is_paused = False
-            if not self._take():
+            if not self._take_turn():
                 self._has_caught_up()
 
     def pause(self, is_paused: bool) -> None:
@@ -74,7 +74,7 @@ class MachineTurns:
             self.is_behind = True
             self._at_change(True)
 
-    def _take(self, since_us: int | None = None) -> bool:
+    def _take_turn(self, since_us: int | None = None) -> bool:
         """One turn; whether there is more for the next."""
         is_more = False
         end_us = self._clock.now_us() + TURN_US
@@ -150,7 +150,7 @@ class MachineTurns:
     def _resume(self) -> None:
         if self._is_paused or not self.is_behind:
             return  # or all was handled meanwhile
-        if not self._take():
+        if not self._take_turn():
             self._has_caught_up()
 
     def _has_caught_up(self) -> None:

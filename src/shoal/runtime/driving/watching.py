@@ -32,7 +32,7 @@ class Watched(Protocol):
 
 
 class Watching:
-    """Observations of one node for its machine; `bring` takes them."""
+    """Observations of one node for its machine: `bring` passes each to the machine as an input."""
 
     def __init__(self, bring: Callable[[Input], None]) -> None:
         # For a machine that watches its delays.
@@ -46,7 +46,7 @@ class Watching:
         self._windows: asyncio.TimerHandle | None = None
         self._before: Queues = {}
         self._loads = Loads({})
-        # Told that the machine asks for costs.
+        # Called when the machine asks for costs.
         self.at_costs: Callable[[], None] = _ignore_watching
         self._watches_costs = False
         self._busy_us = self._publications = 0
@@ -87,7 +87,7 @@ class Watching:
                 self._bring(costs)
 
     def handled(self, publications: int, waited_us: int, busy_us: int) -> None:
-        """So many publications waited so long each, and took so long together."""
+        """Count handled publications: each waited `waited_us`, all together took `busy_us`."""
         self._busy_us += busy_us
         self._publications += publications
         if self.monitor is not None:

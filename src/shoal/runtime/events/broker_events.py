@@ -71,7 +71,7 @@ class BrokerEvents:
         self._is_stopped = False
 
     def start(self) -> None:
-        self._look()
+        self._observe_broker()
 
     def stop(self) -> None:
         """End all streams."""
@@ -119,8 +119,8 @@ class BrokerEvents:
 
     # --- states -------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+    def _observe_broker(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._observe_broker)
         figures, now_us = self._figures(), self._now_us()
         read = self._meter.read(
             figures, self._links.queues(), self._latencies.lately(now_us), now_us

@@ -78,7 +78,7 @@ class SubscriptionAsking:
         elif type(requested.request) is Publish:  # of which a read brings no more than a turn's
             self._ask(requested)
         else:
-            self._handle(requested)
+            self._carry_timed(requested)
             if not self._has_begun:
                 self._has_begun = True
                 asyncio.get_running_loop().call_soon(self._next_turn)
@@ -88,7 +88,7 @@ class SubscriptionAsking:
         while self._waiting:
             self._ask(self._waiting.popleft())
 
-    def _handle(self, requested: Requested) -> None:
+    def _carry_timed(self, requested: Requested) -> None:
         began_us = self._clock.now_us()
         self._ask(requested)
         self._took_us += self._clock.now_us() - began_us
@@ -99,7 +99,7 @@ class SubscriptionAsking:
         if not self._waiting:
             return
         while self._waiting and self._took_us < TURN_US:
-            self._handle(self._waiting.popleft())
+            self._carry_timed(self._waiting.popleft())
         self._has_begun = True
         asyncio.get_running_loop().call_soon(self._next_turn)
         if not self._waiting:

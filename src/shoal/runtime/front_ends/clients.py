@@ -82,18 +82,18 @@ class LocalClient:
     def subscribe(self, subscription_id: SubscriptionId, where: str) -> None:
         """Subscribe to the matches of a filter in SQL; FilterSyntaxError, WireError."""
         subscription = Subscription(id=subscription_id, client=self.name, filter=parse(where))
-        self._ask(Subscribe(subscription))
+        self._send_client_request(Subscribe(subscription))
 
     def unsubscribe(self, subscription_id: SubscriptionId) -> None:
-        self._ask(Unsubscribe(subscription_id))
+        self._send_client_request(Unsubscribe(subscription_id))
 
     def advertise(self, advertisement_id: AdvertisementId, where: str) -> None:
         """Promise that each publication matches a filter in SQL; FilterSyntaxError, WireError."""
         promise = Advertisement(id=advertisement_id, publisher=self.name, filter=parse(where))
-        self._ask(Advertise(promise))
+        self._send_client_request(Advertise(promise))
 
     def unadvertise(self, advertisement_id: AdvertisementId) -> None:
-        self._ask(Unadvertise(advertisement_id))
+        self._send_client_request(Unadvertise(advertisement_id))
 
     async def publish(self, *attributes: Attributes) -> None:
         """Publish, when the broker has room; ValueError for attributes that cannot be."""
@@ -103,7 +103,7 @@ class LocalClient:
         now_us = self._node.clock.now_us()
         first = self._sequence
         self._sequence += len(attributes)
-        self._ask(
+        self._send_client_request(
             Publish(
                 tuple(
                     Publication(
@@ -120,7 +120,7 @@ class LocalClient:
     def _node(self) -> Node:
         return self._nodes[self._publisher.broker]
 
-    def _ask(self, request: Message) -> None:
+    def _send_client_request(self, request: Message) -> None:
         _CODEC.encode(request)  # raises for requests that no broker could forward
         self._carry_out(self._publisher.request(request, self._node.clock.now_us()))
 

@@ -53,7 +53,7 @@ class LogReading:
         """Answer a question, when it is its turn; beyond a bound it is dropped, and asked again."""
         if len(self._tasks) >= MOST_WAITING:
             return
-        task = self._node.loop.create_task(self._read(asked))
+        task = self._node.loop.create_task(self._read_part(asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -62,7 +62,7 @@ class LogReading:
         for task in self._tasks:
             task.cancel()
 
-    async def _read(self, asked: LogAsked) -> None:
+    async def _read_part(self, asked: LogAsked) -> None:
         part, problem = None, ""
         async with self._free:
             try:

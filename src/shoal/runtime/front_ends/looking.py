@@ -41,7 +41,7 @@ class Looking(Generic[Each]):
         """Any of those that wait may go on now."""
         self._left = len(self.waiting)
         if self._left and self._next is None:
-            self._look()
+            self._look_at_some()
 
     def happened_to(self, each: Each) -> None:
         """This one may go on now, if it waits."""
@@ -49,7 +49,7 @@ class Looking(Generic[Each]):
             del self.waiting[each]
             self._look_at(each)
 
-    def _look(self) -> None:
+    def _look_at_some(self) -> None:
         found = False
         for _ in range(min(self._left, len(self.waiting), MOST_LOOKED_AT)):
             each, _nothing = self.waiting.popitem(last=False)
@@ -68,4 +68,4 @@ class Looking(Generic[Each]):
 
     def _look_on(self) -> None:
         self._next = None
-        self._look()
+        self._look_at_some()

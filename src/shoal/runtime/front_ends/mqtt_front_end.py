@@ -136,7 +136,7 @@ class MqttFrontEnd:
         # True if the log knows that the queues are full.
         self._is_full = False
         self._servers: list[Listener] = []
-        self._asking = SubscriptionAsking(node.clock, self._ask, self._hold_clients)
+        self._asking = SubscriptionAsking(node.clock, self._carry_request, self._hold_clients)
         self._timer: Alarm | None = None
         self._timer_us: int | None = None
         if self.clients.front_end is not None:
@@ -147,9 +147,11 @@ class MqttFrontEnd:
         if publishers is not None:
             publishers.at_wait = self._slow_down
             publishers.owes = self._owes
-            publishers.settled = partial(self._done, self.clients.settled)
+            publishers.settled = partial(self._answer_at_flush, self.clients.settled)
             if self.clients.front_end is not None:
-                publishers.heard = partial(self._done, self.clients.front_end.promising.heard)
+                publishers.heard = partial(
+                    self._answer_at_flush, self.clients.front_end.promising.heard
+                )
         subscriptions = self.clients.subscriptions
         node.cost_estimator.takers.append(
             ConsumerLimits(
@@ -163,7 +165,7 @@ class MqttFrontEnd:
         if self.journal is not None or self.log is not None:
             node.at_flush(Phase.RECORD, self._record)
         node.at_flush(Phase.CLIENTS, self._write)
-        node.at_hold.append(self._hold)
+        node.at_hold.append(self._hold_while_full)
         node.at_link.append(self._linked)
 
     def start(self) -> None:
@@ -314,7 +316,7 @@ class MqttFrontEnd:
 
     def lost(self, connection: Connection) -> None:
         """A client's connection is gone."""
-        if self._forget(connection) is not None:
+        if self._forget_socket(connection) is not None:
             self.carry_out(connection.lost(self.node.clock.now_us()))
             self.node.schedule_flush()
 
@@ -357,14 +359,14 @@ class MqttFrontEnd:
                     self._half_closed[effect.connection] = socket
                     self._close(socket.half_close)
             elif type(effect) is Close:
-                socket = self._forget(effect.connection)
+                socket = self._forget_socket(effect.connection)
                 if socket is not None:
                     self._close(socket.close)
         if asked:
             self._asking.put_all(asked)
         return at_once
 
-    def _forget(self, connection: ClientConnection) -> Socket | None:
+    def _forget_socket(self, connection: ClientConnection) -> Socket | None:
         return self._sockets.pop(connection, None) or self._half_closed.pop(connection, None)
 
     def _close(self, close: Callable[[], None]) -> None:
@@ -387,28 +389,30 @@ class MqttFrontEnd:
         if not (self.clients.is_held or self.clients.spreading.is_on):
             self._waiting.take_held()
 
-    def _ask(self, requested: Requested) -> None:
+    def _carry_request(self, requested: Requested) -> None:
         client, request, front_end = requested.client, requested.request, self.clients.front_end
         if self._publishers is not None and front_end is not None and client != front_end.client:
             self._publishers.request(requested)
             return
         done: Callable[[], None] | None = None
         if type(request) is Publish and is_assured(request):
-            done = partial(self._done, self.clients.settled, request.publications)
+            done = partial(self._answer_at_flush, self.clients.settled, request.publications)
         elif type(request) is Advertise and front_end is not None:
-            done = partial(self._done, front_end.promising.heard, client, request.advertisement)
+            done = partial(
+                self._answer_at_flush, front_end.promising.heard, client, request.advertisement
+            )
         elif ids := subscribed(request):
-            done = partial(self._done, self.clients.stored, *ids)
+            done = partial(self._answer_at_flush, self.clients.stored, *ids)
         self.node.request(
             client, request, ack_tracker=AckTracker(done) if done is not None else None
         )
 
-    def _done(self, tell: Callable[..., None], *about: object) -> None:
+    def _answer_at_flush(self, tell: Callable[..., None], *about: object) -> None:
         """The machine is done with requests that clients await: the next flush answers them."""
         tell(*about)
         self.node.schedule_flush()
 
-    def _hold(self, full: bool) -> None:
+    def _hold_while_full(self, full: bool) -> None:
         self._is_held = full
         self._hold_clients()
 
@@ -492,7 +496,7 @@ class MqttFrontEnd:
         self._waiting.read_on()
         deadline_us = self.clients.deadline_us
         if deadline_us is not None and (self._timer_us is None or deadline_us < self._timer_us):
-            self._set_timer(deadline_us)
+            self._set_clients_timer(deadline_us)
 
     def _report_queues(self) -> None:
         backlog = self.clients.backlog
@@ -501,7 +505,7 @@ class MqttFrontEnd:
         full = "queues are full; publications above QoS 0 are refused"
         _log.warning(full if self._is_full else "queues have room again", extra=extra)
 
-    def _set_timer(self, deadline_us: int) -> None:
+    def _set_clients_timer(self, deadline_us: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = deadline_us

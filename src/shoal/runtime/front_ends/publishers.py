@@ -95,7 +95,7 @@ class LivePublishers:
             self._node.attach(client, _PublisherPort(self, client))
         now_us = self._node.clock.now_us()
         self._carry_out(self.publishers.request(client, requested.request, now_us))
-        self._check(client)  # held input has no effect
+        self._check_waiting(client)  # held input has no effect
 
     def is_waiting(self, client: ClientId | None) -> bool:
         """Return whether nothing should be read from this client for now."""
@@ -130,7 +130,7 @@ class LivePublishers:
     def filled(self, broker: BrokerId, full: bool) -> None:
         self.publishers.filled(broker, full)
         for client in self.publishers.those_at(broker):
-            self._check(client)
+            self._check_waiting(client)
 
     def uses(self, broker: BrokerId) -> bool:
         return self.publishers.uses(broker)
@@ -148,7 +148,7 @@ class LivePublishers:
                 self._do(self._to_do.popleft())
         finally:
             self._is_busy = False
-        self._set_timer()
+        self._set_publishers_timer()
 
     def _do(self, effect: FrontEndEffect) -> None:
         match effect:
@@ -163,7 +163,7 @@ class LivePublishers:
                         ack_tracker.settle()
                 if client not in self.publishers:
                     self._detach(client)
-                self._check(client)
+                self._check_waiting(client)
             case Record(row):
                 self._node.rows.record(row)
                 if isinstance(row, MigrationRecord):
@@ -187,14 +187,14 @@ class LivePublishers:
         if broker != self._node.id and self.follows(client, broker):
             self._leaving[client] = broker
             self._node.schedule_flush()
-        self._check(client)
+        self._check_waiting(client)
 
     def _send_on(self) -> None:
         """Redirect those clients whose new broker has handled everything."""
         for client, broker in list(self._leaving.items()):
             if not self.publishers.is_at(client, broker):
                 del self._leaving[client]
-                self._check(client)
+                self._check_waiting(client)
             elif client in self._sent:
                 continue
             elif self._forwarding_channels.is_empty(broker) and not self.owes(client):
@@ -205,14 +205,14 @@ class LivePublishers:
         """A client has gone to where its publisher is, or stays."""
         self._sent.discard(client)
         self._leaving.pop(client, None)
-        self._check(client)
+        self._check_waiting(client)
 
     def _detach(self, client: ClientId) -> None:
         port = self._node.client(client)
         if isinstance(port, _PublisherPort):
             self._node.detach(client)
 
-    def _check(self, client: ClientId) -> None:
+    def _check_waiting(self, client: ClientId) -> None:
         must_wait = client in self._leaving or self.publishers.must_wait(client)
         if must_wait != (client in self._waiting):
             if must_wait:
@@ -221,7 +221,7 @@ class LivePublishers:
                 self._waiting.discard(client)
             self.at_wait(client, must_wait)
 
-    def _set_timer(self) -> None:
+    def _set_publishers_timer(self) -> None:
         deadline_us = self.publishers.deadline_us
         if deadline_us == self._timer_us:
             return

@@ -113,13 +113,13 @@ class SocketReading:
                 return
         self._rest += data
         self._transport.pause_reading()
-        self._wait()
+        self._await_round()
 
     def put_back(self, data: bytes) -> None:
         """Put back the end of the last input that was too much: it comes again, before all else."""
         self._rest = data + self._rest
         self._transport.pause_reading()
-        self._wait()
+        self._await_round()
 
     def pause(self) -> None:
         """Take nothing more for now."""
@@ -131,7 +131,7 @@ class SocketReading:
         """Go on."""
         self._is_paused = False
         if self._rest:
-            self._wait()
+            self._await_round()
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -139,11 +139,11 @@ class SocketReading:
         """Nothing more comes; `then` is called in its turn, once all is taken that may be."""
         self._then = then
         if not self._rest and self._rounds.has_time:
-            self._end()
+            self._drop_references()
         else:
-            self._rounds.wait(self._end)
+            self._rounds.wait(self._drop_references)
 
-    def _wait(self) -> None:
+    def _await_round(self) -> None:
         if not self._is_waiting:
             self._is_waiting = True
             self._rounds.wait(self._resume)
@@ -156,14 +156,14 @@ class SocketReading:
         piece, self._rest = self._rest[:most], self._rest[most:]
         self._rounds.spend(self._take, piece)
         if self._rest:
-            self._wait()
+            self._await_round()
         elif not self._is_paused and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _end(self) -> None:
+    def _drop_references(self) -> None:
         """Drop all references at the end, so that no cycle is left."""
         if self._rest and not self._is_paused:
-            self._rounds.wait(self._end)
+            self._rounds.wait(self._drop_references)
             return
         self._rest, self._take = b"", _ignore_input
         then, self._then = self._then, None

@@ -89,15 +89,17 @@ class SendingOn:
         if self._clients.federation is not None:
             for message in questions:
                 now_us = self._node.clock.now_us()
-                self._ask(self._clients.federation.following.notified(message, now_us))
+                self._ask_brokers(self._clients.federation.following.notified(message, now_us))
             for client in stayed:
                 self._clients.federation.wishes.stayed(client)
 
     def _ponged(self, broker: BrokerId) -> None:
         assert self._clients.federation is not None
-        self._ask(self._clients.federation.following.ponged(broker, self._node.clock.now_us()))
+        self._ask_brokers(
+            self._clients.federation.following.ponged(broker, self._node.clock.now_us())
+        )
 
-    def _ask(self, asks: Iterable[AskBroker]) -> None:
+    def _ask_brokers(self, asks: Iterable[AskBroker]) -> None:
         for broker, client, request in map(msgspec.structs.astuple, asks):
             if broker == self._node.id:
                 self._node.request(client, request)

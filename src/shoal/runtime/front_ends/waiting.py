@@ -54,9 +54,9 @@ class PendingConnections:
         """Bytes of a client were taken: whether it must wait now."""
         if connection.is_through:
             return
-        self._hold(connection)
+        self._hold_connection(connection)
         if not connection.wants_reading:
-            self._wait(connection)
+            self._stop_reading(connection)
 
     def read_on(self) -> None:
         """Something has happened: read on from those that want it, in turn."""
@@ -80,13 +80,13 @@ class PendingConnections:
                 self._holding.add(connection)
                 continue
             self._carry_out(connection.take_held(now_us))
-            self._hold(connection)
+            self._hold_connection(connection)
             self._unread.happened_to(connection)
             self._node.schedule_flush()
         if self._next:
             self._node.schedule_flush()
 
-    def _hold(self, connection: Connection) -> None:
+    def _hold_connection(self, connection: Connection) -> None:
         """It has a turn if it holds something, and is not known to wait."""
         if connection.holds and connection not in self._holding:
             self._next[connection] = None
@@ -112,11 +112,11 @@ class PendingConnections:
         if self._publishers is not None:
             connection.is_held = self._publishers.is_waiting(connection.client_id)
         if connection.holds:
-            self._hold(connection)
+            self._hold_connection(connection)
             self._node.schedule_flush()
         return True
 
-    def _wait(self, connection: Connection) -> None:
+    def _stop_reading(self, connection: Connection) -> None:
         """Stop reading until the connection asks for it; send its pending answers."""
         socket = self._sockets.get(connection)
         if socket is None or connection in self._unread:

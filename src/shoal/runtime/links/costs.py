@@ -60,7 +60,7 @@ class LinkCosts:
         while True:
             others = self._others()
             if self._section.links:
-                ways = self._section.of(self._node.id, others)
+                ways = self._section.costs_from(self._node.id, others)
             else:
                 ways = await self._measure_ways(others)
             self._say(Costs(self._here(), ways))

@@ -129,15 +129,15 @@ class _Incoming(_PeerChannel):
             return
         node.request(client, request, since_us, ack_tracker)
         if isinstance(request, Goodbye):
-            self._forget(client)
+            self._detach_client(client)
 
     def end(self) -> None:
         """The front end is gone: so are its clients."""
         for client in list(self.ports):
             self.ask(ClientRequest(client, Goodbye()), None)
-            self._forget(client)
+            self._detach_client(client)
 
-    def _forget(self, client: ClientId) -> None:
+    def _detach_client(self, client: ClientId) -> None:
         port = self.ports.pop(client, None)
         if port is not None and self._node.client(client) is port:
             self._node.detach(client)
@@ -178,10 +178,10 @@ class ForwardingChannels:
         # Only the pauses between attempts: no two brokers come back in step.
         self._random = Random()
         node.at_flush(Phase.LINKS, self.flush)
-        node.at_hold.append(self._hold)
+        node.at_hold.append(self._hold_channels)
 
     def start(self) -> None:
-        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick_channels)
 
     async def stop(self) -> None:
         """Write pending data, and close everything."""
@@ -222,7 +222,7 @@ class ForwardingChannels:
         incoming, self._incoming = self._incoming, {}
         for each in incoming.values():
             if each.connection is not None:
-                self._drop(each.connection)
+                self._drop_channel(each.connection)
             each.end()
 
     def stay(self) -> None:
@@ -243,7 +243,7 @@ class ForwardingChannels:
         outgoing = self._outgoing.get(broker) or self._open(broker, now_us)
         message = ClientRequest(client, request)  # type: ignore[arg-type]
         try:
-            self._tell(outgoing.forwarding_channel.ask(message, now_us, ack_tracker))
+            self._log_events(outgoing.forwarding_channel.ask(message, now_us, ack_tracker))
         except WireError as error:
             self._node.counts["unwritable"] += 1
             _log.error("a request is lost", extra={"to": broker, "problem": str(error)})
@@ -282,7 +282,7 @@ class ForwardingChannels:
             await asyncio.sleep(longer_s * self._random.uniform(0.75, 1.25))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _tell(self, events: list[ForwardingChannelEvent]) -> None:
+    def _log_events(self, events: list[ForwardingChannelEvent]) -> None:
         for event in events:
             _log.warning(
                 "distant broker: %s", type(event).__name__.lower(), extra={"broker": event.broker}
@@ -317,7 +317,7 @@ class ForwardingChannels:
             if hello.broker != channel.forwarding_channel.broker:
                 raise WireError(f"this is {hello.broker}, not {channel.forwarding_channel.broker}")
             channel.quarantine.on_link_up(now_us)
-            self._tell(channel.forwarding_channel.connected(hello, now_us))
+            self._log_events(channel.forwarding_channel.connected(hello, now_us))
             if self.owner is not None:
                 self.owner.found(hello.broker)
         elif self._is_leaving:
@@ -336,7 +336,7 @@ class ForwardingChannels:
         elif incoming.session.is_overtaken(hello):
             raise WireError("a later connection was made")
         elif incoming.connection is not None:
-            self._drop(incoming.connection)
+            self._drop_channel(incoming.connection)
         self._by_connection[connection] = incoming
         incoming.connection = connection
         incoming.quarantine.on_link_up(now_us)
@@ -378,13 +378,13 @@ class ForwardingChannels:
             if isinstance(channel, _Incoming) and self._node.is_holding:
                 return
             for message in session.take_run(1):
-                self._handle(channel, message)
+                self._handle_message(channel, message)
             if session.has_come and clock.now_us() >= end_us:
                 self._resume_soon(channel)
                 return
         channel.since_us = None
 
-    def _handle(self, channel: _PeerChannel, message: Message) -> None:
+    def _handle_message(self, channel: _PeerChannel, message: Message) -> None:
         owner = self.owner
         if isinstance(channel, _Incoming) and isinstance(message, ClientRequest):
             session, ack_tracker = channel.session, None
@@ -413,15 +413,15 @@ class ForwardingChannels:
         self._node.recording.settle(partial(session.settle, debt))
         self._node.schedule_flush()
 
-    def _hold(self, full: bool) -> None:
+    def _hold_channels(self, full: bool) -> None:
         if not full:
             for incoming in self._incoming.values():
                 self._handle_received(incoming)
 
     def closed(self, connection: PeerConnection) -> None:
-        self._drop(connection)
+        self._drop_channel(connection)
 
-    def _drop(self, connection: PeerConnection) -> None:
+    def _drop_channel(self, connection: PeerConnection) -> None:
         channel = self._by_connection.pop(connection, None)
         if channel is None:
             return
@@ -445,7 +445,7 @@ class ForwardingChannels:
         for channel in (*self._outgoing.values(), *self._incoming.values()):
             channel.flush()
 
-    def _tick(self) -> None:
+    def _tick_channels(self) -> None:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
         for outgoing in self._outgoing.values():
@@ -459,7 +459,7 @@ class ForwardingChannels:
                 extra = {"broker": channel.session.neighbour}
                 _log.warning("quarantine of a distant broker over", extra=extra)
         for broker, outgoing in list(self._outgoing.items()):
-            self._tell(outgoing.forwarding_channel.tick(now_us))
+            self._log_events(outgoing.forwarding_channel.tick(now_us))
             self._check_room(outgoing)
             is_used = self.owner is not None and self.owner.uses(broker)
             if outgoing.forwarding_channel.is_idle(now_us) and not is_used:
@@ -477,4 +477,4 @@ class ForwardingChannels:
             outgoing.dialling.cancel()
         if outgoing.connection is not None:
             connection = outgoing.connection
-            self._drop(connection)
+            self._drop_channel(connection)

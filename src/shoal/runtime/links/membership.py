@@ -56,7 +56,7 @@ class NetworkMembership:
         # The broker that was asked last.
         self._asked: BrokerId = ""
         self._tasks: list[asyncio.Task[None]] = []
-        node.at_flush(Phase.LINKS, self._look)
+        node.at_flush(Phase.LINKS, self._hold_if_unlinked)
 
     @property
     def problem(self) -> str:
@@ -69,12 +69,12 @@ class NetworkMembership:
     def _others(self) -> list[BrokerId]:
         return sorted(each.name for each in self._directory.places if each.name != self._node.id)
 
-    def _look(self) -> None:
+    def _hold_if_unlinked(self) -> None:
         self._node.hold(bool(self.problem), "no link")
 
     def start(self) -> None:
         """Ask other brokers from now on while a link is down."""
-        self._tasks.append(asyncio.create_task(self._ask()))
+        self._tasks.append(asyncio.create_task(self._ask_while_links_are_down()))
 
     def rejoin(self) -> None:
         """Join again from now on when all links have ended."""
@@ -88,7 +88,7 @@ class NetworkMembership:
 
     # --- asking -------------------------------------------------------------------------------
 
-    async def _ask(self) -> None:
+    async def _ask_while_links_are_down(self) -> None:
         """While a link is down, ask other brokers which ones there are."""
         while True:
             await asyncio.sleep(ASK_S)

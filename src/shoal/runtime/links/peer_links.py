@@ -97,7 +97,7 @@ class PeerLinks:
         for neighbour in self.overlay.neighbours(self._settings.neighbours):
             if neighbour not in self._links:  # the machine has not opened it as it started
                 self.start_link(neighbour)
-        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick_links)
         return Address((listen.address if isinstance(listen, BoundAddress) else listen).host, port)
 
     def start_link(self, neighbour: BrokerId) -> None:
@@ -316,7 +316,7 @@ class PeerLinks:
             self._codec,
             self._numbers,
             is_graceful=settings.is_graceful,
-            spool=None if spools is None else spools.of(neighbour),
+            spool=None if spools is None else spools.spool_of(neighbour),
             opened_us=opened_us,
         )
         session.store(self._node.recording.stores)
@@ -330,11 +330,11 @@ class PeerLinks:
     def _not_up(self, link: PeerLink) -> None:
         """A link that was opened, and does not last, has ended or did not come up."""
         if self._links.get(link.session.neighbour) is link:
-            self._forget(link)  # first, since the callback may open the link again
+            self._forget_link(link)  # first, since the callback may open the link again
             failed = LinkChanged(link.session.neighbour, LinkState.FAILED, is_lasting=False)
             self._node.bring(failed)
 
-    def _forget(self, link: PeerLink) -> None:
+    def _forget_link(self, link: PeerLink) -> None:
         """There is no link any more."""
         del self._links[link.session.neighbour]
         if self._spools is not None:
@@ -359,7 +359,7 @@ class PeerLinks:
             return
         self._connected.greet(connection, link)
 
-    def _tick(self) -> None:
+    def _tick_links(self) -> None:
         now_us = self._node.clock.now_us()
         missed_us = self._rounds.missed_us(now_us)
         for link in list(self._links.values()):
@@ -379,12 +379,12 @@ class PeerLinks:
             if link.session.is_silent(now_us) and link.connection is not None:
                 link.connection.abort("silent")
             if link.is_over(now_us):
-                self._forget(link)
+                self._forget_link(link)
         if self._spools is not None:
             self._spools.placeholder()
         self._scheduler.resume_held()
         self._node.schedule_flush()
-        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick_links)
 
     def _is_left_over(self, link: PeerLink, now_us: int) -> bool:
         """Return whether its other end has left the network, or is dead, without this end learning
@@ -420,7 +420,7 @@ class PeerLinks:
             connection.hand_to(self.forwarding_channels)
             self.forwarding_channels.greeted(connection, hello)
             return
-        self._check(connection, hello)
+        self._check_hello(connection, hello)
         if hello.purpose is Purpose.JOIN:
             link = self._links.get(hello.broker)
             is_connected = link is not None and link.connection is not None
@@ -457,7 +457,7 @@ class PeerLinks:
         self._scheduler.resume_held()
         self._node.schedule_flush()
 
-    def _check(self, connection: PeerConnection, hello: Hello) -> None:
+    def _check_hello(self, connection: PeerConnection, hello: Hello) -> None:
         """WireError when there can be no link to the other end; it is shown at the one expected."""
         try:
             check_peer(connection, hello, self._node.id, self._settings)

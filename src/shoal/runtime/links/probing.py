@@ -65,7 +65,7 @@ class Probes:
         if connection is None:
             return None
         asked_us = self._clock.now_us()
-        answer = await self._ask(connection, broker, Purpose.PROBE)
+        answer = await self._probe_over(connection, broker, Purpose.PROBE)
         return None if answer.at_us is None else max(1, (answer.at_us - asked_us) // 2)
 
     async def brokers_known_to(self, broker: BrokerId) -> tuple[BrokerLocation, ...]:
@@ -73,7 +73,7 @@ class Probes:
         connection = await self._dial(broker)
         if connection is None:
             return ()
-        return (await self._ask(connection, broker, Purpose.BROKERS)).brokers
+        return (await self._probe_over(connection, broker, Purpose.BROKERS)).brokers
 
     async def _dial(self, broker: BrokerId) -> PeerConnection | None:
         address = self._settings.addresses.get(broker)
@@ -85,9 +85,9 @@ class Probes:
         connection = await dial(self, address, self._settings.tls, problems.append)
         if connection is None:
             return problems[0]
-        return (await self._ask(connection, broker, Purpose.JOIN)).problem
+        return (await self._probe_over(connection, broker, Purpose.JOIN)).problem
 
-    async def _ask(
+    async def _probe_over(
         self, connection: PeerConnection, broker: BrokerId, purpose: Purpose
     ) -> ProbeAnswer:
         self._expected[connection] = broker, purpose

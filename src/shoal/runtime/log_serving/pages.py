@@ -107,8 +107,8 @@ class LogPages:
                 Route("/offset", self._guarded(self._offset)),
                 Route("/readers", self._guarded(self._list)),
                 Route(reader, self._guarded(self._pin, changes=True), methods=["PUT"]),
-                Route(reader, self._guarded(self._move, changes=True), methods=["POST"]),
-                Route(reader, self._guarded(self._forget, changes=True), methods=["DELETE"]),
+                Route(reader, self._guarded(self._move_reader, changes=True), methods=["POST"]),
+                Route(reader, self._guarded(self._forget_reader, changes=True), methods=["DELETE"]),
             ]
         )
 
@@ -237,7 +237,7 @@ class LogPages:
         reader = log.readers.pin(name, verdict.user, offset, self._now_us())
         return JSONResponse({"name": reader.name, "offset": reader.offset})
 
-    async def _move(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _move_reader(self, request: Request, verdict: LogReaderVerdict) -> Response:
         log, name = self._source.log, request.path_params["name"]
         if refused := self._refusal(name, verdict.user):
             return refused
@@ -252,7 +252,7 @@ class LogPages:
             return _problem(409, str(error))
         return JSONResponse({"name": reader.name, "offset": reader.offset})
 
-    async def _forget(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _forget_reader(self, request: Request, verdict: LogReaderVerdict) -> Response:
         name = request.path_params["name"]
         if refused := self._refusal(name, verdict.user):
             return refused

@@ -117,7 +117,7 @@ class StagingArea:
             if name != client_id and name not in unfinished:
                 self._publisher(name, "").end(self._clock.now_us())
         for part in self.lists.parts():
-            self._go_on(part)
+            self._publish_decided(part)
         self._tidy()
 
     async def stop(self) -> None:
@@ -189,7 +189,7 @@ class StagingArea:
         if part.batch > batch:
             return 0, 0
         await self._save(query)
-        self._go_on(part)
+        self._publish_decided(part)
         task = self._publishing.get(query)
         if task is not None:
             await asyncio.wait([task], timeout=wait_s)
@@ -237,7 +237,7 @@ class StagingArea:
     def _publisher(self, query: str, user: str) -> RowPublisher:
         return RowPublisher(self._clients, query, user, self._clock.now_us())
 
-    def _go_on(self, part: PartState) -> None:
+    def _publish_decided(self, part: PartState) -> None:
         if part.is_decided and not part.is_published and part.query not in self._publishing:
             self._problems.pop(part.query, None)
             task = asyncio.create_task(self._publish_part(part))

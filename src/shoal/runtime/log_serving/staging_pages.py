@@ -58,10 +58,10 @@ class StagingPages:
         return [
             route(f"/staged/{batch}/{{attempt}}", self._stage, "POST"),
             route(f"/offers/{batch}", self._offer, "POST"),
-            route(f"/decisions/{batch}", self._decide, "PUT"),
+            route(f"/decisions/{batch}", self._decide_batch, "PUT"),
             route(f"/parts/{batch}", self._publish, "POST"),
             route("/staged", self._list, "GET"),
-            route("/staged/{query}", self._forget, "DELETE"),
+            route("/staged/{query}", self._forget_query, "DELETE"),
         ]
 
     def _explained(self, answer: Answer) -> Answer:
@@ -102,7 +102,7 @@ class StagingPages:
         _check(names)
         return _kept(await self._area.offer(query, verdict.user, batch, names))
 
-    async def _decide(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _decide_batch(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query, batch = _batch(request)
         attempts = await _attempts(request)
         return _kept(await self._area.decide(query, verdict.user, batch, attempts))
@@ -117,7 +117,7 @@ class StagingPages:
     async def _list(self, _request: Request, _verdict: LogReaderVerdict) -> Response:
         return JSONResponse({"broker": self._area.broker, **self._area.status})
 
-    async def _forget(self, request: Request, verdict: LogReaderVerdict) -> Response:
+    async def _forget_query(self, request: Request, verdict: LogReaderVerdict) -> Response:
         query = request.path_params["query"]
         if not await self._area.forget(query, verdict.user):
             return _problem(404, f"there is no query {query}")

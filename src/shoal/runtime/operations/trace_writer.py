@@ -60,7 +60,7 @@ class TraceWriter:
         """Make the folders, and write from now on; OSError where that cannot be."""
         for name in WRITTEN:
             (self._folder / f"{name}{_SUFFIX}").mkdir(parents=True, exist_ok=True)
-        self._wait()
+        self._schedule_tick()
 
     async def stop(self) -> None:
         """Write pending rows."""
@@ -106,13 +106,13 @@ class TraceWriter:
 
     # --- files --------------------------------------------------------------------------------
 
-    def _wait(self) -> None:
+    def _schedule_tick(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._section.seconds, self._tick)
+        self._timer = loop.call_later(self._section.seconds, self._write_on)
 
-    def _tick(self) -> None:
+    def _write_on(self) -> None:
         self._write_all()
-        self._wait()
+        self._schedule_tick()
 
     def _write_all(self) -> None:
         for table in self._rows:

@@ -62,7 +62,7 @@ class ClockFile:
         self._file = -1
         self._is_failing = False
         self._boot = this_boot()
-        lived_until_us, since_us = self._read()
+        lived_until_us, since_us = self._read_clock()
         wall_us = time.time_ns() // _NANOSECONDS
         self.clock = Clock(first_us(wall_us, lived_until_us, since_us))
         if wall_us < lived_until_us:
@@ -73,7 +73,7 @@ class ClockFile:
 
     def start(self) -> None:
         """Write each second from now on."""
-        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(EVERY_S, self._write_clock)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -84,11 +84,11 @@ class ClockFile:
             os.close(self._file)
             self._file = -1
 
-    def _tick(self) -> None:
+    def _write_clock(self) -> None:
         self._write()
         self.start()
 
-    def _read(self) -> tuple[int, int | None]:
+    def _read_clock(self) -> tuple[int, int | None]:
         """Until when a former life lasted, and how long ago, if the machine has run since."""
         with suppress(FileNotFoundError):
             try:

@@ -96,7 +96,7 @@ class JournalWriter:
     def start(self) -> None:
         """Start the periodic tasks."""
         self._hold_reserve()
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_journal)
 
     async def stop(self) -> None:
         """Write the rest, sync it, and release the folder."""
@@ -231,8 +231,8 @@ class JournalWriter:
 
     # --- each second --------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+    def _tick_journal(self) -> None:
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_journal)
         if self._journal.is_failing:
             if self._is_at_rest:
                 self._try_again()

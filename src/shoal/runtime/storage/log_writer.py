@@ -104,7 +104,7 @@ class LogWriter:
 
     def start(self) -> None:
         """Start the periodic tasks."""
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_log)
 
     async def stop(self) -> None:
         """Write the rest, and release the folder."""
@@ -204,8 +204,8 @@ class LogWriter:
 
     # --- each second --------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+    def _tick_log(self) -> None:
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_log)
         self._retain()
         if self._gap is not None:
             self._try_again()

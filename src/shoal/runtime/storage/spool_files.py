@@ -86,7 +86,7 @@ class SpoolFiles:
 
     def append(self, segment: int, records: list[SpoolRecord]) -> int:
         if segment != self._number:
-            self._begin(segment)
+            self._open_segment(segment)
         heading = b"" if self._size else _heading
         data = memoryview(heading + framed(_encode(records)))
         written = 0
@@ -126,7 +126,7 @@ class SpoolFiles:
     def remove(self, segment: int) -> None:
         self._path(segment).unlink(missing_ok=True)
         if segment == self._number:
-            self._leave()
+            self._close_segment()
 
     # --- the driver's side --------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class SpoolFiles:
 
     def forget(self) -> None:
         """The neighbour counts as gone."""
-        self._leave()
+        self._close_segment()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def take_unsynced(self) -> list[int]:
@@ -153,7 +153,7 @@ class SpoolFiles:
         return files
 
     def close(self) -> None:
-        self._leave()
+        self._close_segment()
         for file in self._former:
             os.close(file)
         self._former = []
@@ -161,7 +161,7 @@ class SpoolFiles:
     def _path(self, segment: int) -> Path:
         return self.folder / f"{segment:08}"
 
-    def _begin(self, segment: int) -> None:
+    def _open_segment(self, segment: int) -> None:
         self.know()
         flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
         file = os.open(self._path(segment), flags, 0o600)
@@ -171,7 +171,7 @@ class SpoolFiles:
             os.close(self._file)
         self._file, self._number, self._size = file, segment, os.fstat(file).st_size
 
-    def _leave(self) -> None:
+    def _close_segment(self) -> None:
         if self._file >= 0:
             os.close(self._file)
         self._file, self._number, self._is_unsynced = -1, 0, False
@@ -239,7 +239,7 @@ class Spools:
         self._is_stopped = False
         node.at_flush(Phase.RECORD, self.write)
 
-    def of(self, neighbour: BrokerId) -> Spool:
+    def spool_of(self, neighbour: BrokerId) -> Spool:
         """A neighbour's; OSError when its folder cannot be read."""
         settings = self._settings
         syncs = settings.sync == "always"
@@ -306,10 +306,10 @@ class Spools:
             if name not in self._spools:
                 folder = str(self._settings.folder / FOLDER / name)
                 _log.error("a spool is for no neighbour", extra={"folder": folder})
-        self._set_timer()
+        self._set_tick_timer()
 
-    def _set_timer(self) -> None:
-        self._timer = self._node.loop.call_later(TICK_S, self._tick)
+    def _set_tick_timer(self) -> None:
+        self._timer = self._node.loop.call_later(TICK_S, self._tick_spools)
 
     async def stop(self) -> None:
         """Write the rest, and sync it."""
@@ -352,8 +352,8 @@ class Spools:
             folder, problem = str(self._files[neighbour].folder), error.strerror
             _log.error("a spool cannot be written", extra={"folder": folder, "problem": problem})
 
-    def _tick(self) -> None:
-        self._set_timer()
+    def _tick_spools(self) -> None:
+        self._set_tick_timer()
         self._node.schedule_flush()
         if self._settings.sync == "second" and self._syncing is None:
             files = self._take_unsynced()

@@ -100,7 +100,7 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
     async def _accept(self, listener: socket.socket) -> None:
-        loop, begin = asyncio.get_running_loop(), self._begin
+        loop, begin = asyncio.get_running_loop(), self._accept_connection
         for number in itertools.count(1):
             if not number % AT_ONCE:  # while some wait, the next comes without a pause
                 await asyncio.sleep(0.0)
@@ -113,7 +113,7 @@ class Listener:
             taken.setblocking(False)
             self._run(begin(taken, peer))
 
-    async def _begin(self, taken: socket.socket, peer: tuple[str, int]) -> None:
+    async def _accept_connection(self, taken: socket.socket, peer: tuple[str, int]) -> None:
         if self._context is not None:
             await self._shake_hands(taken, str(Address(*peer[:2])), self._context)
             return

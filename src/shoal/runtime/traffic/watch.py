@@ -84,7 +84,7 @@ class TrafficWatch:
         self.latencies.note(now_us - routed.published_us, where, deliveries, now_us)
         self._unasked += max(1, count)
         if self._asked_us <= MOST_SHARE * (now_us - self._begun_us):
-            self._ask(routed, self._unasked, now_us)
+            self._count_matches(routed, self._unasked, now_us)
             self._unasked = 0
 
     async def heaviest(self, _query: Mapping[str, str]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class TrafficWatch:
         client = message.key[0]
         return client == front_end.client or self._clients.connection(client) is not None
 
-    def _ask(self, message: PublishedMessage, weight: int, now_us: int) -> None:
+    def _count_matches(self, message: PublishedMessage, weight: int, now_us: int) -> None:
         """Ask the filters that a message's topic leads to, for messages like it."""
         began = time.perf_counter()
         attributes: Attributes | None = None

@@ -208,7 +208,7 @@ class ReliableBroker:
             if channel.given_up:
                 continue
             if len(channel.waiting) >= MAX_WAITING:
-                self._give_up(effect.neighbour, channel, out)
+                self._give_up_channel(effect.neighbour, channel, out)
             elif len(channel.unacknowledged) >= WINDOW:
                 channel.waiting.append(effect.message)
             else:
@@ -216,7 +216,9 @@ class ReliableBroker:
                     out.append(SetTimer(_key(effect.neighbour), now_us + self._resend_us))
                 self._transmit(effect.neighbour, channel, effect.message, out)
 
-    def _give_up(self, neighbour: BrokerId, channel: _ReliableChannel, out: list[Effect]) -> None:
+    def _give_up_channel(
+        self, neighbour: BrokerId, channel: _ReliableChannel, out: list[Effect]
+    ) -> None:
         channel.given_up = True
         channel.unacknowledged.clear()
         channel.waiting.clear()

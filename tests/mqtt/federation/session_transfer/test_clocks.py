@@ -25,5 +25,5 @@ def test_a_brokers_silence_is_measured_by_the_local_clock() -> None:
     # Its clock is an hour ahead: the client's entry here is later than all its entries there.
     transfer = ("c", HOUR_US + 1)
     fetching.begin(transfer, SessionOwner("B2", HOUR_US, "ann"), connection, admission, 1_000)
-    fetching.due(transfer, 1_000 + WAIT_US)
+    fetching.on_fetching_timer(transfer, 1_000 + WAIT_US)
     assert fetching._silent == {"B2": 1_000 + WAIT_US}

@@ -54,12 +54,12 @@ class WaitingClients:
         """Let time pass."""
         while (next_us := self.timers.next_us) is not None and next_us <= at_us:
             self.now_us = next_us
-            for kind, about in self.timers.due(next_us):
+            for kind, about in self.timers.take_due(next_us):
                 before = len(self.said)
                 if kind == WAITING_TIMER:
-                    self.fetching.due(about, next_us)
+                    self.fetching.on_fetching_timer(about, next_us)
                 else:
-                    self.fetching.questions.due(about[0], next_us)
+                    self.fetching.questions.ask_some(about[0], next_us)
                 assert len(self.said) - before <= MOST_AT_ONCE
         self.now_us = at_us
 

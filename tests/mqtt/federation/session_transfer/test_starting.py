@@ -167,7 +167,7 @@ def test_a_slice_reads_few_of_the_waiting_clients() -> None:
     others.clear()
     while starting._waiting:
         CountedReads.looked = 0
-        starting.due(2)
+        starting.admit_waiting(2)
         assert CountedReads.looked <= 2 * MOST_AT_ONCE + 2
     assert came == [f"c{number}" for number in range(1_000)]
 

@@ -119,7 +119,7 @@ class SelfOrganisingModel:
     def _agenda(self) -> Iterable[tuple[float, Callable[..., None], tuple[Any, ...]]]:
         setting = self._setting
         for move in self._workload.moves:
-            yield move.at, self._move, move[1:]
+            yield move.at, self._move_member, move[1:]
         for number, at in enumerate(setting.changes_at, start=1):
             if at < setting.ticks:
                 yield at, self._change, (number,)
@@ -150,7 +150,7 @@ class SelfOrganisingModel:
                 self._pairs.become(at, type, interested)
                 self._types[type].become(at, interested)
 
-    def _move(self, at: float, type: int, old: int, new: int) -> None:
+    def _move_member(self, at: float, type: int, old: int, new: int) -> None:
         self._members[type] = self._members[type] - {old} | {new}
         self._recount(at, (type,))
 

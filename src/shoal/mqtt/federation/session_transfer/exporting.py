@@ -127,7 +127,7 @@ class SessionExport:
             move = session.diversion = SessionMove(session, None, self.send_item)
             if late is not None:
                 move.known = late.known
-        self._begin(move, broker, transfer, now_us)
+        self._begin_move(move, broker, transfer, now_us)
         self._sessions.suspend(session)
         session.going = (broker, transfer[1])
         if session.journal is not None:
@@ -168,17 +168,17 @@ class SessionExport:
         for part in parts_of(subscriptions, state.transfer, came, states):
             parts += 1
             body = encode_control(part)
-            self._send(broker, body, self._turns.now_us)
+            self._send_export(broker, body, self._turns.now_us)
             yield len(body) // PART_BYTES_PER_WORK
         state = msgspec.structs.replace(state, parts=parts)
-        self._send(broker, encode_control(state), self._turns.now_us)
+        self._send_export(broker, encode_control(state), self._turns.now_us)
 
     def _items(
         self, items: Iterable[Outgoing], broker: BrokerId, transfer: Transfer
     ) -> Iterator[int]:
         for outgoing in items:
             body = encode_control(item_of(outgoing, transfer, self._turns.now_us))
-            self._send(broker, body, self._turns.now_us)
+            self._send_export(broker, body, self._turns.now_us)
             yield 1 + len(body) // BYTES_PER_WORK
 
     def _had(self, session: Session) -> tuple[Last, Mapping[str, Gaps], Last, bool]:
@@ -204,12 +204,14 @@ class SessionExport:
         if not isinstance(move, SessionMove):
             move = session.diversion = SessionMove(session, None, self.send_item)
         transfer = (session.client_id, at_us)
-        self._begin(move, broker, transfer, now_us)
+        self._begin_move(move, broker, transfer, now_us)
         # The target has waited while this broker was down: ask it at once.
         self._timers.set((GIVING_TIMER, transfer), now_us)
         move.is_restored = move.may_have_departed = move.is_settling = True
 
-    def _begin(self, move: SessionMove, broker: BrokerId, transfer: Transfer, now_us: int) -> None:
+    def _begin_move(
+        self, move: SessionMove, broker: BrokerId, transfer: Transfer, now_us: int
+    ) -> None:
         move.give_to(broker, transfer)
         self._moves[transfer[0]] = move
         move.is_settling = move.is_telling = False
@@ -234,13 +236,13 @@ class SessionExport:
     def ask_for(self, move: SessionMove, question: Entered, now_us: int) -> None:
         """Note another broker's request; the outcome of this export must be known first."""
         move.question = question
-        self._ask(move, now_us)
+        self._ask_importing_broker(move, now_us)
 
     def run_slice(self, now_us: int) -> None:
         """Run the next time slice."""
         self._turns.run_slice(now_us)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_export_timer(self, transfer: Transfer, now_us: int) -> None:
         """Ask again, or depart."""
         move = self._moves.get(transfer[0])
         if move is None or move.target is None or move.target[1] != transfer:
@@ -264,7 +266,7 @@ class SessionExport:
         # link arrive only here. The session then stays; no question is sent, so that the target
         # delivers its held messages.
         if not (may_depart and must_stay):
-            self._ask(move, now_us)
+            self._ask_importing_broker(move, now_us)
         self._timers.set((GIVING_TIMER, transfer), now_us + ASK_US)
 
     def _waits_for_links(self, move: SessionMove, now_us: int) -> bool:
@@ -274,7 +276,9 @@ class SessionExport:
         return now_us < move.linked_us
 
     def _report_settling(self, move: SessionMove, now_us: int) -> None:
-        """Report the settling, one report at a time, as in `_ask`; the final one in any case."""
+        """Report the settling, one report at a time (see `_ask_importing_broker`); the final one in
+        any case.
+        """
         is_settled = move.session.is_settled
         if move.is_telling and not is_settled:
             return
@@ -286,9 +290,9 @@ class SessionExport:
             move.is_telling = False
 
         control = EarlierSettled(transfer, self._broker_id, is_settled)
-        self._front_end.notice(self._send(broker, encode_control(control), now_us), told)
+        self._front_end.notice(self._send_export(broker, encode_control(control), now_us), told)
 
-    def _ask(self, move: SessionMove, now_us: int) -> None:
+    def _ask_importing_broker(self, move: SessionMove, now_us: int) -> None:
         """Ask, one question at a time: more would only fill a link that is down."""
         if move.is_asking or self._turns.is_on:
             return
@@ -301,9 +305,9 @@ class SessionExport:
         def settled(_: int) -> None:
             move.is_asking = False
 
-        self._front_end.notice(self._send(broker, encode_control(control), now_us), settled)
+        self._front_end.notice(self._send_export(broker, encode_control(control), now_us), settled)
 
-    def _send(self, to: BrokerId, body: bytes, now_us: int) -> int:
+    def _send_export(self, to: BrokerId, body: bytes, now_us: int) -> int:
         return self._front_end.send(to, body, now_us)
 
     def on_control(

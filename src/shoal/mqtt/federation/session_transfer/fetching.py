@@ -65,7 +65,7 @@ class Fetching:
         self._fill = fill
         self.journal: SessionJournal | None = None
         self.waiting: dict[str, tuple[Transfer, WaitingClient]] = {}
-        self.questions = TransferQuestions(timers, self._ask)
+        self.questions = TransferQuestions(timers, self._ask_for_session)
         # Transfers whose session has come; the first is being filled.
         self._filling: OrderedDict[Transfer, None] = OrderedDict()
         # Brokers that were asked without an answer, with the time since then.
@@ -119,11 +119,11 @@ class Fetching:
         current = self.waiting.get(client_id)
         if current is not None:
             close_for_another(current[1].connection, now_us)
-            self._forget(client_id)
+            self._stop_waiting_for(client_id)
 
     def disconnect(self, transfer: Transfer, code: ReasonCode, reason: str, now_us: int) -> None:
         """Disconnect a waiting client, which does not get its session here."""
-        waiting = self._forget(transfer[0])
+        waiting = self._stop_waiting_for(transfer[0])
         waiting.connection.disconnect(code, reason, now_us)
 
     def on_alive(self, broker: BrokerId, now_us: int) -> None:
@@ -152,9 +152,9 @@ class Fetching:
         self._timers.cancel((WAITING_TIMER, transfer))
         self._filling[transfer] = None
         if len(self._filling) == 1:
-            self._go_on(now_us)
+            self._fill_slice(now_us)
 
-    def _go_on(self, now_us: int) -> None:
+    def _fill_slice(self, now_us: int) -> None:
         """Fill the first incoming session a bit more; one at a time, in time slices."""
         transfer = next(iter(self._filling))
         _, waiting = self.waiting[transfer[0]]
@@ -177,17 +177,17 @@ class Fetching:
         journal = self.journal
         if waiting.connection.is_closed or (journal is not None and journal.is_failing):
             # The source keeps it.
-            self._refuse(transfer, "the broker cannot take the session now", now_us)
+            self._refuse_session(transfer, "the broker cannot take the session now", now_us)
             return
         self._take_out(transfer[0])
         self._come(transfer, waiting, waiting.state, now_us)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_fetching_timer(self, transfer: Transfer, now_us: int) -> None:
         """Handle a timeout of a session, or the next time slice of filling."""
         client_id, _ = transfer
         _, waiting = self.waiting[client_id]
         if waiting.filling is not None:
-            self._go_on(now_us)
+            self._fill_slice(now_us)
             return
         if now_us - waiting.since_us >= WAIT_US:
             self._silent.setdefault(waiting.home, now_us)
@@ -195,14 +195,14 @@ class Fetching:
         if is_coming:
             self._is_coming(waiting, now_us)
         if waiting.connection.is_closed:
-            self._forget(client_id)
+            self._stop_waiting_for(client_id)
         elif now_us >= waiting.until_us or self._is_gone(waiting.home, now_us):
             self._wait_no_more(transfer, waiting, now_us)
         else:
             again_us = now_us + (ASK_AGAIN_US if is_coming else WAIT_US)
             self._timers.set((WAITING_TIMER, transfer), min(again_us, waiting.until_us))
 
-    def _ask(self, to: str, client_id: str, now_us: int) -> None:
+    def _ask_for_session(self, to: str, client_id: str, now_us: int) -> None:
         """Ask a broker, or all, for the session of a client again."""
         (_, at_us), waiting = self.waiting[client_id]
         if not waiting.connection.is_closed:
@@ -215,10 +215,10 @@ class Fetching:
         if self.journal is not None and not self._is_gone(waiting.home, now_us):
             reason = f"the session is at broker {waiting.home}, which does not answer; it begins "
             gone_s = self._sessions.limits.silent_broker_s
-            self._refuse(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)
+            self._refuse_session(transfer, f"{reason}anew if that lasts for {gone_s} s", now_us)
             return
         # The owner counts as dead, with all its sessions.
-        self._forget(transfer[0])
+        self._stop_waiting_for(transfer[0])
         self._come(transfer, waiting, None, now_us)
 
     def _is_gone(self, broker: BrokerId, now_us: int) -> bool:
@@ -226,11 +226,11 @@ class Fetching:
         gone_us = self._sessions.limits.silent_broker_s * MICROSECONDS
         return now_us - self._silent.get(broker, now_us) > gone_us
 
-    def _refuse(self, transfer: Transfer, reason: str, now_us: int) -> None:
+    def _refuse_session(self, transfer: Transfer, reason: str, now_us: int) -> None:
         """Refuse a client its session, for now."""
         self.disconnect(transfer, ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
 
-    def _forget(self, client_id: str) -> WaitingClient:
+    def _stop_waiting_for(self, client_id: str) -> WaitingClient:
         """Stop waiting for a session, and drop its filled parts."""
         waiting = self._take_out(client_id)
         if waiting.filling is not None:

@@ -133,7 +133,7 @@ class SessionImport:
         self._timers.set((SPREADING_TIMER, transfer), now_us)
         self._await_settling(session, transfer, now_us)
 
-    def due(self, kind: str, transfer: Transfer, now_us: int) -> None:
+    def on_import_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this module."""
         move = self._moves.get(transfer)
         if move is not None and kind == ARRIVING_TIMER:
@@ -172,7 +172,7 @@ class SessionImport:
         elif move is not None:
             self._await_settling(move.session, transfer, now_us)
 
-    def _send(self, to: str, control: SessionDeparted, now_us: int) -> int:
+    def _send_departed(self, to: str, control: SessionDeparted, now_us: int) -> int:
         return self._front_end.send(to, encode_control(control), now_us)
 
     def remember(
@@ -319,7 +319,7 @@ class SessionImport:
                 self._said.add(transfer)
                 control = SessionDeparted(transfer, self._broker_id)
                 self._front_end.notice(
-                    self._send(farewell.broker, control, now_us),
+                    self._send_departed(farewell.broker, control, now_us),
                     partial(self._on_farewell_settled, transfer),
                 )
 

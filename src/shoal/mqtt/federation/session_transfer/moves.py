@@ -66,17 +66,17 @@ class WaitingClient:
             return False
         if len(self._unread) <= ITEMS_AT_ONCE:
             return True
-        self.filling.take(self._read(ITEMS_AT_ONCE), now_us)
+        self.filling.take(self._read_items(ITEMS_AT_ONCE), now_us)
         return False
 
     def read_on(self, now_us: int) -> list[Outgoing]:
         """Fill the rest; returns the messages that are not in the session."""
         assert self.filling is not None
-        self.filling.take(self._read(len(self._unread)), now_us)
+        self.filling.take(self._read_items(len(self._unread)), now_us)
         self.filling.take_keys(self.conflated, now_us)
         return self.filling.read
 
-    def _read(self, most: int) -> list[Item]:
+    def _read_items(self, most: int) -> list[Item]:
         count = min(most, len(self._unread))
         return [self._items[self._unread.popleft()] for _ in range(count)]
 

@@ -11,9 +11,10 @@ moved on; each answer allows two more questions.
 >>> questions = TransferQuestions(MqttTimers(), send)
 >>> for number in range(12):
 ...     questions.begin(f"c{number}", "B2", now_us=0)
->>> questions.due("B2", ASK_AGAIN_US), len(said), set(to for to, _ in said)
+>>> questions.ask_some("B2", ASK_AGAIN_US), len(said), set(to for to, _ in said)
 (None, 10, {'*'})
->>> questions.on_alive("B2", ASK_AGAIN_US + 1), questions.due("B2", ASK_AGAIN_US + 1), said[10:]
+>>> later_us = ASK_AGAIN_US + 1
+>>> questions.on_alive("B2", later_us), questions.ask_some("B2", later_us), said[10:]
 (None, None, [('B2', 'c10'), ('B2', 'c11')])
 """
 
@@ -90,7 +91,7 @@ class TransferQuestions:
             home.left = min(home.left + 2, MOST_AT_ONCE)
             self._timers.set((ASKING_TIMER, (broker, 0)), now_us)
 
-    def due(self, broker: BrokerId, now_us: int) -> None:
+    def ask_some(self, broker: BrokerId, now_us: int) -> None:
         """Ask for some of the sessions of a broker."""
         home = self._homes[broker]
         if now_us - home.since_us >= ASK_AGAIN_US:

@@ -102,26 +102,43 @@ class SessionTransfer:
         self.homes = SessionDirectory()
         # The brokers of clients for which this broker is a registrar.
         self.registry = Registry()
-        self.telling = ClientAnnouncements(broker_id, timers, self._send, self._registered)
+        self.telling = ClientAnnouncements(
+            broker_id, timers, self._send_transfer_control, self._registered
+        )
         self.listing = SessionListing(sessions, self.telling, timers, self._own)
         fill = partial(SessionInstallation, sessions, subscriptions, problems)
-        self.fetching = Fetching(broker_id, sessions, timers, self._send, self._come, fill)
+        self.fetching = Fetching(
+            broker_id, sessions, timers, self._send_transfer_control, self._come, fill
+        )
         self.starting = StartupSync(
-            broker_id, sessions, timers, self._send, self._come_unknown, now_us
+            broker_id, sessions, timers, self._send_transfer_control, self._come_unknown, now_us
         )
         self.giving = SessionExport(
             broker_id, sessions, subscriptions, front_end, timers, self._stay, self._gone
         )
-        self._letting_go = SessionRelease(broker_id, sessions, self.giving, self._send)
+        self._letting_go = SessionRelease(
+            broker_id, sessions, self.giving, self._send_transfer_control
+        )
         self.takeovers = Takeovers(
-            broker_id, sessions, self.giving, front_end, timers, self._send, self._place
+            broker_id,
+            sessions,
+            self.giving,
+            front_end,
+            timers,
+            self._send_transfer_control,
+            self._place,
         )
         send_item = self.giving.send_item
         self.arriving = SessionImport(
             broker_id, sessions, subscriptions, front_end, timers, spreading, send_item
         )
         self._receipts = Receipts(
-            broker_id, sessions, self.homes, self.fetching, self.arriving, self._send
+            broker_id,
+            sessions,
+            self.homes,
+            self.fetching,
+            self.arriving,
+            self._send_transfer_control,
         )
         self.redirecting = Redirecting(timers, self._on_entered)
         sessions.at_end = self._ended
@@ -153,7 +170,7 @@ class SessionTransfer:
         at_us = self._stamp(client_id, now_us)
         self.telling.flush(now_us)
         question = Entered(client_id, self._broker_id, at_us, True, home.broker, admission.user)
-        self._send(EVERY_BROKER, question, now_us)
+        self._send_transfer_control(EVERY_BROKER, question, now_us)
         self.fetching.begin((client_id, at_us), home, connection, admission, now_us)
         return True
 
@@ -275,20 +292,20 @@ class SessionTransfer:
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
 
-    def due(self, kind: str, transfer: Transfer, now_us: int) -> None:
+    def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
         if kind == WAITING_TIMER:
-            self.fetching.due(transfer, now_us)
+            self.fetching.on_fetching_timer(transfer, now_us)
         elif kind == ASKING_TIMER:
-            self.fetching.questions.due(transfer[0], now_us)
+            self.fetching.questions.ask_some(transfer[0], now_us)
         elif kind == GIVING_TIMER:
-            self.giving.due(transfer, now_us)
+            self.giving.on_export_timer(transfer, now_us)
         elif kind == TAKEOVER_TIMER:
-            self.takeovers.due(transfer, now_us)
+            self.takeovers.on_takeover_timer(transfer, now_us)
         elif kind == REDIRECTED_TIMER:
             self.redirecting.end(transfer[0], now_us)
         else:
-            self.arriving.due(kind, transfer, now_us)
+            self.arriving.on_import_timer(kind, transfer, now_us)
 
     def _stamp(self, client_id: str, now_us: int) -> int:
         """A fencing token above all known ones, also if another broker's clock is ahead."""
@@ -297,7 +314,7 @@ class SessionTransfer:
         self._entered[client_id] = (at_us, self._broker_id)
         return at_us
 
-    def _send(self, to: str, control: Control, now_us: int) -> None:
+    def _send_transfer_control(self, to: str, control: Control, now_us: int) -> None:
         self._front_end.send(to, encode_control(control), now_us)
 
     # --- controls of other brokers ------------------------------------------------------------
@@ -343,7 +360,7 @@ class SessionTransfer:
                     self.homes.pop(client_id)  # another broker has requested it meanwhile
             case Sought(client_ids, broker):
                 for about in self.homes.whereabouts(client_ids, broker):
-                    self._send(broker, OwnerKnown(about), now_us)
+                    self._send_transfer_control(broker, OwnerKnown(about), now_us)
             case OwnerKnown(entered):
                 self._on_entered(entered, now_us, is_listed=True)
                 self.starting.known(entered.client_id, now_us)
@@ -379,7 +396,9 @@ class SessionTransfer:
             return
         home = self.homes.entry(client_id)
         if session is not None and session.user != control.user:
-            self._send(control.broker, ClientNotOwner((client_id, control.at_us)), now_us)
+            self._send_transfer_control(
+                control.broker, ClientNotOwner((client_id, control.at_us)), now_us
+            )
             self.telling.put_right(session, control.broker, now_us)
             return
         if session is None and home is not None and home.user != control.user:
@@ -434,7 +453,7 @@ class SessionTransfer:
             if place == self._broker_id:
                 self._on_entered(control, now_us)
             else:
-                self._send(place, control, now_us)
+                self._send_transfer_control(place, control, now_us)
         self.registry.put(control)
 
     def _place(self, client_id: str, asking: BrokerId) -> BrokerId | None:
@@ -453,7 +472,7 @@ class SessionTransfer:
             self.fetching.disconnect(transfer, ReasonCode.NOT_AUTHORIZED, ANOTHER_USERS, now_us)
             if self._entered.get(client_id) == (at_us, self._broker_id):
                 del self._entered[client_id]
-                self._send(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
+                self._send_transfer_control(EVERY_BROKER, Ended(client_id, self._broker_id), now_us)
             return
         session = self._sessions.get(client_id)
         if session is not None and session.entered_us == at_us:

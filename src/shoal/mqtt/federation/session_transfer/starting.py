@@ -111,7 +111,7 @@ class StartupSync:
         if not self._unsought:
             self._timers.set((SOUGHT_TIMER, ()), now_us + SOUGHT_US)
         self._unsought[client_id] = None
-        self._set_timer(now_us)
+        self._set_startup_timer(now_us)
         return True
 
     def seek(self, now_us: int) -> None:
@@ -126,7 +126,7 @@ class StartupSync:
         """The session of a client is known."""
         if client_id in self._waiting:
             self._ready[client_id] = None
-            self._set_timer(now_us)
+            self._set_startup_timer(now_us)
 
     def turn_away(self, client_id: str, now_us: int, entered_us: int | None = None) -> None:
         """Stop waiting: the client has connected again, perhaps elsewhere at `entered_us`."""
@@ -146,7 +146,7 @@ class StartupSync:
         parts.add(control.number)
         if len(parts) >= control.parts:
             self._has_said_all(broker, now_us)
-        self._set_timer(now_us)
+        self._set_startup_timer(now_us)
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
@@ -155,9 +155,9 @@ class StartupSync:
     def _has_said_all(self, broker: BrokerId, now_us: int) -> None:
         self._parts.pop(broker, None)
         self._listed.add(broker)
-        self._set_timer(now_us)
+        self._set_startup_timer(now_us)
 
-    def _set_timer(self, now_us: int) -> None:
+    def _set_startup_timer(self, now_us: int) -> None:
         if not self._waiting:
             return
         first = next(iter(self._waiting.values()))
@@ -165,7 +165,7 @@ class StartupSync:
         at_us = now_us if is_over else max(first.until_us, now_us)
         self._timers.set((STARTING_TIMER, ()), at_us)
 
-    def due(self, now_us: int) -> None:
+    def admit_waiting(self, now_us: int) -> None:
         """Admit the clients that need not wait, and refuse those that have waited too long."""
         is_over = not self.unheard(now_us)
         ready = self._waiting if is_over else self._ready
@@ -181,4 +181,4 @@ class StartupSync:
                 del self._waiting[client_id]
                 reason = "this broker has just started, and may not know of the client's session"
                 waiting.connection.disconnect(ReasonCode.SERVER_UNAVAILABLE, reason, now_us)
-        self._set_timer(now_us + 1)  # after a time slice of other inputs
+        self._set_startup_timer(now_us + 1)  # after a time slice of other inputs

@@ -100,7 +100,7 @@ class Takeovers:
         self,
         broker_id: BrokerId,
         sessions: Sessions,
-        giving: SessionExport,
+        exports: SessionExport,
         front_end: FrontEnd,
         timers: MqttTimers,
         send: Callable[[BrokerId, Control, int], None],
@@ -108,7 +108,7 @@ class Takeovers:
     ) -> None:
         self._broker_id = broker_id
         self._sessions = sessions
-        self._giving = giving
+        self._exports = exports
         self._front_end = front_end
         self._timers = timers
         self._send = send
@@ -141,9 +141,9 @@ class Takeovers:
         waiting = _Waiting(question, session, brokers, now_us + WAIT_US)
         self._waiting[session.client_id] = waiting
         session.is_taking_over = True
-        self._ask(waiting, now_us, is_asked=is_asked)
+        self._ask_next_broker(waiting, now_us, is_asked=is_asked)
 
-    def _ask(self, waiting: _Waiting, now_us: int, *, is_asked: bool = False) -> None:
+    def _ask_next_broker(self, waiting: _Waiting, now_us: int, *, is_asked: bool = False) -> None:
         """Ask the next broker that may answer; silent ones are asked, and not waited for."""
         question = waiting.question
         while waiting.left:
@@ -155,14 +155,14 @@ class Takeovers:
                 at_us = now_us + ASK_AGAIN_US if waiting.left else waiting.until_us
                 self._timers.set((TAKEOVER_TIMER, (question.client_id, question.at_us)), at_us)
                 return
-        self._go_on(waiting)
+        self._accept_publications(waiting)
 
-    def due(self, transfer: Transfer, now_us: int) -> None:
+    def on_takeover_timer(self, transfer: Transfer, now_us: int) -> None:
         """Handle the timeout of the broker that was asked."""
         waiting = self._get(transfer)
         if waiting is not None:
             self.on_timeout(waiting.asked)
-            self._ask(waiting, now_us)
+            self._ask_next_broker(waiting, now_us)
 
     def asked_there(self, transfer: Transfer, broker: BrokerId) -> None:
         """The client's former broker has been asked."""
@@ -171,7 +171,7 @@ class Takeovers:
             return
         waiting.asked, waiting.left = broker, []
         if broker in self._silent:
-            self._go_on(waiting)
+            self._accept_publications(waiting)
         else:
             self._timers.set((TAKEOVER_TIMER, transfer), waiting.until_us)
 
@@ -180,7 +180,7 @@ class Takeovers:
         waiting = self._get(transfer)
         if waiting is not None:
             self._silent.discard(waiting.asked)
-            self._go_on(waiting)
+            self._accept_publications(waiting)
 
     def on_timeout(self, broker: BrokerId) -> None:
         """Do not wait for a broker again before it is heard of."""
@@ -194,7 +194,7 @@ class Takeovers:
         waiting = self._waiting.get(transfer[0])
         return waiting if waiting is not None and waiting.question.at_us == transfer[1] else None
 
-    def _go_on(self, waiting: _Waiting) -> None:
+    def _accept_publications(self, waiting: _Waiting) -> None:
         question = waiting.question
         del self._waiting[question.client_id]
         self._timers.cancel((TAKEOVER_TIMER, (question.client_id, question.at_us)))
@@ -216,23 +216,23 @@ class Takeovers:
                 self._send(question.broker, there, now_us)
                 return
         if session is not None:
-            self._end(session, question, now_us)
+            self._end_old_session(session, question, now_us)
         if client_id in self._wills:
             self._unanswered[client_id].append(question)
         else:
-            self._answer(question, now_us)
+            self._send_taken_over(question, now_us)
 
-    def _end(self, session: Session, question: SessionTakeOver, now_us: int) -> None:
+    def _end_old_session(self, session: Session, question: SessionTakeOver, now_us: int) -> None:
         own, others = (session.entered_us, self._broker_id), (question.at_us, question.broker)
         is_older = own < others and session.user == question.user
-        if not is_older or self._giving.get(session.client_id) is not None:
+        if not is_older or self._exports.get(session.client_id) is not None:
             return
         drop_if_late(session, question.at_us, now_us)
         left = self._sessions.close_connection(session.client_id, now_us)
         if left is not None:
             self._sessions.replace(left, now_us)
 
-    def _answer(self, question: SessionTakeOver, now_us: int) -> None:
+    def _send_taken_over(self, question: SessionTakeOver, now_us: int) -> None:
         self._send(question.broker, TakenOver((question.client_id, question.at_us)), now_us)
 
     def _will_is_under_way(self, session: Session, message: PublishedMessage) -> None:
@@ -249,7 +249,7 @@ class Takeovers:
         if not self._wills[client_id]:
             del self._wills[client_id]
             for question in self._unanswered.pop(client_id, ()):
-                self._answer(question, question.at_us)
+                self._send_taken_over(question, question.at_us)
 
 
 def drop_if_late(session: Session, entered_us: int, now_us: int) -> None:

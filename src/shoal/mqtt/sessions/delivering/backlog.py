@@ -128,7 +128,7 @@ class Backlog:
         if self.bytes > maximum_bytes:
             self._make_room()
         else:
-            self._look()
+            self._update_fullness()
 
     @property
     def _low_bytes(self) -> int:
@@ -193,7 +193,7 @@ class Backlog:
         else:
             self.bytes -= _FIRST_BYTES + message.kept_bytes
         if self.is_full:
-            self._look()
+            self._update_fullness()
 
     def begin_queue(self, queue: Queue) -> None:
         """Note a session whose queue was empty."""
@@ -234,9 +234,9 @@ class Backlog:
                     self._at_0.pop(queue, None)
             if not level:
                 self._at_0.clear()
-        self._look()
+        self._update_fullness()
 
-    def _look(self) -> None:
+    def _update_fullness(self) -> None:
         is_full = self.bytes > self._low_bytes and (
             self.is_full or self.bytes > self._maximum_bytes
         )

@@ -154,7 +154,7 @@ class SessionDelivery(CountedDeliveries):
             return
         if session_writer is not None:
             self._note_behind(message, now_us)
-        self._keep(Outgoing(message, qos, retain, identifiers))
+        self._queue_message(Outgoing(message, qos, retain, identifiers))
 
     def fate_of(self, message: PublishedMessage, qos: int) -> str:
         """The fate of a message that was just accepted: sent, delivered, waiting, dropped.
@@ -370,7 +370,7 @@ class SessionDelivery(CountedDeliveries):
             self._inflight[outgoing.packet_id] = outgoing
             self._last_id = outgoing.packet_id
         else:
-            self._keep(outgoing)
+            self._queue_message(outgoing)
 
     # --- acknowledgements; after a batch of them, the caller pumps sessions that have `has_room` -
 
@@ -451,7 +451,7 @@ class SessionDelivery(CountedDeliveries):
             packet_id = packet_id % MAX_PACKET_ID + 1
         return packet_id
 
-    def _keep(self, outgoing: Outgoing) -> None:
+    def _queue_message(self, outgoing: Outgoing) -> None:
         if self._waiting is None:
             self._waiting = deque()
         size = outgoing.message.size

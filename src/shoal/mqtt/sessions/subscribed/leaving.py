@@ -57,7 +57,7 @@ class GroupLeaving:
             self._sessions[session] = None
             self._timers.set((LEAVING_TIMER,), 0)
 
-    def due(self, now_us: int) -> None:
+    def leave_some(self, now_us: int) -> None:
         session = next(iter(self._sessions))
         if self._subscriptions.forget(session, MOST_AT_ONCE):
             del self._sessions[session]

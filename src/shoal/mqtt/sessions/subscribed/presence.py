@@ -36,16 +36,16 @@ class Presence:
         if not shared:
             return
         self._untold[session] = iter(shared)
-        if not self._tell(session):
+        if not self._announce_to_groups(session):
             self._timers.set((PRESENCE_TIMER,), 0)
 
-    def due(self, now_us: int) -> None:
+    def announce_some(self, now_us: int) -> None:
         """Run the next time slice."""
-        self._tell(next(iter(self._untold)))
+        self._announce_to_groups(next(iter(self._untold)))
         if self._untold:
             self._timers.set((PRESENCE_TIMER,), now_us + 1)  # after a time slice of other inputs
 
-    def _tell(self, session: Session) -> bool:
+    def _announce_to_groups(self, session: Session) -> bool:
         """Announce to some groups; returns whether none is left."""
         some = list(islice(self._untold[session], MOST_AT_ONCE))
         for subscription in some:

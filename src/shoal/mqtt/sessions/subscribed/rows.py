@@ -69,7 +69,7 @@ def subscription_of(session: Session, row: SubscriptionState) -> ClientSubscript
         no_local=row.no_local,
         retain_as_published=row.retain_as_published,
         identifiers=row.identifiers,
-        gate=None if row.replay is None else LiveGate.of(row.replay),
+        gate=None if row.replay is None else LiveGate.restored(row.replay),
         conflation=read_conflation(row.every, row.changed),
     )
 

@@ -139,7 +139,7 @@ class SessionSubscriptions:
             self.at_wish(session)
         self.count += known is None
         if subscription.shared:
-            self._tell(subscription)
+            self._report_change(subscription)
         return known is None
 
     def _join(self, subscription: ClientSubscription) -> None:
@@ -181,7 +181,7 @@ class SessionSubscriptions:
     def presence_changed(self, member: ClientSubscription) -> None:
         """Update a member's group after a connect or disconnect of its client."""
         self._groups[member.group].put(member)
-        self._tell(member)
+        self._report_change(member)
 
     def presence_is_told(self, session: Session) -> None:
         """Note a connect or disconnect of the session's client."""
@@ -279,7 +279,7 @@ class SessionSubscriptions:
 
     def work_of_content(self, message: PublishedMessage, filters: int) -> int:
         """The additional work of a publication's content filters, at most so many."""
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         return self._work_of_content(message.topic, attributes, filters)
 
     def _work_of_content(self, topic: str, attributes: Attributes, filters: int) -> int:
@@ -295,7 +295,7 @@ class SessionSubscriptions:
 
     def prepare_message(self, message: PublishedMessage, work_us: float) -> bool:
         """Like `prepare`, of a publication of a local client."""
-        return self._prepare(message.topic, self._reader.of(message), work_us)
+        return self._prepare(message.topic, self._reader.attributes_of(message), work_us)
 
     def _prepare(self, topic: str, attributes: Attributes, work_us: float) -> bool:
         known = self.look(topic)
@@ -316,7 +316,9 @@ class SessionSubscriptions:
         """Like `match`, for each of several messages to one topic, in order."""
         topic = messages[0].topic
         asks = self._of(topic).asks
-        attributes = [self._reader.of(each) if asks else _NO_ATTRIBUTES for each in messages]
+        attributes = [
+            self._reader.attributes_of(each) if asks else _NO_ATTRIBUTES for each in messages
+        ]
         found = self._index.match_each_checked(topic, attributes)
         if not self._has_groups:
             return found
@@ -327,7 +329,7 @@ class SessionSubscriptions:
 
         Subscriptions must not change until it ends.
         """
-        attributes = self._reader.of(message)
+        attributes = self._reader.attributes_of(message)
         some: list[Any] = []
         for places in self._index.matching(message.topic, [attributes], [some]):
             found += _chosen(some) if self._has_groups else some
@@ -364,7 +366,7 @@ class SessionSubscriptions:
             elif isinstance(plain, ClientSubscription):
                 yield plain, [], among
 
-    def _tell(self, subscription: ClientSubscription) -> None:
+    def _report_change(self, subscription: ClientSubscription) -> None:
         if self.at_change is not None:
             self.at_change(subscription)
 
@@ -392,7 +394,7 @@ class SessionSubscriptions:
                     subscription.wanted_topics, subscription.content, subscription.pace
                 )
             return
-        self._tell(subscription)
+        self._report_change(subscription)
         group = self._groups[subscription.group]
         group.remove(subscription)
         if not group:

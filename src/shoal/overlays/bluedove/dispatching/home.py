@@ -86,12 +86,12 @@ class SubscriberEdge:
         self, client: ClientId, subscription: Subscription, now_us: int, out: list[Effect]
     ) -> None:
         """Store a subscription; one of the same id is replaced."""
-        self._check(client, subscription)
+        self._check_owner(client, subscription)
         known = self._placements.get(subscription.id)
         if known is not None:
             if known.row.subscription == subscription:
                 return
-            self._forget(known, now_us, out)
+            self._forget_placement(known, now_us, out)
         self._version = max(self._version + 1, now_us)
         row = MatcherRow(subscription, self._node.broker, self._version)
         placement = _RowPlacement(row, ranges_of(self._node.dimensions, subscription.filter))
@@ -99,7 +99,7 @@ class SubscriberEdge:
         self._owned.add(subscription.client, subscription.id)
         self._unstored[subscription.id] = None
         out.append(Unsettled(_key(subscription.id)))
-        self._ask(placement, now_us, out)
+        self._ask_owners(placement, now_us, out)
         self._settle(placement, out)
 
     def unsubscribe(
@@ -108,14 +108,14 @@ class SubscriberEdge:
         placement = self._placements.get(subscription_id)
         if placement is None or placement.row.subscription.client != client:
             raise ProtocolError(f"{client} has no subscription {subscription_id} here")
-        self._forget(placement, now_us, out)
+        self._forget_placement(placement, now_us, out)
 
     def leave(self, client: ClientId, now_us: int, out: list[Effect]) -> None:
         """The client has disconnected for good: remove its subscriptions."""
         for id in self._owned.of(client):
-            self._forget(self._placements[id], now_us, out)
+            self._forget_placement(self._placements[id], now_us, out)
 
-    def _check(self, client: ClientId, subscription: Subscription) -> None:
+    def _check_owner(self, client: ClientId, subscription: Subscription) -> None:
         known = self._placements.get(subscription.id)
         owner = subscription.client if known is None else known.row.subscription.client
         for name in (subscription.client, owner):
@@ -126,7 +126,7 @@ class SubscriberEdge:
         except FilterError as error:
             raise ProtocolError(f"subscription {subscription.id}: {error}") from None
 
-    def _forget(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
+    def _forget_placement(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
         id = placement.row.subscription.id
         del self._placements[id]
         self._owned.remove(placement.row.subscription.client, id)
@@ -145,7 +145,7 @@ class SubscriberEdge:
 
     # --- storing ------------------------------------------------------------------------------
 
-    def _ask(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
+    def _ask_owners(self, placement: _RowPlacement, now_us: int, out: list[Effect]) -> None:
         """Send the subscription to the owners that have not been asked."""
         planned = copies(self._node.table, placement.ranges)
         placement.asked_us = now_us
@@ -194,7 +194,7 @@ class SubscriberEdge:
         """The member table has changed: unconfirmed subscriptions may need other matchers."""
         for id in list(self._unstored):
             placement = self._placements[id]
-            self._ask(placement, now_us, out)
+            self._ask_owners(placement, now_us, out)
             self._settle(placement, out)
 
     def tick(self, now_us: int, out: list[Effect]) -> bool:
@@ -204,7 +204,7 @@ class SubscriberEdge:
             placement = self._placements[id]
             if placement.asked_us <= before_us:
                 placement.asked.clear()
-                self._ask(placement, now_us, out)
+                self._ask_owners(placement, now_us, out)
         return bool(self._unstored)
 
     def fetch(self, message: Fetch) -> list[MatcherRow]:

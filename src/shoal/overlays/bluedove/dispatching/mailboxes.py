@@ -38,7 +38,7 @@ class Mailboxes:
     def open(self, client: ClientId) -> str:
         """The client's mailbox from now on, by its handle."""
         self._boxes.setdefault(client, deque())
-        return self._handle(client)
+        return self._handle_of(client)
 
     def keep(self, delivery: Deliver, now_us: int, out: list[Effect]) -> bool:
         """Keep a delivery if its client has a mailbox."""
@@ -56,12 +56,12 @@ class Mailboxes:
 
     def poll(self, client: ClientId, mailbox: str, most: int) -> list[Deliver]:
         """Take the oldest ones, at most `most`."""
-        if client not in self._boxes or mailbox != self._handle(client):
+        if client not in self._boxes or mailbox != self._handle_of(client):
             raise ProtocolError(f"{client} has no mailbox {mailbox!r} here")
         if most < 1:
             raise ProtocolError(f"{client} polls for {most} publications")
         box = self._boxes[client]
         return [box.popleft() for _ in range(min(most, len(box)))]
 
-    def _handle(self, client: ClientId) -> str:
+    def _handle_of(self, client: ClientId) -> str:
         return f"{self._broker}/{client}"

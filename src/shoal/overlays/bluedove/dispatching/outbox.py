@@ -147,7 +147,7 @@ class DispatchOutbox:
                 continue
             each.homes = waiting.get(id, set()) - each.receipts if waiting else None
             if not each.homes:
-                self._done(each, out)
+                self._settle_pending(each, out)
 
     def matched(
         self, matcher: BrokerId, results: Iterable[MatchResult], now_us: int, out: list[Effect]
@@ -202,7 +202,7 @@ class DispatchOutbox:
             else:
                 node.open(home, now_us, out)
         if not each.homes:
-            self._done(each, out)
+            self._settle_pending(each, out)
 
     def _found(self, each: Pending, home: BrokerId, *, again: bool = False) -> FoundMatches:
         assert each.result is not None
@@ -235,9 +235,9 @@ class DispatchOutbox:
         if each.homes is not None:
             each.homes.discard(home)
             if not each.homes:
-                self._done(each, out)
+                self._settle_pending(each, out)
 
-    def _done(self, each: Pending, out: list[Effect]) -> None:
+    def _settle_pending(self, each: Pending, out: list[Effect]) -> None:
         id = each.routed.message_id
         del self._pending[id]
         if each.matcher is not None:

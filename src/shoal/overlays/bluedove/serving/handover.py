@@ -200,10 +200,10 @@ class Handover:
             self._matcher.sets[dimension].add(row)
 
     def yours(self, source: BrokerId, message: Yours, now_us: int, out: list[Effect]) -> None:
-        """The segment is ours to serve."""
+        """Serve the segment from now on: its source has ended its service."""
         imported = self._incoming.get(message.dimension)
         if not isinstance(imported, SegmentImport) or imported.source != source:
-            return  # a hole now, which the matcher below it will find
+            return  # given up meanwhile: a hole, which the matcher below it will serve
         self._serve_too(message.dimension, message.segment, now_us, out, (source,))
 
     def _serve_too(

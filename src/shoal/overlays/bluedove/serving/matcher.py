@@ -237,7 +237,7 @@ class Matcher:
         if self._node.parameters.order is DeliveryOrder.PUBLISHER:
             self._answer_in_order(job, now_us, out)
         else:
-            self._answer(job, now_us, out)
+            self._send_results(job, now_us, out)
         self.queues[job.dimension].done(job.taken, worked_us)
         self._drained(job.dimension, len(job.taken))
         self._start_work(now_us, out)
@@ -251,7 +251,7 @@ class Matcher:
         for dispatcher, found in results.items():
             self._node.send(dispatcher, MatchResults(tuple(found)), now_us, out)
 
-    def _answer(self, job: _Job, now_us: int, out: list[Effect]) -> None:
+    def _send_results(self, job: _Job, now_us: int, out: list[Effect]) -> None:
         """Send the results to the subscribers' dispatchers, and their list to the publication's."""
         matched: dict[BrokerId, list[FoundMatches]] = {}
         answers: dict[BrokerId, tuple[list[MessageId], dict[BrokerId, list[MessageId]]]] = {}

@@ -71,7 +71,7 @@ class SubscriptionSet:
         """Forget a subscription, unless it is of a later version."""
         row, replica = self.rows.get(id), self.replicas.get(id)
         if row is not None and row.version <= version:
-            self._drop(id)
+            self._drop_row(id)
         if replica is not None and replica.version <= version:
             del self.replicas[id]
 
@@ -87,9 +87,9 @@ class SubscriptionSet:
         """Remove subscriptions outside the segments."""
         for id, ranges in list(self._ranges.items()):
             if not any(segment.meets(ranges) for segment in segments):
-                self._drop(id)
+                self._drop_row(id)
 
-    def _drop(self, id: SubscriptionId) -> None:
+    def _drop_row(self, id: SubscriptionId) -> None:
         del self.rows[id], self._ranges[id]
         self._index.remove(id)
 

@@ -144,11 +144,11 @@ class Manager:
 
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
         if name == "decide":
-            self._decide(now_us, out)
+            self._estimate_and_search(now_us, out)
         elif self._search is not None:
             self._take_step(self._search, now_us, out)
 
-    def _decide(self, now_us: int, out: list[Effect]) -> None:
+    def _estimate_and_search(self, now_us: int, out: list[Effect]) -> None:
         """Algorithm 2, step 1: estimate; then begin to search."""
         self._is_timed = False
         self._price.add(self._membership.take_spent())
@@ -161,10 +161,10 @@ class Manager:
             return
         expected = {topic: each for topic, each in expected.items() if homes.get(topic)}
         if expected:
-            self._search = self._begin(view, expected, homes)
+            self._search = self._begin_search(view, expected, homes)
             out.append(SetTimer(STEP, now_us))
 
-    def _begin(
+    def _begin_search(
         self, view: View, expected: Mapping[str, float], homes: Mapping[str, Set[BrokerId]]
     ) -> _Search:
         import numpy as np

@@ -107,12 +107,12 @@ class BrokerPairs:
     def timer(self, name: str, now_us: int, out: list[Effect]) -> None:
         match name:
             case "decide":
-                self._decide(now_us, out)
+                self._announce_cost(now_us, out)
             case "round":
                 self._send_cost(now_us, out)
             case "look" if self._own is not None:
                 self._has_heard = True
-                self._look(now_us, out)
+                self._ask_if_costliest(now_us, out)
             case "answers" if self._asked:
                 self._propose(out)
             case "swap" if self._wanted:
@@ -124,7 +124,7 @@ class BrokerPairs:
             case Costly(_, _, broker, cost):
                 self._costs[broker] = cost
                 self._send_cost(now_us, out)
-                self._look(now_us, out)
+                self._ask_if_costliest(now_us, out)
             case SwapAsked(age, _, broker, topics):
                 theirs = set(topics)
                 change = self._change_without(theirs, broker)
@@ -162,7 +162,7 @@ class BrokerPairs:
 
     # --- costs --------------------------------------------------------------------------------
 
-    def _decide(self, now_us: int, out: list[Effect]) -> None:
+    def _announce_cost(self, now_us: int, out: list[Effect]) -> None:
         self._is_timed = False
         expected, homes = self._estimate.renew()
         left, self._topics = MOST_HOMES, {}
@@ -200,7 +200,7 @@ class BrokerPairs:
         for each in self._known:
             self._send(each, Costly(view.age, each, self._broker, cost), out)
 
-    def _look(self, now_us: int, out: list[Effect]) -> None:
+    def _ask_if_costliest(self, now_us: int, out: list[Effect]) -> None:
         """Ask the others, if this broker costs more than all of them."""
         view = self._membership.view
         if view is None or not self._own or not self._has_heard or self._is_done or self._asked:
@@ -213,9 +213,9 @@ class BrokerPairs:
             self._send(each, SwapAsked(view.age, each, self._broker, tuple(self._topics)), out)
         self._set("answers", now_us + WAIT_US, out)
         if not may_be:
-            self._give_up(out)
+            self._let_others_ask(out)
 
-    def _give_up(self, out: list[Effect]) -> None:
+    def _let_others_ask(self, out: list[Effect]) -> None:
         """Let others ask."""
         self._is_done = True
         self._send_to_neighbours(0.0, out)
@@ -255,7 +255,7 @@ class BrokerPairs:
             price = reconfiguration_cost(len(view.members), len(self._topics), 2)
         price *= self._parameters.price_percent / 100
         if -change <= max(price, LEAST):
-            self._give_up(out)
+            self._let_others_ask(out)
             return
         manager = self._membership.manager
         wanted = SwapWanted(view.age, manager, self._broker, best, -change, price)

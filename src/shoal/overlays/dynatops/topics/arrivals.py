@@ -61,10 +61,12 @@ class TopicArrivals:
     def arrive(self, carrier: UserArriving, out: list[Effect]) -> None:
         """Deliver new publications, and acknowledge all."""
         for routed in carrier.publications:
-            self._take(carrier, routed, out)
+            self._take_in_order(carrier, routed, out)
         self.acknowledge(carrier, out)
 
-    def _take(self, carrier: UserArriving, routed: RoutedPublication, out: list[Effect]) -> None:
+    def _take_in_order(
+        self, carrier: UserArriving, routed: RoutedPublication, out: list[Effect]
+    ) -> None:
         key = key_of(routed.publication.attributes, self._topic) if self._is_by_topic else None
         stream = (carrier.entry, carrier.life, routed.message_id.publisher, key)
         number = routed.message_id.number
@@ -110,7 +112,7 @@ class TopicArrivals:
         if not held:
             del self._held[stream]
         for carrier, routed in due:
-            self._take(carrier, routed, out)
+            self._take_in_order(carrier, routed, out)
         # An acknowledgement may make the entry, which may be here, send more.
         for total, some in groupby(due, lambda each: each[0].total):
             ids = [routed.message_id for _, routed in some]

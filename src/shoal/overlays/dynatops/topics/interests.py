@@ -167,7 +167,7 @@ class Interests:
             key = "interest", str(self._waits)
             wanted.waiting.append(key)
             out.append(Unsettled(key))
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
 
     def remove(self, filter: Filter, out: list[Effect]) -> None:
         wanted = self._wanted[filter]
@@ -182,7 +182,7 @@ class Interests:
                     self._removed[removed.id] = removed
             self._announce(wanted, out, removed=(wanted.row.id,))
             wanted.missing.clear()
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
 
     def _await(self, wanted: _Wanted | _RemovedRow) -> None:
         """Note the brokers that have yet to confirm it."""
@@ -190,7 +190,7 @@ class Interests:
         for target in wanted.missing:
             self._awaited.setdefault(target, deque()).append(wanted)
 
-    def _look(self, wanted: _Wanted, out: list[Effect]) -> None:
+    def _settle_if_confirmed(self, wanted: _Wanted, out: list[Effect]) -> None:
         """Settle the inputs that wait for it, if all have confirmed."""
         if wanted.missing or self._membership.view is None:
             return
@@ -218,7 +218,7 @@ class Interests:
         if view is None:
             return
         if self._broker in targets:
-            self._take(self._broker, added, removed)
+            self._take_rows(self._broker, added, removed)
         others = tuple(each for each in targets if each != self._broker)
         if others:
             change = TopicInterest(view.age, self._broker, others, self._number, added, removed)
@@ -242,9 +242,9 @@ class Interests:
         for wanted in self._wanted.values():
             if not wanted.is_known:
                 self._await(wanted)
-                self._look(wanted, out)
+                self._settle_if_confirmed(wanted, out)
             if self._broker in self._targets(wanted):
-                self._take(self._broker, (wanted.row,), ())
+                self._take_rows(self._broker, (wanted.row,), ())
         if view is not None and view.base is not None:
             self._ask_for_rows(out)
             # The announcement of all that follows asks for the confirmation.
@@ -289,7 +289,7 @@ class Interests:
         self._keep_rows(places)
         for wanted in self._wanted.values():
             if self._broker in self._targets(wanted):
-                self._take(self._broker, (wanted.row,), ())
+                self._take_rows(self._broker, (wanted.row,), ())
         self._repeat_unconfirmed(out)
 
     def _hand_over(self, former: ViewPlaces, target: BrokerId, out: list[Effect]) -> None:
@@ -325,7 +325,7 @@ class Interests:
             if wanted.is_known:
                 continue
             self._await(wanted)
-            self._look(wanted, out)
+            self._settle_if_confirmed(wanted, out)
             for target in wanted.missing:
                 added.setdefault(target, []).append(wanted.row)
         removed = self._unconfirmed_removals()
@@ -342,7 +342,7 @@ class Interests:
         for row in list(self._removed.values()):
             self._await(row)
             if self._broker in self._targets(row):
-                self._take(self._broker, (), (row.id,))
+                self._take_rows(self._broker, (), (row.id,))
             if not row.missing:
                 del self._removed[row.id]
             for target in row.missing:
@@ -372,7 +372,7 @@ class Interests:
             return
         for each in message.rows:
             if (each.home, each.row.id) not in self._removed_early:
-                self._take(each.home, (each.row,), ())
+                self._take_rows(each.home, (each.row,), ())
         if message.is_all:
             self._handing_over.discard(message.broker)
 
@@ -398,7 +398,7 @@ class Interests:
 
     def on_interest(self, message: TopicInterest) -> KnownTopics | None:
         """A home has announced filters; returns the confirmation, if it asks for one."""
-        self._take(message.home, message.added, message.removed)
+        self._take_rows(message.home, message.added, message.removed)
         if message.is_all:
             self._heard.add(message.home)
         if not message.asks:
@@ -412,11 +412,11 @@ class Interests:
             wanted = awaited.popleft()
             wanted.missing.discard(message.broker)
             if isinstance(wanted, _Wanted):
-                self._look(wanted, out)
+                self._settle_if_confirmed(wanted, out)
             elif not wanted.missing:
                 self._removed.pop(wanted.id, None)
 
-    def _take(self, home: BrokerId, added: Iterable[TopicRow], removed: Iterable[int]) -> None:
+    def _take_rows(self, home: BrokerId, added: Iterable[TopicRow], removed: Iterable[int]) -> None:
         for row in added:
             if (home, row.id) not in self.rows:
                 self.rows[home, row.id] = row.filter

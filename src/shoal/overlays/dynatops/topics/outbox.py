@@ -171,7 +171,7 @@ class TopicOutbox:
             if not message.total:
                 self._found(pending.line, [number[1]], (), out)
             if len(pending.homes) >= message.total:
-                self._done(number, pending, out)
+                self._settle_number(number, pending, out)
         self._send_due(out)
 
     def bound(self, message: EntryBound, out: list[Effect]) -> None:
@@ -198,7 +198,9 @@ class TopicOutbox:
             self._homes.send_turn(home, name[0], tuple(due), out)
         self._is_sending = was_sending
 
-    def _done(self, number: Number, pending: _PendingPublication, out: list[Effect]) -> None:
+    def _settle_number(
+        self, number: Number, pending: _PendingPublication, out: list[Effect]
+    ) -> None:
         del self._pending[number]
         line = self._lines[pending.line]
         del line.sent[number]

@@ -272,7 +272,7 @@ class Placing:
             known, topics = self._others[best], user.topics.keys()
             load = known.subscriptions + len(topics)
             self._others[best] = Served(known.topics | topics, load)
-            self._move(name, user, best, now_us, out)
+            self._move_user(name, user, best, now_us, out)
         self._announce(told, out)  # so that no user is sent back to a broker where it was alone
         if self._changed:
             self._place_at(now_us + PLACE_US, out)
@@ -284,7 +284,7 @@ class Placing:
         for name, user in self._next_users():
             best = self._ring.broker_of(name[1])
             if best != self._broker:
-                self._move(name, user, best, now_us, out)
+                self._move_user(name, user, best, now_us, out)
         if self._changed:
             self._place_at(now_us + PLACE_US, out)
 
@@ -296,7 +296,7 @@ class Placing:
             if user is not None and user.follows and not user.is_sent_away:
                 yield name, user
 
-    def _move(
+    def _move_user(
         self, name: _Name, user: _User, target: BrokerId, now_us: int, out: list[Effect]
     ) -> None:
         self._send_away(user)

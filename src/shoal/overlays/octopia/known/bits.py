@@ -53,8 +53,8 @@ class Bits:
     def advertised(self, row: SecondaryRow, now_us: int, out: list[Effect]) -> None:
         """A host has a new advertisement, for which nothing is announced yet."""
         if row.is_wanted:
-            self._begin(row, out)
-            self._set_timer(now_us, out)
+            self._announce_first(row, out)
+            self._set_narrowing_timer(now_us, out)
 
     def changed(
         self,
@@ -79,20 +79,20 @@ class Bits:
             if not row.is_wanted:
                 self._clear(row, out)
             elif row.told is NOTHING:
-                self._begin(row, out)
+                self._announce_first(row, out)
             elif self._most:
                 self._widen(row, met.get(row, ()), out)
                 told = () if row.told is None else row.told.keys()
                 if row in left and (row.is_coarse or not left[row].isdisjoint(told)):
                     self._wide[row] = None
-        self._set_timer(now_us, out)
+        self._set_narrowing_timer(now_us, out)
 
     def _clear(self, row: SecondaryRow, out: list[Effect]) -> None:
         row.told = NOTHING
         self._wide.pop(row, None)
         out.append(Send(row.host, BitCleared(row.advertisement.id)))
 
-    def _begin(self, row: SecondaryRow, out: list[Effect]) -> None:
+    def _announce_first(self, row: SecondaryRow, out: list[Effect]) -> None:
         """Announce a row for the first time: its few filters, or everything at first."""
         found = None
         if self._most:
@@ -100,9 +100,9 @@ class Bits:
                 found = self._asked(row, Work(MOST_WORK))
             else:
                 self._wide[row] = None
-        self._tell(row, found, out)
+        self._announce_row(row, found, out)
 
-    def _tell(
+    def _announce_row(
         self, row: SecondaryRow, filters: Collection[Filter] | None, out: list[Effect]
     ) -> None:
         row.is_coarse = filters is None
@@ -128,7 +128,7 @@ class Bits:
         else:
             # Some announced filters may have been removed since, or be covered by new ones.
             self._wide[row] = None
-            self._tell(row, None, out)
+            self._announce_row(row, None, out)
 
     def _is_covered(self, filter: Filter, by: Collection[Filter]) -> bool:
         """Whether one of these covers a filter; False if the test exceeds the work bound."""
@@ -154,8 +154,8 @@ class Bits:
             # If there are too many of them, the announced filters still hold.
             row.is_coarse = found is None
             if found is not None and row.told != found:
-                self._tell(row, found, out)
-        self._set_timer(now_us, out)
+                self._announce_row(row, found, out)
+        self._set_narrowing_timer(now_us, out)
 
     def _asked(self, row: SecondaryRow, work: Work) -> dict[Filter, None] | None:
         """The covering set of the subscriptions that overlap a row; None if its bit is plain."""
@@ -175,7 +175,7 @@ class Bits:
     def _is_short(self, filters: Collection[Filter]) -> bool:
         return len(filters) <= self._most and sum(each.size for each in filters) <= MOST_SIZE
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_narrowing_timer(self, now_us: int, out: list[Effect]) -> None:
         if self._wide and not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + NARROW_US))

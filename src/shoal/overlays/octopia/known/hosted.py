@@ -101,7 +101,7 @@ class Hosted:
         rows = self._promising.of(attributes).get(client, ())
         found = sharp = 0
         for row in rows:
-            vector = self._vectors.get(row) or self._look(row)
+            vector = self._vectors.get(row) or self._look_up_clusters(row)
             found |= vector.plain
             sharp |= vector.sharp
         if sharp & ~found:
@@ -112,7 +112,7 @@ class Hosted:
 
     def bits(self, row: HostedRow) -> int:
         """The row's cluster index vector, own cluster apart, whatever filters come with it."""
-        vector = self._vectors.get(row) or self._look(row)
+        vector = self._vectors.get(row) or self._look_up_clusters(row)
         return vector.plain | vector.sharp
 
     def wanted(self, cluster: int, row: HostedRow) -> Collection[Filter] | None:
@@ -120,7 +120,7 @@ class Hosted:
         entry = self._entries.get(cluster)
         return None if entry is None else self._wanted.get(entry, {}).get(row.advertisement.id, ())
 
-    def _look(self, row: HostedRow) -> _Vector:
+    def _look_up_clusters(self, row: HostedRow) -> _Vector:
         plain = sharp = 0
         asked: dict[_WantedFilter, None] = {}
         for cluster in self._others:

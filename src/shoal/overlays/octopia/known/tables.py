@@ -209,14 +209,14 @@ class Tables:
     def next_region(self, region: int) -> int | None:
         """Next hop to a region of this cluster; None if there is none."""
         if region not in self._next:
-            self._next[region] = self._look(region)
+            self._next[region] = self._look_up_region(region)
         return self._next[region]
 
     def is_below(self, region: int) -> bool:
         """Whether the region is this one, or below it in the tree."""
         return self._below_here(region) is not None
 
-    def _look(self, region: int) -> int | None:
+    def _look_up_region(self, region: int) -> int | None:
         below = self._below_here(region)
         return self.own.up if below is None else below
 

@@ -98,7 +98,7 @@ class OctopiaRelinking:
     def end_round(self, now_us: int, out: list[Effect]) -> bool:
         """End the round; returns whether kept publications have a path now."""
         if self._new is not None:
-            self._set_timer(now_us, out)
+            self._set_relinking_timer(now_us, out)
         if self.leaving is not None and not self._is_asked:
             self._stop_leaving()
         return self._has_way
@@ -177,10 +177,10 @@ class OctopiaRelinking:
         self._quarters += 1
         if self._quarters > QUARTERS:
             return True
-        self._set_timer(now_us, out)
+        self._set_relinking_timer(now_us, out)
         return False
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_relinking_timer(self, now_us: int, out: list[Effect]) -> None:
         if not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + self._quarter_us))

@@ -43,7 +43,10 @@ class _Closed(NamedTuple):
 
 
 class Clearing:
-    """At one broker; `near` are the other brokers of its region, `is_linked` those linked."""
+    """Closed and cleared paths at one broker.
+
+    `near` are the other brokers of its region, `is_linked` tells which of them have a link here.
+    """
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class Clearing:
         """
         for sequencer, asked in self._asked.items():
             if asked:
-                self._answer(sequencer, asked, out)
+                self._send_cleared(sequencer, asked, out)
         if self._numbering.is_late:
             self._numbering.open(
                 self.is_cleared,
@@ -169,7 +172,9 @@ class Clearing:
             )
         self._is_changed = False
 
-    def _answer(self, sequencer: BrokerId, asked: dict[BrokerId, int], out: list[Effect]) -> None:
+    def _send_cleared(
+        self, sequencer: BrokerId, asked: dict[BrokerId, int], out: list[Effect]
+    ) -> None:
         """Answer brokers of which nothing more comes, nor is here to be returned."""
         closed = self._closed.get(sequencer)
         if closed is None or not self._others[sequencer].issuperset(self._around(sequencer)):

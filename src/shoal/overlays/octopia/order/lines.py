@@ -174,7 +174,7 @@ class OrderLines:
             line.jumps[line.unnumbered] = number
         else:
             line.jumps.clear()
-            found = self._take(line, [each for each in line.held if each < number], inf)
+            found = self._take_entries(line, [each for each in line.held if each < number], inf)
             line.expected = number
         line.unnumbered = None
         return found + self._release_next((host, client), line, now_us)
@@ -192,7 +192,7 @@ class OrderLines:
                 line.is_promised = True
                 line.wait(now_us + self._order_us)
             return []
-        found = self._take(line, [each for each in line.held if each < number], inf)
+        found = self._take_entries(line, [each for each in line.held if each < number], inf)
         line.jumps = {each: to for each, to in line.jumps.items() if each >= number}
         line.expected = number if line.expected is None else max(number, line.expected)
         line.is_late = line.is_promised = False
@@ -227,7 +227,7 @@ class OrderLines:
         if number is None:
             line = self._lines.get((host, client))
             if line is not None and line.unnumbered is None and line.is_unknown:
-                return self._hold((host, client), line, None, entry, now_us)
+                return self._hold_entry((host, client), line, None, entry, now_us)
             if line is None or line.unnumbered is None:
                 return None, [entry]
             number = line.unnumbered
@@ -241,9 +241,9 @@ class OrderLines:
             line.expected += 1
             line.due_us = self._due_us(host, line, now_us)
             return None, [entry, *self._release_next((host, client), line, now_us)]
-        return self._hold((host, client), line, number, entry, now_us)
+        return self._hold_entry((host, client), line, number, entry, now_us)
 
-    def _hold(
+    def _hold_entry(
         self, name: Name, line: _OrderLine, number: int | None, entry: LineEntry, now_us: int
     ) -> tuple[Key, list[LineEntry]]:
         due_us = self._due_us(name[0], line, now_us)
@@ -254,7 +254,9 @@ class OrderLines:
         those = line.beside if number is None else line.held.setdefault(number, [])
         those.append(entry._replace(key=key, due_us=due_us))
         self._held += 1
-        return key, self._give_up(name, line, line.waiting, now_us) if self._held > MOST else []
+        return key, self._release_held(
+            name, line, line.waiting, now_us
+        ) if self._held > MOST else []
 
     def _line(self, host: BrokerId, client: ClientId) -> _OrderLine:
         line = self._lines.get((host, client))
@@ -263,7 +265,7 @@ class OrderLines:
             self._counts[host] += 1
         return line
 
-    def _forget(self, name: Name) -> _OrderLine:
+    def _forget_line(self, name: Name) -> _OrderLine:
         host, _ = name
         self._counts[host] -= 1
         if not self._counts[host]:
@@ -277,7 +279,7 @@ class OrderLines:
             if line.expected in line.jumps:
                 line.expected = line.jumps.pop(line.expected)
             elif line.expected in line.held:
-                found += self._take(line, [line.expected])
+                found += self._take_entries(line, [line.expected])
                 line.expected += 1
             else:
                 break
@@ -286,13 +288,15 @@ class OrderLines:
                 # Of a numbering that has not begun yet.
                 line.expected = line.unnumbered = None
             else:
-                found += self._take(line, (), inf)
-                self._forget(name)
+                found += self._take_entries(line, (), inf)
+                self._forget_line(name)
         elif found:
             line.due_us = self._due_us(name[0], line, now_us)
         return found
 
-    def _take(self, line: _OrderLine, numbers: Iterable[int], until: float = -1) -> list[LineEntry]:
+    def _take_entries(
+        self, line: _OrderLine, numbers: Iterable[int], until: float = -1
+    ) -> list[LineEntry]:
         """Take these, and unnumbered ones sent up to `until`, or before any of these."""
         found = [entry for number in sorted(numbers) for entry in line.held.pop(number)]
         if line.beside:
@@ -326,8 +330,8 @@ class OrderLines:
         """The link to a host is lost: remove its lines; returns the held publications."""
         found: list[LineEntry] = []
         for name in [each for each in self._lines if each[0] == host]:
-            line = self._forget(name)
-            found += self._take(line, list(line.held), inf)
+            line = self._forget_line(name)
+            found += self._take_entries(line, list(line.held), inf)
         return found
 
     def give_up(self, now_us: int) -> list[LineEntry]:
@@ -336,10 +340,10 @@ class OrderLines:
         for name, line in list(self._lines.items()):
             if line.waits and line.due_us <= now_us:
                 due = [each for each in line.waiting if each.due_us <= now_us]
-                found += self._give_up(name, line, due, now_us)
+                found += self._release_held(name, line, due, now_us)
         return found
 
-    def _give_up(
+    def _release_held(
         self, name: Name, line: _OrderLine, due: list[LineEntry], now_us: int
     ) -> list[LineEntry]:
         """Gaps before these are losses: release all held ones up to the last of them.
@@ -348,7 +352,7 @@ class OrderLines:
         """
         last = max(map(_host_number, due), default=-1)
         numbers = [number for number, those in line.held.items() if _host_number(those[-1]) <= last]
-        found = self._take(line, numbers, last)
+        found = self._take_entries(line, numbers, last)
         if numbers:
             behind = max(numbers)
             line.jumps = {number: to for number, to in line.jumps.items() if number > behind}

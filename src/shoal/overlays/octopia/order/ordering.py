@@ -106,13 +106,13 @@ class Numbering:
             if numbers is None:
                 if not is_carried or cluster in shifts:
                     continue
-                numbers = self._begin(stream, sequencer, first, now_us)
+                numbers = self._begin_numbering(stream, sequencer, first, now_us)
                 out.append(Send(sequencer, NumbersBegin(client, numbers.next)))
             elif numbers.sequencer != sequencer:
                 self._move_to(sequencer, stream, numbers, now_us, out)
             elif not is_carried and cluster not in shifts and self._may_end(numbers, now_us):
                 out.append(Send(sequencer, NumbersEnd(client, numbers.next)))
-                self._end(stream, now_us)
+                self._end_numbering(stream, now_us)
                 continue
             if cluster in shifts:
                 continue
@@ -179,7 +179,9 @@ class Numbering:
             elif numbers.is_promised:
                 self._move_to(numbers.sequencer, stream, numbers, now_us, out)
 
-    def _begin(self, stream: Stream, sequencer: BrokerId, first: int, now_us: int) -> _Numbers:
+    def _begin_numbering(
+        self, stream: Stream, sequencer: BrokerId, first: int, now_us: int
+    ) -> _Numbers:
         numbers = self._put(stream, _Numbers(sequencer, first, now_us))
         before = self._ended.pop(stream, None)
         if before is not None and before.sequencer == sequencer:
@@ -192,7 +194,7 @@ class Numbering:
         self._clusters.setdefault(client, {})[cluster] = None
         return numbers
 
-    def _take(self, stream: Stream) -> _Numbers:
+    def _take_numbers(self, stream: Stream) -> _Numbers:
         client, cluster = stream
         self._is_in_time(stream)
         clusters = self._clusters[client]
@@ -206,9 +208,9 @@ class Numbering:
         self._late.discard(stream)
         self._new.discard(stream)
 
-    def _end(self, stream: Stream, now_us: int) -> None:
+    def _end_numbering(self, stream: Stream, now_us: int) -> None:
         """Keep an ended numbering while sequencers wait for its publications."""
-        numbers = self._ended[stream] = self._take(stream)
+        numbers = self._ended[stream] = self._take_numbers(stream)
         numbers.since_us = now_us
         while now_us - next(iter(self._ended.values())).since_us > self._parameters.order_us:
             self._ended.popitem(last=False)
@@ -226,9 +228,9 @@ class Numbering:
             numbers = self._numbers[stream]
             if numbers.sequencer is not None:
                 out.append(Send(numbers.sequencer, NumbersEnd(client, numbers.next)))
-                self._end(stream, now_us)
+                self._end_numbering(stream, now_us)
             else:
-                self._take(stream)
+                self._take_numbers(stream)
 
     def known(
         self,

@@ -71,7 +71,7 @@ class ClusterSequencer:
             key, found = self.lines.arrive(host, client, turn, entry, awake_us, is_near=is_near)
             if key is not None:
                 out.append(Unsettled(key))
-                self._set_timer(now_us, out)
+                self._set_sequencer_timer(now_us, out)
             self._let_in(found, now_us, out)
 
     def receive(
@@ -119,9 +119,9 @@ class ClusterSequencer:
             self._timer_us = None
         self._let_in(self.lines.give_up(self._awake_us(now_us)), now_us, out)
         if len(self.lines):
-            self._set_timer(now_us, out)
+            self._set_sequencer_timer(now_us, out)
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_sequencer_timer(self, now_us: int, out: list[Effect]) -> None:
         if self._timer_us is None:
             self._timer_us = now_us + self._quarter_us
             out.append(SetTimer(TIMER, self._timer_us))

@@ -151,7 +151,7 @@ class Keeping:
                 self._numbered.add((publications[0].message_id.broker, cluster))
             else:
                 self._streams |= streams
-        self._set_timer(now_us, out)
+        self._set_patience_timer(now_us, out)
 
     def take(self) -> Mapping[Key, list[KeptPublications]]:
         """Take all of them out, by key."""
@@ -172,7 +172,7 @@ class Keeping:
             return
         (self._linked.add if is_up else self._linked.discard)(broker)
         self._missed[broker] = 0
-        self._set_timer(now_us, out)
+        self._set_patience_timer(now_us, out)
 
     def is_linked(self, broker: BrokerId) -> bool:
         """Whether a broker's link is up, with or without its announcements."""
@@ -190,7 +190,7 @@ class Keeping:
                 self._missed.pop(cluster, None)
             elif cluster not in self._missed:
                 self._missed[cluster] = 0
-                self._set_timer(now_us, out)
+                self._set_patience_timer(now_us, out)
 
     def count(self) -> None:
         """`TIMER` has fired: one more quarter has passed for all."""
@@ -205,9 +205,9 @@ class Keeping:
     def continue_count(self, now_us: int, out: list[Effect]) -> None:
         """Count on, while there is something to count."""
         if self._kept or any(quarters <= QUARTERS for quarters in self._missed.values()):
-            self._set_timer(now_us, out)
+            self._set_patience_timer(now_us, out)
 
-    def _set_timer(self, now_us: int, out: list[Effect]) -> None:
+    def _set_patience_timer(self, now_us: int, out: list[Effect]) -> None:
         if not self._is_timer_set:
             self._is_timer_set = True
             out.append(SetTimer(TIMER, now_us + -(-self._parameters.patience_us // QUARTERS)))

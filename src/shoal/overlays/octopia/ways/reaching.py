@@ -59,10 +59,12 @@ class Reaching:
         if found is None:
             if len(self._reaches) > MAX_REACHES:
                 self._reaches.clear()
-            found = self._reaches[wanted, source, regions] = self._look(wanted, source, regions)
+            found = self._reaches[wanted, source, regions] = self._look_up_reach(
+                wanted, source, regions
+            )
         return found
 
-    def _look(
+    def _look_up_reach(
         self, wanted: tuple[int, ...], source: BrokerId | None, regions: frozenset[int] | None
     ) -> Reach:
         tables, product = self._tables, self._product

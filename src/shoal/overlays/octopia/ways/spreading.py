@@ -83,7 +83,7 @@ class ClusterSpreading:
             self._pass_on(publications, 0, None, clusters, regions, now_us, out)
             return True
         self._deliver_inside(publications, 0, 0, frozenset((self._region,)), now_us, out)
-        self._send(aside, SpreadCopy(publications, 1, clusters, regions), out)
+        self._send_spread(aside, SpreadCopy(publications, 1, clusters, regions), out)
         return True
 
     def _is_whole(self, regions: Collection[int]) -> bool:
@@ -129,10 +129,10 @@ class ClusterSpreading:
             if other is None:
                 unserved |= 1 << cluster
             elif its:
-                self._send(other, Notification(publications, hops + 1, 0, its), out)
+                self._send_spread(other, Notification(publications, hops + 1, 0, its), out)
         for neighbour, beyond in ways.items():
             assert neighbour is not None
-            self._send(neighbour, SpreadCopy(publications, hops + 1, clusters, beyond), out)
+            self._send_spread(neighbour, SpreadCopy(publications, hops + 1, clusters, beyond), out)
         if unserved:
             self.recover(publications, hops, unserved, frozenset(), now_us, out)
 
@@ -172,6 +172,8 @@ class ClusterSpreading:
             found[way] = (*found.get(way, ()), region)
         return found
 
-    def _send(self, to: BrokerId, message: Notification | SpreadCopy, out: list[Effect]) -> None:
+    def _send_spread(
+        self, to: BrokerId, message: Notification | SpreadCopy, out: list[Effect]
+    ) -> None:
         self._outputs.sent(to, len(message.publications))
         out.append(Send(to, message))

@@ -229,7 +229,7 @@ class Grape:
             return
         session = self._session(request.session, GrapeState.PINGING)
         if session is not None:
-            self._decide(session, dict(request.round_trip_us), now_us, out)
+            self._choose_target(session, dict(request.round_trip_us), now_us, out)
 
     def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
         """A session waited too long for answers or ping times: give it up."""
@@ -323,7 +323,7 @@ class Grape:
             session.snapshot, parameters.priority, parameters.weight, self._room(session)
         )
         if not session.remaining.needs_pings:
-            self._decide(session, {}, now_us, out)
+            self._choose_target(session, {}, now_us, out)
             return
         session.state = GrapeState.PINGING
         # The current broker's is requested too, so that staying is weighed by the same measure.
@@ -343,7 +343,7 @@ class Grape:
             refused=session.refused,
         )
 
-    def _decide(
+    def _choose_target(
         self,
         session: _Session,
         round_trip_us: dict[BrokerId, int],
@@ -366,9 +366,9 @@ class Grape:
         out.append(CancelTimer(_timer(publisher)))
         if decision.target != self._broker and self._asks(session, decision, now_us, out):
             return
-        self._move(session, decision, now_us, out)
+        self._move_publisher(session, decision, now_us, out)
 
-    def _move(
+    def _move_publisher(
         self, session: _Session, decision: GrapeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """End the session: the publisher moves, or stays."""
@@ -432,13 +432,13 @@ class Grape:
             return
         out.append(CancelTimer(_timer(session.id.publisher)))
         if answer.has_room:
-            self._move(session, decision, now_us, out)
+            self._move_publisher(session, decision, now_us, out)
             return
         session.refused.append(decision.target)
         if len(session.refused) < MOST_ASKED:
             self._shortlist(session, now_us, out)
         else:
-            self._move(session, decision.staying, now_us, out)
+            self._move_publisher(session, decision.staying, now_us, out)
 
     def _send_on(
         self, neighbour: BrokerId, message: PlaceRequest | PlaceAnswer, out: list[Effect]

@@ -345,9 +345,11 @@ class Pop:
         _check_rate(request)
         if not self._forward_request(request, out):
             publisher, per_s, traced = request.publisher, request.per_s, request.traced
-            self._answer(RelocationAnswer(publisher, (self._broker, *path), per_s, traced), out)
+            self._answer_relocation(
+                RelocationAnswer(publisher, (self._broker, *path), per_s, traced), out
+            )
 
-    def _answer(self, answer: RelocationAnswer, out: list[Effect]) -> None:
+    def _answer_relocation(self, answer: RelocationAnswer, out: list[Effect]) -> None:
         """Answer for this broker, the first of the path; without room, for the next one."""
         publisher, path = answer.publisher, answer.path
         profile = self.traces.profile(publisher)
@@ -371,7 +373,7 @@ class Pop:
         _check_rate(answer)
         if is_last and len(path) > 1:
             if path[1] in self._neighbours:
-                self._answer(answer, out)
+                self._answer_relocation(answer, out)
             return
         if place + 1 < len(path):
             if path[place + 1] in self._neighbours:

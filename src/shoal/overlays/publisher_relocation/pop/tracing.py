@@ -98,9 +98,9 @@ class PopTracing:
         waiting = set(route.neighbours)
         waiting.discard(upstream)
         if not waiting:
-            return self._end(publication, _PopTrace(upstream, 0, local, waiting), out)
+            return self._end_trace(publication, _PopTrace(upstream, 0, local, waiting), out)
         deadline_us = now_us + self._parameters.answer_timeout_us
-        self._wait(publication, _PopTrace(upstream, deadline_us, local, waiting), out)
+        self._await_results(publication, _PopTrace(upstream, deadline_us, local, waiting), out)
         return False
 
     def result(self, neighbour: BrokerId, message: TraceResult, out: list[Effect]) -> bool:
@@ -124,7 +124,7 @@ class PopTracing:
         del traces[publication]
         if not traces:
             del self._traces[publication.publisher]
-        return self._end(publication, trace, out)
+        return self._end_trace(publication, trace, out)
 
     def expire(self, publisher: ClientId, now_us: int, out: list[Effect]) -> int:
         """End the publisher's overdue traces; returns how many began here, at its broker."""
@@ -135,7 +135,7 @@ class PopTracing:
             expired += traces.pop(publication).upstream is None
         if traces:
             oldest = min(trace.deadline_us for trace in traces.values())
-            self._set_timer(publisher, oldest, out)
+            self._set_trace_timer(publisher, oldest, out)
         else:
             self._traces.pop(publisher, None)
         return expired
@@ -168,19 +168,19 @@ class PopTracing:
         for traces in list(self._traces.values()):
             for publication, trace in list(traces.items()):
                 if trace.upstream == neighbour or neighbour in trace.waiting:
-                    self._drop(publication)
+                    self._drop_trace(publication)
 
-    def _wait(self, publication: MessageId, trace: _PopTrace, out: list[Effect]) -> None:
+    def _await_results(self, publication: MessageId, trace: _PopTrace, out: list[Effect]) -> None:
         publisher = publication.publisher
         self._traces.setdefault(publisher, {})[publication] = trace
         if publisher not in self._timed:
-            self._set_timer(publisher, trace.deadline_us, out)
+            self._set_trace_timer(publisher, trace.deadline_us, out)
 
-    def _set_timer(self, publisher: ClientId, at_us: int, out: list[Effect]) -> None:
+    def _set_trace_timer(self, publisher: ClientId, at_us: int, out: list[Effect]) -> None:
         self._timed.add(publisher)
         out.append(SetTimer(_timer(publisher), at_us))
 
-    def _end(
+    def _end_trace(
         self,
         publication: MessageId,
         trace: _PopTrace,
@@ -204,7 +204,7 @@ class PopTracing:
         out.append(Send(trace.upstream, TraceResult(publication, subscribers, busy_percent)))
         return False
 
-    def _drop(self, publication: MessageId) -> None:
+    def _drop_trace(self, publication: MessageId) -> None:
         traces = self._traces[publication.publisher]
         del traces[publication]
         if not traces:

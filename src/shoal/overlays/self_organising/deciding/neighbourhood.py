@@ -85,7 +85,7 @@ class Neighbourhood:
     def on_broadcast(self, origin: BrokerId, summary: InterestSummary, every: int = 1) -> None:
         """A broadcast of this broker came; the next comes in `every` intervals."""
         shared = self._cache.common(summary)
-        self._drop(origin)
+        self._drop_known(origin)
         # One more, as intervals are not all alike; the paper's end with a broadcast each.
         self._known[origin] = _Known(summary, shared, every + (every > 1))
         self._sum += shared
@@ -96,10 +96,10 @@ class Neighbourhood:
             if not known.is_referenced:
                 known.left -= 1
                 if known.left <= 0:
-                    self._drop(broker)
+                    self._drop_known(broker)
             known.is_referenced = False
 
-    def _drop(self, broker: BrokerId) -> None:
+    def _drop_known(self, broker: BrokerId) -> None:
         known = self._known.pop(broker, None)
         if known is not None:
             self._sum -= known.shared

@@ -83,7 +83,7 @@ class Trails:
 
         Lower the level if there are far fewer notifications than before.
         """
-        self._forget(now_us)
+        self._forget_old_rows(now_us)
         if self._level and 8 * len(self._rows) < self._most:
             self.begin(now_us, self._level - 1)
 
@@ -94,7 +94,7 @@ class Trails:
         known = self._rows.get(id)
         self._rows[id] = (now_us, sides) if known is None else (known[0], known[1] | sides)
         if len(self._rows) > self._most:
-            self._forget(now_us)
+            self._forget_old_rows(now_us)
         while len(self._rows) > self._most and self._level < MAX_LEVEL:
             self._level += 1
             mask = (1 << self._level) - 1
@@ -102,7 +102,7 @@ class Trails:
 
     def beside(self, cycle: Collection[BrokerId], now_us: int) -> Trail | None:
         """Notifications with a side outside the cycle; None without a full window."""
-        self._forget(now_us)
+        self._forget_old_rows(now_us)
         window_us = self._window_us
         if now_us < self._since_us + window_us:
             return None
@@ -113,7 +113,7 @@ class Trails:
                 (fresh if at_us > now_us - window_us else older).append(id)
         return Trail(self._level, _packed(fresh), _packed(older))
 
-    def _forget(self, now_us: int) -> None:
+    def _forget_old_rows(self, now_us: int) -> None:
         """Those of before two windows."""
         rows, until_us = self._rows, now_us - 2 * self._window_us
         old = []

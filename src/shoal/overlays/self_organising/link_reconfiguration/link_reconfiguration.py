@@ -217,7 +217,7 @@ class LinkReconfiguration(ReconfigurationSteps):
         if ring is None or self.state is ReconfigurationState.AGREED:
             return False
         ring.is_old_link = True
-        self._refuse(f"{self._broker} - {ring.opposite} is a link already", now_us, out)
+        self._abort_exchange(f"{self._broker} - {ring.opposite} is a link already", now_us, out)
         return True
 
     def late(self, now_us: int, out: list[Effect]) -> None:

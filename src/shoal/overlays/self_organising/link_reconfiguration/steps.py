@@ -97,9 +97,9 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         if reason := self._host.obstacle(ring):
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
             return
-        self._hold(ring, now_us, out)
+        self._hold_exchange(ring, now_us, out)
         out.append(Send(_down(ring), Halt(self._key, ring.exchange)))
 
     def _quiesce(
@@ -107,7 +107,7 @@ class ReconfigurationSteps:
     ) -> None:
         """Holds, forwards Halt or sends Halted."""
         self._enter(ring)
-        self._hold(ring, now_us, out)
+        self._hold_exchange(ring, now_us, out)
         if ring.down is not None:
             out.append(Send(ring.down, Halt(self._key, ring.exchange)))
         else:
@@ -127,12 +127,12 @@ class ReconfigurationSteps:
         ring, tables = self._ring, self._host.tables
         assert ring is not None
         if reason := self._host.contradiction:
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
             return
         self._turn = turn = message.turn or first_turn(tables, ring.before)
         if ring.is_first:
             self._latest_us = max(self._latest_us, message.latest_us)
-            self._decide(None, None, now_us, out)
+            self._decide_as_first(None, None, now_us, out)
             return
         out.append(CancelTimer(TIMER))
         if ring.is_last:
@@ -153,7 +153,7 @@ class ReconfigurationSteps:
         else:
             out.append(Send(_down(ring), Drained(self._key, latest_us, turn)))
 
-    def _decide(self, _: Any, __: None, now_us: int, out: list[Effect]) -> None:
+    def _decide_as_first(self, _: Any, __: None, now_us: int, out: list[Effect]) -> None:
         """The first decides, if the new link is up."""
         ring = self._ring
         assert ring is not None
@@ -179,7 +179,7 @@ class ReconfigurationSteps:
             out,
         )
 
-    def _refuse(self, reason: str, now_us: int, out: list[Effect]) -> None:
+    def _abort_exchange(self, reason: str, now_us: int, out: list[Effect]) -> None:
         """Not all have agreed, so that nothing can have been decided."""
         assert self._ring is not None
         decision = ExchangeDecision(
@@ -197,34 +197,34 @@ class ReconfigurationSteps:
         listeners = [each for each in ring.neighbours if each != neighbour]
         if ring.ends_link and ring.before not in self._breaks.askers:
             listeners = [each for each in listeners if each != ring.before]
-        self._leave(listeners, decision, out)
+        self._leave_exchange(listeners, decision, out)
         self._host.exchanged(ring, decision, turn, now_us, out)
 
-    def _keep(
+    def _keep_new_link(
         self, neighbour: BrokerId | None, decision: ExchangeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """Forwards it."""
         ring = self._ring
         assert ring is not None
-        self._leave([each for each in ring.neighbours if each != neighbour], decision, out)
+        self._leave_exchange([each for each in ring.neighbours if each != neighbour], decision, out)
         self._host.kept(ring, decision, now_us, out)
 
-    def _drop(
+    def _drop_new_link(
         self, neighbour: BrokerId | None, decision: ExchangeDecision, now_us: int, out: list[Effect]
     ) -> None:
         """Drops the new link."""
         ring = self._ring
         assert ring is not None
-        self._leave([], decision, out)
+        self._leave_exchange([], decision, out)
         self._host.kept(ring, decision, now_us, out)
 
     def _abort_on_loss(self, neighbour: BrokerId, _: None, now_us: int, out: list[Effect]) -> None:
         """Aborts."""
-        self._refuse(f"{self._broker} has lost {neighbour}", now_us, out)
+        self._abort_exchange(f"{self._broker} has lost {neighbour}", now_us, out)
 
     def _abort(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
         """Aborts."""
-        self._refuse(f"it takes {self._broker} too long", now_us, out)
+        self._abort_exchange(f"it takes {self._broker} too long", now_us, out)
 
     def _abort_first(self, _: Any, __: Any, now_us: int, out: list[Effect]) -> None:
         """The first aborts."""
@@ -242,7 +242,9 @@ class ReconfigurationSteps:
         if breaks.is_asked(ring, neighbour):
             out.append(Send(neighbour, Doubt(self._key)))
             return
-        self._ask(ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out)
+        self._ask_for_decision(
+            ring.across(neighbour), f"{self._broker} has lost {neighbour}", now_us, out
+        )
 
     def _forward_doubt(
         self, neighbour: BrokerId, doubt: Doubt, now_us: int, out: list[Effect]
@@ -251,13 +253,15 @@ class ReconfigurationSteps:
         ring = self._ring
         assert ring is not None
         self._breaks.askers.add(neighbour)
-        self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
+        self._ask_for_decision(ring.across(neighbour), "the cycle is broken", now_us, out)
 
-    def _ask(self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]) -> None:
+    def _ask_for_decision(
+        self, whom: BrokerId, reason: str, now_us: int, out: list[Effect]
+    ) -> None:
         ring = self._ring
         assert ring is not None
         if ring.is_first:
-            self._refuse(reason, now_us, out)
+            self._abort_exchange(reason, now_us, out)
         elif (is_done := self._breaks.outcome(ring, whom)) is not None:
             self._announce_decision(is_done, now_us, out, "" if is_done else reason)
         elif not self._breaks.is_asked(ring, whom):
@@ -270,7 +274,7 @@ class ReconfigurationSteps:
         if not breaks.is_asked(ring, neighbour):
             return
         breaks.ignorant.add(neighbour)
-        self._ask(ring.across(neighbour), "the cycle is broken", now_us, out)
+        self._ask_for_decision(ring.across(neighbour), "the cycle is broken", now_us, out)
 
     # --- coming and going ---------------------------------------------------------------------
 
@@ -278,12 +282,12 @@ class ReconfigurationSteps:
         self._ring, self._turn, self._latest_us = ring, None, 0
         self._breaks = BrokenCycle()
 
-    def _hold(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
+    def _hold_exchange(self, ring: ExchangeRing, now_us: int, out: list[Effect]) -> None:
         ring.is_held = True
         self._host.send_held(out)
         out += [Hold(ring.neighbours), SetTimer(TIMER, now_us + TIMEOUT_US)]
 
-    def _leave(
+    def _leave_exchange(
         self, listeners: list[BrokerId], decision: ExchangeDecision, out: list[Effect]
     ) -> None:
         """The exchange is over here; others are informed first."""
@@ -312,7 +316,7 @@ LIFE = LifeCycle(
             IGNORED,
             does(ReconfigurationSteps._call, ReconfigurationState.QUIESCED),
             IGNORED,
-            does(ReconfigurationSteps._decide),
+            does(ReconfigurationSteps._decide_as_first),
         ),
         ReconfigurationEvent.HALT: (
             does(ReconfigurationSteps._quiesce, ReconfigurationState.QUIESCED),
@@ -340,9 +344,9 @@ LIFE = LifeCycle(
         ),
         ReconfigurationEvent.KEPT: (
             IGNORED,
-            does(ReconfigurationSteps._drop, ReconfigurationState.FREE),
-            does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
-            does(ReconfigurationSteps._keep, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._drop_new_link, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._keep_new_link, ReconfigurationState.FREE),
+            does(ReconfigurationSteps._keep_new_link, ReconfigurationState.FREE),
         ),
         ReconfigurationEvent.DOUBT: (
             IGNORED,

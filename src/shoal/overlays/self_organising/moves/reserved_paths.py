@@ -68,9 +68,9 @@ class ReservedPaths:
         return len(self._paths)
 
     def reserve(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
-        """At the source: a publisher is to go."""
+        """At the source: reserve the path, and ask the next broker to do so."""
         if self._is_free(path[1]):
-            self._keep(publisher, path, now_us, out)
+            self._reserve_path(publisher, path, now_us, out)
             out.append(Send(path[1], Reserve(publisher, path)))
         else:
             self._stays(publisher, out)
@@ -89,28 +89,28 @@ class ReservedPaths:
             case Reserved() if neighbour == behind:
                 self._granted(neighbour, publisher, path, now_us, out)
             case Unreserve() if self._paths.get(publisher) == path:
-                self._give_up(publisher, neighbour, out)
+                self._release_path(publisher, neighbour, out)
 
     def used(self, publisher: ClientId, out: list[Effect]) -> None:
-        """Its move has come here."""
+        """Release the path of a publisher whose move has come here."""
         if self._paths.pop(publisher, None) is not None:
             out.append(CancelTimer(_timer(publisher)))
 
     def left(self, publisher: ClientId, out: list[Effect]) -> None:
-        """A local client has disconnected."""
+        """Give up the path of a local publisher that has disconnected."""
         if publisher in self._paths and self._paths[publisher][0] == self._tree.broker:
-            self._give_up(publisher, None, out)
+            self._release_path(publisher, None, out)
 
     def changed(self, neighbour: BrokerId, out: list[Effect]) -> None:
-        """The link to a neighbour has changed."""
+        """Give up the paths over a neighbour whose link has changed."""
         for publisher, path in list(self._paths.items()):
             if neighbour in self._beside(path):
-                self._give_up(publisher, neighbour, out)
+                self._release_path(publisher, neighbour, out)
 
     def late(self, publisher: ClientId, out: list[Effect]) -> None:
         """`TIMER` has fired."""
         if publisher in self._paths:
-            self._give_up(publisher, None, out)
+            self._release_path(publisher, None, out)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class ReservedPaths:
         if not self._is_free(behind):
             out.append(Send(before, Unreserve(publisher, path)))
             return
-        self._keep(publisher, path, now_us, out)
+        self._reserve_path(publisher, path, now_us, out)
         if behind is None:
             out.append(Send(before, Reserved(publisher, path)))
         else:
@@ -160,7 +160,7 @@ class ReservedPaths:
             self.used(publisher, out)
             self._send_away(publisher, path, now_us, out)
 
-    def _give_up(self, publisher: ClientId, but: BrokerId | None, out: list[Effect]) -> None:
+    def _release_path(self, publisher: ClientId, but: BrokerId | None, out: list[Effect]) -> None:
         """Release the path, and inform the others on it."""
         path = self._paths[publisher]
         self.used(publisher, out)
@@ -173,7 +173,9 @@ class ReservedPaths:
         if before is None:
             self._stays(publisher, out)
 
-    def _keep(self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]) -> None:
+    def _reserve_path(
+        self, publisher: ClientId, path: Path, now_us: int, out: list[Effect]
+    ) -> None:
         self._paths[publisher] = path
         out.append(SetTimer(_timer(publisher), now_us + RESERVED_US))
 

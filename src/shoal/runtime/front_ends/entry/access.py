@@ -7,7 +7,7 @@ user may do what the rules for that user and those for all users (`*`) grant, an
 the service grants.
 
 >>> rules = AccessRules((RuleSection(user="*", publish=("home/%u/#",), subscribe=("home/#",)),))
->>> permissions = rules.of("ann", "c1")
+>>> permissions = rules.permissions_of("ann", "c1")
 >>> permissions.may_publish("home/ann/lamp"), permissions.may_publish("home/bob/lamp")
 (True, False)
 >>> permissions.may_subscribe("home/+/lamp"), permissions.may_subscribe("#")
@@ -60,7 +60,9 @@ class AccessRules:
         for place, rule in enumerate(rules):
             self._places.setdefault(rule.user, []).append(place)
 
-    def of(self, user: str, client_id: str, own: RuleSection | None = None) -> Permissions:
+    def permissions_of(
+        self, user: str, client_id: str, own: RuleSection | None = None
+    ) -> Permissions:
         """Return a user's permissions under this client identifier; its `own` rules are in no
         file.
         """
@@ -222,18 +224,18 @@ class NetworkAccess:
         client_id, user = credentials.client_id, credentials.username
         if isinstance(found := credentials.known, KnownUsers):
             is_in = self._outside.knows(found.source)
-            rules = self._rules.of(found.user, client_id, found.rules)
+            rules = self._rules.permissions_of(found.user, client_id, found.rules)
             return (found.source, rules) if is_in else None
         if credentials.certificate is not None:
-            return None, self._rules.of(credentials.certificate, client_id)
+            return None, self._rules.permissions_of(credentials.certificate, client_id)
         if user is None or (not self.users and self._is_open):
-            return (None, self._rules.of("", client_id)) if self._is_open else None
+            return (None, self._rules.permissions_of("", client_id)) if self._is_open else None
         known = self.users.get(user)
-        return None if known is None else (known, self._rules.of(user, client_id))
+        return None if known is None else (known, self._rules.permissions_of(user, client_id))
 
     def _welcome(self, user: str, credentials: ClientCredentials) -> ClientAdmission:
         return ClientAdmission(
-            permissions=self._rules.of(user, credentials.client_id),
+            permissions=self._rules.permissions_of(user, credentials.client_id),
             user=user,
             checks_session=self._outside.is_on,
         )
@@ -242,7 +244,7 @@ class NetworkAccess:
         client_id = credentials.client_id
         self._outside.remember(client_id, known)
         return ClientAdmission(
-            permissions=self._rules.of(known.user, client_id, known.rules),
+            permissions=self._rules.permissions_of(known.user, client_id, known.rules),
             user=known.user,
             lasts_us=lasts_us(known),
             checks_session=True,
@@ -253,10 +255,10 @@ class NetworkAccess:
         """Return the permissions of a user without a connected client."""
         known = self._outside.granted(user, client_id)
         if known is not None:
-            return self._rules.of(user, client_id, known.rules)
+            return self._rules.permissions_of(user, client_id, known.rules)
         if self._outside.is_on and user and user not in self.users:
             return ALL_PERMISSIONS  # it keeps its grants until its client connects again
-        return self._rules.of(user, client_id)
+        return self._rules.permissions_of(user, client_id)
 
 
 def read_users(path: str, key: str) -> Mapping[str, PasswordHash]:

@@ -93,13 +93,13 @@ class HttpUsers:
                 return _BUSY
             self._waiting[source] += 1
             try:
-                found = await self._ask(said, is_gone)
+                found = await self._ask_service(said, is_gone)
             except (OSError, ValueError) as error:
                 self._fails(error)
                 return UNAVAILABLE
             finally:
-                self._leave(source)
-            self._keep(key, found, loop.time())
+                self._leave_queue(source)
+            self._cache_users(key, found, loop.time())
         if found is not None:
             return found
         await asyncio.sleep(REFUSED_PAUSE_S)
@@ -108,7 +108,9 @@ class HttpUsers:
     async def close(self) -> None:
         await self._web.close()
 
-    async def _ask(self, said: dict[str, Any], is_gone: Callable[[], bool]) -> KnownUsers | None:
+    async def _ask_service(
+        self, said: dict[str, Any], is_gone: Callable[[], bool]
+    ) -> KnownUsers | None:
         """Ask in turn; OSError, TimeoutError too, or ValueError where that is no answer."""
         timeout_s = self.section.timeout_s
         try:
@@ -124,7 +126,7 @@ class HttpUsers:
             _log.info("the service that knows users answers again")
         return found
 
-    def _leave(self, source: str) -> None:
+    def _leave_queue(self, source: str) -> None:
         self._waiting[source] -= 1
         if not self._waiting[source]:
             del self._waiting[source]
@@ -133,7 +135,7 @@ class HttpUsers:
         text = json.dumps(list(said.values())).encode()
         return hashlib.blake2b(text, key=self._secret, digest_size=32).digest()
 
-    def _keep(self, key: bytes, found: KnownUsers | None, now_s: float) -> None:
+    def _cache_users(self, key: bytes, found: KnownUsers | None, now_s: float) -> None:
         if self.section.cache_s:
             self._kept[key] = (now_s + self.section.cache_s, found)
             self._kept.move_to_end(key)

@@ -63,12 +63,12 @@ class FailureMemory:
     def measure(self) -> LedgerMeasure:
         return LedgerMeasure(len(self._failures), len(self._failures) * NAME_BYTES, MAX_REMEMBERED)
 
-    def of(self, name: tuple[str, ...], now_s: float) -> Failures:
+    def failures_of(self, name: tuple[str, ...], now_s: float) -> Failures:
         found = self._failures.get(name, _NONE)
         return found if now_s - found.at_s < REMEMBERED_S else _NONE
 
     def add(self, name: tuple[str, ...], now_s: float) -> None:
-        self._failures[name] = Failures(self.of(name, now_s).times + 1, now_s)
+        self._failures[name] = Failures(self.failures_of(name, now_s).times + 1, now_s)
         self._failures.move_to_end(name)
         if len(self._failures) > MAX_REMEMBERED:
             self._failures.popitem(last=False)
@@ -160,7 +160,7 @@ class PasswordChecks:
     async def _hold_back(self, attempt: _PasswordAttempt) -> None:
         """Wait with an answer as long as failures under this name from this address ask for."""
         now_s = asyncio.get_running_loop().time()
-        if pause_s := self._failures.of(attempt.name, now_s).pause_s:
+        if pause_s := self._failures.failures_of(attempt.name, now_s).pause_s:
             await asyncio.sleep(pause_s)
 
     def _turn_away(self, source: Source, now_s: float) -> None:
@@ -174,9 +174,9 @@ class PasswordChecks:
             crowded = max(self._waiting.values(), key=len)
         gone = [each for each in crowded if each.is_gone()]
         for attempt in gone or [max(reversed(crowded), key=lambda each: self._rank(each, now_s))]:
-            self._end(attempt)
+            self._end_attempt(attempt)
 
-    def _end(self, attempt: _PasswordAttempt, *, is_checked: bool = False) -> None:
+    def _end_attempt(self, attempt: _PasswordAttempt, *, is_checked: bool = False) -> None:
         waiting = self._waiting[attempt.source]
         waiting.remove(attempt)
         self._waiting_count -= 1
@@ -192,9 +192,9 @@ class PasswordChecks:
     def _rank(self, attempt: _PasswordAttempt, now_s: float) -> tuple[int, bool, int]:
         """The smaller, the sooner it is checked."""
         is_welcome = attempt.name in self._welcome
-        times = self._failures.of(attempt.name, now_s).times
+        times = self._failures.failures_of(attempt.name, now_s).times
         if not is_welcome:
-            times += self._failures.of((attempt.source,), now_s).times
+            times += self._failures.failures_of((attempt.source,), now_s).times
         return times, not is_welcome, self._turns.get(attempt.source, 0)
 
     def _next(self) -> None:
@@ -203,7 +203,7 @@ class PasswordChecks:
         while self._waiting and self._checking < MAX_CHECKS:
             everyone = itertools.chain.from_iterable(self._waiting.values())
             attempt = min(everyone, key=lambda each: self._rank(each, now_s))
-            self._end(attempt, is_checked=not attempt.turn.done() and not attempt.is_gone())
+            self._end_attempt(attempt, is_checked=not attempt.turn.done() and not attempt.is_gone())
 
 
 def source_of(address: str | None) -> Source:

@@ -113,7 +113,7 @@ class _Keys:
             is_old = now_s - self._read_s > FRESH_S or self._find(name) is None
             if is_old and now_s - self._tried_s > AGAIN_S:
                 self._tried_s = now_s
-                await self._read(now_s)
+                await self._read_keys(now_s)
         if not self._by_name:
             raise OSError(self._problem)
         found = self._find(name)
@@ -129,7 +129,7 @@ class _Keys:
             (name,) = self._by_name
         return self._by_name.get(name)
 
-    async def _read(self, now_s: float) -> None:
+    async def _read_keys(self, now_s: float) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 code, body = await self._web.exchange("GET", self._url)

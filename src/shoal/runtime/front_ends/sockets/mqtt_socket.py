@@ -23,10 +23,10 @@ class MqttSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._begin(transport, self._take, self._front_end.rounds)
+        self._begin(transport, self._take_data, self._front_end.rounds)
         self._connection = self._front_end.opened(self, transport, self._listener)
 
-    def _take(self, data: bytes) -> None:
+    def _take_data(self, data: bytes) -> None:
         if not self._is_over:
             self._front_end.received(self._connection, data)
             if unread := self._connection.unread:

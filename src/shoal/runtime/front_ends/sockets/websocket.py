@@ -74,41 +74,41 @@ class WebSocket(Lingering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop has types of its own
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._begin(transport, self._take, self._front_end.rounds)
+        self._begin(transport, self._take_frames, self._front_end.rounds)
         loop = asyncio.get_running_loop()
         self._timeout = loop.call_later(HANDSHAKE_TIMEOUT_S, self._too_late)
 
-    def _take(self, data: bytes) -> None:
+    def _take_frames(self, data: bytes) -> None:
         if self._is_over:
             return
         try:
             self._protocol.receive_data(data)
             for event in self._protocol.events():
-                self._handle(event)
+                self._handle_frame(event)
         except RemoteProtocolError as error:
             if error.event_hint is not None:
-                self._send(error.event_hint)
+                self._send_event(error.event_hint)
             self._transport.close()
 
-    def _handle(self, event: Event) -> None:
+    def _handle_frame(self, event: Event) -> None:
         match event:
             case Request():
-                self._answer(event)
+                self._answer_handshake(event)
             case BytesMessage(data=data) if self._connection is not None:
                 self._front_end.received(self._connection, bytes(data))
             case Ping():
                 if not self._is_half_closed:
-                    self._send(event.response())
+                    self._send_event(event.response())
             case Pong():  # an unsolicited Pong: a client's heartbeat [RFC 6455 5.5.3]
                 pass
             case CloseConnection():
-                self._send(event.response())
+                self._send_event(event.response())
                 self._transport.close()
             case _:  # text is a protocol error [MQTT-6.0.0-1]
-                self._send(CloseConnection(CloseReason.UNSUPPORTED_DATA, "MQTT is binary"))
+                self._send_event(CloseConnection(CloseReason.UNSUPPORTED_DATA, "MQTT is binary"))
                 self._transport.close()
 
-    def _answer(self, request: Request) -> None:
+    def _answer_handshake(self, request: Request) -> None:
         self._timeout.cancel()
         headers = {name.lower(): value for name, value in request.extra_headers}
         origin = headers.get(b"origin", b"").decode("latin-1")
@@ -123,17 +123,17 @@ class WebSocket(Lingering):
             self._front_end.refused(self._transport, self._listener, why)
             self._reject(403)
         else:
-            self._send(AcceptConnection(subprotocol=chosen))
+            self._send_event(AcceptConnection(subprotocol=chosen))
             self._connection = self._front_end.opened(self, self._transport, self._listener)
 
     def _reject(self, status: int) -> None:
-        self._send(RejectConnection(status_code=status))
+        self._send_event(RejectConnection(status_code=status))
         self._transport.close()
 
     def _too_late(self) -> None:
         self._transport.close()
 
-    def _send(self, event: Event) -> None:
+    def _send_event(self, event: Event) -> None:
         if self._transport.is_closing():
             return
         try:
@@ -161,7 +161,7 @@ class WebSocket(Lingering):
 
     def write(self, data: bytes) -> None:
         if not self._is_half_closed:
-            self._send(BytesMessage(data))
+            self._send_event(BytesMessage(data))
 
     def _send_close(self) -> None:
-        self._send(CloseConnection(CloseReason.NORMAL_CLOSURE))
+        self._send_event(CloseConnection(CloseReason.NORMAL_CLOSURE))

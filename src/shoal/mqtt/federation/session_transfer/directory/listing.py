@@ -46,7 +46,7 @@ class SessionListing:
             self._asked[to] = True
         else:
             self._asked[to] = False
-            self._turns.take(self._tell(to), now_us)
+            self._turns.take(self._send_listing(to), now_us)
 
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good: others replace it as registrar."""
@@ -57,7 +57,7 @@ class SessionListing:
         """Run the next time slice."""
         self._turns.run_slice(now_us)
 
-    def _tell(self, to: str) -> Iterator[int]:
+    def _send_listing(self, to: str) -> Iterator[int]:
         slices = list(self._slices()) or [()]
         for number, part in enumerate(slices):
             own = [each for each in map(self._own, part) if each is not None]

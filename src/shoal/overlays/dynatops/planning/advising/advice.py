@@ -157,7 +157,7 @@ class _Advisor:
         self._survey, self._wishes = survey, wishes
         self._names = [broker.name for broker in survey.brokers]
         self._numbers = {name: number for number, name in enumerate(self._names)}
-        self._check()
+        self._check_wishes()
         self._users = sorted(survey.users)
         wanted = {topic for user in survey.users.values() for topic in user.topics}
         self._topics = sorted(wanted | set(survey.rates))
@@ -226,7 +226,7 @@ class _Advisor:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def _check(self) -> None:
+    def _check_wishes(self) -> None:
         wishes, survey = self._wishes, self._survey
         if len(self._numbers) < len(self._names):
             raise PlanError("a broker is there twice")
