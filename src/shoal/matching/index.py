@@ -211,7 +211,9 @@ class MatchIndex(FiledFilters):
         """
         batch = _batch_of(publications)
         if batch is not None:
-            return self._compile().match(batch, self._filters)
+            if not self._is_faster_filed(batch):
+                return self._compile().match(batch, self._filters)
+            publications = batch.publications()
         offsets, found = _one_by_one(self.match, publications)
         if all(type(id) is int and -(2**63) <= id < 2**63 for id in self._filters):
             return offsets, np.array(found, np.int64)
@@ -223,9 +225,20 @@ class MatchIndex(FiledFilters):
         """As `match_batch`, with the destinations of the filters that match, each once."""
         batch = _batch_of(publications)
         if batch is not None:
-            return self._compile().match_destinations(batch, self._filters, self._destinations)
+            if not self._is_faster_filed(batch):
+                return self._compile().match_destinations(batch, self._filters, self._destinations)
+            publications = batch.publications()
         offsets, found = _one_by_one(self.match_destinations, publications)
         return offsets, np.fromiter(found, object, len(found))
+
+    def _is_faster_filed(self, batch: ColumnBatch) -> bool:
+        """Whether compiled parts would test so many expressions one by one that a search for each
+        publication is faster.
+        """
+        if self._expressed <= TESTS_MAXIMUM or not batch.size:
+            return False
+        sample = self.extended(batch.attributes(batch.size // 2))
+        return 2 * self._tests_for(sample) < self._expressions_for(sample)
 
     def _compile(self) -> CompiledFilters:
         if self._compiled is None:

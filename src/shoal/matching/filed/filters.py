@@ -74,6 +74,8 @@ class FiledFilters:
         # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
         self._ranged = 0
+        # Those in tables of expressions.
+        self._expressed = 0
         # No search counts as more tests.
         self._work = 0
         # Derived attributes; those of a filter that are not shared with others, by id.
@@ -141,7 +143,8 @@ class FiledFilters:
             self._work += bucket.add(id, number, place, test)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(bucket.size - 1, bucket.size)
-            self._tested += bool(place.rest)
+            self._tested += place.is_tested
+            self._expressed += place.is_of_expressions
             self._ranged += bool(place.ranges)
 
     def remove(self, id: Hashable) -> None:
@@ -169,7 +172,8 @@ class FiledFilters:
             self._work += bucket.remove(id, number, place)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(bucket.size + 1, bucket.size)
-            self._tested -= bool(place.rest)
+            self._tested -= place.is_tested
+            self._expressed -= place.is_of_expressions
             self._ranged -= bool(place.ranges)
             if bucket.is_empty():
                 del table.buckets[place.values]
@@ -284,6 +288,11 @@ class FiledFilters:
                     looked, matching = bitmaps.weigh(attributes.get)
                     looks += looked
                     found += matching
+            if bucket.expressions is not None:
+                tested, looked, matching = bucket.expressions.weigh(attributes)
+                tests += tested
+                looks += looked
+                found += matching
         if tests:
             tests *= 1 + longest_text(attributes) // SHORT
         return tests + looks, found
@@ -299,6 +308,13 @@ class FiledFilters:
     def _tests_for(self, attributes: Attributes) -> int:
         """Return the cost of a search, in tests of conjunctions one by one; none is made."""
         return sum(_tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
+
+    def _expressions_for(self, attributes: Attributes) -> int:
+        """Return how many expressions there are to work out where the plain tests beside them
+        hold.
+        """
+        tables = [bucket.expressions for bucket in self._buckets_for(attributes)]
+        return sum([each.candidates(attributes) for each in tables if each is not None])
 
     def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
         """The buckets in which a search looks."""
@@ -376,12 +392,17 @@ class FiledFilters:
                                 found.append(ids[at])
                                 if is_enough is not None and is_enough(found):
                                     return found
-            if bucket.others:
-                for id, test in bucket.others.values():
-                    if test(attributes):
-                        found.append(id)
-                        if is_enough is not None and is_enough(found):
-                            return found
+            if bucket.tests:
+                if bucket.others:
+                    for id, test in bucket.others.values():
+                        if test(attributes):
+                            found.append(id)
+                            if is_enough is not None and is_enough(found):
+                                return found
+                if bucket.expressions is not None:
+                    found += bucket.expressions.search(attributes)
+                    if is_enough is not None and is_enough(found):
+                        return found
         return found
 
     def _open(self, signature: Signature) -> FilterTable:
@@ -421,6 +442,8 @@ def _tests_in(bucket: FilterBucket, attributes: Attributes) -> int:
     tests = _tested_in(bucket, attributes)
     for _, ranged in present(bucket.ranged, attributes):
         tests += sum(bitmaps.tests for bitmaps in ranged)
+    if bucket.expressions is not None:
+        tests += bucket.expressions.tests
     return tests
 
 

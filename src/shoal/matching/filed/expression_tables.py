@@ -1,0 +1,115 @@
+"""Conjunctions of one bucket whose expressions are not shared: by items of lists, and alike ones.
+
+>>> from shoal.language import parse
+>>> from shoal.matching.filed.places import places_with
+>>> from shoal.matching.predicates import compile_conjunction
+>>> tables = ExpressionTables()
+>>> for number, text in enumerate(["array_contains(l, 'a')", "array_contains(l, 5) AND b > 1"]):
+...     names = frozenset(test.attribute for test in parse(text).normal_form[0][:1])
+...     [(_, place)] = places_with(parse(text), names)
+...     tables.add((number, 0), place, compile_conjunction(place.rest) if place.rest else None)
+>>> tables.search({"$list.l": '["a",5]', "b": 0}), tables.search({"$list.l": "[5.0]", "b": 2})
+([0], [1])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from shoal.matching.filed.alike import AlikeTable, Key
+from shoal.matching.filed.places import FilterPlace
+from shoal.matching.listed import item_keys
+from shoal.matching.predicates import Test
+from shoal.matching.vector_forms import FormShape
+from shoal.model import Attributes
+
+_Entry = tuple[Hashable, Test | None]
+
+
+class ExpressionTables:
+    """The conjunctions with an item of a list or a form in their place."""
+
+    __slots__ = ("_alike", "_listed", "_size", "tests")
+
+    def __init__(self) -> None:
+        self._size = 0
+        # The cost of a search at most, in tests, but for rows that are left over.
+        self.tests = 0
+        # By the name of a list, then by the key of an item.
+        self._listed: dict[str, dict[Hashable, dict[Key, _Entry]]] = {}
+        self._alike: dict[FormShape, AlikeTable] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, key: Key, place: FilterPlace, test: Test | None) -> None:
+        """Add a conjunction that is not here yet."""
+        self._size += 1
+        if place.item is not None:
+            self.tests += test is not None
+            by_key = self._listed.setdefault(place.item.name, {})
+            by_key.setdefault(place.item.key, {})[key] = (key[0], test)
+            return
+        assert place.form is not None
+        assert test is not None
+        table = self._alike.get(place.form.shape)
+        if table is None:
+            table = self._alike[place.form.shape] = AlikeTable(place.form.shape)
+        self.tests -= table.tests
+        table.add(key, place.form.constants, test)
+        self.tests += table.tests
+
+    def remove(self, key: Key, place: FilterPlace) -> None:
+        """KeyError if it is not here."""
+        self._size -= 1
+        if place.item is not None:
+            self.tests -= bool(place.rest)
+            by_key = self._listed[place.item.name]
+            del by_key[place.item.key][key]
+            if not by_key[place.item.key]:
+                del by_key[place.item.key]
+                if not by_key:
+                    del self._listed[place.item.name]
+            return
+        assert place.form is not None
+        table = self._alike[place.form.shape]
+        self.tests -= table.tests
+        table.remove(key)
+        self.tests += table.tests
+        if not len(table):
+            del self._alike[place.form.shape]
+
+    def search(self, attributes: Attributes) -> list[Hashable]:
+        """The ids of the conjunctions that match."""
+        found = [id for id, test in self._demanded(attributes) if test is None or test(attributes)]
+        for table in self._alike.values():
+            found += table.search(attributes)
+        return found
+
+    def weigh(self, attributes: Attributes) -> tuple[int, int, int]:
+        """How many tests of conjunctions a search makes, as how many more it counts, and how many
+        ids it finds without.
+        """
+        tests = looks = found = 0
+        for _, test in self._demanded(attributes):
+            tests += test is not None
+            found += test is None
+        for table in self._alike.values():
+            tested, looked, matching = table.weigh(attributes.get)
+            tests += tested
+            looks += looked
+            found += matching
+        return tests, looks, found
+
+    def candidates(self, attributes: Attributes) -> int:
+        """The number of conjunctions with expressions to work out, but for these tables."""
+        listed = sum([len(each) for by_key in self._listed.values() for each in by_key.values()])
+        return listed + sum([table.candidates(attributes.get) for table in self._alike.values()])
+
+    def _demanded(self, attributes: Attributes) -> Iterator[_Entry]:
+        """The conjunctions that demand an item of a message's lists, each once."""
+        for name, by_key in self._listed.items():
+            for key in item_keys(attributes, name):
+                found = by_key.get(key)
+                if found is not None:
+                    yield from found.values()
