@@ -141,7 +141,7 @@ class MatchIndex(FiledFilters):
             and self._tests_for(attributes) > TESTS_MAXIMUM
         ):
             return self._match_compiled([attributes])[0]
-        found = super().match_checked(attributes)
+        found = self._matched(attributes)
         if self._compiled is not None:
             found += self._compiled.match_loaded(attributes)
         return found
@@ -162,7 +162,7 @@ class MatchIndex(FiledFilters):
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
         if self._compiled is None and self._work <= TESTS_MAXIMUM:
-            match = super().match_checked
+            match = self._matched
             return [match(attributes) for attributes in publications]
         return [self.match_checked(attributes) for attributes in publications]
 

@@ -94,6 +94,17 @@ class LoadRow(msgspec.Struct, frozen=True):
     control_busy_us: int = 0
 
 
+class ConflatedSubscription(msgspec.Struct, frozen=True):
+    """A subscription with `$every` or `$changed`: what became of the publications that reached its
+    broker. Those that a link was spared, and those held at the end, are in none of the counts.
+    """
+
+    subscription: SubscriptionId
+    delivered: int
+    superseded: int
+    suppressed: int
+
+
 # Rows that brokers and publishers of every system write by `Record` effects.
 SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "migrations": MigrationRecord,
@@ -109,6 +120,7 @@ SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
     "publications": AcceptedPublication,
     "deliveries": DeliveredPublication,
     "load": LoadRow,
+    "conflated": ConflatedSubscription,
     **SHARED_RECORDS,
 }
 

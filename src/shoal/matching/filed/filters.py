@@ -206,6 +206,10 @@ class FiledFilters:
         """As `match`, without a check of the values' types."""
         if self.derived:
             attributes = self._shared.extended(attributes)
+        return self._matched(attributes)
+
+    def _matched(self, attributes: Attributes) -> list[Any]:
+        """As `match_checked`, with attributes that are extended."""
         found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 

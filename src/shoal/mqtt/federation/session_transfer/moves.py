@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
 
@@ -54,7 +54,7 @@ class WaitingClient:
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.came: dict[tuple[str, int], None] = {}
         # Keys of conflated subscriptions that were not read yet, by both names.
-        self.conflated: dict[tuple[str, KeyName], ConflatedKeyState] = {}
+        self.conflated: OrderedDict[tuple[str, KeyName], ConflatedKeyState] = OrderedDict()
         self._items: dict[int, Item] = {}
         # Items that were not read yet.
         self._unread: deque[int] = deque()
