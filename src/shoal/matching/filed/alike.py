@@ -19,7 +19,7 @@ further tests are tested one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,15 @@ class AlikeTable:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    def __iter__(self) -> Iterator[tuple[Key, Test]]:
+        """The conjunctions with their tests, by row."""
+        return zip(self._keys, self._tests, strict=True)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether vector instructions test it."""
+        return self._vectors is not None
 
     @property
     def tests(self) -> int:

@@ -29,7 +29,7 @@ _Entry = tuple[Hashable, Test | None]
 class ExpressionTables:
     """The conjunctions with an item of a list or a form in their place."""
 
-    __slots__ = ("_alike", "_listed", "_size", "tests")
+    __slots__ = ("_alike", "_few", "_large", "_listed", "_size", "tests")
 
     def __init__(self) -> None:
         self._size = 0
@@ -38,6 +38,9 @@ class ExpressionTables:
         # By the name of a list, then by the key of an item.
         self._listed: dict[str, dict[Hashable, dict[Key, _Entry]]] = {}
         self._alike: dict[FormShape, AlikeTable] = {}
+        # Those of them that vector instructions test, and the conjunctions of the others.
+        self._large: dict[FormShape, AlikeTable] = {}
+        self._few: dict[Key, _Entry] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -58,6 +61,12 @@ class ExpressionTables:
         self.tests -= table.tests
         table.add(key, place.form.constants, test)
         self.tests += table.tests
+        if not table.is_large:
+            self._few[key] = (key[0], test)
+        elif place.form.shape not in self._large:
+            self._large[place.form.shape] = table
+            for each, _ in table:
+                self._few.pop(each, None)
 
     def remove(self, key: Key, place: FilterPlace) -> None:
         """KeyError if it is not here."""
@@ -76,13 +85,16 @@ class ExpressionTables:
         self.tests -= table.tests
         table.remove(key)
         self.tests += table.tests
+        self._few.pop(key, None)
+        if not table.is_large and self._large.pop(place.form.shape, None) is not None:
+            self._few.update((each, (each[0], test)) for each, test in table)
         if not len(table):
             del self._alike[place.form.shape]
 
     def search(self, attributes: Attributes) -> list[Hashable]:
         """The ids of the conjunctions that match."""
         found = [id for id, test in self._demanded(attributes) if test is None or test(attributes)]
-        for table in self._alike.values():
+        for table in self._large.values():
             found += table.search(attributes)
         return found
 
@@ -94,7 +106,7 @@ class ExpressionTables:
         for _, test in self._demanded(attributes):
             tests += test is not None
             found += test is None
-        for table in self._alike.values():
+        for table in self._large.values():
             tested, looked, matching = table.weigh(attributes.get)
             tests += tested
             looks += looked
@@ -104,10 +116,14 @@ class ExpressionTables:
     def candidates(self, attributes: Attributes) -> int:
         """The number of conjunctions with expressions to work out, but for these tables."""
         listed = sum([len(each) for by_key in self._listed.values() for each in by_key.values()])
-        return listed + sum([table.candidates(attributes.get) for table in self._alike.values()])
+        large = [table.candidates(attributes.get) for table in self._large.values()]
+        return listed + len(self._few) + sum(large)
 
     def _demanded(self, attributes: Attributes) -> Iterator[_Entry]:
-        """The conjunctions that demand an item of a message's lists, each once."""
+        """The conjunctions that are tested one by one: with few alike, and those that demand an
+        item of a message's lists, each once.
+        """
+        yield from self._few.values()
         for name, by_key in self._listed.items():
             for key in item_keys(attributes, name):
                 found = by_key.get(key)
