@@ -6,6 +6,7 @@
 | `broker` | the subscriber's broker; without one, any |
 | `client` | the subscriber; without one, a client of its own |
 | `from`, `to` | when it comes and goes: µs since 1970 UTC, or ISO 8601; without, it stays |
+| `every`, `changed` | rate and change, as of `$every` and `$changed`; without, it gets all |
 
 | publishers | |
 | --- | --- |

@@ -84,8 +84,9 @@ def workload(
     """Derive publishers, advertisements and subscriptions from publications, or take your own.
 
     A file of subscriptions (Parquet, CSV or JSON lines) has the columns id and filter, and may
-    have broker, client, from and to: when they come and go, in the publications' time.  One of
-    publishers has publisher, and may have broker and advertisement.
+    have broker, client, from and to: when they come and go, in the publications' time; and every
+    and changed: their rate and change.  One of publishers has publisher, and may have broker and
+    advertisement.
     """
     publications, out = local(publications), local(out)
     how_many, own_subscriptions = _number_or_file("--subscriptions", subscriptions)
