@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from shoal.language import parse
 from shoal.matching import MatchIndex
+from shoal.matching.derived import FIRST_SHARED
 from shoal.matching.filed.alike import FEW, AlikeTable
 from shoal.matching.filed.filters import FiledFilters
 from shoal.matching.predicates import compile_conjunction
@@ -161,3 +163,16 @@ def test_rows_leave_a_table_with_their_filters() -> None:
     for number in range(1, 3 * FEW, 2):
         index.remove(number)
     assert (index.match({"room": 5, "a": 7, "b": 9.5}), index._work, index._expressed) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("filters", [5, 100])
+def test_the_cost_of_expressions_that_are_tested_one_by_one_counts(filters: int) -> None:
+    index = FiledFilters()
+    # Integers from 2^53 on are tested one by one.
+    message = {"a": 2**60, "b": 2**60}
+    shared = 0
+    for number in range(FIRST_SHARED + filters):
+        if number == FIRST_SHARED:
+            shared = sum(index.weigh(message))
+        index.add(number, parse(" + ".join([f"a * {number}.5 - b"] * 20) + " > 1"))
+    assert sum(index.weigh(message)) - shared > filters * 20

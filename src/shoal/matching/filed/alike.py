@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal.matching.filed.places import STEPS_A_TEST
 from shoal.matching.predicates import Test
 from shoal.matching.vector_evaluation import Chosen, ConstantRows, VectorTest, vector_tests
 from shoal.matching.vector_forms import FormShape
@@ -117,7 +118,8 @@ class AlikeTable:
         """
         rows, is_sure = self._left(get)
         sure = len(rows) if is_sure is None else sum(is_sure)
-        return len(rows) - sure, self.tests, sure
+        tested = len(rows) - sure
+        return tested, self.tests + tested * self._cost // STEPS_A_TEST, sure
 
     def candidates(self, get: Callable[[str], Any]) -> int:
         """The number of rows that pass the tests of attributes."""

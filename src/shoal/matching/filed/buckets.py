@@ -75,6 +75,7 @@ class FilterBucket:
     __slots__ = (
         "always",
         "bitmaps",
+        "expression_work",
         "expressions",
         "falling",
         "is_plain",
@@ -102,6 +103,8 @@ class FilterBucket:
         self.ladders: dict[PlaceStep, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
         self.expressions: ExpressionTables | None = None
+        # As how many tests the expressions of other conjunctions count.
+        self.expression_work = 0
         self.bitmaps: dict[Hashable, Bitmaps] = {}
         # As matching walks through them, by an attribute: bitmaps by the first they ask for, and
         # the ladders that say all by themselves.
@@ -138,6 +141,8 @@ class FilterBucket:
             before = tables.tests
             tables.add((id, number), place, test)
             return tables.tests - before
+        if test is not None:
+            self.expression_work += place.expression_work
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -175,6 +180,8 @@ class FilterBucket:
             if not len(self.expressions):
                 self.expressions = None
             return after - before
+        if place.rest:
+            self.expression_work -= place.expression_work
         if place.step is not None:
             ladder = self.ladders[place.step]
             ladder.remove(place.threshold, id)

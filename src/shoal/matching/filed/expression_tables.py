@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 from shoal.matching.filed.alike import AlikeTable, Key
 from shoal.matching.filed.places import FilterPlace
@@ -23,7 +24,13 @@ from shoal.matching.predicates import Test
 from shoal.matching.vector_forms import FormShape
 from shoal.model import Attributes
 
-_Entry = tuple[Hashable, Test | None]
+
+class _Entry(NamedTuple):
+    """A conjunction that is tested by itself; its expressions count as so many tests."""
+
+    id: Hashable
+    test: Test | None
+    work: int
 
 
 class ExpressionTables:
@@ -51,7 +58,7 @@ class ExpressionTables:
         if place.item is not None:
             self.tests += test is not None
             by_key = self._listed.setdefault(place.item.name, {})
-            by_key.setdefault(place.item.key, {})[key] = (key[0], test)
+            by_key.setdefault(place.item.key, {})[key] = _Entry(key[0], test, place.expression_work)
             return
         assert place.form is not None
         assert test is not None
@@ -62,7 +69,7 @@ class ExpressionTables:
         table.add(key, place.form.constants, test)
         self.tests += table.tests
         if not table.is_large:
-            self._few[key] = (key[0], test)
+            self._few[key] = _Entry(key[0], test, place.expression_work)
         elif place.form.shape not in self._large:
             self._large[place.form.shape] = table
             for each, _ in table:
@@ -87,13 +94,16 @@ class ExpressionTables:
         self.tests += table.tests
         self._few.pop(key, None)
         if not table.is_large and self._large.pop(place.form.shape, None) is not None:
-            self._few.update((each, (each[0], test)) for each, test in table)
+            work = place.expression_work
+            self._few.update((each, _Entry(each[0], test, work)) for each, test in table)
         if not len(table):
             del self._alike[place.form.shape]
 
     def search(self, attributes: Attributes) -> list[Hashable]:
         """The ids of the conjunctions that match."""
-        found = [id for id, test in self._demanded(attributes) if test is None or test(attributes)]
+        found = [
+            id for id, test, _ in self._demanded(attributes) if test is None or test(attributes)
+        ]
         for table in self._large.values():
             found += table.search(attributes)
         return found
@@ -103,9 +113,10 @@ class ExpressionTables:
         ids it finds without.
         """
         tests = looks = found = 0
-        for _, test in self._demanded(attributes):
-            tests += test is not None
-            found += test is None
+        for entry in self._demanded(attributes):
+            tests += entry.test is not None
+            found += entry.test is None
+            looks += entry.work
         for table in self._large.values():
             tested, looked, matching = table.weigh(attributes.get)
             tests += tested

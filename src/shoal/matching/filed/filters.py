@@ -30,7 +30,7 @@ from shoal.matching.derived import SharedDerived
 from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
 from shoal.matching.filed.largest import Largest
-from shoal.matching.filed.places import Signature, Values, places_with
+from shoal.matching.filed.places import STEPS_A_TEST, Signature, Values, places_with
 from shoal.matching.given import checked
 from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
@@ -39,8 +39,6 @@ from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
-# Steps of evaluation in the time of one test.
-_STEPS_A_TEST = 4
 _NONE: frozenset[str] = frozenset()
 
 
@@ -281,9 +279,13 @@ class FiledFilters:
         """
         tests = looks = found = 0
         attributes = self.extended(attributes)
-        looks += self._shared.cost // _STEPS_A_TEST
+        looks += self._shared.cost // STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
-            tests += _tested_in(bucket, attributes)
+            tested = _tested_in(bucket, attributes)
+            tests += tested
+            if bucket.expression_work:
+                # Of those on ladders some are tested: as costly as the others.
+                looks += bucket.expression_work * tested // bucket.tests
             found += len(bucket.always)
             found += _passed(bucket.rising, True, attributes)
             found += _passed(bucket.falling, False, attributes)

@@ -17,12 +17,16 @@ from shoal.matching.listed import ListedItem, listed_item
 from shoal.matching.predicates import RISING, TYPES, alternatives, threshold
 from shoal.matching.vector_forms import VectorForm, vector_form
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
+from shoal.model.expressions import cost_of, derived_expression, is_derived
 
 # A filter is filed in several indexes, of one broker or of many in one process.  The places of so
 # many are remembered; of larger ones, with which strangers could fill the memory, only while there
 # are such filters.
 REMEMBERED = 8_192
 REMEMBERED_SIZE = 32
+
+# Steps of evaluation in the time of one test.
+STEPS_A_TEST = 4
 
 # Equalities a conjunction is filed under: attributes in order of their names, and the kinds of
 # values (TRUE and 1 are one key to a dictionary).
@@ -71,6 +75,12 @@ class FilterPlace(NamedTuple):
     def is_tested(self) -> bool:
         """Whether a search does more for it than steps of ladders and ranges say."""
         return bool(self.rest) or self.item is not None
+
+    @property
+    def expression_work(self) -> int:
+        """How many tests more its expressions count as, where they are worked out for it alone."""
+        derived = [each.attribute for each in self.rest if is_derived(each.attribute)]
+        return sum([cost_of(derived_expression(name)) for name in derived]) // STEPS_A_TEST
 
     @property
     def is_of_expressions(self) -> bool:
