@@ -154,6 +154,7 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
         {"run": "first"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "idle"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
+        {"run": "spared"} | move | {"moves": 1, "waited_us": 70_000},
     ]
 
 
