@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -154,6 +154,10 @@ bench-spark-matching: install ## 40,000 x 100,000 on Spark, beside Spark SQL's j
 bench-spark-partitions: install ## spreading on Spark: auto beside one dimension; WORKLOADS=large is 10,000,000
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_spark_partitions.py $(WORKLOADS)
+
+bench-table-joins: install ## matching of tables, beside joins of DuckDB, Polars and Spark SQL
+	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/bench_table_joins.py
 
 bench-journal: install ## cost of the journal for a broker, beside SQLite
 	$(BIN)/python benchmarks/bench_journal.py

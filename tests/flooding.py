@@ -1,4 +1,4 @@
-"""A user's system in some 170 lines: flooding on any connected graph, cycles allowed.
+"""A user's system in some 200 lines: flooding on any connected graph, cycles allowed.
 
 The worked example of docs/tutorials/write-an-overlay.md. Named in `SHOAL_SYSTEMS`, it is simulated,
 run live, judged and reported without further changes. Every publication goes over every link;
@@ -7,11 +7,18 @@ second copies are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
 
 import msgspec
 
-from shoal.broker.effects import Deliver, Effect, LinkReady, LinkState, Send
+from shoal.broker.effects import (
+    Deliver,
+    Effect,
+    LinkState,
+    Send,
+    Started,
+    TimerKey,
+)
 from shoal.broker.messages import (
     Advertise,
     Carrier,
@@ -29,6 +36,7 @@ from shoal.broker.strategy import BrokerContext, unexpected
 from shoal.matching import MatchIndex
 from shoal.model import BrokerId, ClientId, Subscription, SubscriptionId
 from shoal.overlays.graph import MESSAGES, GraphStrategy
+from shoal.overlays.link_admission import TIMER, LinkAdmission, ReadyToRoute
 from shoal.overlays.publishers import LocalPublishers
 from shoal.overlays.shapes import CONNECTED
 from shoal.overlays.system import Picture, System
@@ -45,10 +53,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Flooding(GraphStrategy):
     """One broker: it knows its own clients, and sends every new publication to all its neighbours.
 
-    A returned publication was sent everywhere else already, so it needs no check.
+    A returned publication was sent everywhere else already, so it needs no check. A starting broker
+    lets publications in when it has its links: before, it could send them nowhere.
     """
 
-    is_ready = True
     keeps_order = True  # a link carries each publication at most once, in the publisher's order
 
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
@@ -56,8 +64,17 @@ class Flooding(GraphStrategy):
         self._parameters = parameters
         self._publishers = LocalPublishers(context.broker)
         self._index = MatchIndex()
+        self._admission = LinkAdmission(context)
         self._seen: dict[Wave, None] = {}
         self.subscriptions: dict[SubscriptionId, Subscription] = {}
+
+    @property
+    def is_ready(self) -> bool:
+        return self._admission.is_ready
+
+    @property
+    def awaited(self) -> Collection[BrokerId]:
+        return self._admission.awaited
 
     @property
     def description(self) -> Mapping[str, int]:
@@ -78,8 +95,20 @@ class Flooding(GraphStrategy):
     def on_link(
         self, neighbour: BrokerId, state: LinkState, now_us: int, out: list[Effect]
     ) -> None:
-        if state is LinkState.UP:
-            out.append(LinkReady(neighbour))
+        self._admission.link(neighbour, state, out)
+
+    def start(self, started: Started, now_us: int, out: list[Effect]) -> None:
+        super().start(started, now_us, out)
+        self._admission.start(started, now_us, out)
+
+    def timer(self, key: TimerKey, now_us: int, out: list[Effect]) -> None:
+        super().timer(key, now_us, out)
+        if key == TIMER:
+            self._admission.timer(now_us, out)
+
+    def departed(self, broker: BrokerId, now_us: int, out: list[Effect]) -> None:
+        super().departed(broker, now_us, out)
+        self._admission.dismiss(broker, out)
 
     def returned(
         self, neighbour: BrokerId, carrier: Carrier, now_us: int, out: list[Effect]
@@ -93,9 +122,13 @@ class Flooding(GraphStrategy):
     def on_message(
         self, neighbour: BrokerId, message: Message, now_us: int, out: list[Effect]
     ) -> None:
-        if not isinstance(message, PublicationBatch):
-            raise unexpected(message, f"neighbour {neighbour}")
-        self._flood(message.publications, message.hops, neighbour, out)
+        match message:
+            case ReadyToRoute():
+                self._admission.receive(neighbour, out)
+            case PublicationBatch(publications, hops=hops):
+                self._flood(publications, hops, neighbour, out)
+            case _:
+                raise unexpected(message, f"neighbour {neighbour}")
 
     def request(self, client: ClientId, request: Message, now_us: int, out: list[Effect]) -> None:
         match request:
@@ -164,6 +197,6 @@ SYSTEM = System(
     strategy=Flooding,
     shape=CONNECTED,
     parameters=Parameters,
-    messages=MESSAGES,
+    messages=(*MESSAGES, ReadyToRoute),
     oracle=problems,
 )

@@ -96,7 +96,7 @@ class Brokers:
             "storage": {"folder": str(folder / "data"), "acknowledge": plan.acknowledge},
             "limits": {"maximum_queued_messages": 1_000_000},
             "link_limits": {"silence_us": 2_000_000} | _LINK_LIMITS.get(plan.system, {}),
-            plan.system: _SYSTEMS[plan.system] | clusters,
+            plan.system: _SYSTEMS.get(plan.system, {}) | clusters,
         }
         self.network = parse_network(data)
         self._path.write_text(dump_network(self.network), encoding="utf-8")

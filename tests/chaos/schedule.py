@@ -21,12 +21,11 @@ from typing import NamedTuple
 
 from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.octopia.parameters import links as octopia_links
-from shoal.overlays.registry import MODULES
 from shoal.overlays.registry import SYSTEMS as REGISTERED
 from tests.chaos.further import FURTHER, FURTHER_KINDS, Further
 
-# A system of another module needs its links and constants here and in `network.py`.
-SYSTEMS = tuple(MODULES)
+# Those of `SHOAL_SYSTEMS` have their default parameters.
+SYSTEMS = tuple(REGISTERED)
 # Bound of a publication's x; a subscriber may ask for a lower bound of x.
 X_LIMIT = 100
 # A broker counts as dead after 60 s; no plan comes near.
@@ -181,8 +180,11 @@ def _links(system: str, brokers: tuple[str, ...], random: Random) -> tuple[tuple
         return ()
     if system == "octopia":
         return tuple(octopia_links(OctopiaParameters(clusters=clusters_of(brokers)), brokers))
+    if REGISTERED[system].links is not None:
+        parameters = REGISTERED[system].complete(REGISTERED[system].parameters(), brokers)
+        return tuple(REGISTERED[system].make_links(parameters, brokers))
     tree = [(brokers[random.randrange(place)], brokers[place]) for place in range(1, len(brokers))]
-    if system == "tid":
+    if REGISTERED[system].shape.has_cycles:
         others = [pair for pair in combinations(brokers, 2) if pair not in tree]
         tree += random.sample(others, random.randint(0, len(others)))
     return tuple(tree)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from shoal.overlays.registry import MODULES
 from tests.chaos.run import Run
-from tests.chaos.schedule import SYSTEMS, Plan, make_plan, read_action
+from tests.chaos.schedule import Plan, make_plan, read_action
 
 # All systems together: 300 runs.
 SOAK_SEEDS = 30
@@ -43,7 +44,7 @@ def play(plan: Plan, folder: Path) -> None:
 
 
 # `tid` may lose publications on a link that fails, so it is left out.
-JUDGED = [name for name in SYSTEMS if name != "tid"]
+JUDGED = [name for name in MODULES if name != "tid"]
 # GRAPE and POP use the tree's migration, and self-organising brokers change its links. DYNATOPS'
 # baselines use the tree's structures or DYNATOPS' views.
 ALIKE = dict.fromkeys(

@@ -61,16 +61,18 @@ def test_other_places_are_named_where_they_cannot_be(
 ) -> None:
     filters = tmp_path / "s.jsonl"
     filters.write_text(FILTERS)
-    assert "s3a:/lake/w: this command reads and writes paths; in Python" in refused(
-        capsys, "truth", "s3a://lake/w", "--out", tmp_path / "t"
-    )
     given = ("match", "--subscriptions", filters, "--publications")
-    for place in ("s3a://lake/p", "lake.db.p"):
-        said = refused(capsys, *given, place)
-        assert f"{place} does not exist; other URIs, and tables, need --engine spark" in said
+    others = "other URIs, and tables of Spark's catalog, need --engine spark"
+    for words in (
+        given,
+        ("truth", "--out", tmp_path / "t"),
+        ("workload", "--brokers", 2, "--out", "w"),
+    ):
+        for place in ("lake://winds/p", "lake.db.p"):
+            assert f"{place} does not exist; {others}" in refused(capsys, *words, place)
     pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
     said = refused(capsys, *given, tmp_path / "p.parquet", "--out", "lake.db.pairs")
-    assert "lake.db.pairs does not exist; other URIs, and tables, need --engine spark" in said
+    assert f"lake.db.pairs: {others}" in said
     spark = ("--engine", "spark", "--stream", "--out", tmp_path / "out")
     assert "--stream reads and writes folders of this machine" in refused(
         capsys, *given, "lake.db.p", *spark

@@ -36,6 +36,7 @@ ITS_NETWORK = (
 # Commands with these beginnings are not run, by page, with the reason.
 ONLY_OPTIONS = {
     "docs/how-to/evaluations.md": {"shoal reproduce": "minutes to hours"},
+    "docs/how-to/studies.md": {"shoal study": "36 runs; tests/cli/test_study.py"},
     "docs/how-to/spark.md": {
         "shoal match --engine spark --master": "on a cluster; tests/pipeline/clusters",
         "shoal truth": "by a server that is not there; the same",

@@ -14,6 +14,7 @@ from shoal.experiments.scenario import (
     Faults,
     GeographySection,
     LinkDown,
+    LinkQuality,
     LinksFile,
     Matrix,
     Scenario,
@@ -144,6 +145,9 @@ def test_faults_need_their_brokers_and_links() -> None:
     check_faults(down, ["B1", "B2"], [("B1", "B2")])
     with pytest.raises(ScenarioError, match="no link between 'B2' and 'B1'"):
         check_faults(down, ["B1", "B2"], [])
+    poor = Faults(links=(LinkQuality(left="B1", right="B3", loss=0.1),))
+    with pytest.raises(ScenarioError, match=r"faults.links\[0\]: no link between 'B1' and 'B3'"):
+        check_faults(poor, ["B1", "B2", "B3"], [("B1", "B2")])
 
 
 def test_the_costs_are_those_of_the_simulator() -> None:

@@ -22,6 +22,7 @@ from shoal.experiments.topologies import (
     line,
     minimum_spanning_tree,
     random_tree,
+    read_links,
     scenario_links,
     star,
     uniform_tree,
@@ -140,6 +141,47 @@ def test_a_scenario_sets_the_topology(tmp_path: Path) -> None:
 
 
 NO_EVENTS = RunEvents(pa.table({"replay_us": [], "publisher": [], "sequence": []}))
+
+
+GRAPHML = """<?xml version="1.0"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">
+<node id="B0"/><node id="B1"/><node id="B2"/>
+<edge source="B0" target="B1"/><edge id="e2" source="B2" target="B1"><data key="d">4</data></edge>
+</graph></graphml>
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("l.csv", "left,right,weight\nB0,B1,3\nB2,B1,4\n"),
+        ("l.csv", "source,target\nB0,B1\nB2,B1\n"),
+        ("l.graphml", GRAPHML),
+    ],
+)
+def test_links_are_read_from_edge_lists_and_graphml(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_links(path) == [("B0", "B1"), ("B2", "B1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("l.csv", "a,b\n1,2\n", "column 'left' is missing; found: a, b"),
+        ("l.graphml", "<graphml>", "not GraphML"),
+        ("l.graphml", "<graphml/>", "no edge"),
+        ("l.graphml", None, "no such file"),
+    ],
+)
+def test_files_without_links_are_named(
+    tmp_path: Path, name: str, text: str | None, said: str
+) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        read_links(path)
 
 
 @pytest.mark.parametrize(

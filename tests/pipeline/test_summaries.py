@@ -37,11 +37,19 @@ DELIVERIES = [
 ]
 TRUTH_ROWS = [("P", 0, "S1"), ("P", 1, "S1"), ("P", 2, "S1"), ("P", 9, "S1")]
 LOAD = [
-    # Before and after publishing: does not count.
-    ("B1", 0, 100, 100, 100, 100, 500_000, 500_000, 0),
-    ("B1", 16 * SECOND_US, 100, 100, 100, 100, 500_000, 500_000, 0),
-    ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000, 0),
-    ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0),
+    # Before and after publishing: counts for costs only.
+    ("B1", 0, 100, 100, 100, 100, 500_000, 500_000, 0, 0),
+    ("B1", 16 * SECOND_US, 100, 100, 100, 100, 500_000, 500_000, 0, 0),
+    ("B1", 10 * SECOND_US, 5, 7, 1, 1, 60_000, 30_000, 0, 0),
+    ("B2", 15 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0, 4),
+]
+CONTROL = [
+    ("B1", 0, "Subscribe", 70, 4_000, 0),
+    ("B1", 0, "Advertise", 20, 1_000, 0),
+    ("B1", 16 * SECOND_US, "Unsubscribe", 99, 3_000, 0),
+    ("B1", 16 * SECOND_US, "Matched", 1, 500, 2),
+    ("B2", 15 * SECOND_US, "Subscribe", 1, 60, 0),
+    ("B1", 10 * SECOND_US, "Subscribe", 1, 40, 0),
 ]
 SELECTIONS = [("P", "B1", 0, 100, 300, 400, 2, "B2", 9.0, 6.0, None, None, 40, None)]
 SUBSCRIBER_SELECTIONS = [("C1", "B2", 14_000_000, 10, 2, "B1", 1.0, 0.0, 9.0, 8.0, 80)]
@@ -54,6 +62,7 @@ RUN = {
     "publications": PUBLICATIONS,
     "deliveries": DELIVERIES,
     "load": LOAD,
+    "control": CONTROL,
     "selections": SELECTIONS,
     "migrations": MIGRATIONS,
     "subscriber_selections": SUBSCRIBER_SELECTIONS,
@@ -78,7 +87,7 @@ def by_both(spark: SparkSession, folders: Sequence[Path], root: Path) -> dict[st
     write_small_summary(folders, root / "truth", root / "small", window_us=5 * SECOND_US)
     write_summary(spark, folders, root / "truth", root / "spark", window_us=5 * SECOND_US)
     found = {}
-    for name in ("runs", "brokers", "timeline", "moves"):
+    for name in ("runs", "brokers", "timeline", "moves", "costs"):
         small, by_spark = (
             pq.read_table(root / each / f"{name}.parquet") for each in ("small", "spark")
         )
@@ -100,7 +109,7 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
     idle = RUN | {
         "publications": [*PUBLICATIONS[:2], *late],
         "deliveries": DELIVERIES[:1],
-        "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0)],
+        "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0, 0)],
     }
     spared = RUN | {"conflated": [("S1", 2, 1, 0)]}
     runs = {"first": RUN, "idle": idle, "silent": quiet, "spared": spared}
@@ -134,6 +143,28 @@ def test_rates_count_the_windows_in_which_there_were_publications(summary: dict[
     brokers = {row["broker"]: row for row in summary["brokers"] if row["run"] == "first"}
     assert brokers["B1"]["message_rate_per_s"] == pytest.approx(5 / 6)
     assert brokers["B2"]["input_utilisation"] == pytest.approx(0.12 / 6)
+
+
+def test_costs_count_the_whole_run_by_phase_and_kind(summary: dict[str, Any]) -> None:
+    first = summary["runs"][0]
+    costs = ("messages", "control_messages", "control_bytes", "set_up_messages")
+    assert [first[name] for name in costs] == [215, 192, 8_600, 90]
+    assert first["whole_overhead"] == pytest.approx((203 - 1) / 215)
+    # 0 and 1 went from B1 to B2; 2 stayed.
+    assert (first["transfers"], first["least_transfers"]) == (215 - 203 - 4 + 2, 2)
+    rows = [row for row in summary["costs"] if row["run"] == "first"]
+    assert [tuple(row.values())[1:] for row in rows] == [
+        ("set-up", "notice", 10, None),
+        ("set-up", "Advertise", 20, 1_000),
+        ("set-up", "Subscribe", 70, 4_000),
+        ("publishing", "publication to a broker", 8, None),
+        ("publishing", "publication to a client", 4, None),
+        ("publishing", "notice", 1, None),
+        ("publishing", "Subscribe", 2, 100),
+        ("after", "Matched", 1, 500),
+        ("after", "Unsubscribe", 99, 3_000),
+    ]
+    assert sum(row["messages"] for row in rows) == first["messages"]
 
 
 def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:

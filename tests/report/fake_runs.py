@@ -50,7 +50,7 @@ def make_runs(
 ) -> tuple[list[Path], Path]:
     """Write the runs' folders and their summary; returns both. The first run has no moves."""
     tables: dict[str, list[dict[str, Any]]] = {
-        table: [] for table in ("runs", "brokers", "timeline", "moves")
+        table: [] for table in ("runs", "brokers", "timeline", "moves", "costs")
     }
     brokers = [place[0] for place in places]
     links = [
@@ -95,6 +95,11 @@ def make_runs(
                 {"run": name, "window_start_us": second * 10**6, "message_rate_per_s": rate,
                  "delay_mean_us": None if second == 50 else delay, "deliveries": 100}
             )  # fmt: skip
+        for phase, kind, size in (("set-up", "Subscribe", 70), ("publishing", "notice", None)):
+            tables["costs"].append(
+                {"run": name, "phase": phase, "kind": kind, "messages": 1_000 + number,
+                 "bytes": size and size * 1_000}
+            )  # fmt: skip
         tables["runs"].append(
             _summary_row(
                 name, number, len(brokers), publishers, len(migrations), factor, delay_factor
@@ -122,6 +127,9 @@ def _summary_row(
         "delay_p99_us": 181_000.0 * delay_factor,
         "settled_delay_mean_us": 64_000.0 * delay_factor**2,
         "hops_mean": 5.31 * delay_factor, "message_overhead": 0.0213 + 0.03 * bool(number),
+        "messages": int(400_000 * factor), "control_messages": 21_000 + 9_000 * number,
+        "control_bytes": 1_234_567, "set_up_messages": 15_000, "whole_overhead": 0.11,
+        "transfers": int(250_000 * factor), "least_transfers": 120_000,
         "publisher_wait_mean_us": 212_000.0 if number else None,
         "selection_time_mean_us": 1_312_000.0 if number else None, "migrations": migrations,
         "subscriber_moves": 3 * number, "weight_mean": 62.5 if number else None,
@@ -163,7 +171,8 @@ MIGRATIONS = {
 }  # fmt: skip
 _COUNTS = (
     "brokers", "publishers", "subscriptions", "publications", "expected", "delivered", "lost",
-    "duplicated", "phantom", "migrations", "subscriber_moves",
+    "duplicated", "phantom", "migrations", "subscriber_moves", "messages", "control_messages",
+    "control_bytes", "set_up_messages", "transfers", "least_transfers",
 )  # fmt: skip
 SUMMARY_SCHEMAS: dict[str, dict[str, pa.DataType]] = {
     "runs": {
@@ -179,6 +188,10 @@ SUMMARY_SCHEMAS: dict[str, dict[str, pa.DataType]] = {
     "moves": {
         "run": pa.string(), "publisher": pa.string(), "first_broker": pa.string(),
         "last_broker": pa.string(), "moves": pa.int64(),
+    },
+    "costs": {
+        "run": pa.string(), "phase": pa.string(), "kind": pa.string(), "messages": pa.int64(),
+        "bytes": pa.int64(),
     },
 }  # fmt: skip
 

@@ -251,6 +251,32 @@ def test_bad_links_lose_publications_without_reliable_links(
     assert len(made.trace.deliveries) < 30 * len(EVERYBODY)
 
 
+def test_one_link_is_worse_than_the_others() -> None:
+    """Its publications come late, over it and behind it only; none is lost."""
+    late = LinkFaults(loss=0.5, jitter_us=1)
+    made = World(
+        [("B1", "B2"), ("B1", "B3")],
+        strategy_factory("tree"),
+        ConstantUnderlay(1_000),
+        own_faults={frozenset(("B3", "B1")): late},
+    )
+    made.add_publisher("P", "B1", "B1")
+    made.advertise(0, advertisement("a"))
+    for broker in ("B2", "B3"):
+        made.add_subscriber(f"C{broker}", broker)
+        made.subscribe(0, broker, subscription(f"s{broker}", client=f"C{broker}"))
+    for sequence in range(30):
+        made.request((60 + sequence) * SECOND_US, "P", publish(sequence))
+    made.run()
+    delays: dict[str, list[int]] = {"CB2": [], "CB3": []}
+    for row in made.trace.deliveries:
+        at_us = (60 + row.publication.sequence) * SECOND_US
+        delays[row.client].append(row.delivered_us - at_us)
+    assert len(delays["CB2"]) == len(delays["CB3"]) == 30
+    assert len(set(delays["CB2"])) == 1
+    assert max(delays["CB3"]) > max(delays["CB2"]) + RESEND_US // 2
+
+
 @pytest.mark.parametrize(
     ("loss", "jitter_us", "message"),
     [

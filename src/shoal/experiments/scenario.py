@@ -82,7 +82,8 @@ class LineSection(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", 
 class LinksFile(ScenarioSection, frozen=True, kw_only=True, tag_field="kind", tag="links"):
     """Links from a table.
 
-    path   Parquet, with the columns left and right; without, the workload's own
+    path   Parquet or CSV with the columns left and right, or source and target; GraphML, whose
+           nodes are brokers by their identifiers; without, the workload's own
     """
 
     path: str = ""
@@ -229,6 +230,20 @@ class LinkDown(ScenarioSection, frozen=True, kw_only=True):
         _check_interval(self.at_us, self.back_us)
 
 
+class LinkQuality(ScenarioSection, frozen=True, kw_only=True):
+    """One link of the overlay is better or worse than the others, in both directions.
+
+    left, right       between these two brokers
+    loss              probability that a message is lost
+    delay_jitter_us   each message takes up to this much longer
+    """
+
+    left: BrokerId
+    right: BrokerId
+    loss: Loss = 0.0
+    delay_jitter_us: NotNegative = 0
+
+
 class Faults(ScenarioSection, frozen=True, kw_only=True):
     """Fault injection.
 
@@ -237,12 +252,14 @@ class Faults(ScenarioSection, frozen=True, kw_only=True):
                            messages reorders them
     crashes                brokers that are down for a while
     link_downs             links that carry nothing for a while
+    links                  links with a loss and jitter of their own
     """
 
     link_loss: Loss = 0.0
     link_delay_jitter_us: NotNegative = 0
     crashes: tuple[Crash, ...] = ()
     link_downs: tuple[LinkDown, ...] = ()
+    links: tuple[LinkQuality, ...] = ()
 
 
 class TracingSection(ScenarioSection, frozen=True, kw_only=True):
@@ -371,12 +388,16 @@ def check_faults(
                 f"faults.crashes[{number}].broker: no broker {crash.broker!r} ({PAGE})"
             )
     joined = {frozenset(link) for link in links}
-    for number, down in enumerate(faults.link_downs):
-        if frozenset((down.left, down.right)) not in joined:
-            raise ScenarioError(
-                f"faults.link_downs[{number}]: no link between {down.left!r} and {down.right!r} "
-                f"({PAGE})"
-            )
+    named = {
+        "link_downs": [(each.left, each.right) for each in faults.link_downs],
+        "links": [(each.left, each.right) for each in faults.links],
+    }
+    for key, pairs in named.items():
+        for number, (left, right) in enumerate(pairs):
+            if frozenset((left, right)) not in joined:
+                raise ScenarioError(
+                    f"faults.{key}[{number}]: no link between {left!r} and {right!r} ({PAGE})"
+                )
 
 
 def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scenario:

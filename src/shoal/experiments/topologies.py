@@ -14,9 +14,10 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 from shoal.experiments import scenario
-from shoal.experiments.run_files import BrokerRow, WorkloadFiles, read_rows
+from shoal.experiments.run_files import BrokerRow, WorkloadFiles, read_columns
 from shoal.experiments.underlays import coordinates as coordinates_of
 from shoal.model import BrokerId
 from shoal.overlays.registry import SYSTEMS
@@ -72,10 +73,33 @@ def build_links(
         case scenario.MinimumSpanningTree():
             return minimum_spanning_tree(coordinates_of(brokers), section.max_degree or None)
         case scenario.LinksFile():
-            rows = read_rows(Path(section.path), OverlayLink) if section.path else workload_links
-            if rows is None:
+            if section.path:
+                return read_links(Path(section.path))
+            if workload_links is None:
                 raise TopologyError("topology.path: the workload has no links; name a table")
-            return [(row.left, row.right) for row in rows]
+            return [(row.left, row.right) for row in workload_links]
+
+
+def read_links(path: Path) -> list[Link]:
+    """The links of a Parquet, CSV or GraphML file; RunFileError or TopologyError if it has none."""
+    if path.suffix.lower() == ".graphml":
+        return _graphml_links(path)
+    ends = read_columns(path, ("left", "right"), ("source", "target"), ("from", "to"))
+    return [(str(left), str(right)) for left, right in zip(*ends, strict=True)]
+
+
+def _graphml_links(path: Path) -> list[Link]:
+    """The edges of a GraphML file; a broker's name is its node's identifier."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except FileNotFoundError:
+        raise TopologyError(f"{path}: no such file") from None
+    except ElementTree.ParseError as error:
+        raise TopologyError(f"{path}: not GraphML: {error}") from None
+    edges = [each for each in root.iter() if each.tag.rpartition("}")[2] == "edge"]
+    if not edges:
+        raise TopologyError(f"{path}: no edge in it")
+    return [(each.attrib["source"], each.attrib["target"]) for each in edges]
 
 
 def _ordered(brokers: list[BrokerId], order: scenario.BrokerOrder, seed: int) -> list[BrokerId]:

@@ -54,6 +54,7 @@ def trace_tables(world: World, workload: WorkloadFiles, links: Sequence[Link]) -
         ],
         "load": [msgspec.structs.astuple(row) for row in world.load_rows()],
         "conflated": [msgspec.structs.astuple(row) for row in world.conflation.rows()],
+        "control": [msgspec.structs.astuple(row) for row in world.control_rows()],
     }
     for name, kind in RECORDS.items():
         if name not in RUN_TABLES:

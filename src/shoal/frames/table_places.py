@@ -19,6 +19,16 @@ _FILE = re.compile(r"\.(parquet|csv|jsonl?|ndjson|toml)(\.gz)?$")
 _PART = r"(?:[A-Za-z_]\w*|`[^`]+`)"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
 
+# Copies on this machine's disk, with the texts of their places.
+COPIES: dict[Path, str] = {}
+
+
+def named(text: str) -> str:
+    """A text for people, with the places of copies instead of their paths."""
+    for copy, place in COPIES.items():
+        text = text.replace(str(copy), place)
+    return text
+
 
 def is_uri(text: str) -> bool:
     """Return whether a text is a URI, of any kind."""

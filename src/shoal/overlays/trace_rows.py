@@ -80,7 +80,8 @@ class DeliveredPublication(msgspec.Struct, frozen=True):
 class LoadRow(msgspec.Struct, frozen=True):
     """One broker's load in one window; messages count publications singly.
 
-    `control_busy_us` is the part of `input_busy_us` that control messages took.
+    `control_busy_us` is the part of `input_busy_us` that control messages took, `delivered` the
+    part of `messages_out` that are publications for clients.
     """
 
     broker: BrokerId
@@ -92,6 +93,23 @@ class LoadRow(msgspec.Struct, frozen=True):
     input_busy_us: int
     output_busy_us: int
     control_busy_us: int = 0
+    delivered: int = 0
+
+
+class ControlRow(msgspec.Struct, frozen=True):
+    """Control messages of one type that a broker sent to its neighbours in one window.
+
+    kind           name of the type
+    bytes          of their frames; 0 if the messages have no wire form
+    publications   copies of publications in them: a system may send these by messages of its own
+    """
+
+    broker: BrokerId
+    window_start_us: int
+    kind: str
+    messages: int
+    bytes: int
+    publications: int = 0
 
 
 class ConflatedSubscription(msgspec.Struct, frozen=True):
@@ -121,6 +139,7 @@ SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
     "deliveries": DeliveredPublication,
     "load": LoadRow,
     "conflated": ConflatedSubscription,
+    "control": ControlRow,
     **SHARED_RECORDS,
 }
 

@@ -15,10 +15,12 @@ import re
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no types
 from pyspark.sql import SparkSession
 
@@ -26,7 +28,11 @@ from shoal.frames.folders import new_folder
 from shoal.frames.parquet_files import part_files
 from shoal.pipeline.checks.expectations import Outcome, check_expectations
 from shoal.pipeline.checks.lineage import Lineage, lineage
-from shoal.pipeline.checks.publication_facts import event_times, publication_facts
+from shoal.pipeline.checks.publication_facts import (
+    PublicationFacts,
+    event_times,
+    publication_facts,
+)
 from shoal.pipeline.checks.time_checks import time_warnings
 from shoal.pipeline.small.tables import NeedsSparkError, write_part
 from shoal.pipeline.sources import flights, quotes
@@ -158,28 +164,52 @@ def _counted(folder: Path, read: int, mapping: Mapping, origin: Lineage) -> Inge
     SourceError if rows are missing, ExpectationError if they are not as expected.
     """
     table = folder / PUBLICATIONS
-    facts = publication_facts(table)
-    counts = IngestCounts(
-        read=read,
-        kept=facts.rows,
-        rejected=_rows_of(folder / REJECTS),
-        publishers=len(facts.publishers),
-        repeated=_rows_of(folder / REPEATS),
-        reasons=tally(folder / REJECTS),
-        examples=examples(folder / REJECTS),
-        absent=[name for name in mapping.published if facts.rows and not facts.present[name]],
-        time_warnings=time_warnings(lambda: event_times(table), mapping.time.formats),
-    )
-    write_counts(counts, folder, origin)
-    if counts.read != counts.kept + counts.rejected:
+    facts, rejected = publication_facts(table), _rows_of(folder / REJECTS)
+    if read != facts.rows + rejected:
         raise SourceError(
-            f"{counts.read} rows were read, but {counts.kept} kept and {counts.rejected} "
+            f"{read} rows were read, but {facts.rows} kept and {rejected} "
             "rejected; did the input change meanwhile?"
         )
+    counts = checked_counts(
+        facts,
+        _reasons(folder / REJECTS),
+        _rows_of(folder / REPEATS),
+        mapping,
+        lambda: event_times(table),
+        _declared_in(origin),
+    )
+    write_counts(counts, folder, origin)
+    return counts
+
+
+def checked_counts(
+    facts: PublicationFacts,
+    reasons: dict[str, int],
+    repeated: int,
+    mapping: Mapping,
+    times: Callable[[], Iterator[npt.NDArray[np.int64]]],
+    declaration: str,
+) -> IngestCounts:
+    """The counts of an ingest; ExpectationError if its publications are not as expected.
+
+    `reasons` are those of rejected rows, with the rows' values, in the order in which they stand
+    there first, and how often. `times` gives the publications' times.
+    """
+    counts = IngestCounts(
+        read=facts.rows + sum(reasons.values()),
+        kept=facts.rows,
+        rejected=sum(reasons.values()),
+        publishers=len(facts.publishers),
+        repeated=repeated,
+        reasons=tally(reasons),
+        examples=examples(reasons),
+        absent=[name for name in mapping.published if facts.rows and not facts.present[name]],
+        time_warnings=time_warnings(times, mapping.time.formats),
+    )
     example = next(iter(counts.examples.values()), "")
-    newest_us = max((int(each.max()) for each in event_times(table) if len(each)), default=None)
-    found = Outcome(facts, counts.rejected, counts.repeated, example, newest_us)
-    check_expectations(mapping.expect, found, _declared_in(origin), time.time())
+    newest_us = max((int(each.max()) for each in times() if len(each)), default=None)
+    found = Outcome(facts, counts.rejected, repeated, example, newest_us)
+    check_expectations(mapping.expect, found, declaration, time.time())
     return counts
 
 
@@ -199,20 +229,20 @@ def write_counts(counts: IngestCounts, folder: Path, origin: Lineage) -> None:
     (folder / COUNTS).write_bytes(text + b"\n")
 
 
-def tally(rejects: Path) -> dict[str, int]:
+def tally(reasons: dict[str, int]) -> dict[str, int]:
     """Return how many rows were rejected for which reason, the most frequent first, whatever they
     said.
     """
     found: Counter[str] = Counter()
-    for reason, count in _reasons(rejects).items():
+    for reason, count in reasons.items():
         found[_whatever_was_said(reason)] += count
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def examples(rejects: Path) -> dict[str, str]:
+def examples(reasons: Iterable[str]) -> dict[str, str]:
     """Return the first row of each reason of `tally` as in the table, with the row's text."""
     found: dict[str, str] = {}
-    for reason in _reasons(rejects):
+    for reason in reasons:
         found.setdefault(_whatever_was_said(reason), reason)
     return found
 

@@ -70,6 +70,8 @@ RUN_METRICS = _table(
     "publications bigint, expected bigint, delivered bigint, lost bigint, duplicated bigint, "
     "phantom bigint, message_rate_per_s double, output_rate_per_s double, "
     "input_utilisation double, output_utilisation double, message_overhead double, "
+    "messages bigint, control_messages bigint, control_bytes bigint, set_up_messages bigint, "
+    "whole_overhead double, transfers bigint, least_transfers bigint, "
     "settled_message_rate_per_s double, delay_mean_us double, delay_p50_us double, "
     "delay_p99_us double, hops_mean double, settled_delay_mean_us double, "
     "settled_hops_mean double, migrations bigint, publisher_wait_mean_us double, "
@@ -83,6 +85,7 @@ TIMELINE = _table(
     "run string, window_start_us bigint, message_rate_per_s double, delay_mean_us double, "
     "deliveries bigint"
 )
+COSTS = _table("run string, phase string, kind string, messages bigint, bytes bigint")
 MOVES = _table(
     "run string, publisher string, first_broker string, last_broker string, moves bigint, "
     "waited_us bigint"

@@ -66,6 +66,7 @@ SQL_SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.debug.maxToStringFields": str(PLAN_TEXT_FIELDS),
 }
+_CATALOG = "spark.sql.catalogImplementation"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Spark leaves a new session active, which the session of a notebook's user was before.
 _VIEW = "shoal.view"
@@ -160,6 +161,15 @@ def is_local(spark: SparkSession) -> bool:
         return False
     master = spark.conf.get("spark.master") or ""
     return master == "local" or master.startswith("local[")
+
+
+def has_passing_catalog(spark: SparkSession, table: str) -> bool:
+    """Return whether a table would be gone with the session; a view leaves its session open."""
+    if is_connect(spark) or spark.conf.get(_VIEW, ""):
+        return False
+    catalog, dot, _ = table.partition(".")
+    is_own = bool(dot) and spark.conf.get(f"spark.sql.catalog.{catalog}", "") != ""
+    return not is_own and spark.conf.get(_CATALOG) == "in-memory"
 
 
 def which_spark(master: str | None = None) -> str:
@@ -295,7 +305,7 @@ def _local_settings(folder: Path) -> dict[str, str]:
         _SHUFFLE_PARTITIONS: str(LOCAL_SHUFFLE_PARTITIONS),
         DRIVER_MEMORY: LOCAL_MEMORY,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.catalogImplementation": "in-memory",
+        _CATALOG: "in-memory",
         "spark.local.dir": str(folder / "scratch"),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",

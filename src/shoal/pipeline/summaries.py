@@ -10,11 +10,19 @@ the windows in which publications were published, so that the network's set-up b
 count; `settled_` metrics are those of the last third of that time, when relocation has done most of
 its work.
 
+Costs count from the first message to the last, in three phases: set-up before the first
+publication, publishing until the last, and the rest. `transfers` are copies of publications that
+brokers sent to brokers, in batches or in messages of a system's own. `least_transfers` is the lower
+bound of any overlay for the same deliveries: each publication goes over one link to each broker
+that delivers it, but the one where it was published.
+
 Rates are messages per second of virtual time, averaged over all brokers, in the sense of the
 relocation paper (section 5.2) and of its study here: the message rate counts messages that come in,
 publications and control messages; the output rate those that go out, deliveries too.  Utilisation
 is the share of time in which the input (matching) or output (transmission) is busy; the paper's
-input load is the input utilisation.  Message overhead is the share of control messages in all.
+input load is the input utilisation.  Message overhead is the share of control messages in all while
+publications are published.  The whole overhead is the share of messages without a publication in
+all that brokers sent in the whole run.
 """
 
 from __future__ import annotations
@@ -42,14 +50,17 @@ _Numbers = npt.NDArray[np.int64]
 _KEY = [*schemas.PUBLICATION_KEY, "subscription"]
 _COUNTS = ("messages_in", "messages_out", "control_in", "control_out", "input_busy_us",
            "output_busy_us")  # fmt: skip
-_READ = ("brokers", "publications", "deliveries", "load", "selections", "migrations",
+_READ = ("brokers", "publications", "deliveries", "load", "control", "selections", "migrations",
          "subscriber_selections", "subscriber_moves")  # fmt: skip
+# Kinds of messages in the table of costs, beside the types of control messages.
+TRANSFER, DELIVERY, NOTICE = "publication to a broker", "publication to a client", "notice"
 # The tables of a summary.
 _SUMMARY = {
     "runs": schemas.RUN_METRICS,
     "brokers": schemas.BROKER_METRICS,
     "timeline": schemas.TIMELINE,
     "moves": schemas.MOVES,
+    "costs": schemas.COSTS,
 }
 
 
@@ -75,6 +86,7 @@ class _SummarisedRun:
         self.hops = _numbers(self.deliveries["hops"])
         self.migrations = self.read("migrations").to_pylist()
         self.period = _period(_numbers(self.publications["published_us"]), info.window_us)
+        self.whole_load = self.read("load")
         self.load = self._load()
 
     def read(self, name: str) -> pa.Table:
@@ -88,11 +100,23 @@ class _SummarisedRun:
         return pa.table({"subscription": pa.array([], pa.string())})
 
     def _load(self) -> pa.Table:
-        load = self.read("load")
+        load = self.whole_load
         if self.period is None:
             return load.slice(0, 0)
         start = pc.field("window_start_us")
         return load.filter((start >= self.period.from_us) & (start < self.period.until_us))
+
+    def phases(self, table: pa.Table) -> dict[str, pa.Table]:
+        """The rows of a table with windows by phase; all is set-up if nothing was published."""
+        if self.period is None:
+            return {"set-up": table}
+        start = pc.field("window_start_us")
+        from_us, until_us, _ = self.period
+        return {
+            "set-up": table.filter(start < from_us),
+            "publishing": table.filter((start >= from_us) & (start < until_us)),
+            "after": table.filter(start >= until_us),
+        }
 
 
 def write_small_summary(
@@ -110,20 +134,20 @@ def write_small_summary(
 def write_summary(
     spark: SparkSession,
     folders: Sequence[Path],
-    truth: Path,
+    truth: Path | pa.Table,
     out: Path,
     *,
     window_us: int,
     overwrite: bool = False,
 ) -> None:
-    """Write the four tables of a summary, with a task for each run."""
+    """Write the tables of a summary, with a task for each run."""
     _write(summary_tables(spark, folders, truth, window_us=window_us), out, overwrite=overwrite)
 
 
 def summary_tables(
     spark: SparkSession, folders: Sequence[Path], truth: Path | pa.Table, *, window_us: int
 ) -> dict[str, pa.Table]:
-    """The tables `runs`, `brokers`, `timeline` and `moves`, made with a task for each run.
+    """The tables `runs`, `brokers`, `timeline`, `moves` and `costs`, with a task for each run.
 
     Tasks read the runs' folders, and the truth if that is a path. TableError names a table that is
     missing.
@@ -147,6 +171,12 @@ def summary_tables(
     for number, name, content in found:
         summaries[number][name] = pa.ipc.open_stream(bytes(content)).read_all()
     return _together(summaries)
+
+
+def summarise_run(folder: Path, truth: Path) -> Mapping[str, pa.Table]:
+    """The tables of one run's folder; the timeline has windows of a second."""
+    ((info, path),) = _checked([folder])
+    return _summary(info, path, read_columns(truth, schemas.TRUTH), 1_000_000)
 
 
 def _checked(folders: Sequence[Path]) -> list[tuple[RunInfo, Path]]:
@@ -186,6 +216,7 @@ def _summary(info: RunInfo, folder: Path, truth: pa.Table, window_us: int) -> di
         "brokers": _brokers(run),
         "timeline": _timeline(run, window_us),
         "moves": _moves(run),
+        "costs": _costs(run),
     }
     return {
         name: pa.Table.from_pylist(rows[name], schemas.arrow_schema(schema))
@@ -212,6 +243,7 @@ def _metrics(run: _SummarisedRun, truth: pa.Table) -> _Row:
         "subscriptions": run.info.subscriptions,
         **_verdict(run, truth),
         **_load_metrics(run),
+        **_cost_metrics(run),
         **_delivery_metrics(run),
         **_move_metrics(run),
     }
@@ -251,7 +283,7 @@ def _rows_of(table: pa.Table, conflated: pa.Table) -> int:
 
 
 def _sums(load: pa.Table) -> dict[str, int]:
-    return {name: pc.sum(load[name]).as_py() or 0 for name in _COUNTS}
+    return {name: _sum(load[name]) for name in _COUNTS}
 
 
 def _rates(sums: Mapping[str, int], duration_us: int) -> _Row:
@@ -277,6 +309,73 @@ def _load_metrics(run: _SummarisedRun) -> _Row:
     if len(settled):
         last = _rates(_sums(settled), len(run.brokers) * (until_us - settled_us))
         found["settled_message_rate_per_s"] = last["message_rate_per_s"]
+    return found
+
+
+def _cost_metrics(run: _SummarisedRun) -> _Row:
+    """Of the whole run; none without load."""
+    load, control = run.whole_load, run.read("control")
+    if not len(load):
+        return {}
+    sums = _sums(load)
+    sent = sums["messages_out"]
+    copying = control.filter(pc.field("publications") > 0)
+    without = sums["control_out"] - _sum(copying["messages"])
+    set_up = run.phases(control)["set-up"]
+    sites = ["publisher", "sequence", "broker"]
+    delivered = run.deliveries.select(sites).group_by(sites).aggregate([])
+    entered = run.publications.select([*sites[:2], "first_broker"])
+    joined = delivered.join(entered, sites[:2], join_type="inner")
+    away = pc.not_equal(joined["broker"], joined["first_broker"])
+    return {
+        "messages": sent,
+        "control_messages": _sum(control["messages"]),
+        "control_bytes": _sum(control["bytes"]),
+        "set_up_messages": _sum(set_up["messages"]),
+        "whole_overhead": without / sent if sent else None,
+        "transfers": _transfers(load) + _sum(control["publications"]),
+        "least_transfers": _sum(away),
+    }
+
+
+def _transfers(load: pa.Table) -> int:
+    """Publications that brokers sent to brokers in batches."""
+    publications = _sum(load["messages_out"]) - _sum(load["control_out"])
+    return publications - _sum(load["delivered"])
+
+
+def _sum(column: pa.ChunkedArray) -> int:
+    return pc.sum(column).as_py() or 0
+
+
+def _costs(run: _SummarisedRun) -> list[_Row]:
+    """One row for each phase and kind of message that was sent in it; publications have no bytes
+    here.
+    """
+    found: list[_Row] = []
+    controls = run.phases(run.read("control"))
+    for phase, load in run.phases(run.whole_load).items():
+        control = (
+            controls[phase].group_by("kind").aggregate([("messages", "sum"), ("bytes", "sum")])
+        )
+        rows = [
+            (row["kind"], row["messages_sum"], row["bytes_sum"])
+            for row in control.sort_by("kind").to_pylist()
+        ]
+        notices = _sum(load["control_out"]) - sum(messages for _, messages, _ in rows)
+        delivered = _sum(load["delivered"])
+        others = ((TRANSFER, _transfers(load)), (DELIVERY, delivered), (NOTICE, notices))
+        rows = [(kind, messages, None) for kind, messages in others if messages] + rows
+        found += [
+            {
+                "run": run.info.name,
+                "phase": phase,
+                "kind": kind,
+                "messages": messages,
+                "bytes": size,
+            }
+            for kind, messages, size in rows
+        ]
     return found
 
 

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark user reads
 from pyspark.sql.types import StructType
 
+from shoal.frames.compaction import rows_in
 from shoal.frames.errors import TableError
 from shoal.pipeline.session import is_local
 
@@ -42,12 +42,12 @@ def write_table(table: DataFrame, path: Path) -> None:
 
     TableError if the workers do not see that folder, or if rows that they wrote are not there.
     """
-    before = _rows_in(path)
+    before = rows_in(path)
     check_is_shared(table.sparkSession, path)
     observed = Observation()
     counted = table.observe(observed, F.count(F.lit(1)).alias(_ROWS))
     counted.write.mode("append").parquet(spark_path(path))
-    written, there = _rows_of(observed), _rows_in(path) - before
+    written, there = _rows_of(observed), rows_in(path) - before
     if written is not None and written != there:
         raise TableError(
             f"{path}: Spark's workers wrote {written:,} rows, but {there:,} are there; {_SHARED}"
@@ -94,12 +94,6 @@ def check_is_shared(spark: SparkSession, path: Path) -> None:
             f"{path} is on a disk of this machine ({here}), which Spark's workers ({hosts}) do not "
             f"see: their rows would be lost; {_SHARED}"
         )
-
-
-def _rows_in(path: Path) -> int:
-    """Return how many rows the Parquet files of a folder have together, by their footers."""
-    files = path.glob("*.parquet") if path.is_dir() else ()
-    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def write_small_table(table: DataFrame, path: Path, *order: str) -> None:

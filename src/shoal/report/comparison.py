@@ -43,9 +43,10 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
         (
             Metric("Broker message rate", "message_rate_per_s", figures.quantity, "messages/s",
                    "messages that come in at a broker per second, publications and control "
-                   "messages, averaged over all brokers and the whole run"),
+                   "messages, averaged over all brokers and the time from the first publication "
+                   "to the last"),
             Metric("… once settled", "settled_message_rate_per_s", figures.quantity, "messages/s",
-                   "the same over the last third of the run, when most moves are made"),
+                   "the same over the last third of that time, when most moves are made"),
             Metric("Output rate", "output_rate_per_s", figures.quantity, "messages/s",
                    "messages that a broker sends per second, to brokers and to subscribers, "
                    "averaged over brokers"),
@@ -84,12 +85,35 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
             Metric("Links exchanged", "exchanges", figures.count, "",
                    "how often brokers put one link in the place of another", False),
             Metric("Message overhead", "message_overhead", figures.percent, "",
-                   "share of control messages among all messages: routing tables, trace "
-                   "retrieval, moves, messages about better links", False),
+                   "share of control messages among all messages while publications are "
+                   "published: routing tables, trace retrieval, moves, messages about better "
+                   "links", False),
             Metric("Publisher wait, mean", "publisher_wait_mean_us", figures.milliseconds, "ms",
                    "how long a moving publisher holds back its publications", False),
             Metric("Selection time, mean", "selection_time_mean_us", figures.milliseconds, "ms",
                    "from asking the brokers for their traces to having chosen one", False),
+        ),
+    ),
+    (
+        "Costs of the whole run, set-up included",
+        (
+            Metric("Messages", "messages", figures.count, "",
+                   "messages that brokers sent to brokers and clients, of every kind"),
+            Metric("Control messages", "control_messages", figures.count, "",
+                   "of these, messages between brokers of other types than batches of "
+                   "publications"),
+            Metric("… before the first publication", "set_up_messages", figures.count, "",
+                   "of these, messages while the network was set up: tables of routes, mostly"),
+            Metric("… in bytes", "control_bytes", figures.count, "bytes",
+                   "size of the control messages' frames; 0 where they have none"),
+            Metric("Whole overhead", "whole_overhead", figures.percent, "",
+                   "share of messages without a publication among all that brokers sent, from "
+                   "the first to the last"),
+            Metric("Transfers", "transfers", figures.count, "",
+                   "copies of publications that brokers sent to brokers"),
+            Metric("… at the least", "least_transfers", figures.count, "",
+                   "lower bound of any overlay: each publication goes once to each broker that "
+                   "delivers it, but the first", False),
         ),
     ),
     (

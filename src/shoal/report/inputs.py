@@ -69,6 +69,18 @@ TABLES: Mapping[str, tuple[ReportColumn, ...]] = {
         ReportColumn("settled_delay_mean_us", NUMBER, optional=True),
         ReportColumn("hops_mean", NUMBER, optional=True),
         ReportColumn("message_overhead", NUMBER, optional=True),
+        *(
+            ReportColumn(name, COUNT, optional=True)
+            for name in (
+                "messages",
+                "control_messages",
+                "control_bytes",
+                "set_up_messages",
+                "transfers",
+                "least_transfers",
+            )
+        ),
+        ReportColumn("whole_overhead", NUMBER, optional=True),
         ReportColumn("publisher_wait_mean_us", NUMBER, optional=True),
         ReportColumn("selection_time_mean_us", NUMBER, optional=True),
         ReportColumn("migrations", COUNT),
@@ -93,6 +105,13 @@ TABLES: Mapping[str, tuple[ReportColumn, ...]] = {
         ReportColumn("first_broker", TEXT),
         ReportColumn("last_broker", TEXT),
         ReportColumn("moves", COUNT),
+    ),
+    "costs": (
+        ReportColumn("run", TEXT),
+        ReportColumn("phase", TEXT),
+        ReportColumn("kind", TEXT),
+        ReportColumn("messages", COUNT),
+        ReportColumn("bytes", COUNT, optional=True),
     ),
     "brokers": (
         ReportColumn("broker", TEXT),
@@ -148,6 +167,7 @@ class ReportRun:
     loads: Mapping[str, float]
     timeline: Sequence[Row]
     moves: Sequence[Row]
+    costs: Sequence[Row]
     migrations: Sequence[Row]
     proposals: Sequence[Row]
     events: Sequence[tuple[int, str]] = ()
@@ -169,6 +189,7 @@ def read_runs(run_directories: Sequence[Path], summary: Path) -> list[ReportRun]
             ("broker_loads", "brokers"),
             ("timeline", "timeline"),
             ("moves", "moves"),
+            ("costs", "costs"),
         )
     }
     for name in names:
@@ -214,6 +235,7 @@ def _read_run(directory: Path, rows: Mapping[str, Sequence[Row]]) -> ReportRun:
         loads={row["broker"]: row["message_rate_per_s"] for row in rows["broker_loads"]},
         timeline=sorted(rows["timeline"], key=lambda row: int(row["window_start_us"])),
         moves=sorted(rows["moves"], key=lambda row: str(row["publisher"])),
+        costs=rows["costs"],
         migrations=sorted(migrations, key=lambda row: (row["resumed_us"], row["publisher"])),
         events=_events(directory, rows["runs"][0]["system"]),
         proposals=sorted(proposals, key=lambda row: (row["at_us"], row["left"], row["right"])),

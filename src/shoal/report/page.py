@@ -20,6 +20,7 @@ import msgspec
 from shoal.overlays.registry import SYSTEMS
 from shoal.report.chance import differences, verdicts
 from shoal.report.comparison import GROUPS, comparison_table, faults, headline, swatch, verdict
+from shoal.report.costs import costs_table
 from shoal.report.drawing import figures
 from shoal.report.drawing.charts import MAX_BARS, bar_chart, readings
 from shoal.report.drawing.geography import MapPlacement, place
@@ -65,6 +66,7 @@ def render(
                      id_="comparison"),
             _chance(runs),
             _networks(runs, colours),
+            _costs(runs),
             _section("Load and delay over time",
                      *over_time(runs, colours, charts, time_unit), id_="over-time"),
             _live(replays),
@@ -100,6 +102,16 @@ def _script_data(data: Mapping[str, Any]) -> Markup:
 
 def _section(title: str, *children: Markup | None, id_: str) -> Markup:
     return tag("section", tag("h2", title), *children, id_=id_)
+
+
+def _costs(runs: Sequence[ReportRun]) -> Markup | None:
+    table = costs_table(runs)
+    if table is None:
+        return None
+    note = ("Every message that a broker sent, from the first to the last: before the first "
+            "publication (set-up), until the last one, and after it. Control messages have the "
+            "name of their type, and the bytes of their frames.")  # fmt: skip
+    return _section("Messages by phase and kind", tag("p", note, class_="note"), table, id_="costs")
 
 
 def _default_title(run: ReportRun) -> str:

@@ -64,7 +64,8 @@ def markdown(study: StudyReport) -> str:
             [_claim_cells(found, datasets(study.claims)) for found in claims],
         )
     for table in study.tables:
-        lines += [f"## {table.title}", "", table.caption, ""]
+        lines += [f"## {table.title}", ""]
+        lines += [table.caption, ""] if table.caption else []
         lines += table_rows(table.columns, table.rows) if table.rows else [UNMEASURED, ""]
     for group in study.groups:
         lines += [f"## {group.title}", ""]
@@ -111,13 +112,15 @@ def page(study: StudyReport) -> str:
             [tag("p", tag("b", line), class_="headline") for line in _scores(study)],
             [tag("p", note, class_="note") for note in study.notes],
             tag("nav",
-                tag("a", "Finding by claim", href="#claims"),
+                tag("a", "Finding by claim", href="#claims") if study.claims else None,
                 [tag("a", table.title, href=f"#table-{number}")
                  for number, table in enumerate(study.tables)],
                 [tag("a", group.title, href=f"#group-{number}")
                  for number, group in enumerate(study.groups)])),
         tag("main",
-            tag("section", tag("h2", "Finding by claim"), _claims(study), id_="claims"),
+            tag("section", tag("h2", "Finding by claim"), _claims(study), id_="claims")
+            if study.claims
+            else None,
             [_table(number, table) for number, table in enumerate(study.tables)],
             [
                 tag("section",
@@ -126,7 +129,7 @@ def page(study: StudyReport) -> str:
                     id_=f"group-{number}")
                 for number, group in enumerate(study.groups)
             ]),
-        tag("footer", "Written by shoal reproduce. Everything is in this one file."),
+        tag("footer", "Written by shoal. Everything is in this one file."),
     )  # fmt: skip
     return document(study.title, body)
 
@@ -211,7 +214,7 @@ def _table(number: int, table: StudyTable) -> Markup:
     return tag(
         "section",
         tag("h2", table.title),
-        tag("p", table.caption, class_="note"),
+        tag("p", table.caption, class_="note") if table.caption else None,
         plain_table(table.columns, table.rows) if table.rows else tag("p", UNMEASURED),
         id_=f"table-{number}",
     )

@@ -23,6 +23,7 @@ from shoal.broker.effects import (
     Hold,
     Input,
     Left,
+    LinkLoad,
     Loads,
     MoveClient,
     Notify,
@@ -56,6 +57,7 @@ from shoal.simulation.subscribers import SimulatedSubscribers
 from shoal.simulation.surroundings import Hearer, Machine, SimulatedNetwork
 from shoal.simulation.trace import DeliveryEvent, RefusedEvent, Trace
 
+NO_TRAFFIC = LinkLoad(0, 0, 0)
 # Time until a neighbour, or a client, detects that a broker is gone or back.
 DETECTION_US = 1_000_000
 
@@ -66,6 +68,7 @@ class BrokerNode:
     # Else it has too many attributes for Python to find them fast.
     __slots__ = (
         "_ahead_us",
+        "_at_rest",
         "_brought",
         "_client_free_us",
         "_client_latency_us",
@@ -83,6 +86,7 @@ class BrokerNode:
         "_one_us",
         "_outputs",
         "_processing_us",
+        "_publication_bytes",
         "_publishers",
         "_queue",
         "_reported_us",
@@ -116,7 +120,9 @@ class BrokerNode:
         ahead_us: int = 0,
         sizes: MessageSizes | None = None,
     ) -> None:
-        """Its clock is so far ahead of the world's; with `sizes`, control messages cost by size."""
+        """Its clock is so far ahead of the world's; with `sizes`, bytes of control messages
+        count.
+        """
         self.id = machine.id
         self._ahead_us = ahead_us
         self.links: dict[BrokerId, SimulatedLink] = {}
@@ -130,6 +136,7 @@ class BrokerNode:
         self._search_ns = costs.matching_per_subscription_ns
         self._client_transmission_us = costs.client_transmission_us
         self._sizes = sizes
+        self._publication_bytes = costs.publication_bytes
         self._trace = trace
         self._monitor: ServiceMonitor | None = None
         self._reported_us = 0
@@ -156,6 +163,8 @@ class BrokerNode:
         """Run this machine from now on (at first, and after a crash)."""
         self.running = True
         self._is_shut = False
+        # The links at the last report, if it had no traffic.
+        self._at_rest: dict[BrokerId, SimulatedLink] | None = None
         self.machine = machine
         self._handle = ahead(machine.handle, self._ahead_us)
         self._subscriptions = machine.strategy.searched
@@ -214,7 +223,7 @@ class BrokerNode:
         service_us = self._processing_us
         if units is None:
             meter.control_in += 1
-            if self._sizes is not None:
+            if self._publication_bytes:
                 service_us = self._sized_us(input, service_us)
                 meter.sized_in_us += service_us - self._processing_us
         else:
@@ -253,10 +262,15 @@ class BrokerNode:
         self._carry_out(handle(input, done_us), done_us)
 
     def _sized_us(self, input: Received | Requested, publication_us: int) -> int:
-        """Cost of a control message by its size; a client's request costs as a publication."""
-        if isinstance(input, Requested) or self._sizes is None:
+        """Cost of a control message by its size; one without a size, as a client's request, costs
+        as a publication.
+        """
+        size = 0
+        if isinstance(input, Received) and self._sizes is not None:
+            size = self._sizes(input.message)
+        if not size:
             return publication_us
-        return max(1, round(publication_us * self._sizes(input.message)))
+        return max(1, round(publication_us * (size / self._publication_bytes)))
 
     def _admits(self, input: Input) -> bool:
         """Return whether input is served now: a stopped or holding broker does not serve it."""
@@ -300,8 +314,18 @@ class BrokerNode:
             self.bring(now_us, self._monitor.report(output_us, passed_us))
 
     def report_loads(self, now_us: int) -> None:
-        """Report to the machine its links' traffic in the window that ends now."""
-        self.bring(now_us, Loads({name: link.load(now_us) for name, link in self.links.items()}))
+        """Report to the machine its links' traffic in the window that ends now.
+
+        Of windows without any traffic one is reported, until there is traffic or another link.
+        """
+        if self.links == self._at_rest and not any(
+            link.has_traffic for link in self.links.values()
+        ):
+            return
+        loads = {name: link.load(now_us) for name, link in self.links.items()}
+        is_at_rest = all(load == NO_TRAFFIC for load in loads.values())
+        self._at_rest = dict(self.links) if is_at_rest else None
+        self.bring(now_us, Loads(loads))
 
     def report_costs(self, now_us: int, _: None = None) -> None:
         """Report to the machine the costs of messages, if it watches them."""
@@ -373,8 +397,8 @@ class BrokerNode:
         input = Received(self.id, message)
         if units is None:
             units = 1
-            self.meter.control_out += 1
-            if self._sizes is not None and link is not None:
+            self.meter.count_control(message, self._sizes(message) if self._sizes else 0)
+            if self._publication_bytes and link is not None:
                 transmission_us = self._costs.transmission_us
                 busy_us = self._sized_us(input, transmission_us)
                 self.meter.sized_out_us += busy_us - transmission_us

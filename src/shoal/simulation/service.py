@@ -12,8 +12,10 @@ from operator import sub
 import msgspec
 
 from shoal.broker.effects import MatchingWork, MeasuredDelays
+from shoal.broker.messages import Message
 from shoal.model import BrokerId
-from shoal.overlays.trace_rows import LoadRow
+from shoal.overlays.trace_rows import ControlRow, LoadRow
+from shoal.simulation.sizes import kind_of
 
 
 class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +74,13 @@ class Meter:
         "_before",
         "_broker",
         "_costs",
+        "_kinds",
         "_window_us",
         "carried_in",
         "carriers_in",
         "control_in",
         "control_out",
+        "control_rows",
         "delivered",
         "notified",
         "ones_in",
@@ -96,6 +100,9 @@ class Meter:
         self._window_us = window_us
         self.window_end_us = window_us
         self.rows: list[LoadRow] = []
+        self.control_rows: list[ControlRow] = []
+        # By type, in this window: control messages for neighbours, their bytes and publications.
+        self._kinds: dict[str, list[int]] = {}
         self.ones_in = self.carriers_in = self.carried_in = self.control_in = 0
         self.searched_us = self.worked_us = 0
         self.sized_in_us = self.sized_out_us = 0
@@ -137,7 +144,17 @@ class Meter:
             input_us,
             sent_us + clients_us,
             self._control_us,
+            self.delivered,
         )
+
+    def count_control(self, message: Message, size: int) -> None:
+        """Count a control message for a neighbour; its frame has so many bytes."""
+        self.control_out += 1
+        counts = self._kinds.setdefault(kind_of(message), [0, 0, 0])
+        counts[0] += 1
+        counts[1] += size
+        if message.copied:
+            counts[2] += len(getattr(message, message.copied))
 
     def roll(self, now_us: int) -> None:
         """Close the window when `now_us` is past it; windows without work have no row."""
@@ -148,6 +165,11 @@ class Meter:
             start_us = self.window_end_us - self._window_us
             self.rows.append(LoadRow(self._broker, start_us, *map(sub, sums, before)))
             self._before = sums
+            self.control_rows += [
+                ControlRow(self._broker, start_us, kind, *counts)
+                for kind, counts in self._kinds.items()
+            ]
+            self._kinds.clear()
         self.window_end_us = (now_us // self._window_us + 1) * self._window_us
 
 

@@ -1,13 +1,12 @@
-"""Sizes of control messages, as shares of a publication's.
+"""Sizes of control messages: of the frames that carry them over a link.
 
 A trace result has two fields and an answer about a trace session may have thousands, so one price
 for all control messages is wrong by a factor for each of them.
 
 >>> from shoal.broker.messages import Unsubscribe
 >>> from shoal.broker.wire import COMMON, Codec
->>> sizes = message_sizes(Codec(COMMON), 290)
->>> sizes(Unsubscribe("s1"))
-0.1
+>>> message_sizes(Codec(COMMON))(Unsubscribe("s1"))
+29
 """
 
 from __future__ import annotations
@@ -18,22 +17,36 @@ from shoal.broker.messages import Message
 from shoal.broker.wire import Codec, WireError
 from shoal.simulation.links.reliable import ReliableFrame
 
-MessageSizes = Callable[[Message], float]
-"""Size of a message's frame, as a multiple of a publication's."""
+MessageSizes = Callable[[Message], int]
+"""Bytes of a message's frame; 0 if it has none."""
 
 
-def message_sizes(codec: Codec, publication_bytes: int) -> MessageSizes:
-    """Sizes by the frames of this codec, of which a publication's has so many bytes.
+def message_sizes(codec: Codec) -> MessageSizes:
+    """Sizes of the frames of this codec; 0 for a message that it cannot encode.
 
-    A message that the codec cannot encode counts as a publication.
+    A broker sends one message to several neighbours in turn: it is encoded once.
     """
+    last: Message | None = None
+    size = 0
 
-    def share(message: Message) -> float:
+    def bytes_of(message: Message) -> int:
+        nonlocal last, size
         if type(message) is ReliableFrame and message.message is not None:
             message = message.message
+        if message is last:
+            return size
         try:
-            return len(codec.encode(message)) / publication_bytes
+            size = len(codec.encode(message))
         except WireError:
-            return 1.0
+            size = 0
+        last = message
+        return size
 
-    return share
+    return bytes_of
+
+
+def kind_of(message: Message) -> str:
+    """Name of a message's type, of the one inside a frame of a lossy link."""
+    if type(message) is ReliableFrame and message.message is not None:
+        message = message.message
+    return type(message).__name__

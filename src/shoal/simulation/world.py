@@ -24,7 +24,7 @@ from shoal.broker.strategy import StrategyFactory
 from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
-from shoal.overlays.trace_rows import LoadRow
+from shoal.overlays.trace_rows import ControlRow, LoadRow
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
@@ -56,13 +56,15 @@ class World:
     places        each broker's place; a broker not named stands at a place of its own name
     costs         costs of work in a broker
     link_faults   makes links lossy, and brokers run behind reliable links
+    own_faults    of single links, by their two ends, in the place of `link_faults`
     is_patient    neighbours of a crashed broker learn of it when it is back, and a restarted broker
                   waits for its neighbours' tables: as on the live network
     clocks_us     offsets of brokers' clocks from the world's; 0 for those not named
     message_costs costs of messages that brokers are told, broker by broker
     seed          all randomness comes from it
     window_us     width of the load counters' windows
-    sizes         sizes of control messages, if their costs follow these
+    sizes         bytes of control messages; without, none are counted, and each costs as much as a
+                  publication
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class World:
         places: Mapping[BrokerId, Place] | None = None,
         costs: ServiceCosts | None = None,
         link_faults: LinkFaults | None = None,
+        own_faults: Mapping[frozenset[BrokerId], LinkFaults] | None = None,
         is_patient: bool = False,
         clocks_us: Mapping[BrokerId, int] | None = None,
         message_costs: Mapping[BrokerId, Costs] | None = None,
@@ -89,6 +92,8 @@ class World:
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
         self._link_faults = link_faults or LinkFaults()
+        self._own_faults = own_faults or {}
+        self._is_lossy = any((self._link_faults, *self._own_faults.values()))
         self._is_patient = is_patient
         self._clocks_us = clocks_us or {}
         self._seed = seed
@@ -159,15 +164,16 @@ class World:
             self._classes.outcomes,
             is_founder=broker not in self._joined,
         )
-        return ReliableBroker(machine) if self._link_faults else machine
+        return ReliableBroker(machine) if self._is_lossy else machine
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)
         node, transmission_us = self.brokers[target], self._costs.transmission_us
         way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
-        if not self._link_faults:
+        faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
+        if not faults:
             return SimulatedLink(*way)
-        return FaultyLink(*way, self._link_faults, Random(f"{self._seed}/{source}/{target}"))
+        return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
         return self._underlay.latency_us(self._place(source), self._place(target))
@@ -474,9 +480,18 @@ class World:
 
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""
+        for meter in self._closed_meters():
+            yield from meter.rows
+
+    def control_rows(self) -> Iterator[ControlRow]:
+        """Control messages by broker, window and type."""
+        for meter in self._closed_meters():
+            yield from meter.control_rows
+
+    def _closed_meters(self) -> Iterator[Meter]:
         for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
             meter.roll(meter.window_end_us)
-            yield from meter.rows
+            yield meter
 
 
 @contextmanager

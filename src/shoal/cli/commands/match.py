@@ -35,13 +35,17 @@ from shoal.cli.matching.tables import (
     table_errors,
 )
 from shoal.cli.support.errors import UserError
+from shoal.cli.support.places import check_exist
 from shoal.cli.support.spark import (
+    AddOption,
     ConfOption,
     MasterOption,
     MemoryOption,
     OverwriteOption,
+    adding_errors,
 )
-from shoal.cli.support.table_places import SparkPlace, read_place
+from shoal.cli.support.table_places import SparkPlace, input_place, output_place, put_output
+from shoal.frames.table_places import COPIES, named
 
 
 class Engine(enum.StrEnum):
@@ -125,6 +129,7 @@ def match(
     ] = False,
     out: PairsOption = None,
     overwrite: OverwriteOption = False,
+    add: AddOption = False,
     partition: PartitionOption = None,
     stream: StreamOption = False,
     once: OnceOption = False,
@@ -143,9 +148,9 @@ def match(
     With --explain it prints instead, for each publication and subscription, which tests failed
     or were unknown, and the values found. --only late-united asks about that subscription alone.
 
-    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header; also as
-    file:///PATH. By Spark, any URI that it reads, and tables of its catalog (lake.db.flights), for
-    --out, too. Columns
+    Either file may be a table: a .parquet file, a folder of them, or a .csv with a header; also at
+    a URI (file:///PATH, s3://BUCKET/PATH), a Delta or an Iceberg table. By Spark, any URI that it
+    reads, and tables of its catalog (lake.db.flights); so for --out. Columns
     of subscriptions: id and filter, or id and a conjunction (symbol, price.low, price.high, ...).
     Columns of publications: id and an attribute each; null is missing. --out DIR takes pairs of any
     number, as Parquet. Tables that do not fit into memory are for --engine spark (the same index on
@@ -155,12 +160,16 @@ def match(
     attribute. With --stream, publications are a folder of Parquet, or a Python data source
     MODULE:CLASS: new publications are matched once, with their pairs in DIR/batch=N; an interrupted
     run continues after its last batch.
+
+    With --add, DIR gets a folder part=N with the pairs of the files that are new in both folders.
     """
     lines = LineOptions(engine, syntax, skip_bad, explain, only or (), as_json)
     sql = engine is Engine.SPARK_SQL
-    wanted, given = read_place(subscriptions), read_place(publications)
+    by_spark = engine.is_spark
+    wanted = input_place(subscriptions, by_spark=by_spark)
+    given = input_place(publications, by_spark=by_spark)
     tables = SparkOptions(
-        None if out is None else read_place(out, writes=True),
+        None if out is None else output_place(out, overwrite=overwrite, by_spark=by_spark),
         overwrite,
         master,
         memory,
@@ -173,7 +182,41 @@ def match(
     )
     lines.check()
     _check_tables(lines, tables, wanted, given)
+    if add:
+        _add(lines, tables, wanted, given)
+        return
     _run(lines, tables, wanted, given)
+
+
+def _add(
+    lines: LineOptions,
+    tables: SparkOptions,
+    subscriptions: Path | SparkPlace,
+    publications: Path | SparkPlace,
+) -> None:
+    """Add the pairs of new publications and subscriptions to a folder of parts."""
+    from shoal.frames.increments import additions
+
+    places = publications, subscriptions, tables.out
+    if tables.stream or tables.overwrite or tables.out is None:
+        raise UserError("--add goes with --out DIR, without --overwrite and --stream")
+    for place in places:
+        if not isinstance(place, Path) or place in COPIES:
+            raise UserError(f"{named(str(place))}: --add reads and writes folders, as paths")
+    given, wanted, out = (Path(str(each)) for each in places)
+    inputs = []
+    for name, place in (("publications", given), ("subscriptions", wanted)):
+        check_exist(place)
+        inside = place / f"{name}.parquet"
+        ending = "" if place.is_dir() else "".join(place.suffixes)
+        inputs.append((f"{name}{ending}", inside if inside.exists() else place))
+    with adding_errors(), additions(out, *inputs) as todo:
+        for each in todo:
+            COPIES[each.target] = str(out)
+            paths = [each.inputs[name] for name, _ in reversed(inputs)]
+            _run(lines, tables._replace(out=each.target), *paths)
+    if not todo:
+        print(f"{out}: nothing is new")
 
 
 def _run(
@@ -202,6 +245,8 @@ def _run(
 
         with table_errors(subscriptions=subscriptions, publications=publications):
             _print(match_frames(wanted, given, tables.out, overwrite=tables.overwrite))
+        if tables.out is not None:
+            put_output(tables.out, overwrite=tables.overwrite)
         return
     known: Sequence[str] = ()
     if isinstance(wanted, Path) or isinstance(given, Path):
@@ -232,9 +277,6 @@ def _check_tables(
         tables.check(publications)
     elif option := tables.given():
         raise UserError(f"{option} needs --engine spark or --engine spark-sql")
-    for path in (subscriptions, publications, tables.out):
-        if isinstance(path, SparkPlace) and not is_spark:
-            raise UserError(f"{path} does not exist; other URIs, and tables, need --engine spark")
     for path in (subscriptions, publications):
         if isinstance(path, SparkPlace):
             continue

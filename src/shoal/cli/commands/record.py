@@ -35,6 +35,8 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.places import check_new
+from shoal.cli.support.table_places import output_folder, put_output
+from shoal.frames.table_places import named
 from shoal.log.instants import EARLIEST
 from shoal.log.remote import LogLogin
 
@@ -120,6 +122,7 @@ def record(
     from shoal.log.remote import log_addresses
 
     check_topic_filters(*(topic or ()))
+    out = output_folder(out, overwrite=overwrite)
     check_new(out, overwrite=overwrite)
     network, caller = None, None
     if network_file is not None:
@@ -153,7 +156,9 @@ def record(
                 said = _write_network(network, caller, folder, reads_logs=reads_logs)
     except TableError as error:
         raise UserError(str(error)) from error
-    print(f"{len(recorder):,} publications of {recorder.publishers:,} publishers{said} -> {out}")
+    put_output(out, overwrite=overwrite)
+    counts = f"{len(recorder):,} publications of {recorder.publishers:,} publishers"
+    print(f"{counts}{said} -> {named(str(out))}")
     if not recorder:
         _warn("there are no publications")
 

@@ -27,6 +27,7 @@ from shoal.cli.support.live.operators import (
     read_caller,
 )
 from shoal.cli.support.places import check_file
+from shoal.cli.support.table_places import local
 
 if TYPE_CHECKING:
     from shoal.experiments.live.judge import Key
@@ -130,7 +131,8 @@ def replay(
         tls = read_tls(authority, certificate, key, server_name)
     name = network.system if out is None else out.stem
     try:
-        events = ReplayEvents(workload, truth, speed, seconds)
+        expected = None if truth is None else local(truth)
+        events = ReplayEvents(local(workload), expected, speed, seconds)
         result = _compare(events, network, caller, name, ReplayCredentials(username, password, tls))
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import typer
 
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_exist
+from shoal.cli.support.table_places import local
 
 
 def report(
@@ -38,6 +39,8 @@ def report(
     from shoal.report.page import render
     from shoal.report.replays import read_replay
 
+    runs = [local(each) for each in runs]
+    summary = None if summary is None else local(summary)
     try:
         live = [read_replay(path) for path in replays or ()]
         page = render(read_runs(runs, summary or _summary_near(runs[0])), title, live)

@@ -17,9 +17,11 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_place
 from shoal.cli.support.still import duration, told
+from shoal.cli.support.table_places import output_folder, put_output
 from shoal.cli.support.waiting import waiting
 from shoal.cli.systems.kinds import Columns
 from shoal.cli.systems.registry import ADVISING
+from shoal.frames.table_places import named
 from shoal.report.drawing import figures
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ def simulate(
         from shoal.simulation.links.underlay import UnderlayError
         from shoal.typed_toml import TomlError
 
+    out = output_folder(out, overwrite=overwrite)
     try:
         scenario = load_scenario(scenario_file, settings or ())
         check_target(out, overwrite=overwrite)
@@ -91,13 +94,14 @@ def simulate(
         write_run(out, result.tables, result.checks, scenario, seeds=by_seed, overwrite=overwrite)
     except (OSError, RunFileError, ScenarioError, TomlError, TopologyError, UnderlayError) as error:
         raise UserError(str(error)) from error
+    put_output(out, overwrite=overwrite)
     console = Console()
     console.print(_summary(scenario.name, result.tables, result.checks))
     for remark in remarks(written_form(scenario), result.checks):
         console.print(remark, soft_wrap=True, highlight=False)
     if by_seed:
         console.print(_over_seeds(by_seed), soft_wrap=True, highlight=False)
-    console.print(f"run written to {out}", soft_wrap=True, highlight=False)
+    console.print(f"run written to {named(str(out))}", soft_wrap=True, highlight=False)
     adviser = ADVISING.get(scenario.system)
     if adviser is not None and (advice := adviser.of_run(scenario.parameters, result.tables)):
         print(advice)

@@ -18,9 +18,10 @@ from shoal.cli.support.spark import (
     MemoryOption,
     OutOption,
     OverwriteOption,
+    Place,
     print_counts,
 )
-from shoal.cli.support.table_places import local
+from shoal.cli.support.table_places import as_text, local
 from shoal.cli.support.waiting import waiting
 from shoal.frames.folders import EVENTS
 
@@ -38,7 +39,7 @@ AIRPORTS = "airports:"
 
 
 def workload(
-    publications: Annotated[Path, typer.Argument(help="Output of `shoal ingest`.")],
+    publications: Annotated[str, typer.Argument(metavar="PLACE", help="Output of `shoal ingest`.")],
     out: OutOption,
     brokers: Annotated[str, typer.Option(help="A number, airports:NUMBER (flights), or a file.")],
     subscriptions: Annotated[
@@ -88,13 +89,15 @@ def workload(
     and changed: their rate and change.  One of publishers has publisher, and may have broker and
     advertisement.
     """
-    publications, out = local(publications), local(out)
+    making = Making("workload", out, overwrite, engine, master, memory, conf or ())
+    given, target = making.input(publications), making.output()
     how_many, own_subscriptions = _number_or_file("--subscriptions", subscriptions)
     busiest, own_publishers = _number_or_file("--publishers", publishers)
     if month is not None and (from_time is not None or to_time is not None):
         raise UserError("give either --month or --from and --to")
-    check_exist(publications)
-    if (publications / EVENTS).exists():
+    if isinstance(given, Path):
+        check_exist(given)
+    if isinstance(given, Path) and (given / EVENTS).exists():
         raise UserError(f"{publications} is a workload already; give the output of `shoal ingest`")
     if duration_s is not None and not MIN_DURATION_S <= duration_s <= MAX_DURATION_S:
         raise UserError(f"--duration-s {duration_s:g}: a replay takes some seconds, such as 300")
@@ -105,9 +108,11 @@ def workload(
         if not count.isdigit() or not int(count):
             raise UserError(f"--brokers {brokers}: say how many, such as {AIRPORTS}63")
     if not brokers.isdigit() and not brokers.startswith(AIRPORTS):
+        brokers = str(local(brokers))
         check_exist(Path(brokers))
-    read = [each for each in (publications, own_subscriptions, own_publishers) if each is not None]
-    check_new(out, overwrite=overwrite, inputs=read)
+    files = [each for each in (given, own_subscriptions, own_publishers) if isinstance(each, Path)]
+    if isinstance(target, Path):
+        check_new(target, overwrite=overwrite, inputs=files)
     try:
         window = _window(month, from_time, to_time)
     except ValueError as error:
@@ -129,13 +134,16 @@ def workload(
         window=window,
         duration_us=None if duration_s is None else round(duration_s * US_PER_S),
     )
-    for line in _time_warnings(publications, window):
+    for line in _time_warnings(given, window) if isinstance(given, Path) else ():
         print(f"shoal: warning: {line}", file=sys.stderr)
-    making = Making("workload", out, overwrite, engine, master, memory, conf or ())
     counts = making.make(
         "deriving publishers and subscriptions",
-        lambda: _small(publications, out, options, overwrite=overwrite),
-        lambda spark: _by_spark(spark, publications, out, options, overwrite=overwrite),
+        (lambda at: _small(given, at, options, overwrite=overwrite))
+        if isinstance(given, Path)
+        else None,
+        lambda spark: _by_spark(spark, given, target, options, overwrite=overwrite),
+        target,
+        inputs=[] if isinstance(given, Path) else [given],
     )
     _print(f"{publications} -> {out}", counts)
     for complaint in counts.complaints:
@@ -152,15 +160,20 @@ def _small(
 
 def _by_spark(
     spark: SparkSession,
-    publications: Path,
-    out: Path,
+    publications: Place,
+    out: Place,
     options: WorkloadOptions,
     *,
     overwrite: bool,
 ) -> WorkloadCounts:
-    from shoal.pipeline.workloads.workload import write_workload
+    if isinstance(publications, Path) and isinstance(out, Path):
+        from shoal.pipeline.workloads.workload import write_workload
 
-    return write_workload(spark, publications, out, options, overwrite=overwrite)
+        return write_workload(spark, publications, out, options, overwrite=overwrite)
+    from shoal.spark.steps import workload_places
+
+    places = as_text(publications), as_text(out)
+    return workload_places(spark, *places, options, overwrite=overwrite)
 
 
 def _time_warnings(publications: Path, window: TimeWindow) -> list[str]:
@@ -182,7 +195,7 @@ def _number_or_file(option: str, text: str | None) -> tuple[int | None, Path | N
     if text is None:
         return None, None
     if not text.lstrip("-").isdigit():
-        path = local(Path(text))
+        path = local(text)
         if not path.exists():
             raise UserError(f"{option} {text}: is no number, and no such file exists")
         check_exist(path)

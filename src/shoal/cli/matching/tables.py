@@ -26,7 +26,7 @@ from shoal.cli.matching.files import (
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.interrupts import only_noted
 from shoal.cli.support.places import check_exist, check_new
-from shoal.cli.support.spark import print_counts, spark_command
+from shoal.cli.support.spark import check_lasts, print_counts, spark_command
 from shoal.cli.support.table_places import SparkPlace
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ OnceOption = Annotated[
 ]
 SourceOption = Annotated[
     list[str] | None,
-    typer.Option("--source-option", metavar="KEY=VALUE", help="For MODULE:CLASS; may be repeated."),
+    typer.Option(
+        "--source-option", metavar="KEY=VALUE", help="Spark's for the stream; may be repeated."
+    ),
 ]
 
 
@@ -103,8 +105,8 @@ class SparkOptions(NamedTuple):
             raise UserError("--partition goes with --engine spark; Spark SQL partitions by itself")
         if self.once and not self.stream:
             raise UserError("--once goes with --stream; a table is matched once anyway")
-        if self.source_options and not is_source(publications):
-            raise UserError("--source-option goes with --publications MODULE:CLASS")
+        if self.source_options and not self.stream:
+            raise UserError("--source-option goes with --stream")
         self.source()
         if is_source(publications) and not self.stream:
             raise UserError(f"{publications} is a Python data source; that needs --stream")
@@ -155,6 +157,7 @@ def match_by_spark(
         memory=options.memory,
         conf=options.conf,
     ) as (spark, status):
+        check_lasts(spark, options.out)
         status.update("Spark SQL evaluates the filters" if options.sql else "matching on Spark")
         if options.stream:
             assert isinstance(publications, Path)
@@ -248,6 +251,7 @@ def _stream(
     publications: Path,
     options: SparkOptions,
 ) -> dict[str, object]:
+    from shoal.frames.compaction import rows_in
     from shoal.pipeline.matching.matching_stream import (
         LatestSubscriptions,
         files_version,
@@ -256,7 +260,6 @@ def _stream(
         read_stream,
     )
     from shoal.pipeline.matching.table_checks import table_complaints
-    from shoal.pipeline.tables import spark_path
 
     assert isinstance(options.out, Path)
 
@@ -284,7 +287,7 @@ def _stream(
     if is_source(publications):
         stream = read_source(spark, str(publications), options.source())
     else:
-        stream = read_stream(spark, publications)
+        stream = read_stream(spark, publications, options.source())
     warn(table_complaints(stream, _subscriptions(spark, subscriptions)))
     query = match_stream(stream, pairs, options.out, only_what_is_there=options.once)
     with only_noted() as interrupts:
@@ -294,8 +297,7 @@ def _stream(
         query.stop()
     query.awaitTermination()
     batches = sorted(options.out.glob("batch=*"))
-    written = [spark.read.parquet(spark_path(batch)).count() for batch in batches]
-    return {"batches": len(batches), "pairs": sum(written)}
+    return {"batches": len(batches), "pairs": sum(map(rows_in, batches))}
 
 
 def _subscriptions(

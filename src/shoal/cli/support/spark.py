@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import typer
@@ -19,7 +19,14 @@ from rich.table import Table
 from shoal.cli.support.errors import UserError
 from shoal.cli.support.places import check_new
 from shoal.cli.support.still import duration
+from shoal.cli.support.table_places import (
+    SparkPlace,
+    input_place,
+    output_place,
+    put_output,
+)
 from shoal.cli.support.waiting import WaitDisplay, waiting
+from shoal.frames.table_places import COPIES, is_uri, named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +50,12 @@ ConfOption = Annotated[
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the output at --out.")]
-OutOption = Annotated[Path, typer.Option("--out", help="The folder to write.")]
+AddOption = Annotated[
+    bool, typer.Option("--add", help="Add a part to --out, of the inputs' files that are new.")
+]
+OutOption = Annotated[
+    str, typer.Option("--out", metavar="PLACE", help="The folder to write, or a URI or a schema.")
+]
 
 Engine = Literal["auto", "spark"]
 EngineOption = Annotated[
@@ -52,6 +64,7 @@ EngineOption = Annotated[
 ]
 
 _T = TypeVar("_T")
+Place: TypeAlias = Path | SparkPlace
 
 # A step that has taken less is not worth an estimate.
 SOON_S = 3.0
@@ -185,36 +198,77 @@ class Making(NamedTuple):
     """Options about making tables: output and engine."""
 
     command: str
-    out: Path
+    out: str
     overwrite: bool
     engine: Engine
     master: str | None
     memory: str | None
     conf: Sequence[str]
 
+    @property
+    def by_spark(self) -> bool:
+        """Return whether Spark was asked for."""
+        return self.engine == "spark" or self.master is not None
+
+    def input(self, given: str | Path) -> Place:
+        """The place of an input; a store's is Spark's if that was asked for, else a copy."""
+        return input_place(given, by_spark=self.by_spark)
+
+    def output(self) -> Place:
+        """The place of the output, as `input`."""
+        return output_place(self.out, overwrite=self.overwrite, by_spark=self.by_spark)
+
     def make(
         self,
         doing: str,
-        without: Callable[[], _T] | None,
+        without: Callable[[Path], _T] | None,
         by_spark: Callable[[SparkSession], _T],
+        out: Place,
         *,
-        inputs: Sequence[Path] = (),
+        inputs: Sequence[Place] = (),
     ) -> _T:
         """Return the result of `without` Spark, or of `by_spark` if that is asked for, or needed.
 
-        A spinner names the work (`doing`); a user's mistake is a UserError. If the `inputs` are
-        given and small, the session is one for little work.
+        `out` is what `output` gave. A spinner names the work (`doing`); a user's mistake is a
+        UserError. If the `inputs` are given and small, the session is one for little work.
         """
-        check_new(self.out, overwrite=self.overwrite, inputs=inputs)
+        paths = [each for each in inputs if isinstance(each, Path)]
+        if isinstance(out, Path):
+            check_new(out, overwrite=self.overwrite, inputs=paths)
+        made = self._made(doing, without, by_spark, out, inputs)
+        if isinstance(out, Path):
+            put_output(out, overwrite=self.overwrite)
+        return made
+
+    def check_adds(self, given: Place, out: Place) -> tuple[Path, Path]:
+        """The input and the output of `--add`, which are folders of this machine; or UserError."""
+        if self.overwrite:
+            raise UserError("--add keeps the parts that are there, so it cannot --overwrite")
+        for place in (given, out):
+            if not isinstance(place, Path) or place in COPIES:
+                raise UserError(f"{named(str(place))}: --add reads and writes folders, as paths")
+        assert isinstance(given, Path)
+        assert isinstance(out, Path)
+        return given, out
+
+    def _made(
+        self,
+        doing: str,
+        without: Callable[[Path], _T] | None,
+        by_spark: Callable[[SparkSession], _T],
+        out: Place,
+        inputs: Sequence[Place],
+    ) -> _T:
+        paths = [each for each in inputs if isinstance(each, Path)]
         why = ""
         if self.engine == "auto":
             why = "--master" if self.master is not None else "there is no other way"
-        if without is not None and self.engine == "auto" and self.master is None:
-            with waiting(doing, _bytes_of(inputs)):
+        if without is not None and isinstance(out, Path) and not self.by_spark:
+            with waiting(doing, _bytes_of(paths)):
                 from shoal.pipeline.small.tables import NeedsSparkError
 
                 try:
-                    made = without()
+                    made = without(out)
                 except NeedsSparkError as error:
                     why = str(error) or "the input is large, or only Spark reads it"
                 except ValueError as error:
@@ -227,12 +281,37 @@ class Making(NamedTuple):
             master=self.master,
             memory=self.memory,
             conf=self.conf,
-            inputs=inputs,
+            inputs=paths if len(paths) == len(inputs) else [],
         ) as (spark, status):
             if why:
                 say_engine(f"with Spark: {why}")
+            check_lasts(spark, out)
             status.update(doing)
             return by_spark(spark)
+
+
+@contextlib.contextmanager
+def adding_errors() -> Iterator[None]:
+    """Turn what is wrong with a folder to add to into UserError."""
+    from shoal.frames.errors import TableError
+
+    try:
+        yield
+    except TableError as error:
+        raise UserError(str(error)) from None
+
+
+def check_lasts(spark: SparkSession, out: Place | None) -> None:
+    """UserError for a table in a catalog that ends with the command."""
+    if not isinstance(out, SparkPlace) or is_uri(out.text):
+        return
+    from shoal.pipeline.session import has_passing_catalog
+
+    if has_passing_catalog(spark, out.text):
+        raise UserError(
+            f"{out}: the catalog of this Spark ends with the command; name one that stays, by "
+            "--conf spark.sql.catalogImplementation=hive, or a catalog of your own"
+        )
 
 
 def say_engine(text: str) -> None:
@@ -297,7 +376,7 @@ def _causes(error: Exception) -> Iterator[str]:
 def print_counts(title: str, counts: dict[str, object]) -> None:
     """A small table of names and figures on stdout."""
     console = Console(highlight=False)
-    console.print(title, soft_wrap=True, markup=False)
+    console.print(named(title), soft_wrap=True, markup=False)
     table = Table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.csv as pa_csv  # type: ignore[import-untyped]  # as above
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.overlays.trace_rows import Columns
@@ -101,3 +102,10 @@ def write_tables(folder: Path, tables: Mapping[str, StudyRows]) -> None:
             continue
         schema = None if table.columns is None else schema_of(table.columns)
         pq.write_table(pa.Table.from_pylist(list(table.rows), schema), path, compression="zstd")
+
+
+def write_csv(table: Path, path: Path) -> None:
+    """Write a Parquet file again as CSV, if it is there."""
+    path.unlink(missing_ok=True)
+    if table.exists():
+        pa_csv.write_csv(pq.read_table(table), path)

@@ -96,6 +96,8 @@ class Remove(Message, frozen=True):
 class MatchRequest(Message, frozen=True):
     """Dispatcher to matcher: match these against the set of one dimension."""
 
+    copied = "publications"
+
     dimension: int
     publications: tuple[RoutedPublication, ...]
 
@@ -112,6 +114,8 @@ class Matched(Message, frozen=True):
     """To a subscriber's dispatcher, from the matcher or, with order, from the publisher's:
     deliver.
     """
+
+    copied = "found"
 
     found: tuple[FoundMatches, ...]
 

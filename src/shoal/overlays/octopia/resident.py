@@ -238,8 +238,8 @@ class Resident:
         self.cluster_tables.forget_left(self.product.joined(self.cluster), now_us, out)
         for place in news:
             if place.cluster == self.cluster and place.broker in self.product:
-                above = self.product.above(place.region, self.cluster)
-                self.tables.add_home(place.region, above, place.since)
+                up = self.product.best_above(place.region, self.cluster)
+                self.tables.add_home(place.region, up, place.since)
             if place.stay is PlaceStage.LEFT:
                 self.exchange.left(place.broker, self.product.beside(self.broker))
             if place.broker == self.broker:

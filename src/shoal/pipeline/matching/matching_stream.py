@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from shoal.frames.compaction import compact
 from shoal.frames.errors import TableError
 from shoal.frames.folders import new_folder
 from shoal.frames.parquet_files import check_parquet
@@ -85,9 +86,12 @@ def match_stream(
     return (writer.trigger(availableNow=True) if only_what_is_there else writer).start()
 
 
-def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
+def read_stream(
+    spark: SparkSession, folder: Path, options: Mapping[str, str] | None = None
+) -> DataFrame:
     """A folder's Parquet files, now and later; all have the columns of those that are there.
 
+    `options` are Spark's for streams of files, such as `maxFilesPerTrigger` and `latestFirst`.
     TableError if there is no file to tell columns, ParquetError if one is not Parquet.
     """
     if not folder.is_dir():
@@ -96,7 +100,8 @@ def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
         raise TableError(f"{folder} has no Parquet file yet, which would tell the columns")
     check_parquet(folder)
     schema = spark.read.parquet(spark_path(folder)).schema
-    return spark.readStream.schema(schema).parquet(spark_path(folder))
+    reader = spark.readStream.schema(schema).options(**dict(options or {}))
+    return reader.parquet(spark_path(folder))
 
 
 def read_source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
@@ -122,7 +127,8 @@ def write_batch(engine: Engine, out: Path, publications: DataFrame, number: int)
     publications.persist()
     try:
         with new_folder(out / f"batch={number}", overwrite=True) as folder:
-            # Few files for each batch: Spark puts small parts of the pairs together.
-            write_table(engine(publications).hint("rebalance"), folder)
+            write_table(engine(publications), folder)
+            # Each task wrote a file, and a stream has many batches.
+            compact(folder)
     finally:
         publications.unpersist()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it ships no type
 
 from shoal.frames.packed_files import is_gzip, unpacking
 from shoal.frames.parquet_files import part_files
+from shoal.frames.table_places import named
 from shoal.pipeline.sources.headers import SourceError
 
 # Bytes of text, and rows of Parquet, in one split: some seconds of work, so that progress shows.
@@ -44,7 +45,7 @@ def text_splits(files: Sequence[Path], *, name: str = "") -> list[FileSplit]:
     """
     found = []
     for file in (each.absolute() for each in files):
-        plain = name or str(file)
+        plain = name or named(str(file))
         if is_gzip(file):
             found.append(FileSplit(file, file, plain))
             continue
@@ -63,7 +64,7 @@ def parquet_splits(files: Sequence[Path]) -> list[FileSplit]:
             for group in range(metadata.num_row_groups):
                 rows += metadata.row_group(group).num_rows
                 if rows >= SPLIT_ROWS or group == metadata.num_row_groups - 1:
-                    found.append(FileSplit(root, file, str(file), start, group + 1))
+                    found.append(FileSplit(root, file, named(str(file)), start, group + 1))
                     start, rows = group + 1, 0
     return found
 

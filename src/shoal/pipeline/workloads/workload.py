@@ -43,7 +43,7 @@ from shoal.pipeline.schemas import (
     PUBLISHERS,
     SUBSCRIPTIONS,
 )
-from shoal.pipeline.tables import read_table, write_small_table, write_table
+from shoal.pipeline.tables import read_table, spark_path, write_small_table, write_table
 from shoal.pipeline.workloads.own_clients import OwnClients
 from shoal.pipeline.workloads.places import (
     airport_brokers,
@@ -152,7 +152,9 @@ def write_workload(
                 write_small_table(table, folder / f"{name}.parquet", key)
             ordered = tables.events.orderBy("replay_us", "publisher", "sequence")
             write_table(ordered, folder / EVENTS)
-            counts = _counts(spark, folder)
+            names = ("brokers.parquet", "publishers.parquet", "subscriptions.parquet", EVENTS)
+            written = (spark.read.parquet(spark_path(folder / name)) for name in names)
+            counts = counts_of(WorkloadTables(*written))
             if own.subscriptions is None:
                 return counts
             some = events.select(ATTRIBUTES).limit(SAMPLE + 1).collect()
@@ -372,19 +374,19 @@ def _member_columns(struct: str, count: int) -> list[Column]:
     return [F.col(f"{struct}.a{i}").alias(f"a{i}") for i in range(count)]
 
 
-def _counts(spark: SparkSession, folder: Path) -> WorkloadCounts:
-    subscriptions = spark.read.parquet(str(folder / "subscriptions.parquet"))
+def counts_of(written: WorkloadTables) -> WorkloadCounts:
+    """The counts of a workload's tables, which were written."""
     per_class = (
-        subscriptions.groupBy("rate_class")
+        written.subscriptions.groupBy("rate_class")
         .agg(F.count("*").alias("count"), F.avg("measured_selectivity").alias("mean"))
         .orderBy("mean")
         .collect()
     )
     return WorkloadCounts(
-        events=spark.read.parquet(str(folder / EVENTS)).count(),
-        publishers=spark.read.parquet(str(folder / "publishers.parquet")).count(),
+        events=written.events.count(),
+        publishers=written.publishers.count(),
         subscriptions=sum(row["count"] for row in per_class),
-        brokers=spark.read.parquet(str(folder / "brokers.parquet")).count(),
+        brokers=written.brokers.count(),
         selectivity={
             row["rate_class"]: row["mean"] for row in per_class if row["mean"] is not None
         },

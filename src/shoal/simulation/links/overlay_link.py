@@ -107,6 +107,13 @@ class SimulatedLink:
         if self._passed is None:
             self._passed = deque()
 
+    @property
+    def has_traffic(self) -> bool:
+        """Whether `load` may give other figures than zeros."""
+        if self.turn is not None:
+            return self.turn.has_traffic
+        return bool(self._passed or self._waiting)
+
     def load(self, until_us: int) -> LinkLoad:
         """Return the traffic before `until_us`, since the last call."""
         if self.turn is not None:

@@ -127,6 +127,11 @@ class OutputTurn:
         return bool(self._copies)
 
     @property
+    def has_traffic(self) -> bool:
+        """Whether `load` may give other figures than zeros."""
+        return bool(self._unsent or self._entered or self._left or self._waits)
+
+    @property
     def waiting(self) -> list[Any]:
         """Return queued messages, in order."""
         return [copy.input for copy in self._unsent]

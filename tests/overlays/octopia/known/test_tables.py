@@ -35,5 +35,5 @@ def test_a_later_broker_keeps_its_place_when_another_comes() -> None:
     product.place("N", Position(2, 0), 5, parent=1)
     tables = Tables(1, 0, product, {})
     tables.link_up(2, 0)
-    tables.add_home(2, product.above(2, 0), 5)
+    tables.add_home(2, product.best_above(2, 0), 5)
     assert tables.homes[2].up == 0

@@ -62,6 +62,8 @@ def test_any_fewer_than_k_failures_leave_it_connected(found: Product) -> None:
 @given(products(most_clusters=1), st.sets(st.integers(0, 5)))
 def test_living_brokers_that_link_up_are_one_tree(found: Product, dead: set[int]) -> None:
     living = [region for region in range(found.regions) if region not in dead]
+    for region in range(found.regions):
+        assert found.best_above(region, 0) == next(iter(found.above(region, 0)), None)
     ups = {
         region: next((above for above in found.above(region, 0) if above not in dead), None)
         for region in living

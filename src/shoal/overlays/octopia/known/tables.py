@@ -11,7 +11,7 @@ at the host is on exactly while there are any.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from shoal.matching import Outcomes, Work, overlaps, prepare
@@ -117,16 +117,16 @@ class Tables:
         # By former first region, the regions with a path that begins at another one since.
         self._led_to: dict[int, dict[int, None]] = {}
         for each, since in product.joined(cluster).items():
-            self.add_home(each, product.above(each, cluster), since)
+            self.add_home(each, product.best_above(each, cluster), since)
 
-    def add_home(self, region: int, above: Sequence[int], since: int) -> None:
-        """A broker has joined the cluster; the regions that it may link up to, the best first.
+    def add_home(self, region: int, up: int | None, since: int) -> None:
+        """A broker has joined the cluster, and links up to this region, if there is one.
 
         It may take the place of one that has left, which has no rows any more.
         """
         known = self.homes.get(region)
         if known is None or (known.since < since and not known.entries):
-            self.homes[region] = RegionTable(above[0] if above else None, since)
+            self.homes[region] = RegionTable(up, since)
             self._forget_ways()
 
     @property

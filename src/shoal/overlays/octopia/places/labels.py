@@ -56,6 +56,8 @@ class Product:
         # Includes brokers that have left: their messages may still be in transit.
         self._positions: dict[BrokerId, Position] = {}
         self._since: dict[Position, int] = {}
+        # By cluster, its regions in the order in which they came; until a broker comes or goes.
+        self._regions_of: dict[int, list[int]] = {}
         for region, row in enumerate(self.rows):
             for cluster, name in enumerate(row):
                 if name:
@@ -68,6 +70,7 @@ class Product:
     ) -> None:
         """A broker is here, since then; `parent` is the region above its own, if that is new."""
         self.remove(broker)
+        self._regions_of.clear()
         self._brokers[position] = broker
         self._positions[broker] = position
         self._since[position] = since
@@ -82,6 +85,7 @@ class Product:
     def remove(self, broker: BrokerId) -> None:
         """A broker has left; its position is remembered."""
         if broker in self:
+            self._regions_of.clear()
             del self._brokers[self._positions[broker]]
 
     # --- places -------------------------------------------------------------------------------
@@ -138,8 +142,12 @@ class Product:
 
     def regions_of(self, cluster: int) -> list[int]:
         """The regions with a broker of a cluster, in the order in which these came."""
-        here = [position for position in self._brokers if position.cluster == cluster]
-        return [position.region for position in sorted(here, key=self._rank)]
+        found = self._regions_of.get(cluster)
+        if found is None:
+            here = [position for position in self._brokers if position.cluster == cluster]
+            found = [position.region for position in sorted(here, key=self._rank)]
+            self._regions_of[cluster] = found
+        return found
 
     def is_above(self, region: int, other: int, cluster: int) -> bool:
         """Whether the second region's broker of a cluster may link up to the first one's."""
@@ -170,6 +178,14 @@ class Product:
         ancestors = [each for each in self.ancestors(region) if each in earlier]
         return ancestors + [each for each in earlier if each not in ancestors]
 
+    def best_above(self, region: int, cluster: int) -> int | None:
+        """The first of `above`, without the others; None if there is none."""
+        for each in self.ancestors(region):
+            if Position(each, cluster) in self._brokers and self.is_above(each, region, cluster):
+                return each
+        first = next(iter(self.regions_of(cluster)), None)
+        return first if first is not None and self.is_above(first, region, cluster) else None
+
     def entries(self, region: int, cluster: int) -> list[int]:
         """By which of another cluster's brokers this region enters it, the best first."""
         there = self.regions_of(cluster)
@@ -181,9 +197,10 @@ class Product:
         connected.
         """
         region, cluster = self._positions[broker]
-        best = {each: self.above(each, cluster)[:1] for each in self.regions_of(cluster)}
-        below = [each for each, up in best.items() if up == [region]]
-        return [self.broker(each, cluster) for each in (*best.get(region, []), *below)]
+        best = {each: self.best_above(each, cluster) for each in self.regions_of(cluster)}
+        below = [each for each, up in best.items() if up == region]
+        up = best.get(region)
+        return [self.broker(each, cluster) for each in (*([] if up is None else [up]), *below)]
 
     def joined(self, cluster: int) -> dict[int, int]:
         """The regions with a broker of a cluster, and when these came, in µs."""

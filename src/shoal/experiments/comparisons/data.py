@@ -1,0 +1,39 @@
+"""The truth of a workload, and the summary of a run beside it: made by the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from shoal.experiments.run_files import write_run
+from shoal.experiments.runner import RunResult
+from shoal.experiments.scenario import Scenario
+from shoal.pipeline.small.tables import NeedsSparkError
+from shoal.pipeline.small.truth import write_small_truth
+from shoal.pipeline.summaries import summarise_run
+from shoal.pipeline.truth import write_truth
+
+if TYPE_CHECKING:
+    from shoal.pipeline.session import Spark
+
+
+def make_truth(workload: Path, out: Path, spark: Spark) -> str:
+    """Write the deliveries that a workload's runs must make, if they are not there; in words."""
+    if out.is_dir():
+        return "was there already"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        counts = write_small_truth(workload, out)
+    except NeedsSparkError:
+        counts = write_truth(spark, workload, out)
+    return f"{counts.expected:,} deliveries expected"
+
+
+def summary_of(result: RunResult, scenario: Scenario, truth: Path) -> Mapping[str, list[Any]]:
+    """The rows of a run's tables of metrics, by table; its trace is dropped."""
+    with TemporaryDirectory() as root:
+        folder = Path(root) / "run"
+        write_run(folder, result.tables, result.checks, scenario)
+        return {name: each.to_pylist() for name, each in summarise_run(folder, truth).items()}

@@ -1,0 +1,153 @@
+"""The design of a study: factors, their settings, and a scenario for each setting and seed.
+
+A factor is a key of the scenario with several values; the settings are all combinations. A factor
+of one system's parameters has no effect on another system: there the setting leaves it out, and the
+combinations that only differ in it are one.
+
+>>> factors = [Factor("system", ("tree", "grape")), Factor("grape.weight", ("0", "100"))]
+>>> def is_known(key: str, chosen: Setting) -> bool:
+...     return "." not in key or key.startswith(chosen["system"])
+>>> found = settings(factors, is_known)
+>>> [label(setting) for setting in found]
+['system=tree', 'system=grape grape.weight=0', 'system=grape grape.weight=100']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.experiments.scenario import Scenario, load_scenario
+from shoal.overlays.registry import SYSTEMS
+
+SYSTEM = "system"
+
+Setting = Mapping[str, str]
+"""The value of each factor that has an effect, by its key, as it was typed."""
+
+
+class DesignError(ValueError):
+    """Factors that make no study; says which and why."""
+
+
+class Factor(NamedTuple):
+    """A key of the scenario, and its values as they were typed; the first is the reference."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+class Design(NamedTuple):
+    """Everything that the runs follow from.
+
+    scenario_file   the scenario that all settings change
+    overrides       changes that all settings share, `KEY.PATH=VALUE`
+    factors         the first one's first value is the reference
+    seeds           the scenario's seed and those that follow it: so many
+    """
+
+    scenario_file: Path
+    overrides: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    seeds: int
+
+    def settings(self) -> list[Setting]:
+        """All settings in the order of the factors; DesignError if there is one only."""
+        base = load_scenario(self.scenario_file, self.overrides)
+        found = settings(
+            self.factors,
+            lambda key, chosen: _has_effect(key, chosen.get(SYSTEM, base.system)),
+        )
+        if len(found) < 2:
+            raise DesignError("a study compares two settings or more: vary a key by --vary")
+        return found
+
+    def scenarios(self, setting: Setting) -> list[Scenario]:
+        """A scenario for each seed; ValueError names a key or value that cannot be."""
+        changes = [f"{key}={value}" for key, value in setting.items()]
+        first = load_scenario(self.scenario_file, (*self.overrides, *changes))
+        numbers = range(first.seed, first.seed + self.seeds)
+        return [
+            load_scenario(
+                self.scenario_file,
+                (*self.overrides, *changes, f"seed={seed}", f'name="{run_name(setting, seed)}"'),
+            )
+            for seed in numbers
+        ]
+
+
+def parse_factor(text: str) -> Factor:
+    """A factor as `KEY.PATH=VALUE,VALUE,...`; a comma within brackets or quotes separates nothing.
+
+    >>> parse_factor("topology.fan_out=2,4"), parse_factor('a=[1,2],[3]').values
+    (Factor(key='topology.fan_out', values=('2', '4')), ('[1,2]', '[3]'))
+    """
+    key, equals, values = text.partition("=")
+    found = tuple(value.strip() for value in _separated(values))
+    if not equals or not key.strip() or not all(found):
+        raise DesignError(f"--vary {text}: write KEY.PATH=VALUE,VALUE,... (system=tree,grape)")
+    if len(set(found)) < len(found):
+        raise DesignError(f"--vary {text}: a value stands there twice")
+    return Factor(key.strip(), found)
+
+
+def _separated(text: str) -> list[str]:
+    """The parts of a list, apart at commas outside of brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        elif sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
+        elif sign == "," and not depth:
+            parts.append("")
+            continue
+        parts[-1] += sign
+    return parts
+
+
+def settings(factors: Sequence[Factor], is_known: Callable[[str, Setting], bool]) -> list[Setting]:
+    """All combinations; a factor that a setting's system does not know is left out of it.
+
+    DesignError if one key is varied twice.
+    """
+    keys = [factor.key for factor in factors]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise DesignError(f"--vary {key} stands there twice; list all values in one")
+    found: dict[tuple[tuple[str, str], ...], Setting] = {}
+    for values in product(*(factor.values for factor in factors)):
+        chosen = dict(zip(keys, values, strict=True))
+        kept = {key: value for key, value in chosen.items() if is_known(key, chosen)}
+        found.setdefault(tuple(kept.items()), kept)
+    return list(found.values())
+
+
+def _has_effect(key: str, system: str) -> bool:
+    """Whether a key is not one of another system's parameters."""
+    section = key.partition(".")[0]
+    return section not in SYSTEMS or section == system or "." not in key
+
+
+def label(setting: Setting) -> str:
+    return " ".join(f"{key}={value}" for key, value in setting.items())
+
+
+def run_name(setting: Setting, seed: int) -> str:
+    """A name that a file can have.
+
+    >>> run_name({"system": "grape", "topology.fan_out": "2"}, 7)
+    'grape-fan_out2-seed7'
+    """
+    parts = [
+        value if key == SYSTEM else f"{key.rpartition('.')[2]}{value}"
+        for key, value in setting.items()
+    ]
+    return re.sub(r"[^\w.-]+", "_", "-".join([*parts, f"seed{seed}"]))

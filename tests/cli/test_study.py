@@ -1,0 +1,103 @@
+"""`shoal study`: settings over seeds, continued by the same command; mistakes are one line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.cli import main as cli
+from shoal.pipeline import session, tasks
+from shoal.pipeline.tasks import TaskOutcome
+from tests.experiments.test_run_files import write_workload
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many runs each command made; they are made in this process."""
+    found: list[int] = []
+
+    def run_here(spark: object, runs: Sequence[Callable[[], Any]], *_: object) -> list[TaskOutcome]:
+        found.append(len(runs))
+        return [TaskOutcome(run(), None) for run in runs]
+
+    monkeypatch.setattr(session, "spark_session", lambda *args, **options: nullcontext())
+    monkeypatch.setattr(tasks, "run_tasks", run_here)
+    return found
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Run:
+    write_workload(tmp_path / "workload")
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text("name = 's'\nworkload.path = 'workload'\nunderlay.kind = 'constant'\n")
+
+    def run(*arguments: object) -> int:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["study", str(scenario), *map(str, arguments)])
+        return int(caught.value.code or 0)
+
+    return run
+
+
+def test_settings_are_compared_over_seeds_and_the_study_goes_on(
+    tmp_path: Path, study: Run, asked: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    vary = ("--vary", "system=tree,flooding", "--vary", "service.processing_us=500,5000")
+    assert study(*vary, "--seeds", 2, "--out", out) == 0
+    assert asked == [8]
+    assert "No delivery of any run is lost" in capsys.readouterr().out
+    with (out / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["seed"] for row in rows} == {"1", "2"}
+    assert {row["service.processing_us"] for row in rows} == {"500", "5000"}
+    transfers = {row["system"]: float(row["value"]) for row in rows if row["metric"] == "transfers"}
+    assert transfers["tree"] <= transfers["flooding"]
+    text = (out / "RESULTS.md").read_text(encoding="utf-8")
+    assert "## Mean delivery delay, ms" in text
+    assert "against system=tree" in text
+    assert "Finding by claim" not in (out / "index.html").read_text(encoding="utf-8")
+    assert (out / "figures" / "delay_mean_us.svg").is_file()
+    assert r"\toprule" in (out / "tables.tex").read_text(encoding="utf-8")
+    # One more seed: of the others nothing runs again.
+    assert study(*vary, "--seeds", 3, "--out", out) == 0
+    assert asked == [8, 4]
+
+
+def test_a_changed_workload_is_run_again(tmp_path: Path, study: Run, asked: list[int]) -> None:
+    vary = ("--vary", "system=tree,flooding", "--seeds", 1, "--out", tmp_path / "out")
+    assert study(*vary) == 0
+    (tmp_path / "workload" / "more.txt").write_text("changed")
+    assert study(*vary) == 0
+    assert asked == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--vary", "system=tree"], "compares two settings or more"),
+        (["--vary", "system=tree,oak"], "system: no system 'oak'"),
+        (["--vary", "topolgy.kind=star,line"], "topolgy: unknown key"),
+        (["--vary", "seed"], "write KEY.PATH=VALUE"),
+        (["--vary", "workload.path=nowhere,workload"], "nowhere"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_written(
+    tmp_path: Path,
+    study: Run,
+    asked: list[int],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    assert study(*arguments, "--out", tmp_path / "out") == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert asked == []
+    assert not (tmp_path / "out").exists()

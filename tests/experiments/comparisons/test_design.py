@@ -1,0 +1,59 @@
+"""Factors, settings and the runs that follow from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.experiments.comparisons.design import Design, DesignError, Factor, parse_factor
+from shoal.typed_toml import TomlError
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "scenario.toml"
+    path.write_text("name = 'short'\nseed = 4\nworkload.path = 'workload'\n")
+    return path
+
+
+def test_a_parameter_of_one_system_is_left_out_for_others(scenario: Path) -> None:
+    factors = (
+        Factor("system", ("tree", "grape", "pop")),
+        Factor("grape.priority", ("load", "delay")),
+        Factor("topology.fan_out", ("2", "3")),
+    )
+    found = Design(scenario, (), factors, 1).settings()
+    assert len(found) == 2 * (1 + 2 + 1)
+    assert {"system": "pop", "topology.fan_out": "3"} in found
+    assert found[0] == {"system": "tree", "topology.fan_out": "2"}
+
+
+def test_each_setting_has_the_same_seeds(scenario: Path) -> None:
+    design = Design(scenario, ("underlay.kind=constant",), (Factor("system", ("tree", "pop")),), 3)
+    for setting in design.settings():
+        scenarios = design.scenarios(setting)
+        assert [each.seed for each in scenarios] == [4, 5, 6]
+        assert {each.system for each in scenarios} == {setting["system"]}
+        assert {each.underlay.__struct_config__.tag for each in scenarios} == {"constant"}
+    assert design.scenarios({"system": "pop"})[1].name == "pop-seed5"
+
+
+@pytest.mark.parametrize("text", ["system", "=tree", "system=", "system=a,,b", "system=a,a"])
+def test_a_factor_without_key_or_values_is_an_error(text: str) -> None:
+    with pytest.raises(DesignError, match="--vary"):
+        parse_factor(text)
+
+
+def test_one_setting_is_no_study(scenario: Path) -> None:
+    with pytest.raises(DesignError, match="two settings"):
+        Design(scenario, (), (Factor("system", ("tree",)),), 6).settings()
+    twice = (Factor("seed", ("1",)), Factor("seed", ("2",)))
+    with pytest.raises(DesignError, match="twice"):
+        Design(scenario, (), twice, 6).settings()
+
+
+def test_a_key_that_no_scenario_has_is_named(scenario: Path) -> None:
+    design = Design(scenario, (), (Factor("topolgy.kind", ("star", "line")),), 1)
+    with pytest.raises(TomlError, match="topolgy"):
+        design.scenarios(design.settings()[0])
