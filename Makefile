@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 # While types are checked on one core, the other compiles the tests.
 MAKEFLAGS += --jobs=2
-.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
+.PHONY: help install test quick check compiled tests clusters console docs notebook prose links wheel wheel-pipeline image manifests demo soak bench-simulation bench-selection bench-matching bench-expressions bench-attributes bench-covering-routing bench-sharp-bits bench-mqtt-codec bench-mqtt-clients bench-spark-matching bench-spark-partitions bench-table-joins bench-set-search bench-journal bench-log bench-console bench-live bench-bluedove-order bench-rearranging bench-moving-clients bench-moves bench-paced-links bench-whereabouts bench-sizes bench-long-runs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -129,6 +129,9 @@ bench-selection: install ## time to choose a broker among 10,000
 bench-matching: install ## events per second of the match index, beside other engines
 	$(PIP) --no-build-isolation -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/bench_matching.py $(WORKLOADS)
+
+bench-expressions: install ## filters with expressions: the index beside linear evaluation, as ratios
+	$(BIN)/python benchmarks/bench_expressions.py
 
 bench-attributes: install ## reading the attributes of a message, beside decoding JSON alone
 	$(BIN)/python benchmarks/bench_attributes.py

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.conflation import Conflator, key_name
+from shoal.conflation import Conflator, KeyState, key_name
 from shoal.conflation.key_values import differs, is_same_value
 from shoal.language.conflation_rules import ConflationRule, read_conflation
 from shoal.model import Value
@@ -177,7 +177,7 @@ def test_forgetting_returns_the_held_message() -> None:
 
 def test_a_restored_key_goes_on_with_the_rest_of_its_interval() -> None:
     conflator: Conflator[str] = Conflator(rule("10s"))
-    conflator.restore(("k",), 6 * SECOND, None, "held", (), 0)
+    conflator.restore(("k",), KeyState(6 * SECOND, held="held"), 0)
     assert conflator.end_interval(5 * SECOND) is None
     ended = conflator.end_interval(6 * SECOND)
     assert ended is not None

@@ -32,6 +32,14 @@ def test_conditions_of_the_page_are_read(text: str) -> None:
     parse(text)
 
 
+_OTHERS = _texts("## Beside other brokers")
+
+
+@pytest.mark.parametrize("text", [each for each in _OTHERS if not re.search(r"[?$.\\]", each)])
+def test_selectors_of_other_brokers_are_read_unchanged(text: str) -> None:
+    parse(text)
+
+
 @pytest.mark.parametrize("text", _texts("### Errors"))
 def test_errors_of_the_page_are_errors(text: str) -> None:
     with pytest.raises(FilterSyntaxError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shoal.experiments.run_files import RunFileError
 from shoal.experiments.runner import run_scenario
 from shoal.experiments.scenario import parse_scenario
+from shoal.experiments.trace_tables import Tables
 from tests.experiments.test_run_files import SUBSCRIPTION, event, write_workload
 
 LATENCY_US = 7_000
@@ -155,3 +159,71 @@ def test_the_backlog_of_overloaded_brokers_is_counted(
         assert checks["most_behind_us"] == max(behind) > 15_000_000
     if not slow:
         assert checks["most_behind_us"] < 1_000_000
+
+
+SECOND_US = 1_000_000
+
+
+def _replayed(folder: Path, rows: list[dict[str, Any]]) -> Tables:
+    """A run of 40 readings, half a second apart, to subscriptions with these changes."""
+    subscriptions = [
+        {**SUBSCRIPTION, "subscription": f"s{number}", "client": f"c{number}", **row}
+        for number, row in enumerate(rows)
+    ]
+    events = [event(n, n * SECOND_US // 2, temp=n // 4, sensor=n % 2) for n in range(40)]
+    scenario = parse_scenario(
+        {
+            "name": "rate and change",
+            "system": "tree",
+            "workload": {
+                "path": str(write_workload(folder, subscriptions=subscriptions, events=events))
+            },
+            "underlay": {"kind": "constant", "latency_us": LATENCY_US},
+        }
+    )
+    return run_scenario(scenario).tables
+
+
+def test_subscriptions_of_a_workload_have_rates_and_changes(tmp_path: Path) -> None:
+    rules = [
+        {"every": None, "changed": None},
+        {"every": "4800ms"},
+        {"every": "4800ms BY sensor"},
+        {"changed": "temp BY 2"},
+        {"every": "2950ms", "changed": "temp"},
+    ]
+    tables = _replayed(tmp_path, rules)
+    found: dict[str, list[tuple[int, int]]] = {f"s{number}": [] for number in range(5)}
+    deliveries = tables["deliveries"]
+    for name, sequence, at_us in zip(
+        deliveries["subscription"], deliveries["sequence"], deliveries["delivered_us"], strict=True
+    ):
+        found[name].append((at_us, sequence))
+    numbers = {name: [number for _, number in sorted(each)] for name, each in found.items()}
+    assert numbers["s0"] == list(range(40))
+    assert numbers["s1"] == [0, 9, 19, 28, 38, 39]
+    assert sorted(numbers["s2"]) == [0, 1, 8, 9, 18, 19, 28, 29, 38, 39]
+    assert numbers["s3"] == [0, 8, 16, 24, 32]
+    assert numbers["s4"] == [0, 5, 11, 17, 23, 29, 35, 39]
+    for name in ("s1", "s4"):
+        times = [at_us for at_us, _ in sorted(found[name])]
+        assert min(b - a for a, b in pairwise(times)) >= 2_940_000
+    assert tables["conflated"]["subscription"] == ("s1", "s2", "s3", "s4")
+    assert tables["conflated"]["delivered"] == (6, 10, 5, 8)
+    assert tables["conflated"]["suppressed"][2] == 35
+
+
+def test_links_are_spared_what_no_subscription_behind_them_needs(tmp_path: Path) -> None:
+    carried = {}
+    for every in ("", "5s"):
+        folder = tmp_path / f"every{every}"
+        folder.mkdir()
+        tables = _replayed(folder, [{"every": every}])
+        load = zip(tables["load"]["broker"], tables["load"]["messages_in"], strict=True)
+        carried[every] = sum(count for broker, count in load if broker == "ATL")
+    assert carried[""] - carried["5s"] > 20
+
+
+def test_a_wrong_rate_of_a_workload_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunFileError, match=r"subscription 's0': .every: 'often' is no interval"):
+        _replayed(tmp_path, [{"every": "often"}])

@@ -66,6 +66,7 @@ def test_publishers(tmp_path: Path) -> None:
         ("id,filter\n", "has no rows"),
         ("id,filter,from\na,TRUE,noon\n", "row 1, 'a': 'noon' is not a time"),
         ("id,filter,from,to\na,TRUE,5,5\n", "row 1, 'a': `to` is not after `from`"),
+        ("id,filter,every\na,TRUE,10\n", "row 1, 'a': $every: '10' is no interval"),
     ],
 )
 def test_what_cannot_be_is_named(tmp_path: Path, text: str, problem: str) -> None:

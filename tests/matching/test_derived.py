@@ -204,6 +204,27 @@ def test_chains_of_one_attribute_need_no_evaluation() -> None:
     assert len(index.match({"temp": 20.0})) == 36
 
 
+def test_items_of_lists_are_looked_up() -> None:
+    index = MatchIndex()
+    for number in range(500):
+        index.add(number, parse(f"array_contains(tags, {number}) AND b > 1"))
+        index.add(f"t{number}", parse(f"array_contains(tags, 't{number}')"))
+    index.add("true", parse("array_contains(tags, TRUE)"))
+    index.add("not", parse("NOT array_contains(tags, 't0') AND c"))
+    message = {"$list.tags": '["t7",7,7.0,1,null,"x"]', "b": 5, "c": True}
+    assert index.match(message) == ["t7", 7, 1]
+    assert index.match({**message, "$list.tags": "[true,8]"}) == ["true", 8]
+    assert index.match({**message, "$list.tags": '["x"]'}) == ["not"]
+    tests, found = index.weigh(message)
+    assert (tests < 400, found) == (True, 1)
+    offsets, ids = index.match_batch([message] * 200)
+    assert ids[offsets[199] :].tolist() == ["t7", 7, 1]
+    for number in range(500):
+        index.remove(number)
+        index.remove(f"t{number}")
+    assert index.match({"$list.tags": "[1,true]"}) == ["true"]
+
+
 def test_room_for_shared_expressions_is_given_back() -> None:
     index = MatchIndex()
     for number in range(MAX_SHARED + 10):

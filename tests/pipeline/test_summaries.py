@@ -111,14 +111,17 @@ def summary(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
         "deliveries": DELIVERIES[:1],
         "load": [LOAD[2], ("B2", 60 * SECOND_US, 4, 8, 0, 2, 120_000, 30_000, 0, 0)],
     }
-    runs = {"first": RUN, "idle": idle, "silent": quiet}
+    spared = RUN | {"conflated": [("S1", 2, 1, 0)]}
+    runs = {"first": RUN, "idle": idle, "silent": quiet, "spared": spared}
     folders = [make_run(root / name, rows) for name, rows in runs.items()]
     return by_both(spark, folders, root)
 
 
 def test_deliveries_are_compared_with_the_truth_pair_by_pair(summary: dict[str, Any]) -> None:
-    first, _, silent = summary["runs"]
+    first, _, silent, spared = summary["runs"]
     verdict = ("expected", "delivered", "lost", "duplicated", "phantom")
+    assert [spared[name] for name in verdict] == [3, 4, 0, 1, 1]
+    assert (spared["spared"], first["spared"]) == (1, None)
     assert (first["run"], silent["run"]) == ("first", "silent")
     # The truth of publication 9, which the run did not have, does not count.
     assert [first[name] for name in verdict] == [3, 4, 1, 1, 1]
@@ -165,7 +168,7 @@ def test_costs_count_the_whole_run_by_phase_and_kind(summary: dict[str, Any]) ->
 
 
 def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
-    first, _, silent = summary["runs"]
+    first, _, silent, _ = summary["runs"]
     assert first["delay_mean_us"] == pytest.approx(25_000)
     assert first["delay_p50_us"] == pytest.approx(25_000)
     assert first["delay_p99_us"] == pytest.approx(39_700)
@@ -182,6 +185,7 @@ def test_delays_hops_and_moves(summary: dict[str, Any]) -> None:
         {"run": "first"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "idle"} | move | {"moves": 1, "waited_us": 70_000},
         {"run": "silent"} | move | {"moves": 0, "waited_us": 0},
+        {"run": "spared"} | move | {"moves": 1, "waited_us": 70_000},
     ]
 
 

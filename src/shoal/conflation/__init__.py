@@ -34,7 +34,7 @@ Decisions
   `groupBy(window("time", "10 seconds"), "sensor")` gives all four numbers.
 """
 
-from shoal.conflation.conflator import ConflatedKey, Conflator, EndedInterval, KeyCount
+from shoal.conflation.conflator import ConflatedKey, Conflator, EndedInterval, KeyCount, KeyState
 from shoal.conflation.key_values import KeyName, is_same_value, key_name, key_values, shortened
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "EndedInterval",
     "KeyCount",
     "KeyName",
+    "KeyState",
     "is_same_value",
     "key_name",
     "key_values",

@@ -38,10 +38,11 @@ class ConflatedKey(Generic[Message]):
     """The state of one key.
 
     `ends_us` is the end of its interval, None while none runs; `last` are the values of the message
-    delivered last, None before the first; `held_values` are those of the `held` message.
+    delivered last, None before the first; `held_values` are those of the `held` message. `live_us`
+    is for the caller: the time of the newest message that was not retained.
     """
 
-    __slots__ = ("ends_us", "held", "held_values", "last", "newest")
+    __slots__ = ("ends_us", "held", "held_values", "last", "live_us", "newest")
 
     def __init__(self) -> None:
         self.ends_us: int | None = None
@@ -50,6 +51,17 @@ class ConflatedKey(Generic[Message]):
         self.held_values: Values = ()
         # The place of the newest message, if it has one.
         self.newest: Place | None = None
+        self.live_us = 0
+
+
+class KeyState(NamedTuple, Generic[Message]):
+    """The state of one key at one time, as journals and transfers keep it (see `ConflatedKey`)."""
+
+    ends_us: int | None = None
+    last: Values | None = None
+    held: Message | None = None
+    held_values: Values = ()
+    newest: Place | None = None
 
 
 class KeyCount:
@@ -226,21 +238,20 @@ class Conflator(Generic[Message]):
             return None
         return EndedInterval(key, state.held, state.held_values)
 
-    def restore(
-        self,
-        key: KeyName,
-        ends_us: int | None,
-        last: Values | None,
-        held: Message | None,
-        held_values: Values,
-        now_us: int,
-        newest: Place | None = None,
-    ) -> None:
+    def state_of(self, key: KeyName) -> KeyState[Message] | None:
+        """The state of a key as it is; None for a key that is idle, or was never seen."""
+        state = self._keys.get(key)
+        if state is None:
+            return None
+        return KeyState(state.ends_us, state.last, state.held, state.held_values, state.newest)
+
+    def restore(self, key: KeyName, known: KeyState[Message], now_us: int) -> None:
         """Restore the state of a key; the interval of a held message ends now if none runs.
 
         No interval is longer than the rule's: the clock may have been set back.
         """
         state = self._of(key)
+        ends_us, last, held, held_values, newest = known
         if ends_us is not None:
             ends_us = min(ends_us, now_us + self.rule.every_us)
         state.last, state.newest = last, newest

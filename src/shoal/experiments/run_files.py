@@ -76,6 +76,9 @@ class SubscriptionRow(TableRow, frozen=True, kw_only=True):
     # and to the end.
     from_us: int | None = None
     to_us: int | None = None
+    # Texts of `$every` and `$changed`: the subscriber needs only some publications.
+    every: str = ""
+    changed: str = ""
 
     def waits_for(self, replay_us: int) -> bool:
         """Return whether it gets publications of that time, if they match."""

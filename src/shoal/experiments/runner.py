@@ -29,9 +29,15 @@ from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_tables import Checks, Tables, check_counts, trace_tables
 from shoal.experiments.underlays import build_underlay
 from shoal.language import FilterSyntaxError, parse
+from shoal.language.conflation_rules import (
+    ConflationRule,
+    ConflationRuleError,
+    read_conflation,
+)
 from shoal.model import Advertisement, BrokerId, ClientId, Filter, Publication, Subscription
 from shoal.overlays.registry import SYSTEMS, strategy_factory
 from shoal.overlays.shapes import Link
+from shoal.simulation.conflation import pace_of
 from shoal.simulation.faults import LinkFaults
 from shoal.simulation.sizes import message_sizes
 from shoal.simulation.world import World
@@ -170,6 +176,9 @@ def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) ->
             interest.filter, path, "subscriptions", interest.subscription
         )
         world.add_subscriber(interest.client, interest.place or interest.broker)
+        rule = _rule_of(interest, path)
+        if rule is not None:
+            world.conflation.add(interest.subscription, interest.client, rule)
         if _comes_later(interest, scenario.run.settle_us):
             continue
         world.subscribe(at_us, interest.broker, _subscription(interest, filters))
@@ -178,7 +187,19 @@ def _start_clients(world: World, workload: WorkloadFiles, scenario: Scenario) ->
 
 
 def _subscription(row: SubscriptionRow, filters: Mapping[str, Filter]) -> Subscription:
-    return Subscription(id=row.subscription, client=row.client, filter=filters[row.subscription])
+    pace = pace_of(read_conflation(row.every, row.changed))
+    return Subscription(
+        id=row.subscription, client=row.client, filter=filters[row.subscription], pace=pace
+    )
+
+
+def _rule_of(row: SubscriptionRow, path: Path) -> ConflationRule | None:
+    try:
+        return read_conflation(row.every, row.changed)
+    except ConflationRuleError as error:
+        raise RunFileError(
+            f"{path / 'subscriptions'}.parquet: subscription {row.subscription!r}: {error}"
+        ) from None
 
 
 def _comes_later(row: SubscriptionRow, settle_us: int) -> bool:

@@ -6,6 +6,7 @@
 | `broker` | the subscriber's broker; without one, any |
 | `client` | the subscriber; without one, a client of its own |
 | `from`, `to` | when it comes and goes: µs since 1970 UTC, or ISO 8601; without, it stays |
+| `every`, `changed` | rate and change, as of `$every` and `$changed`; without, it gets all |
 
 | publishers | |
 | --- | --- |
@@ -30,6 +31,7 @@ from shoal.frames.reading import read_table_file
 from shoal.frames.spelling import unknown_column
 from shoal.frames.times import instant
 from shoal.language import FilterSyntaxError, parse
+from shoal.language.conflation_rules import read_conflation
 
 Time = int | str | None
 
@@ -45,6 +47,8 @@ class OwnSubscription(
     client: str = ""
     from_time: Time = None
     to_time: Time = None
+    every: str = ""
+    changed: str = ""
 
     @property
     def interval_us(self) -> tuple[int | None, int | None]:
@@ -75,6 +79,7 @@ def read_own_subscriptions(path: Path) -> list[OwnSubscription]:
         _check_filter(row.filter, f"{where}: filter")
         try:
             _ = row.interval_us
+            read_conflation(row.every, row.changed)
         except ValueError as error:
             raise TableError(f"{where}: {error}") from None
     return rows

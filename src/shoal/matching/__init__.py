@@ -15,7 +15,9 @@ Decisions
   are first needed, and only by modules in `matching/compiled/kernels/`.
 - **An expression is a derived attribute.** Its name is the expression, so that places, parts,
   covering and overlap know only attributes. An index adds the values of up to 256 of them to a
-  message once (`derived.py`); tests of others are evaluated beside a conjunction's plain tests.
+  message once (`derived.py`), of those that several tests have. Conjunctions whose own expressions
+  are alike but for their constants are rows of a table that vector instructions test
+  (`vector_evaluation.py`); other expressions are evaluated beside a conjunction's plain tests.
   Covering is exact on a derived attribute as on any other, and never compares two expressions:
   algebra would be wrong where sums are rounded or overflow.
 - **A live index is levels of parts**, each at most half as large as the one before. Adding and

@@ -17,10 +17,12 @@ An index works out a derived attribute once for each message, for all filters th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from shoal.ledger import remembered
+from shoal.matching.listed import listed_item
 from shoal.model import Attributes, Conjunction, Value
 from shoal.model.expressions import (
     FunctionCall,
@@ -32,9 +34,11 @@ from shoal.model.expressions import (
     references,
 )
 
-# Derived attributes that an index works out for each message; tests of others are evaluated where
-# a filter's other tests hold.
+# Derived attributes that an index works out for each message; tests of others are evaluated with
+# those that are alike (`filed/alike.py`), or where a filter's other tests hold.
 MAX_SHARED = 256
+# So many are shared at once; further ones when a second test has them.
+FIRST_SHARED = 16
 # Cost of their evaluation together, in steps: some 20 ms at worst.
 MAX_SHARED_COST = 100_000
 _REMEMBERED = 4_096
@@ -91,19 +95,32 @@ def _is_guarded(expression: ValueExpression, plain: Set[str]) -> bool:
     return len(inner) == 1 and inner <= plain
 
 
-def evaluated_in(conjunction: Conjunction, shared: set[str]) -> frozenset[str]:
+def evaluated_in(
+    conjunction: Conjunction, shared: set[str], uses: Mapping[str, int]
+) -> frozenset[str]:
     """The derived attributes of a conjunction that are not looked up in columns.
 
-    The others are among `shared`, which has MAX_SHARED at most, and grows.
+    The others are among `shared`, which has MAX_SHARED at most, and grows; `uses` is the number of
+    tests of each, in all conjunctions.
     """
     derived = {test.attribute for test in conjunction if is_derived(test.attribute)}
     evaluated = guarded_in(conjunction) if derived else frozenset()
     for name in sorted(derived - evaluated - shared):
-        if len(shared) < MAX_SHARED:
+        if len(shared) < (MAX_SHARED if uses[name] > 1 else FIRST_SHARED):
             shared.add(name)
         else:
             evaluated |= {name}
     return evaluated
+
+
+def uses_of(conjunctions: Iterable[Conjunction]) -> Counter[str]:
+    """The number of tests of each derived attribute."""
+    return Counter(
+        test.attribute
+        for conjunction in conjunctions
+        for test in conjunction
+        if is_derived(test.attribute)
+    )
 
 
 class ExtendedAttributes(dict[str, Any]):
@@ -123,36 +140,41 @@ class SharedDerived:
         # Each with the number of its filters; empty for most indexes.
         self.evaluators: dict[str, Reader] = {}
         self._filters: dict[str, int] = {}
+        # Those that are not shared, with the number of their filters.
+        self._alone: Counter[str] = Counter()
         # Of the evaluation of all for one message, as `cost_of` counts it.
         self.cost = 0
 
     def refused(self, normal_form: Iterable[Conjunction]) -> frozenset[str]:
         """Return the derived attributes of a filter that it does not share with others.
 
-        They are guarded in all conjunctions, or there is no room for them.
+        They are guarded in all conjunctions, or items of lists there, or there is no room for them,
+        or no other test has them yet.
         """
         guarded: set[str] = set()
-        wanted: dict[str, None] = {}
+        wanted: Counter[str] = Counter()
         for conjunction in normal_form:
-            own = guarded_in(conjunction)
+            own = guarded_in(conjunction) | {
+                test.attribute for test in conjunction if listed_item(test) is not None
+            }
             guarded |= own
-            wanted.update(
-                (test.attribute, None) for test in conjunction if test.attribute not in own
-            )
-        left, room = MAX_SHARED_COST - self.cost, MAX_SHARED - len(self._filters)
+            wanted.update(test.attribute for test in conjunction if test.attribute not in own)
+        left, count = MAX_SHARED_COST - self.cost, len(self._filters)
         refused = []
-        for name in wanted:
+        for name, times in wanted.items():
             if not is_derived(name) or name in self._filters:
                 continue
+            is_single = times == 1 and name not in self._alone
             cost = _cost(name)
-            if room > 0 and cost <= left:
-                room, left = room - 1, left - cost
+            if count < (FIRST_SHARED if is_single else MAX_SHARED) and cost <= left:
+                count, left = count + 1, left - cost
             else:
                 refused.append(name)
         return frozenset((*refused, *(guarded - wanted.keys())))
 
     def take(self, names: Iterable[str], refused: frozenset[str]) -> None:
-        """Count a filter with these derived attributes, but for those refused."""
+        """Count a filter with these derived attributes, and those refused as its own."""
+        self._alone.update(refused)
         for name in dict.fromkeys(names):
             if name in refused:
                 continue
@@ -163,6 +185,10 @@ class SharedDerived:
 
     def give_back(self, names: Iterable[str], refused: frozenset[str]) -> None:
         """Count one filter less."""
+        for name in refused:
+            self._alone[name] -= 1
+            if not self._alone[name]:
+                del self._alone[name]
         for name in dict.fromkeys(names):
             if name in refused:
                 continue

@@ -141,7 +141,7 @@ class MatchIndex(FiledFilters):
             and self._tests_for(attributes) > TESTS_MAXIMUM
         ):
             return self._match_compiled([attributes])[0]
-        found = super().match_checked(attributes)
+        found = self._matched(attributes)
         if self._compiled is not None:
             found += self._compiled.match_loaded(attributes)
         return found
@@ -162,7 +162,7 @@ class MatchIndex(FiledFilters):
             if tests * count > TESTS_MAXIMUM * len(some):
                 return self._match_compiled(publications)
         if self._compiled is None and self._work <= TESTS_MAXIMUM:
-            match = super().match_checked
+            match = self._matched
             return [match(attributes) for attributes in publications]
         return [self.match_checked(attributes) for attributes in publications]
 
@@ -211,7 +211,9 @@ class MatchIndex(FiledFilters):
         """
         batch = _batch_of(publications)
         if batch is not None:
-            return self._compile().match(batch, self._filters)
+            if not self._is_faster_filed(batch):
+                return self._compile().match(batch, self._filters)
+            publications = batch.publications()
         offsets, found = _one_by_one(self.match, publications)
         if all(type(id) is int and -(2**63) <= id < 2**63 for id in self._filters):
             return offsets, np.array(found, np.int64)
@@ -223,9 +225,20 @@ class MatchIndex(FiledFilters):
         """As `match_batch`, with the destinations of the filters that match, each once."""
         batch = _batch_of(publications)
         if batch is not None:
-            return self._compile().match_destinations(batch, self._filters, self._destinations)
+            if not self._is_faster_filed(batch):
+                return self._compile().match_destinations(batch, self._filters, self._destinations)
+            publications = batch.publications()
         offsets, found = _one_by_one(self.match_destinations, publications)
         return offsets, np.fromiter(found, object, len(found))
+
+    def _is_faster_filed(self, batch: ColumnBatch) -> bool:
+        """Whether compiled parts would test so many expressions one by one that a search for each
+        publication is faster.
+        """
+        if self._expressed <= TESTS_MAXIMUM or not batch.size:
+            return False
+        sample = self.extended(batch.attributes(batch.size // 2))
+        return 2 * self._tests_for(sample) < self._expressions_for(sample)
 
     def _compile(self) -> CompiledFilters:
         if self._compiled is None:

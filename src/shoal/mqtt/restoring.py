@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shoal.conflation import KeyName, key_name
+from shoal.conflation import KeyName, KeyState, key_name
 from shoal.model import BrokerId
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.federation.session_transfer.directory.session_directory import SessionOwner
@@ -308,12 +308,8 @@ class _Restoring:
                 self._clients.conflation.restore(
                     subscription.conflator,
                     name,
-                    put.ends_us,
-                    put.last,
-                    found,
-                    put.values,
+                    KeyState(put.ends_us, put.last, found, put.values, put.newest),
                     self._now_us,
-                    put.newest,
                 )
 
     def resume_fan_out(self) -> None:

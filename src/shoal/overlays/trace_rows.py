@@ -112,6 +112,17 @@ class ControlRow(msgspec.Struct, frozen=True):
     publications: int = 0
 
 
+class ConflatedSubscription(msgspec.Struct, frozen=True):
+    """A subscription with `$every` or `$changed`: what became of the publications that reached its
+    broker. Those that a link was spared, and those held at the end, are in none of the counts.
+    """
+
+    subscription: SubscriptionId
+    delivered: int
+    superseded: int
+    suppressed: int
+
+
 # Rows that brokers and publishers of every system write by `Record` effects.
 SHARED_RECORDS: Mapping[str, type[msgspec.Struct]] = {
     "migrations": MigrationRecord,
@@ -127,6 +138,7 @@ SHARED_TABLES: Mapping[str, type[msgspec.Struct]] = {
     "publications": AcceptedPublication,
     "deliveries": DeliveredPublication,
     "load": LoadRow,
+    "conflated": ConflatedSubscription,
     "control": ControlRow,
     **SHARED_RECORDS,
 }

@@ -57,6 +57,11 @@ COMING_AND_GOING = _table(
     ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in SUBSCRIPTIONS)
     + ", from_us bigint, to_us bigint"
 )
+# Of a user's own subscriptions, with the texts of `$every` and `$changed`, or null.
+OWN_SUBSCRIPTIONS = _table(
+    ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in COMING_AND_GOING)
+    + ", every string, changed string"
+)
 TRUTH = _table("publisher string, sequence bigint, subscription string")
 
 # Of a summary.
@@ -70,7 +75,7 @@ RUN_METRICS = _table(
     "settled_message_rate_per_s double, delay_mean_us double, delay_p50_us double, "
     "delay_p99_us double, hops_mean double, settled_delay_mean_us double, "
     "settled_hops_mean double, migrations bigint, publisher_wait_mean_us double, "
-    "selection_time_mean_us double, subscriber_moves bigint, weight_mean double"
+    "selection_time_mean_us double, subscriber_moves bigint, weight_mean double, spared bigint"
 )
 BROKER_METRICS = _table(
     "run string, broker string, message_rate_per_s double, output_rate_per_s double, "

@@ -4,10 +4,11 @@ One function summarises one run, whose tables were in the memory of the simulato
 a loop calls it for small runs, and a Spark task for each of the others.
 
 Deliveries are compared with the truth pair by pair: lost are expected deliveries that never came,
-duplicated are repeated ones, phantom are deliveries without a matching subscription. Load is
-counted in the windows in which publications were published, so that the network's set-up before
-does not count; `settled_` metrics are those of the last third of that time, when relocation has
-done most of its work.
+duplicated are repeated ones, phantom are deliveries without a matching subscription. Spared are the
+expected deliveries that a subscription with `$every` or `$changed` did not need. Load is counted in
+the windows in which publications were published, so that the network's set-up before does not
+count; `settled_` metrics are those of the last third of that time, when relocation has done most of
+its work.
 
 Costs count from the first message to the last, in three phases: set-up before the first
 publication, publishing until the last, and the rest. `transfers` are copies of publications that
@@ -91,6 +92,12 @@ class _SummarisedRun:
     def read(self, name: str) -> pa.Table:
         """TableError names a missing one."""
         return read_columns(self._folder / f"{name}.parquet", schemas.TRACES[name])
+
+    def conflated(self) -> pa.Table:
+        """The names of subscriptions with `$every` or `$changed`; runs may lack the table."""
+        if (self._folder / "conflated.parquet").exists():
+            return self.read("conflated").select(["subscription"])
+        return pa.table({"subscription": pa.array([], pa.string())})
 
     def _load(self) -> pa.Table:
         load = self.whole_load
@@ -251,17 +258,28 @@ def _verdict(run: _SummarisedRun, truth: pa.Table) -> _Row:
     published = run.publications.select(schemas.PUBLICATION_KEY)
     expected = published.join(truth, list(schemas.PUBLICATION_KEY), join_type="inner")
     delivered = run.deliveries.select(_KEY).group_by(_KEY).aggregate([([], "count_all")])
-    came = expected.join(delivered, _KEY, join_type="inner").num_rows
+    arrived = expected.join(delivered, _KEY, join_type="inner")
+    came = arrived.num_rows
+    conflated = run.conflated()
+    spared = _rows_of(expected, conflated) - _rows_of(arrived, conflated)
     count = run.deliveries.num_rows
     if not count and not expected.num_rows:
         return {}
     return {
         "expected": expected.num_rows,
         "delivered": count,
-        "lost": expected.num_rows - came,
+        "lost": expected.num_rows - came - spared,
+        "spared": spared if conflated.num_rows else None,
         "duplicated": count - delivered.num_rows,
         "phantom": delivered.num_rows - came,
     }
+
+
+def _rows_of(table: pa.Table, conflated: pa.Table) -> int:
+    """The number of rows of these subscriptions."""
+    if not conflated.num_rows:
+        return 0
+    return int(table.join(conflated, "subscription", join_type="inner").num_rows)
 
 
 def _sums(load: pa.Table) -> dict[str, int]:

@@ -125,6 +125,8 @@ GROUPS: Sequence[tuple[str, Sequence[Metric]]] = (
             Metric("Delivered", "delivered", figures.count, "",
                    "deliveries that arrived", False),
             Metric("Lost", "lost", figures.count, "", "expected, but never arrived", False),
+            Metric("Spared", "spared", figures.count, "",
+                   "expected, but not needed by the rate or change of the subscription", False),
             Metric("Duplicated", "duplicated", figures.count, "", "arrived more than once", False),
             Metric("Phantom", "phantom", figures.count, "", "arrived, but not expected", False),
             Metric("Out of order", "out_of_order", figures.count, "",

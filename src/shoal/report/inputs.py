@@ -38,11 +38,15 @@ class ReportError(ValueError):
 
 
 class ReportColumn(NamedTuple):
-    """One column that the report reads; `optional` values may be null."""
+    """One column that the report reads; `optional` values may be null.
+
+    With `may_lack` a table without the column has nulls.
+    """
 
     name: str
     kind: str
     optional: bool = False
+    may_lack: bool = False
 
 
 TABLES: Mapping[str, tuple[ReportColumn, ...]] = {
@@ -82,6 +86,7 @@ TABLES: Mapping[str, tuple[ReportColumn, ...]] = {
         ReportColumn("migrations", COUNT),
         ReportColumn("subscriber_moves", COUNT),
         ReportColumn("weight_mean", NUMBER, optional=True),
+        ReportColumn("spared", COUNT, optional=True, may_lack=True),
     ),
     "broker_loads": (
         ReportColumn("run", TEXT),
@@ -263,6 +268,8 @@ def read_table(path: Path, columns: Sequence[ReportColumn]) -> list[Row]:
     except (OSError, pa.ArrowException) as error:
         raise ReportError(f"{path}: not a Parquet table ({error})") from None
     for column in columns:
+        if column.may_lack and column.name not in table.column_names:
+            table = table.append_column(column.name, pa.nulls(table.num_rows))
         if column.name not in table.column_names:
             raise ReportError(f"{path}: column {column.name!r} is missing")
         data = table.column(column.name)

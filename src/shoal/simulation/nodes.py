@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from shoal.broker.effects import (
     Answered,
     CancelTimer,
@@ -43,7 +45,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.holding import Holding
 from shoal.broker.messages import Message, PublicationBatch, Rejected
-from shoal.model import BrokerId, ClientId
+from shoal.model import BrokerId, ClientId, SubscriptionId
 from shoal.simulation.clocks import ahead
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.links.overlay_link import SimulatedLink
@@ -71,6 +73,7 @@ class BrokerNode:
         "_client_free_us",
         "_client_latency_us",
         "_client_transmission_us",
+        "_conflated",
         "_costs",
         "_free_us",
         "_handle",
@@ -147,6 +150,7 @@ class BrokerNode:
         self._publishers = publishers
         self._subscribers = subscribers
         self._movers = subscribers.movers
+        self._conflated = subscribers.conflation.clients
         self._network = network
         # durable facts of its machine, which survive a crash
         self.facts: Mapping[str, Any] = {}
@@ -345,30 +349,47 @@ class BrokerNode:
                 else:
                     self._send_over(link, message, now_us)
             elif type(effect) is Deliver:
-                client = effect.client
-                start_us = self._client_free_us
-                if start_us < now_us:
-                    start_us = now_us
-                self._client_free_us = end_us = start_us + self._client_transmission_us
-                delivered_us = end_us + self._client_latency_us[self.id, client]
-                self.meter.delivered += 1
-                if self._monitor is not None:
-                    self._monitor.client_output_us += delivered_us - now_us
-                if client in self._movers:
-                    self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
-                    continue
-                self._trace.deliveries.append(
-                    DeliveryEvent(
-                        effect.routed.publication,
-                        effect.subscriptions,
-                        client,
-                        self.id,
-                        delivered_us,
-                        effect.hops,
-                    )
-                )
+                if effect.client in self._conflated and effect.client not in self._movers:
+                    self._conflate(effect, now_us)
+                else:
+                    self._deliver(effect, now_us)
             else:
                 self._control(effect, now_us)
+
+    def _conflate(self, effect: Deliver, now_us: int) -> None:
+        """Deliver for those subscriptions of the client that let the publication pass; others may
+        follow later."""
+
+        def hand_out(names: tuple[SubscriptionId, ...], at_us: int) -> None:
+            self._deliver(msgspec.structs.replace(effect, subscriptions=names), at_us)
+
+        self._subscribers.conflation.take(
+            effect.routed.publication, effect.subscriptions, now_us, hand_out
+        )
+
+    def _deliver(self, effect: Deliver, now_us: int) -> None:
+        client = effect.client
+        start_us = self._client_free_us
+        if start_us < now_us:
+            start_us = now_us
+        self._client_free_us = end_us = start_us + self._client_transmission_us
+        delivered_us = end_us + self._client_latency_us[self.id, client]
+        self.meter.delivered += 1
+        if self._monitor is not None:
+            self._monitor.client_output_us += delivered_us - now_us
+        if client in self._movers:
+            self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
+            return
+        self._trace.deliveries.append(
+            DeliveryEvent(
+                effect.routed.publication,
+                effect.subscriptions,
+                client,
+                self.id,
+                delivered_us,
+                effect.hops,
+            )
+        )
 
     def _send_over(self, link: SimulatedLink | None, message: Message, now_us: int) -> None:
         units = _publications_in(message)

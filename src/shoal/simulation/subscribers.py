@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from shoal.broker.effects import Deliver, Record
 from shoal.broker.messages import Message
 from shoal.clients.publisher import ToBroker, WakeUp
 from shoal.clients.subscriber import Handed, Subscriber, SubscriberEffect
-from shoal.model import BrokerId, ClientId, Subscription
+from shoal.model import BrokerId, ClientId, Publication, Subscription, SubscriptionId
+from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.trace import DeliveryEvent, Trace
 
@@ -18,7 +20,10 @@ Ask = Callable[[int, BrokerId, ClientId, Message], None]
 class SimulatedSubscribers:
     """All of them. Deliveries to a client that has never moved need not pass here."""
 
-    def __init__(self, queue: EventQueue, trace: Trace, ask: Ask) -> None:
+    def __init__(
+        self, queue: EventQueue, trace: Trace, ask: Ask, conflation: SimulatedConflation
+    ) -> None:
+        self.conflation = conflation
         # Clients that need their deliveries brought here.
         self.movers: set[ClientId] = set()
         self._queue = queue
@@ -94,10 +99,22 @@ class SimulatedSubscribers:
                 case ToBroker(broker, request):
                     self._ask(now_us, broker, client, request)
                 case Handed(publication, subscription, broker, hops):
-                    self._trace.deliveries.append(
-                        DeliveryEvent(publication, (subscription,), client, broker, now_us, hops)
-                    )
+                    hand_out = partial(self._record, publication, client, broker, hops)
+                    self.conflation.take(publication, (subscription,), now_us, hand_out)
                 case WakeUp(at_us):
                     self._queue.push(at_us, self._woken, client)
                 case Record(record):
                     self._trace.records.append(record)
+
+    def _record(
+        self,
+        publication: Publication,
+        client: ClientId,
+        broker: BrokerId,
+        hops: int,
+        names: tuple[SubscriptionId, ...],
+        at_us: int,
+    ) -> None:
+        self._trace.deliveries.append(
+            DeliveryEvent(publication, names, client, broker, at_us, hops)
+        )

@@ -25,6 +25,7 @@ from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
+from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import SimulatedLink
@@ -109,7 +110,10 @@ class World:
         self._window_us = window_us
         self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
-        self._subscribers = SimulatedSubscribers(self.queue, self.trace, self._deliver_request)
+        self.conflation = SimulatedConflation(self.queue)
+        self._subscribers = SimulatedSubscribers(
+            self.queue, self.trace, self._deliver_request, self.conflation
+        )
         self._refuge = Refuge(
             self.queue,
             self._publishers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shoal.mqtt.codec.properties import Properties
+from shoal.mqtt.messages import PublishedMessage
 from tests.mqtt.broker_api import KEPT
 from tests.mqtt.remembering import RememberingBrokerApi
 from tests.mqtt.sessions.test_conflating import Scene, user
@@ -99,6 +100,22 @@ def test_a_retained_message_does_not_replace_one_that_came_live() -> None:
         got += [(each.topic, each.payload) for each in slow.take_publications()]
         scene.broker_api.after(0.1)
     assert got == [("a", b"retained"), ("t", b"live"), ("t", b"newest")]
+
+
+def test_a_retained_message_does_not_follow_a_later_one_that_was_delivered() -> None:
+    scene = Scene()
+    scene.subscriber.subscribe("t", 1, user(changed="v"))
+    session = scene.broker_api.clients.sessions["subscriber"]
+    [subscription] = session.subscriptions.values()
+    now_us = scene.broker_api.now_us
+    for value, at_us, is_retained in ((2, 0, False), (1, -1, True), (3, 1, True)):
+        payload = b'{"v": %d}' % value
+        message = PublishedMessage("t", payload, "p", now_us + at_us, 1, retain=is_retained)
+        scene.broker_api.clients.conflation.take(
+            message, session, [subscription], now_us, is_retained=is_retained
+        )
+    scene.publish(1, "sends what waits", topic="other")
+    assert [payload for _, payload in scene.got] == ['{"v": 2}', '{"v": 3}']
 
 
 def test_long_values_and_topics_make_keys_of_bounded_size() -> None:

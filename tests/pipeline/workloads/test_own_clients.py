@@ -9,6 +9,7 @@ import pytest
 
 from shoal.frames.errors import TableError
 from shoal.overlays.trace_rows import BrokerPlace
+from shoal.pipeline.schemas import OWN_SUBSCRIPTIONS
 from shoal.pipeline.workloads.own_clients import OwnClients
 
 BROKERS = [BrokerPlace(broker=name, latitude=None, longitude=None) for name in ("lyon", "brest")]
@@ -36,3 +37,14 @@ def test_the_file_of_publishers_is_named(tmp_path: Path) -> None:
     told = f"{file}: 'Brest' has no publication in the window; there are Lyon"
     with pytest.raises(TableError, match=rf"^{re.escape(told)}$"):
         own.wanted_publishers({"Lyon"})
+
+
+def test_rates_and_changes_are_columns(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("id,filter,every,changed\na,TRUE,10s BY x,\nb,TRUE,,x BY 2\n")
+    rows = OwnClients.read(path, None, 1).subscription_rows(["B1"], (0, 10), None)
+    columns = [dict(zip(OWN_SUBSCRIPTIONS.names, row, strict=True)) for row in rows or ()]
+    assert [(row["every"], row["changed"]) for row in columns] == [
+        ("10s BY x", None),
+        (None, "x BY 2"),
+    ]

@@ -85,8 +85,9 @@ def workload(
     """Derive publishers, advertisements and subscriptions from publications, or take your own.
 
     A file of subscriptions (Parquet, CSV or JSON lines) has the columns id and filter, and may
-    have broker, client, from and to: when they come and go, in the publications' time.  One of
-    publishers has publisher, and may have broker and advertisement.
+    have broker, client, from and to: when they come and go, in the publications' time; and every
+    and changed: their rate and change.  One of publishers has publisher, and may have broker and
+    advertisement.
     """
     making = Making("workload", out, overwrite, engine, master, memory, conf or ())
     given, target = making.input(publications), making.output()

@@ -358,6 +358,12 @@ def front_ends(
         for key, scheme in reversed(ways.items())
         if (where := broker.reached_at(key))
     }
+    for row in workload.subscriptions:
+        if row.every or row.changed:
+            raise ReplayError(
+                f"subscription {row.subscription!r} has a rate or change; "
+                "only `shoal simulate` replays these"
+            )
     used = {row.broker for row in workload.publishers}
     used |= {row.broker for row in workload.subscriptions}
     there = {broker.name: broker for broker in network.brokers}

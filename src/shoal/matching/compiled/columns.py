@@ -169,6 +169,17 @@ class ColumnBatch:
         values = ((name, column.value(at)) for name, column in self._columns.items())
         return {name: value for name, value in values if value is not None}
 
+    def publications(self) -> Sequence[Attributes]:
+        """All publications."""
+        if self._publications is not None:
+            return self._publications
+        names = list(self._columns)
+        rows = zip(*[column.listed() for column in self._columns.values()], strict=True)
+        return [
+            {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            for row in rows
+        ]
+
     def _column(self, attribute: str) -> CompiledColumn | None:
         column = self._columns.get(attribute)
         if column is None and is_derived(attribute):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from shoal.matching.compiled.columns import EXACT_INTEGERS, Doubles
 from shoal.matching.compiled.part import CompiledRows
-from shoal.matching.derived import evaluated_in
+from shoal.matching.derived import evaluated_in, uses_of
 from shoal.matching.predicates import Test, alternatives, compile_conjunction
 from shoal.model import INTEGER_MAX, Filter, Kind, Operator, Predicate, Value
 
@@ -51,10 +51,11 @@ def rows_of_filters(
     ranges: dict[str, tuple[Doubles, Doubles]] = {}
     tests: list[Test | None] = []
     shared: set[str] = set()
+    uses = uses_of(conjunction for _, conjunction in conjunctions)
     for row, (_, conjunction) in enumerate(conjunctions):
         demanded: dict[str, Value] = {}
         asked: _Ranges = {}
-        evaluated = evaluated_in(conjunction, shared)
+        evaluated = evaluated_in(conjunction, shared, uses)
         rest = [
             each
             for each in conjunction

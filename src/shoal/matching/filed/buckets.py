@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from shoal.matching.domains import double_at_least, integer_at_least
 from shoal.matching.filed.bitmaps import Bitmaps
+from shoal.matching.filed.expression_tables import ExpressionTables
 from shoal.matching.filed.places import FilterPlace, PlaceStep
 from shoal.matching.predicates import TYPES, Test
 from shoal.model import Attributes, Kind
@@ -74,6 +75,8 @@ class FilterBucket:
     __slots__ = (
         "always",
         "bitmaps",
+        "expression_work",
+        "expressions",
         "falling",
         "is_plain",
         "ladders",
@@ -99,6 +102,9 @@ class FilterBucket:
         self.always: dict[Hashable, None] = {}
         self.ladders: dict[PlaceStep, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
+        self.expressions: ExpressionTables | None = None
+        # As how many tests the expressions of other conjunctions count.
+        self.expression_work = 0
         self.bitmaps: dict[Hashable, Bitmaps] = {}
         # As matching walks through them, by an attribute: bitmaps by the first they ask for, and
         # the ladders that say all by themselves.
@@ -127,7 +133,16 @@ class FilterBucket:
     def add(self, id: Hashable, number: int, place: FilterPlace, test: Test | None) -> int:
         """File a conjunction; how many tests more a search counts as."""
         self.size += 1
-        self._count(test is not None)
+        self._count(int(place.is_tested))
+        if place.is_of_expressions:
+            tables = self.expressions
+            if tables is None:
+                tables = self.expressions = ExpressionTables()
+            before = tables.tests
+            tables.add((id, number), place, test)
+            return tables.tests - before
+        if test is not None:
+            self.expression_work += place.expression_work
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -156,7 +171,17 @@ class FilterBucket:
     def remove(self, id: Hashable, number: int, place: FilterPlace) -> int:
         """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
         self.size -= 1
-        self._count(-bool(place.rest))
+        self._count(-place.is_tested)
+        if place.is_of_expressions:
+            assert self.expressions is not None
+            before = self.expressions.tests
+            self.expressions.remove((id, number), place)
+            after = self.expressions.tests
+            if not len(self.expressions):
+                self.expressions = None
+            return after - before
+        if place.rest:
+            self.expression_work -= place.expression_work
         if place.step is not None:
             ladder = self.ladders[place.step]
             ladder.remove(place.threshold, id)

@@ -30,7 +30,7 @@ from shoal.matching.derived import SharedDerived
 from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
 from shoal.matching.filed.largest import Largest
-from shoal.matching.filed.places import Signature, Values, places_with
+from shoal.matching.filed.places import STEPS_A_TEST, Signature, Values, places_with
 from shoal.matching.given import checked
 from shoal.matching.long_texts import search_within
 from shoal.matching.predicates import compile_conjunction
@@ -39,8 +39,6 @@ from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
-# Steps of evaluation in the time of one test.
-_STEPS_A_TEST = 4
 _NONE: frozenset[str] = frozenset()
 
 
@@ -74,6 +72,8 @@ class FiledFilters:
         # Conjunctions that are tested one by one where their equalities are met; those of ranges.
         self._tested = 0
         self._ranged = 0
+        # Those in tables of expressions.
+        self._expressed = 0
         # No search counts as more tests.
         self._work = 0
         # Derived attributes; those of a filter that are not shared with others, by id.
@@ -141,7 +141,8 @@ class FiledFilters:
             self._work += bucket.add(id, number, place, test)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(bucket.size - 1, bucket.size)
-            self._tested += bool(place.rest)
+            self._tested += place.is_tested
+            self._expressed += place.is_of_expressions
             self._ranged += bool(place.ranges)
 
     def remove(self, id: Hashable) -> None:
@@ -169,7 +170,8 @@ class FiledFilters:
             self._work += bucket.remove(id, number, place)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(bucket.size + 1, bucket.size)
-            self._tested -= bool(place.rest)
+            self._tested -= place.is_tested
+            self._expressed -= place.is_of_expressions
             self._ranged -= bool(place.ranges)
             if bucket.is_empty():
                 del table.buckets[place.values]
@@ -202,6 +204,10 @@ class FiledFilters:
         """As `match`, without a check of the values' types."""
         if self.derived:
             attributes = self._shared.extended(attributes)
+        return self._matched(attributes)
+
+    def _matched(self, attributes: Attributes) -> list[Any]:
+        """As `match_checked`, with attributes that are extended."""
         found = self._walk(attributes, None)
         return list(dict.fromkeys(found)) if self._several and len(found) > 1 else found
 
@@ -273,9 +279,13 @@ class FiledFilters:
         """
         tests = looks = found = 0
         attributes = self.extended(attributes)
-        looks += self._shared.cost // _STEPS_A_TEST
+        looks += self._shared.cost // STEPS_A_TEST
         for bucket in self._buckets_for(attributes):
-            tests += _tested_in(bucket, attributes)
+            tested = _tested_in(bucket, attributes)
+            tests += tested
+            if bucket.expression_work:
+                # Of those on ladders some are tested: as costly as the others.
+                looks += bucket.expression_work * tested // bucket.tests
             found += len(bucket.always)
             found += _passed(bucket.rising, True, attributes)
             found += _passed(bucket.falling, False, attributes)
@@ -284,6 +294,11 @@ class FiledFilters:
                     looked, matching = bitmaps.weigh(attributes.get)
                     looks += looked
                     found += matching
+            if bucket.expressions is not None:
+                tested, looked, matching = bucket.expressions.weigh(attributes)
+                tests += tested
+                looks += looked
+                found += matching
         if tests:
             tests *= 1 + longest_text(attributes) // SHORT
         return tests + looks, found
@@ -299,6 +314,13 @@ class FiledFilters:
     def _tests_for(self, attributes: Attributes) -> int:
         """Return the cost of a search, in tests of conjunctions one by one; none is made."""
         return sum(_tests_in(bucket, attributes) for bucket in self._buckets_for(attributes))
+
+    def _expressions_for(self, attributes: Attributes) -> int:
+        """Return how many expressions there are to work out where the plain tests beside them
+        hold.
+        """
+        tables = [bucket.expressions for bucket in self._buckets_for(attributes)]
+        return sum([each.candidates(attributes) for each in tables if each is not None])
 
     def _buckets_for(self, attributes: Attributes) -> Iterator[FilterBucket]:
         """The buckets in which a search looks."""
@@ -376,12 +398,17 @@ class FiledFilters:
                                 found.append(ids[at])
                                 if is_enough is not None and is_enough(found):
                                     return found
-            if bucket.others:
-                for id, test in bucket.others.values():
-                    if test(attributes):
-                        found.append(id)
-                        if is_enough is not None and is_enough(found):
-                            return found
+            if bucket.tests:
+                if bucket.others:
+                    for id, test in bucket.others.values():
+                        if test(attributes):
+                            found.append(id)
+                            if is_enough is not None and is_enough(found):
+                                return found
+                if bucket.expressions is not None:
+                    found += bucket.expressions.search(attributes)
+                    if is_enough is not None and is_enough(found):
+                        return found
         return found
 
     def _open(self, signature: Signature) -> FilterTable:
@@ -421,6 +448,8 @@ def _tests_in(bucket: FilterBucket, attributes: Attributes) -> int:
     tests = _tested_in(bucket, attributes)
     for _, ranged in present(bucket.ranged, attributes):
         tests += sum(bitmaps.tests for bitmaps in ranged)
+    if bucket.expressions is not None:
+        tests += bucket.expressions.tests
     return tests
 
 

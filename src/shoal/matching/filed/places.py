@@ -13,14 +13,20 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from shoal.ledger import remembered
+from shoal.matching.listed import ListedItem, listed_item
 from shoal.matching.predicates import RISING, TYPES, alternatives, threshold
+from shoal.matching.vector_forms import VectorForm, vector_form
 from shoal.model import Conjunction, Filter, Kind, Operator, Predicate
+from shoal.model.expressions import cost_of, derived_expression, is_derived
 
 # A filter is filed in several indexes, of one broker or of many in one process.  The places of so
 # many are remembered; of larger ones, with which strangers could fill the memory, only while there
 # are such filters.
 REMEMBERED = 8_192
 REMEMBERED_SIZE = 32
+
+# Steps of evaluation in the time of one test.
+STEPS_A_TEST = 4
 
 # Equalities a conjunction is filed under: attributes in order of their names, and the kinds of
 # values (TRUE and 1 are one key to a dictionary).
@@ -52,6 +58,8 @@ class FilterPlace(NamedTuple):
     """Place of a conjunction in the index: a function of the conjunction alone.
 
     One comparison is a step of a ladder, with a threshold; several, and nothing else, are ranges.
+    With expressions that are worked out for it, it may demand an `item` of a list, or have a
+    `form` for vector instructions.
     """
 
     signature: Signature
@@ -60,6 +68,24 @@ class FilterPlace(NamedTuple):
     threshold: Any
     ranges: tuple[PlaceInterval, ...]
     rest: tuple[Predicate, ...]
+    item: ListedItem | None = None
+    form: VectorForm | None = None
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether a search does more for it than steps of ladders and ranges say."""
+        return bool(self.rest) or self.item is not None
+
+    @property
+    def expression_work(self) -> int:
+        """How many tests more its expressions count as, where they are worked out for it alone."""
+        derived = [each.attribute for each in self.rest if is_derived(each.attribute)]
+        return sum([cost_of(derived_expression(name)) for name in derived]) // STEPS_A_TEST
+
+    @property
+    def is_of_expressions(self) -> bool:
+        """Whether it stands in the tables of expressions."""
+        return self.item is not None or self.form is not None
 
 
 def places_of(filter: Filter) -> tuple[tuple[int, FilterPlace], ...]:
@@ -108,6 +134,16 @@ def _place(conjunction: Conjunction, evaluated: frozenset[str]) -> FilterPlace:
     signature = tuple((name, _kind(equalities[name])) for name in names)
     operands = [equalities[name].operand for name in names]
     values: Values = operands[0] if len(operands) == 1 else tuple(operands)
+    if evaluated and others:
+        place = FilterPlace(signature, values, None, None, (), (*comparisons, *others))
+        items = [(each, listed_item(each)) for each in others if each.attribute in evaluated]
+        for each, item in items:
+            if item is not None:
+                rest = tuple([other for other in place.rest if other is not each])
+                return place._replace(item=item, rest=rest)
+        form = vector_form(place.rest, evaluated)
+        if form is not None:
+            return place._replace(form=form)
     if not comparisons:
         return FilterPlace(signature, values, None, None, (), tuple(others))
     if len(comparisons) > 1 and not others:

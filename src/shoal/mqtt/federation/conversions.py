@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from shoal.conflation import KeyName, key_values
-from shoal.conflation.conflator import Place, Values
+from shoal.conflation import KeyName, KeyState, key_values
 from shoal.model import BrokerId
 from shoal.mqtt.federation.controls import (
     ConflatedKeyState,
@@ -57,11 +56,7 @@ class ConflatedSnapshot(NamedTuple):
 
     text: str
     key: KeyName
-    ends_us: int | None
-    last: Values | None
-    held: HeldMessage | None
-    held_values: Values
-    newest: Place | None
+    state: KeyState[HeldMessage]
 
 
 def snapshot_of_keys(session: Session) -> list[ConflatedSnapshot]:
@@ -70,32 +65,30 @@ def snapshot_of_keys(session: Session) -> list[ConflatedSnapshot]:
     for conflator in session.conflators:
         text = conflator.subscription.text
         for key in conflator:
-            state = conflator.get(key)
+            state = conflator.state_of(key)
             assert state is not None
-            last, newest = state.last, state.newest
-            found.append(
-                ConflatedSnapshot(
-                    text, key, state.ends_us, last, state.held, state.held_values, newest
-                )
-            )
+            found.append(ConflatedSnapshot(text, key, state))
     return found
 
 
 def state_of_key(row: ConflatedSnapshot, now_us: int) -> ConflatedKeyState:
     """The control of one key."""
-    left_us = None if row.ends_us is None else max(0, row.ends_us - now_us)
-    state = ConflatedKeyState(row.text, key_values(row.key), left_us, row.last, newest=row.newest)
-    if row.held is None:
-        return state
-    message = row.held.message
+    known = row.state
+    left_us = None if known.ends_us is None else max(0, known.ends_us - now_us)
+    control = ConflatedKeyState(
+        row.text, key_values(row.key), left_us, known.last, newest=known.newest
+    )
+    if known.held is None:
+        return control
+    message = known.held.message
     return msgspec.structs.replace(
-        state,
+        control,
         body=write_body(message),
-        values=row.held_values,
+        values=known.held_values,
         published_us=message.published_us,
         expires_in_us=_left_us(message, now_us),
         message_key=message.key,
-        is_retained=row.held.is_retained,
+        is_retained=known.held.is_retained,
     )
 
 

@@ -13,7 +13,7 @@ delivered once, when the first of them lets it pass; those that hold it count it
 | none | suppressed |
 | the client is disconnected, or its queue is full | held, changed or not; decided when it returns, or there is room |
 | ... at QoS 0, disconnected | dropped, as without conflation |
-| it was retained before the SUBSCRIBE, and a live one is held | superseded |
+| it was retained before the SUBSCRIBE, and a live one is held, or a later live one came | superseded |
 | there are too many keys | the key delivered longest ago is forgotten; its held message goes out |
 | the message expires while it is held | dropped at the end of the interval |
 | another SUBSCRIBE replaces the subscription | held messages go out first |
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.conflation import EndedInterval, KeyCount, KeyName, key_name, shortened
+from shoal.conflation import EndedInterval, KeyCount, KeyName, KeyState, key_name, shortened
 from shoal.conflation.conflator import Place, Values
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.mqtt.content import AttributeReader
@@ -142,7 +142,7 @@ class Conflation:
             at_us = _time_of(message, subscription, now_us)
             key, values = self._read_key(conflator, message)
             if conflator.is_outdated(key, message.key) or (
-                is_retained and _holds_live(conflator, key)
+                is_retained and _follows_live(conflator, key, message)
             ):
                 self._statistics.superseded += 1
                 continue
@@ -159,6 +159,7 @@ class Conflation:
                 opening.append(decision)
             else:
                 conflator.suppressed(key, message.key)
+                _note_live(conflator, key, message, is_retained=is_retained)
                 unchanged += 1
         if passing and holding and not opening:
             present = passing + [conflator.subscription for conflator, *_ in holding]
@@ -195,6 +196,7 @@ class Conflation:
     ) -> None:
         for decision in decisions:
             self._note_delivered(*decision, now_us, message.key)
+            _note_live(decision[0], decision[1], message, is_retained=is_retained)
         self._accept(
             message,
             session,
@@ -255,6 +257,7 @@ class Conflation:
             self._make_room(conflator, key, now_us)
             superseded = conflator.hold(key, values, held, at_us, message.key)
             held.holders[conflator] = key
+            _note_live(conflator, key, message, is_retained=is_retained)
             self._note_superseded(conflator, superseded)
             self._changed(conflator, key)
 
@@ -425,22 +428,18 @@ class Conflation:
         self,
         conflator: SubscriptionConflator,
         key: KeyName,
-        ends_us: int | None,
-        last: Values | None,
-        held: HeldMessage | None,
-        held_values: Values,
+        state: KeyState[HeldMessage],
         now_us: int,
-        newest: Place | None,
     ) -> None:
         """Restore a key from the journal, or from the broker that had the session."""
-        session = conflator.subscription.session
+        session, held = conflator.subscription.session, state.held
         if held is not None and held not in session.withheld:
             session.count_in(held.message)
             session.withheld[held] = None
             session.withheld_bytes += held.message.kept_bytes
         if held is not None:
             held.holders[conflator] = key
-        conflator.restore(key, ends_us, last, held, held_values, now_us, newest)
+        conflator.restore(key, state, now_us)
         if session.session_writer is not None and conflator.next_us is not None:
             self._arm(conflator, conflator.next_us)
 
@@ -464,10 +463,23 @@ def _take_from_others(
     return decisions
 
 
-def _holds_live(conflator: SubscriptionConflator, key: KeyName) -> bool:
-    """Whether a key holds a message that came live: retained ones were published before it."""
+def _follows_live(
+    conflator: SubscriptionConflator, key: KeyName, message: PublishedMessage
+) -> bool:
+    """Whether a retained message is older than one that came live, which is held or went out."""
     state = conflator.get(key)
-    return state is not None and state.held is not None and not state.held.is_retained
+    if state is None:
+        return False
+    holds_live = state.held is not None and not state.held.is_retained
+    return holds_live or message.published_us < state.live_us
+
+
+def _note_live(
+    conflator: SubscriptionConflator, key: KeyName, message: PublishedMessage, *, is_retained: bool
+) -> None:
+    state = conflator.get(key)
+    if state is not None and not is_retained:
+        state.live_us = max(state.live_us, message.published_us)
 
 
 def _time_of(message: PublishedMessage, subscription: ClientSubscription, now_us: int) -> int:

@@ -18,8 +18,10 @@ deliveries keep their distance, and the newest is at most one and a half interva
 | this broker quiesces, as links change | held ones are sent first: none may go while tables turn |
 
 Why not otherwise: assured publications (QoS 1 and 2) are not held, because this broker would have
-to keep them on its disk until they are superseded; a kill of the broker must not lose the newest.
-Later brokers do not hold, as their periods would add up.
+to keep them on its disk until they are superseded, and their publisher would await the settlement;
+a kill of the broker must not lose the newest. Later brokers do not hold, as their periods would add
+up. `$changed` spares nothing here: an unchanged publication repairs the loss of the last change,
+which a link at QoS 0 or a broker without a disk may cause.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from shoal.frames.spelling import did_you_mean
 from shoal.language import parse
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import BrokerPlace
-from shoal.pipeline.schemas import COMING_AND_GOING, PUBLISHERS
+from shoal.pipeline.schemas import OWN_SUBSCRIPTIONS, PUBLISHERS
 from shoal.pipeline.workloads.windows import replay_time
 
 # Stands in the tables in place of a rate class of the paper's.
@@ -136,7 +136,7 @@ class OwnClients(msgspec.Struct):
         Those that come and go outside the events' time are `left_out`.
         """
         rows = self.subscription_rows(brokers, ends, duration_us)
-        return None if rows is None else spark.createDataFrame(rows, COMING_AND_GOING)
+        return None if rows is None else spark.createDataFrame(rows, OWN_SUBSCRIPTIONS)
 
     def subscription_rows(
         self, brokers: Sequence[BrokerId], ends: tuple[int, int], duration_us: int | None
@@ -168,6 +168,8 @@ class OwnClients(msgspec.Struct):
                     own.filter,
                     None if from_us is not None and from_us <= 0 else from_us,
                     to_us,
+                    own.every or None,
+                    own.changed or None,
                 )
             )
         if not rows:

@@ -20,7 +20,7 @@ from shoal.pipeline.ingest import PUBLICATIONS
 from shoal.pipeline.schemas import (
     ATTRIBUTES,
     BROKERS,
-    COMING_AND_GOING,
+    OWN_SUBSCRIPTIONS,
     PUBLICATION_COLUMNS,
     PUBLISHERS,
     arrow_schema,
@@ -69,7 +69,7 @@ def write_small_workload(
     if rows is None:
         subscriptions = pa.concat_tables(derivation.subscription_rows(each) for each in sampled)
     else:
-        subscriptions = _table(rows, COMING_AND_GOING)
+        subscriptions = _table(rows, OWN_SUBSCRIPTIONS)
     brokers = [(*msgspec.structs.astuple(place), rank) for rank, place in enumerate(places)]
     times = [replay_time(each, ends, options.duration_us) for each in events["time_us"].to_pylist()]
     replayed = events.append_column("replay_us", pa.array(times, pa.int64())).sort_by(

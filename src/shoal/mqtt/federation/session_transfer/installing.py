@@ -8,21 +8,22 @@ the source: direct matches of these subscriptions are dropped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from shoal.conflation import KeyName
+from shoal.conflation import KeyName, KeyState
 from shoal.mqtt.access import Permissions
 from shoal.mqtt.content import FILTER_WORK, work_on
 from shoal.mqtt.federation.controls import ConflatedKeyState, Item
 from shoal.mqtt.federation.conversions import held_of, message_of
 from shoal.mqtt.sessions.delivering.outgoing import Outgoing
-from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage
+from shoal.mqtt.sessions.session import ClientSubscription, HeldMessage, SubscriptionConflator
 from shoal.mqtt.sessions.sessions import Sessions
 from shoal.mqtt.sessions.subscribed.leaving import MOST_AT_ONCE, DroppedMessages
 from shoal.mqtt.sessions.subscribed.rows import SubscriptionState, subscription_of
 from shoal.mqtt.sessions.subscribed.subscriptions import SessionSubscriptions
 
-# The number of messages read in one time slice: some 10 ms.
+# The number of messages, and of keys of conflated subscriptions, read in one time slice: some
+# 10 ms.
 ITEMS_AT_ONCE = 600
 
 
@@ -48,6 +49,9 @@ class SessionInstallation:
         # the session.
         self.read: list[Outgoing] = []
         self._is_back = client_id in sessions
+        # Keys of conflated subscriptions that are not in the session yet; the held messages.
+        self._keys: list[tuple[SubscriptionConflator, KeyName, KeyState[HeldMessage]]] = []
+        self._held: dict[tuple[str, int], HeldMessage] = {}
         self._sessions = sessions
         self._subscriptions = subscriptions
         self._problems = problems
@@ -81,34 +85,35 @@ class SessionInstallation:
                     self.came[message.key] = None
 
     def take_keys(
-        self, states: Mapping[tuple[str, KeyName], ConflatedKeyState], now_us: int
+        self, states: Iterable[tuple[tuple[str, KeyName], ConflatedKeyState]], now_us: int
     ) -> None:
-        """Restore the keys of conflated subscriptions, each held message once."""
-        session, conflation = self.session, self._subscriptions.conflation
-        held: dict[tuple[str, int], HeldMessage] = {}
-        for (text, key), state in states.items():
-            subscription = session.subscriptions.get(text)
-            if conflation is None or subscription is None or subscription.conflator is None:
+        """Read the keys of conflated subscriptions, each held message once."""
+        subscriptions = self.session.subscriptions
+        for (text, key), state in states:
+            subscription = subscriptions.get(text)
+            if subscription is None or subscription.conflator is None:
                 continue
             message = held_of(state, now_us)
             found = None
             if message is not None:
-                found = held.get(message.key) if message.key is not None else None
+                found = self._held.get(message.key) if message.key is not None else None
                 found = found or HeldMessage(message, is_retained=state.is_retained)
             if message is not None and message.key is not None and found is not None:
-                held[message.key] = found
+                self._held[message.key] = found
                 self.came[message.key] = None
             ends_us = None if state.left_us is None else now_us + state.left_us
-            conflation.restore(
-                subscription.conflator,
-                key,
-                ends_us,
-                state.last,
-                found,
-                state.values,
-                now_us,
-                state.newest,
-            )
+            known = KeyState(ends_us, state.last, found, state.values, state.newest)
+            self._keys.append((subscription.conflator, key, known))
+        if not self._is_back:
+            self.restore_keys(now_us)
+
+    def restore_keys(self, now_us: int) -> None:
+        """Restore the keys that were read; with an earlier copy of the session here, at the end."""
+        conflation = self._subscriptions.conflation
+        if conflation is not None:
+            for conflator, key, known in self._keys:
+                conflation.restore(conflator, key, known, now_us)
+        self._keys.clear()
 
     def _file(self, row: SubscriptionState, permissions: Permissions) -> int:
         """Install a subscription; returns the work."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from shoal.conflation import KeyName, key_name
 from shoal.model import BrokerId
@@ -52,17 +53,21 @@ class WaitingClient:
         self.filling: SessionInstallation | None = None
         self.subscriptions: dict[str, SubscriptionState] = {}
         self.came: dict[tuple[str, int], None] = {}
-        # Keys of conflated subscriptions, by both names.
-        self.conflated: dict[tuple[str, KeyName], ConflatedKeyState] = {}
+        # Keys of conflated subscriptions that were not read yet, by both names.
+        self.conflated: OrderedDict[tuple[str, KeyName], ConflatedKeyState] = OrderedDict()
         self._items: dict[int, Item] = {}
         # Items that were not read yet.
         self._unread: deque[int] = deque()
         self._parts = 0
 
     def run_slice(self, now_us: int) -> bool:
-        """Fill the session a bit more; returns whether at most one slice of items is left."""
+        """Fill the session a bit more; returns whether at most one slice of items, and one of keys,
+        is left."""
         assert self.filling is not None
         if not self.filling.run_slice(self.admission.permissions):
+            return False
+        if len(self.conflated) > ITEMS_AT_ONCE:
+            self._take_keys(now_us)
             return False
         if len(self._unread) <= ITEMS_AT_ONCE:
             return True
@@ -73,8 +78,16 @@ class WaitingClient:
         """Fill the rest; returns the messages that are not in the session."""
         assert self.filling is not None
         self.filling.take(self._read_items(len(self._unread)), now_us)
-        self.filling.take_keys(self.conflated, now_us)
+        while self.conflated:
+            self._take_keys(now_us)
+        self.filling.restore_keys(now_us)
         return self.filling.read
+
+    def _take_keys(self, now_us: int) -> None:
+        """Fill in some keys of conflated subscriptions."""
+        assert self.filling is not None
+        names = tuple(islice(self.conflated, ITEMS_AT_ONCE))
+        self.filling.take_keys([(name, self.conflated.pop(name)) for name in names], now_us)
 
     def _read_items(self, most: int) -> list[Item]:
         count = min(most, len(self._unread))

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from shoal.attributes import TOPIC_ATTRIBUTE
-from shoal.conflation import KeyName
-from shoal.conflation.conflator import Place, Values
+from shoal.conflation import KeyName, KeyState
 from shoal.ledger import Ledger, LedgerMeasure
 from shoal.matching import TopicIndex, read_topic_filter
 from shoal.matching.filed.filters import longest_text
@@ -63,12 +62,8 @@ class ConflatedSubscriptions(Protocol):
         self,
         conflator: SubscriptionConflator,
         key: KeyName,
-        ends_us: int | None,
-        last: Values | None,
-        held: HeldMessage | None,
-        held_values: Values,
+        state: KeyState[HeldMessage],
         now_us: int,
-        newest: Place | None,
     ) -> None: ...
 
 
