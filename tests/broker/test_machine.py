@@ -59,6 +59,7 @@ from shoal.clients.messages import (
     Resume,
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
+from shoal.overlays.link_admission import ReadyToRoute
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.dynatops.messages import (
     Between,
@@ -240,6 +241,7 @@ MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= path_messages(CLIENTS, PATHS)
 MESSAGES |= change_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES[ReadyToRoute] = st.just(ReadyToRoute())
 MESSAGES |= ring_messages(BROKERS, CLIENTS, FILTERS, ROUTED)
 BASES = {
     Message,
