@@ -59,7 +59,6 @@ from shoal.clients.messages import (
     Resume,
 )
 from shoal.model import Advertisement, MessageId, Publication, Subscription
-from shoal.overlays.link_admission import ReadyToRoute
 from shoal.overlays.coordination.messages import ChangeMessage
 from shoal.overlays.dynatops.messages import (
     Between,
@@ -68,6 +67,7 @@ from shoal.overlays.dynatops.messages import (
     UserArriving,
     ViewCarrier,
 )
+from shoal.overlays.link_admission import ReadyToRoute
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     PlaceAnswer,
