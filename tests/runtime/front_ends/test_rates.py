@@ -12,7 +12,7 @@ from tests.runtime.one_service import network, running
 
 @on_loop
 async def test_paho_above_its_rate_is_slowed_down_and_loses_nothing() -> None:
-    limits = {"maximum_messages_per_s": 400}
+    limits = {"maximum_messages_per_s": 100}
     async with running(network(limits=limits), "B1") as (service,):
         where = service.listening["mqtt"]
         async with (
@@ -22,16 +22,16 @@ async def test_paho_above_its_rate_is_slowed_down_and_loses_nothing() -> None:
             aiomqtt.Client(where.host, where.port, identifier="other") as other,
         ):
             await reader.subscribe("#", qos=1)
-            for number in range(600):
+            for number in range(200):
                 await fast.publish("fast", b"%d" % number, qos=0)
             await other.publish("other", qos=1)
             await fast.publish("fast", b"end", qos=1)
             found = []
             async for message in reader.messages:
                 found.append(message.payload)
-                if len(found) == 602:
+                if len(found) == 202:
                     break
-        expected = [*(b"%d" % number for number in range(600)), b"end"]
+        expected = [*(b"%d" % number for number in range(200)), b"end"]
         assert [each for each in found if each] == expected
         assert found[-1] == b"end"
         figures = service.figures()["mqtt"]
