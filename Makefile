@@ -79,7 +79,6 @@ tests: check compiled
 clusters: compiled ## Spark's standalone cluster, Spark Connect, and the pages and the notebook with Spark (5 minutes)
 	$(BIN)/pytest -n 2 tests/pipeline/clusters
 	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py
-	$(BIN)/pytest -n 0 -m soak tests/docs/test_spark_pages.py tests/spark/test_notebook.py
 
 SPHINX := $(BIN)/python -m sphinx -c docs -d build/docs-trees
 docs: install ## docs/reference/ from the code, and the site into build/docs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -48,6 +48,23 @@ def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
     every = list(cases)
     others = [each for number, each in enumerate(every) if number % count]
     return [*every[::count], *at_length(others)]
+
+
+def one_form(
+    kind: Callable[[str], str], cases: Iterable[ParameterSet], count: int = 1
+) -> list[Any]:
+    """Of one kind of cases in `count` one form, of each kind another; the others for the soak only.
+
+    `kind` tells it from a case's name. `one_in` would take the same form of all kinds.
+    """
+    kinds: dict[str, list[ParameterSet]] = defaultdict(list)
+    for each in cases:
+        kinds[kind(str(each.id))].append(each)
+    some = list(kinds.values())[::count]
+    chosen = [forms[number % len(forms)] for number, forms in enumerate(some)]
+    names = {each.id for each in chosen}
+    others = [each for forms in kinds.values() for each in forms if each.id not in names]
+    return [*chosen, *at_length(others)]
 
 
 def chosen_cases(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -128,6 +128,9 @@ def _shape(expression: ValueExpression, constants: list[float]) -> ExpressionSha
     match expression:
         case AttributeRef(name):
             return (ATTRIBUTE, name)
+        case FunctionCall("order", (AttributeRef(), AttributeRef())):
+            # They may be two strings, or two booleans.
+            return None
         case FunctionCall(function, arguments):
             is_known = function in _ARITHMETIC or function in _OF_ONE or function == "order"
             shapes = [_shape(each, constants) for each in arguments] if is_known else [None]

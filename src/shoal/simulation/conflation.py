@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from shoal.attributes import TOPIC_ATTRIBUTE
 from shoal.conflation import Conflator, EndedInterval, KeyName, key_name
-from shoal.conflation.conflator import Values
+from shoal.conflation.conflator import Place, Values
 from shoal.language.conflation_rules import ConflationRule
 from shoal.model import ClientId, Pace, Publication, SubscriptionId
 from shoal.overlays.trace_rows import ConflatedSubscription
@@ -99,13 +99,18 @@ class SimulatedConflation:
         topic = str(attributes.get(TOPIC_ATTRIBUTE, ""))
         key = key_name(conflator.rule.key_of(topic, attributes))
         values = conflator.rule.values_of(attributes)
+        place = _place_of(held.publication)
+        if conflator.is_outdated(key, place):
+            state.superseded += 1
+            return False
         ended = conflator.end_interval_of(key, now_us)
         if ended is not None:
             self._end(state, ended, now_us)
         if conflator.is_in_interval(key):
-            state.superseded += conflator.hold(key, values, held, now_us) is not None
+            state.superseded += conflator.hold(key, values, held, now_us, place) is not None
             return False
         if not conflator.has_changed(key, values):
+            conflator.suppressed(key, place)
             state.suppressed += 1
             return False
         if conflator.is_full_for(key):
@@ -113,7 +118,7 @@ class SimulatedConflation:
             if forgotten is not None:
                 state.delivered += 1
                 forgotten.message.hand_out((state.name,), now_us)
-        self._note_delivered(state, key, values, now_us)
+        self._note_delivered(state, key, values, place, now_us)
         return True
 
     def _end(self, state: _ConflatedState, ended: EndedInterval[_Held], now_us: int) -> None:
@@ -121,17 +126,18 @@ class SimulatedConflation:
         if not state.conflator.has_changed(ended.key, ended.values):
             state.suppressed += 1
             return
-        self._note_delivered(state, ended.key, ended.values, now_us)
+        place = _place_of(ended.message.publication)
+        self._note_delivered(state, ended.key, ended.values, place, now_us)
         ended.message.hand_out((state.name,), now_us)
 
     def _note_delivered(
-        self, state: _ConflatedState, key: KeyName, values: Values, now_us: int
+        self, state: _ConflatedState, key: KeyName, values: Values, place: Place, now_us: int
     ) -> None:
-        state.conflator.delivered(key, values, now_us)
+        state.conflator.delivered(key, values, now_us, place)
         state.delivered += 1
         self._arm(state)
 
-    def _due(self, now_us: int, state: _ConflatedState) -> None:
+    def _end_intervals(self, now_us: int, state: _ConflatedState) -> None:
         """Intervals of a subscription end."""
         state.armed_us = None
         while (ended := state.conflator.end_interval(now_us)) is not None:
@@ -142,4 +148,8 @@ class SimulatedConflation:
         at_us = state.conflator.next_us
         if at_us is not None and (state.armed_us is None or at_us < state.armed_us):
             state.armed_us = at_us
-            self._queue.push(at_us, self._due, state)
+            self._queue.push(at_us, self._end_intervals, state)
+
+
+def _place_of(publication: Publication) -> Place:
+    return publication.publisher, publication.sequence

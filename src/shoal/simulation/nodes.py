@@ -358,16 +358,18 @@ class BrokerNode:
 
     def _conflate(self, effect: Deliver, now_us: int) -> None:
         """Deliver for those subscriptions of the client that let the publication pass; others may
-        follow later."""
+        follow later, when the client may be elsewhere."""
 
         def hand_out(names: tuple[SubscriptionId, ...], at_us: int) -> None:
-            self._deliver(msgspec.structs.replace(effect, subscriptions=names), at_us)
+            passed = msgspec.structs.replace(effect, subscriptions=names)
+            self._deliver(passed, at_us, is_decided=True)
 
         self._subscribers.conflation.take(
             effect.routed.publication, effect.subscriptions, now_us, hand_out
         )
 
-    def _deliver(self, effect: Deliver, now_us: int) -> None:
+    def _deliver(self, effect: Deliver, now_us: int, *, is_decided: bool = False) -> None:
+        """Deliver a publication; `is_decided` if the client's conflation has let it pass."""
         client = effect.client
         start_us = self._client_free_us
         if start_us < now_us:
@@ -377,7 +379,7 @@ class BrokerNode:
         self.meter.delivered += 1
         if self._monitor is not None:
             self._monitor.client_output_us += delivered_us - now_us
-        if client in self._movers:
+        if client in self._movers and not is_decided:
             self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
             return
         self._trace.deliveries.append(

@@ -353,13 +353,13 @@ class World:
         It stays where it is if that broker does not run, or leaves. A subscriber misses nothing; a
         publisher holds its publications back.
         """
-        self.queue.push(at_us, self._move_publisher, (client, broker))
+        self.queue.push(at_us, self._move_if_possible, (client, broker))
 
     def move_client(self, client: ClientId, broker: BrokerId) -> None:
         """As `move`, now: a broker wants it."""
         self.move(self.queue.now_us, client, broker)
 
-    def _move_publisher(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
+    def _move_if_possible(self, now_us: int, argument: tuple[ClientId, BrokerId]) -> None:
         client, broker = argument
         node, publisher = self.brokers.get(broker), self._publishers.get(client)
         if node is None or not node.running or self._refuge.refuge_for(broker) != broker:

@@ -10,7 +10,7 @@ import pytest
 
 from shoal.language import parse
 from shoal.matching import MatchIndex
-from shoal.matching.derived import FIRST_SHARED
+from shoal.matching.derived import FIRST_SHARED, MAX_SHARED
 from shoal.matching.filed.alike import FEW, AlikeTable
 from shoal.matching.filed.filters import FiledFilters
 from shoal.matching.predicates import compile_conjunction
@@ -135,6 +135,20 @@ def test_expressions_of_their_own_are_few_tests() -> None:
     assert tests > 1_900
     assert index.match({"a": 2**60 + 1, "b": 1})[:2] == [0, 1]
     assert index.match({"a": "1", "b": 1}) == index.match({"b": 1}) == []
+
+
+def test_attributes_of_any_kind_are_compared_with_each_other() -> None:
+    order = derived_name(call("order", AttributeRef("a"), AttributeRef("b")))
+    below = predicate(order, Operator.LT, 0)
+    index = FiledFilters()
+    for number in range(2 * MAX_SHARED):  # no room is left for shared expressions
+        index.add(("full", number), parse(f"c + {number // 2} * d > 1"))
+    assert len(index.derived) == MAX_SHARED
+    for number in range(3 * FEW):
+        index.add(number, Filter(And((below, predicate("size", Operator.GT, number)))))
+    for a, b in (("x", "y"), (False, True), (1, 2.5)):
+        assert len(index.match({"a": a, "b": b, "size": 3 * FEW})) == 3 * FEW
+        assert index.match({"a": b, "b": a, "size": 3 * FEW}) == []
 
 
 def test_an_expression_is_shared_from_its_second_test_on() -> None:

@@ -433,6 +433,10 @@ class Conflation:
     ) -> None:
         """Restore a key from the journal, or from the broker that had the session."""
         session, held = conflator.subscription.session, state.held
+        before = conflator.get(key)
+        if before is not None and before.held is not None and before.held is not held:
+            # The source was killed, and has sent the key again.
+            self._let_go(session, before.held, conflator, is_superseded=False)
         if held is not None and held not in session.withheld:
             session.count_in(held.message)
             session.withheld[held] = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from shoal.mqtt.codec.packets import MQTT_5, Connect
 from shoal.mqtt.federation.session_transfer.installing import ITEMS_AT_ONCE, SessionInstallation
@@ -105,3 +106,28 @@ def test_many_keys_are_read_in_slices(monkeypatch: pytest.MonkeyPatch, comes_bac
     assert sorted(found) == sorted(topics)
     assert sum(sizes) >= len(topics)
     assert max(sizes) <= ITEMS_AT_ONCE
+
+
+def test_keys_that_a_killed_source_sends_again_are_held_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take = SessionInstallation.take_keys
+
+    def twice(self: SessionInstallation, states: Any, now_us: int) -> None:
+        # A retained message of another broker has no key.
+        states = [(name, replace(state, message_key=None)) for name, state in states]
+        take(self, states, now_us)
+        take(self, states, now_us)
+
+    monkeypatch.setattr(SessionInstallation, "take_keys", twice)
+    network = Network("B1", "B2", "B3")
+    publisher = network["B2"].connect("p")
+    old = network["B1"].connect("c", **KEPT)
+    old.subscribe("t?$every=10s", qos=1)
+    old.lose()
+    publisher.publish("t", b"1", qos=1)
+    new = network["B3"].connect("c", **KEPT)
+    session = network["B3"].clients.sessions["c"]
+    network.after(20)
+    assert new.take_payloads() == [b"1"]
+    assert (len(session.withheld), session.withheld_bytes) == (0, 0)
