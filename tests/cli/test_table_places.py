@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli.main import main
+from shoal.cli.support.table_places import output_folder
 
 MAPPING = """\
 publisher = ["site"]
@@ -72,8 +73,12 @@ def test_other_places_are_named_where_they_cannot_be(
             assert f"{place} does not exist; {others}" in refused(capsys, *words, place)
     pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
     said = refused(capsys, *given, tmp_path / "p.parquet", "--out", "lake.db.pairs")
-    assert f"lake.db.pairs: {others}" in said
+    assert f"lake.db.pairs: {others}; a folder is ./lake.db.pairs" in said
     spark = ("--engine", "spark", "--stream", "--out", tmp_path / "out")
     assert "--stream reads and writes folders of this machine" in refused(
         capsys, *given, "lake.db.p", *spark
     )
+
+
+def test_a_run_may_be_in_a_folder_whose_name_has_dots() -> None:
+    assert output_folder(Path("run.v2"), overwrite=False) == Path("run.v2")

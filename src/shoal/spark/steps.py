@@ -20,7 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.frames.table_places import is_uri
+from shoal.frames.table_places import is_uri, named
 from shoal.pipeline.checks.lineage import FileRecord, Lineage
 from shoal.pipeline.checks.publication_facts import PublicationFacts
 from shoal.pipeline.ingest import (
@@ -77,7 +77,7 @@ def ingest_places(
         for each in found:
             each.unpersist()
     if (path := local_path(out)) is not None:
-        files = [FileRecord(str(each), 0, "") for each in places]
+        files = [FileRecord(named(str(each)), 0, "") for each in places]
         origin = Lineage(shoal=metadata.version("shoal"), declaration=str(source), files=files)
         write_counts(counts, path, origin)
     return counts
