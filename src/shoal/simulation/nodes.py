@@ -361,13 +361,15 @@ class BrokerNode:
         follow later."""
 
         def hand_out(names: tuple[SubscriptionId, ...], at_us: int) -> None:
-            self._deliver(msgspec.structs.replace(effect, subscriptions=names), at_us)
+            some = msgspec.structs.replace(effect, subscriptions=names)
+            self._deliver(some, at_us, is_conflated=True)
 
         self._subscribers.conflation.take(
             effect.routed.publication, effect.subscriptions, now_us, hand_out
         )
 
-    def _deliver(self, effect: Deliver, now_us: int) -> None:
+    def _deliver(self, effect: Deliver, now_us: int, *, is_conflated: bool = False) -> None:
+        """Deliver a publication; a conflated one passes no conflation again if the client moved."""
         client = effect.client
         start_us = self._client_free_us
         if start_us < now_us:
@@ -377,7 +379,7 @@ class BrokerNode:
         self.meter.delivered += 1
         if self._monitor is not None:
             self._monitor.client_output_us += delivered_us - now_us
-        if client in self._movers:
+        if client in self._movers and not is_conflated:
             self._queue.push(delivered_us, self._subscribers.delivered, (self.id, effect))
             return
         self._trace.deliveries.append(
