@@ -115,3 +115,8 @@ def test_a_mistake_is_named_and_nothing_is_written(
     assert said in " ".join(capsys.readouterr().err.split())
     assert asked == []
     assert not (tmp_path / "out").exists()
+
+
+def test_a_uri_is_no_folder_of_a_study(study: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert study("--vary", "system=tree,flooding", "--out", "s3://lake/study") == 2
+    assert "a study is in a folder of this machine" in capsys.readouterr().err

@@ -33,7 +33,7 @@ WINDOW_S = 10
 
 
 class Summary(NamedTuple):
-    """The figures of runs, in four tables.
+    """The figures of runs, in five tables.
 
     runs      a row for each run: deliveries (`expected`, `delivered`, `lost`, `duplicated`,
               `phantom`), rates (messages per second of virtual time, mean of the brokers), delays
@@ -41,12 +41,14 @@ class Summary(NamedTuple):
     brokers   rates and utilisation of each broker
     timeline  rates and delays in windows of virtual time
     moves     publishers that were moved to another broker
+    costs     messages and bytes of the whole run by phase and kind
     """
 
     runs: DataFrame
     brokers: DataFrame
     timeline: DataFrame
     moves: DataFrame
+    costs: DataFrame
 
 
 def workload(publications: Place, options: WorkloadOptions) -> Workload:

@@ -48,8 +48,8 @@ def summarise(
 ) -> None:
     """Compare runs with the truth and with each other, in the relocation paper's metrics.
 
-    The folder gets four tables: runs, brokers, timeline and moves.  Spark makes them, but those of
-    small runs.
+    The folder gets five tables: runs, brokers, timeline, moves and costs.  Spark makes them, but
+    those of small runs.
     """
     making = Making("summarise", out, overwrite, engine, master, memory, conf or ())
     folders, expected, target = [local(each) for each in runs], making.input(truth), making.output()
