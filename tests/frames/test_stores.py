@@ -187,15 +187,20 @@ def test_a_secret_in_a_uri_is_not_shown_nor_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("m.toml").write_text(MAPPING)
+    Path("maps").mkdir()
+    Path("maps/m.toml").write_text(MAPPING)
+    put(Path("maps"), mapping := "s3://lake/maps")
+    mapping += "/m.toml"
     server = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
     options = f"?region=us-east-1&scheme=http&endpoint_override={server}"
     given = f"s3://key:hidden@lake/raw/winds.csv{options}"
-    assert run("ingest", "m.toml", given, "--out", "winds") == 0
-    assert run("ingest", "m.toml", f"s3://key:hidden@lake/none{options}", "--out", "none") == 2
+    assert run("ingest", mapping, given, "--out", "winds") == 0
+    assert run("ingest", mapping, f"s3://key:hidden@lake/none{options}", "--out", "none") == 2
     said = capsys.readouterr()
     assert "s3://***@lake/none" in said.err
-    assert "hidden" not in said.out + said.err + Path("winds/_ingest.json").read_text()
+    note = Path("winds/_ingest.json").read_text()
+    assert f'"{mapping}"' in note
+    assert "hidden" not in said.out + said.err + note
 
 
 def test_tables_of_lists_have_plain_types(tmp_path: Path) -> None:

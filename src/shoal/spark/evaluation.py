@@ -41,7 +41,7 @@ class Summary(NamedTuple):
     brokers   rates and utilisation of each broker
     timeline  rates and delays in windows of virtual time
     moves     publishers that were moved to another broker
-    costs     messages and bytes of the whole run by phase and kind
+    costs     messages of the whole run by phase (set-up, publishing, after) and kind
     """
 
     runs: DataFrame
