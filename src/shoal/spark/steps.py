@@ -78,7 +78,9 @@ def ingest_places(
             each.unpersist()
     if (path := local_path(out)) is not None:
         files = [FileRecord(named(str(each)), 0, "") for each in places]
-        origin = Lineage(shoal=metadata.version("shoal"), declaration=named(str(source)), files=files)
+        origin = Lineage(
+            shoal=metadata.version("shoal"), declaration=named(str(source)), files=files
+        )
         write_counts(counts, path, origin)
     return counts
 
