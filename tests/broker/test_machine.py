@@ -67,6 +67,7 @@ from shoal.overlays.dynatops.messages import (
     UserArriving,
     ViewCarrier,
 )
+from shoal.overlays.link_admission import ReadyToRoute
 from shoal.overlays.octopia.messages import DepartingMessage
 from shoal.overlays.publisher_relocation.grape.messages import (
     PlaceAnswer,
@@ -240,6 +241,7 @@ MESSAGES |= self_organising_messages(BROKERS)
 MESSAGES |= exchange_messages(BROKERS, NAMES, SUBSCRIPTIONS)
 MESSAGES |= path_messages(CLIENTS, PATHS)
 MESSAGES |= change_messages(BROKERS, NAMES, SUBSCRIPTIONS)
+MESSAGES[ReadyToRoute] = st.just(ReadyToRoute())
 MESSAGES |= ring_messages(BROKERS, CLIENTS, FILTERS, ROUTED)
 BASES = {
     Message,

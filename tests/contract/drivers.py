@@ -245,7 +245,7 @@ class Live:
     def ask(self, client: ClientId, *requests: Request) -> None:
         async def ask() -> None:
             for request in requests:
-                self._clients[client]._ask(request)
+                self._clients[client]._send_client_request(request)
 
         self._run(ask())
 

@@ -73,6 +73,8 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    # A background job may ignore interrupts, and its forks with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with output, log.open("ab") as errors:
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)

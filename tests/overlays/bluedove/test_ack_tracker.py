@@ -200,7 +200,7 @@ def test_the_check_reports_a_hasty_dispatcher(monkeypatch: pytest.MonkeyPatch) -
     def hasty(self: DispatchOutbox, message: MatchAnswer, out: list[Any]) -> None:
         for id in message.message_ids:
             if id in self._pending:
-                self._done(self._pending[id], out)
+                self._settle_pending(self._pending[id], out)
 
     monkeypatch.setattr(DispatchOutbox, "on_answer", hasty)
     checked = CheckedCluster(0, DeliveryOrder.FREE)

@@ -46,7 +46,7 @@ def load(
 ) -> tuple[Any, ...]:
     since_us = PUBLISHING_FROM_US + since_s * SECOND_US
     control_us = 10_000 * control
-    return broker, since_us, arrived, left, control, control, busy_us, 2 * busy_us, control_us
+    return broker, since_us, arrived, left, control, control, busy_us, 2 * busy_us, control_us, 0
 
 
 def delivery(since_s: int, took_us: int, hops: int) -> tuple[Any, ...]:
