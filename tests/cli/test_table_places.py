@@ -80,5 +80,17 @@ def test_other_places_are_named_where_they_cannot_be(
     )
 
 
+def test_a_delta_table_is_not_replaced_by_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "s.jsonl").write_text(FILTERS)
+    pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
+    given = ("--subscriptions", tmp_path / "s.jsonl", "--publications", tmp_path / "p.parquet")
+    out = ("--out", tmp_path / "pairs", "--overwrite")
+    said = refused(capsys, "match", *given, *out)
+    assert f"is a Delta table; give delta+{(tmp_path / 'pairs').as_uri()}" in said
+
+
 def test_a_run_may_be_in_a_folder_whose_name_has_dots() -> None:
     assert output_folder(Path("run.v2"), overwrite=False) == Path("run.v2")

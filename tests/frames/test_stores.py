@@ -19,7 +19,7 @@ import pytest
 
 from shoal.cli.main import main
 from shoal.frames.errors import TableError
-from shoal.frames.stores import _write_parts, fetch, put
+from shoal.frames.stores import _write_parts, check_free, fetch, put
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -229,7 +229,12 @@ def test_a_place_without_a_table_is_one_line(
         assert run("truth", place, "--out", tmp_path / "out") == 2
         assert capsys.readouterr().err.count("\n") == 1
     (tmp_path / "pairs").mkdir()
+    (tmp_path / "t").mkdir()
+    pq.write_table(pa.table({"id": ["p"]}), tmp_path / "t" / "part-0.parquet")
     with pytest.raises(TableError, match=re.escape("ice.alone: a schema; name a table in it")):
         put(tmp_path / "pairs", "ice.alone")
+    put(tmp_path / "t", "delta+s3://lake/delta")
+    with pytest.raises(TableError, match=re.escape("is a Delta table; give delta+s3://lake/delta")):
+        check_free("s3://lake/delta", overwrite=True)
     assert run("truth", tmp_path, "--out", "s3://lake/raw", "--overwrite") == 2
     assert "s3://lake/raw holds other files than tables" in capsys.readouterr().err

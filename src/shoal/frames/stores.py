@@ -93,6 +93,8 @@ def check_free(text: str, *, overwrite: bool) -> None:
             names = [each.base_name for each in system.get_file_info(within)] if is_there else []
             others = [each for each in names if not _is_of_table(each, text)]
             others = [] if _RUN in names else others
+            if _DELTA_LOG in names and not text.startswith(DELTA):
+                raise TableError(f"{text} is a Delta table; give {DELTA}{text}")
     if is_there and not overwrite:
         raise TableError(f"{text} exists already; give another place, or --overwrite")
     if others:

@@ -65,9 +65,13 @@ def input_place(given: str | Path, *, by_spark: bool = False) -> Path | SparkPla
 def output_place(
     given: str | Path, *, overwrite: bool, by_spark: bool = False
 ) -> Path | SparkPlace:
-    """The place of an output; UserError for a store's place that is taken, without `overwrite`."""
+    """The place of an output; UserError for a store's place that is taken, without `overwrite`, and
+    for a Delta table as a folder of Parquet.
+    """
     text = _with_slashes(str(given))
     path = _path(text, writes=True)
+    if path is not None and (path / "_delta_log").is_dir():
+        raise UserError(f"{text} is a Delta table; give delta+{path.absolute().as_uri()}")
     if path is not None:
         return path
     if by_spark:
