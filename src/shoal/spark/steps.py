@@ -1,7 +1,7 @@
 """The commands' steps between places that are not all paths, each by the function of its name.
 
 Spark reads the inputs where they are and writes the tables to where they shall be. The counts come
-of the tables that were written.
+from the tables that were written.
 """
 
 from __future__ import annotations
