@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from shoal.cli import main as cli
+from shoal.experiments.run_files import read_workload
 from shoal.pipeline import session, tasks
 from shoal.pipeline.tasks import TaskOutcome
+from tests import flooding
 from tests.experiments.test_run_files import write_workload
 
 Run = Callable[..., int]
@@ -71,12 +73,24 @@ def test_settings_are_compared_over_seeds_and_the_study_goes_on(
     assert asked == [8, 4]
 
 
-def test_a_changed_workload_is_run_again(tmp_path: Path, study: Run, asked: list[int]) -> None:
+def test_a_changed_file_is_run_again(
+    tmp_path: Path, study: Run, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = [row.broker for row in read_workload(tmp_path / "workload").brokers]
+    links, module = tmp_path / "links.csv", tmp_path / "flooding.py"
+    links.write_text("left,right\n" + "".join(map("{},{}\n".format, brokers, brokers[1:])))
+    module.write_text("")
+    monkeypatch.setattr(flooding, "__file__", str(module))
+    topology = ("--set", "topology.kind=links", "--set", f"topology.path={links}")
     vary = ("--vary", "system=tree,flooding", "--seeds", 1, "--out", tmp_path / "out")
-    assert study(*vary) == 0
+    assert study(*vary, *topology) == 0
     (tmp_path / "workload" / "more.txt").write_text("changed")
-    assert study(*vary) == 0
-    assert asked == [2, 2]
+    assert study(*vary, *topology) == 0
+    links.write_text(f"{links.read_text()}\n")
+    assert study(*vary, *topology) == 0
+    module.write_text("# changed")
+    assert study(*vary, *topology) == 0
+    assert asked == [2, 2, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -101,3 +115,8 @@ def test_a_mistake_is_named_and_nothing_is_written(
     assert said in " ".join(capsys.readouterr().err.split())
     assert asked == []
     assert not (tmp_path / "out").exists()
+
+
+def test_a_uri_is_no_folder_of_a_study(study: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert study("--vary", "system=tree,flooding", "--out", "s3://lake/study") == 2
+    assert "a study is in a folder of this machine" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli.main import main
+from shoal.cli.support.table_places import output_folder
 
 MAPPING = """\
 publisher = ["site"]
@@ -72,8 +73,24 @@ def test_other_places_are_named_where_they_cannot_be(
             assert f"{place} does not exist; {others}" in refused(capsys, *words, place)
     pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
     said = refused(capsys, *given, tmp_path / "p.parquet", "--out", "lake.db.pairs")
-    assert f"lake.db.pairs: {others}" in said
+    assert f"lake.db.pairs: {others}; a folder is ./lake.db.pairs" in said
     spark = ("--engine", "spark", "--stream", "--out", tmp_path / "out")
     assert "--stream reads and writes folders of this machine" in refused(
         capsys, *given, "lake.db.p", *spark
     )
+
+
+def test_a_delta_table_is_not_replaced_by_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pairs" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "s.jsonl").write_text(FILTERS)
+    pq.write_table(pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "p.parquet")
+    given = ("--subscriptions", tmp_path / "s.jsonl", "--publications", tmp_path / "p.parquet")
+    out = ("--out", tmp_path / "pairs", "--overwrite")
+    said = refused(capsys, "match", *given, *out)
+    assert f"is a Delta table; give delta+{(tmp_path / 'pairs').as_uri()}" in said
+
+
+def test_a_run_may_be_in_a_folder_whose_name_has_dots() -> None:
+    assert output_folder(Path("run.v2"), overwrite=False) == Path("run.v2")

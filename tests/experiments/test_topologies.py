@@ -171,6 +171,7 @@ def test_links_are_read_from_edge_lists_and_graphml(tmp_path: Path, name: str, t
         ("l.csv", "a,b\n1,2\n", "column 'left' is missing; found: a, b"),
         ("l.graphml", "<graphml>", "not GraphML"),
         ("l.graphml", "<graphml/>", "no edge"),
+        ("l.graphml", "<graphml><edge source='B0'/></graphml>", "an edge without source or target"),
         ("l.graphml", None, "no such file"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_killed_run_leaves_no_half_part_and_is_repeated(tmp_path: Path) -> Non
     given.add_events()
     given.add_subscriptions()
     # The work folder stays, as after a kill, and the lock on it is free.
-    killed = mock.patch.object(increments, "_next", side_effect=KeyboardInterrupt)
+    killed = mock.patch.object(increments, "_publish", side_effect=KeyboardInterrupt)
     with killed, mock.patch("shutil.rmtree"):
         assert run(*add) == 130
     assert any(each.name.startswith(".adding.") for each in (tmp_path / "truth").iterdir())
@@ -110,6 +110,38 @@ def test_a_killed_run_leaves_no_half_part_and_is_repeated(tmp_path: Path) -> Non
     assert sorted(each.name for each in (tmp_path / "truth").iterdir()) == [
         *("_workload.json", "part=0", "part=1"),
     ]
+
+
+def test_two_runs_at_a_time_add_their_pairs_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Growing(tmp_path / "work", 1)
+    given.add_events()
+    given.add_subscriptions()
+    add = ("truth", given.folder, "--out", tmp_path / "truth", "--add")
+    publish = increments._publish
+
+    def after_another(filled: Path, target: Path) -> None:
+        with mock.patch.object(increments, "_publish", publish):
+            assert run(*add) == 0
+        publish(filled, target)
+
+    with mock.patch.object(increments, "_publish", after_another):
+        assert run(*add) == 2
+    assert "another run has added to it; run this again" in capsys.readouterr().err
+    assert run("truth", given.folder, "--out", tmp_path / "all") == 0
+    assert rows(tmp_path / "truth") == rows(tmp_path / "all")
+
+
+def test_a_table_that_is_one_file_in_a_folder_is_added(tmp_path: Path) -> None:
+    (tmp_path / "winds").mkdir()
+    pq.write_table(
+        pa.table({"id": ["p"], "wind": [4.0]}), tmp_path / "winds" / "publications.parquet"
+    )
+    (tmp_path / "s.jsonl").write_text('{"id": "windy", "filter": "wind > 3"}\n')
+    given = ("--publications", tmp_path / "winds", "--subscriptions", tmp_path / "s.jsonl")
+    assert run("match", *given, "--out", tmp_path / "pairs", "--add") == 0
+    assert pq.read_table(tmp_path / "pairs").num_rows == 1
 
 
 def test_what_cannot_be_added_is_one_line(

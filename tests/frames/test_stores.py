@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -11,12 +13,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from shoal.cli.main import main
 from shoal.frames.errors import TableError
-from shoal.frames.stores import fetch
+from shoal.frames.stores import _write_parts, check_free, fetch, put
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -57,6 +60,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "PYICEBERG_CATALOG__ICE__TYPE": "sql",
             "PYICEBERG_CATALOG__ICE__URI": f"sqlite:///{folder / 'catalog.db'}",
             "PYICEBERG_CATALOG__ICE__WAREHOUSE": (folder / "tables").as_uri(),
+            "PYICEBERG_CATALOG__BROKEN__TYPE": "sql",
+            "PYICEBERG_CATALOG__BROKEN__URI": f"sqlite:///{folder / 'none' / 'catalog.db'}",
         }.items():
             patch.setenv(name, value)
         try:
@@ -145,15 +150,67 @@ def test_deleted_rows_of_a_delta_table_are_not_read(
 ) -> None:
     """Its folder still has the files of the deleted rows."""
     import deltalake
-    import pyarrow as pa
 
-    rows = pa.table({"id": ["p1", "p2"], "wind": [5.0, 1.0]})
-    deltalake.write_deltalake(str(tmp_path / "winds"), rows)
-    deltalake.DeltaTable(str(tmp_path / "winds")).delete("wind > 3")
-    (tmp_path / "s.jsonl").write_text('{"id": "any", "filter": "wind > 0"}\n')
-    given = ("--subscriptions", tmp_path / "s.jsonl", "--publications", tmp_path / "winds")
-    assert run("match", *given) == 0
-    assert capsys.readouterr().out == '{"publication": "p2", "subscriptions": ["any"]}\n'
+    rows = pa.table({"id": ["p1", "p2"], "wind": [5.0, 1.0], "tags": [["a"], ["b"]]})
+    winds = tmp_path / "a ü"
+    deltalake.write_deltalake(winds.as_uri(), rows)
+    deltalake.DeltaTable(winds.as_uri()).delete("wind > 3")
+    text = "wind > 0 AND array_contains(tags, 'b')"
+    (tmp_path / "s.jsonl").write_text(f'{{"id": "any", "filter": "{text}"}}\n')
+    for place in (winds, winds.as_uri()):
+        given = ("--subscriptions", tmp_path / "s.jsonl", "--publications", place)
+        assert run("match", *given) == 0
+        assert capsys.readouterr().out == '{"publication": "p2", "subscriptions": ["any"]}\n'
+
+
+@pytest.mark.usefixtures("store")
+def test_an_input_in_a_store_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.toml").write_text(MAPPING)
+    pq.write_table(pa.table({"at": ["2026-01-01"], "site": ["A"], "wind": [1.0]}), "part.parquet")
+    for place, inner in (("s3://lake/kept", "/part.parquet"), ("ice.kept.raw", "")):
+        Path("raw").mkdir()
+        shutil.copy("part.parquet", "raw")
+        put(Path("raw"), place)
+        shutil.rmtree("raw")
+        out = place.replace("s3:", "s3a:")
+        words = ("ingest", "m.toml", f"{place}{inner}", "--out", out, "--overwrite")
+        assert run(*words) == 2
+        assert f"{out} is the input; give another --out" in capsys.readouterr().err
+        assert pq.read_table(fetch(place, tmp_path)).num_rows == 1
+
+
+@pytest.mark.usefixtures("store")
+def test_a_secret_in_a_uri_is_not_shown_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("maps").mkdir()
+    Path("maps/m.toml").write_text(MAPPING)
+    put(Path("maps"), mapping := "s3://lake/maps")
+    mapping += "/m.toml"
+    server = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+    options = f"?region=us-east-1&scheme=http&endpoint_override={server}"
+    given = f"s3://key:hidden@lake/raw/winds.csv{options}"
+    assert run("ingest", mapping, given, "--out", "winds") == 0
+    assert run("ingest", mapping, f"s3://key:hidden@lake/none{options}", "--out", "none") == 2
+    said = capsys.readouterr()
+    assert "s3://***@lake/none" in said.err
+    note = Path("winds/_ingest.json").read_text()
+    assert f'"{mapping}"' in note
+    assert "hidden" not in said.out + said.err + note
+
+
+def test_tables_of_lists_have_plain_types(tmp_path: Path) -> None:
+    texts = pa.large_list(pa.large_string())
+    kind = pa.struct([("tags", texts)])
+    table = pa.table({"attributes": pa.array([{"tags": ["a"]}], kind)})
+    _write_parts(table.to_reader(), tmp_path / "t")
+    found = pq.read_table(tmp_path / "t")
+    assert found.schema.field("attributes").type.field("tags").type == pa.list_(pa.string())
+    assert found.to_pylist() == table.to_pylist()
 
 
 @pytest.mark.usefixtures("store")
@@ -165,10 +222,19 @@ def test_a_place_without_a_table_is_one_line(
         ("s3://other/none", "s3://other/none"),
         ("delta+s3://lake/raw", "delta+s3://lake/raw: there is no Delta table"),
         ("ice.none", "ice.none: the catalog has no such table"),
+        ("broken.db.none", "broken.db.none: (sqlite3.OperationalError)"),
     ):
         with pytest.raises(TableError, match=re.escape(text)):
             fetch(place, tmp_path)
         assert run("truth", place, "--out", tmp_path / "out") == 2
         assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "pairs").mkdir()
+    (tmp_path / "t").mkdir()
+    pq.write_table(pa.table({"id": ["p"]}), tmp_path / "t" / "part-0.parquet")
+    with pytest.raises(TableError, match=re.escape("ice.alone: a schema; name a table in it")):
+        put(tmp_path / "pairs", "ice.alone")
+    put(tmp_path / "t", "delta+s3://lake/delta")
+    with pytest.raises(TableError, match=re.escape("is a Delta table; give delta+s3://lake/delta")):
+        check_free("s3://lake/delta", overwrite=True)
     assert run("truth", tmp_path, "--out", "s3://lake/raw", "--overwrite") == 2
     assert "s3://lake/raw holds other files than tables" in capsys.readouterr().err

@@ -40,9 +40,10 @@ def test_control_messages_are_counted_by_type_and_window() -> None:
         ControlRow("B1", 1_000, "TraceResult", 1, 9),
     ]
     meter.count_control(MatchRequest(0, ("p", "q")), 50)  # type: ignore[arg-type]
+    meter.count_control(ReliableFrame(1, 0, MatchRequest(0, ("r",))), 30)  # type: ignore[arg-type]
     meter.roll(3_000)
-    assert meter.control_rows[3:] == [ControlRow("B1", 2_000, "MatchRequest", 1, 50, 2)]
-    assert [row.control_out for row in meter.rows] == [3, 1, 1]
+    assert meter.control_rows[3:] == [ControlRow("B1", 2_000, "MatchRequest", 2, 80, 3)]
+    assert [row.control_out for row in meter.rows] == [3, 1, 2]
 
 
 def test_a_small_message_takes_less_of_a_broker() -> None:

@@ -15,8 +15,9 @@ from msgspec.structs import astuple
 
 from shoal.broker.effects import MeasuredDelays, MoveClient, ResetLink
 from shoal.broker.messages import Publish
+from shoal.language.conflation_rules import read_conflation
 from shoal.overlays.registry import strategy_factory
-from shoal.overlays.trace_rows import LoadRow
+from shoal.overlays.trace_rows import ConflatedSubscription, LoadRow
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.underlay import ConstantUnderlay
 from shoal.simulation.nodes import BrokerNode
@@ -62,6 +63,18 @@ def test_two_publications_have_the_calculated_times() -> None:
     made.run()
     assert delivered(made) == [(1, 53_068), (2, 53_098)]
     assert [row.hops for row in made.trace.deliveries] == [1, 1]
+
+
+def test_a_held_publication_follows_a_client_that_moves() -> None:
+    """Its interval ends at the new broker, and it is neither held again nor taken for unchanged."""
+    made = world()
+    made.conflation.add("s", "C", read_conflation("10s", "x"))  # type: ignore[arg-type]
+    made.request(SETTLED_US, "P", publish(1))
+    made.request(SETTLED_US, "P", publish(2))
+    made.move(1_000_000, "C", "B1")
+    made.run()
+    assert [(number, at_us // 1_000_000) for number, at_us in delivered(made)] == [(1, 0), (2, 10)]
+    assert made.conflation.rows() == [ConflatedSubscription("s", 2, 0, 0)]
 
 
 def test_a_slow_link_is_a_queue_of_its_own() -> None:

@@ -73,7 +73,7 @@ def _argument(one: Any) -> str:
     if one.param_type_name == "option":
         return "`, `".join(sorted(one.opts, key=len, reverse=True))
     name = str(one.metavar or one.name.upper())
-    if one.nargs == -1:
+    if one.nargs == -1 and not name.endswith("..."):
         name += "..."
     return name if one.required else f"[{name}]"
 

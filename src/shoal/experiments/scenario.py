@@ -416,13 +416,22 @@ def _finish(data: dict[str, Any], overrides: Iterable[str], label: str) -> Scena
     return scenario
 
 
+def has_effect(key: str, system: str) -> bool:
+    """Whether a system depends on a key: its own links leave a topology none, for example.
+
+    >>> has_effect("grape.weight", "grape"), has_effect("grape.weight", "tree")
+    (True, False)
+    """
+    section = key.partition(".")[0].strip()
+    if section == "topology":
+        return not SYSTEMS[system].shape.opens_links and SYSTEMS[system].links is None
+    return section not in SYSTEMS or section == system
+
+
 def _check_settings(overridden: Iterable[str], system: str) -> None:
     """TomlError for a setting that the chosen system does not know; a file may have it."""
-    foreign = {name for name in SYSTEMS if name != system}
-    if SYSTEMS[system].shape.opens_links or SYSTEMS[system].links is not None:
-        foreign.add("topology")
     for path in overridden:
-        if path.partition(".")[0] in foreign:
+        if not has_effect(path, system):
             raise typed_toml.TomlError(
                 f"{typed_toml.OVERRIDE} {path}: {system} does not know it, so it has no effect "
                 f"({SYSTEMS_PAGE})"

@@ -99,7 +99,11 @@ def _graphml_links(path: Path) -> list[Link]:
     edges = [each for each in root.iter() if each.tag.rpartition("}")[2] == "edge"]
     if not edges:
         raise TopologyError(f"{path}: no edge in it")
-    return [(each.attrib["source"], each.attrib["target"]) for each in edges]
+    ends = [(each.get("source"), each.get("target")) for each in edges]
+    links = [(source, target) for source, target in ends if source and target]
+    if len(links) < len(ends):
+        raise TopologyError(f"{path}: an edge without source or target")
+    return links
 
 
 def _ordered(brokers: list[BrokerId], order: scenario.BrokerOrder, seed: int) -> list[BrokerId]:

@@ -9,6 +9,7 @@ makes the same part. A file that has changed or is gone would change earlier pai
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -43,14 +44,16 @@ def additions(
     """Give what is to be made for the files that are new; at the end it becomes a part of `out`.
 
     Each input is the name that it has in an addition, and its folder or file. The block writes a
-    folder of Parquet at each `target`. TableError for a file that has changed, and for a folder
-    `out` that is not of parts.
+    folder of Parquet at each `target`. TableError for a file that has changed, for a folder `out`
+    that is not of parts, and if another run adds to it meanwhile.
     """
     out.mkdir(parents=True, exist_ok=True)
     for child in out.iterdir():
         if not (_PART.fullmatch(child.name) or child.name.startswith(("_", "."))):
             raise TableError(f"{out} is not a folder of parts; give another place to add to")
     inputs = dict([events, subscriptions])
+    # Before the parts are read: another run at the same time takes the same number.
+    target = out / f"part={_next(out)}"
     found = {name: _digests(place) for name, place in inputs.items()}
     known = _known(out, inputs, found)
     new = {name: _others(files, known[name]) for name, files in found.items()}
@@ -77,7 +80,17 @@ def additions(
                 for file in part_files(addition.target):
                     file.rename(filled / f"part-{number}-{file.name.removeprefix('part-')}")
             (filled / NOTE).write_bytes(msgspec.json.encode(new))
-            filled.rename(out / f"part={_next(out)}")
+            _publish(filled, target)
+
+
+def _publish(filled: Path, target: Path) -> None:
+    """Make a folder a part; TableError if another run has made one of this number meanwhile."""
+    try:
+        filled.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        raise TableError(f"{target.parent}: another run has added to it; run this again") from None
 
 
 def _known(out: Path, inputs: Mapping[str, Path], found: Mapping[str, Files]) -> dict[str, Files]:

@@ -21,7 +21,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
@@ -31,7 +31,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS
-from shoal.frames.table_places import is_uri
+from shoal.frames.table_places import is_uri, last_name
 
 DELTA = "delta+"
 _DELTA_LOG = "_delta_log"
@@ -40,6 +40,9 @@ _RUN = "checks.json"
 # Arrow's names of the schemes that Hadoop and others write.
 _SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss",
             "hdfs": "hdfs", "viewfs": "viewfs"}  # fmt: skip
+
+# Packages whose errors are about places: those of tables, of Iceberg's catalogs, of AWS.
+_PACKAGES = ("deltalake", "_internal", "pyiceberg", "sqlalchemy", "botocore")
 
 
 def is_store(text: str) -> bool:
@@ -52,12 +55,13 @@ def is_store(text: str) -> bool:
         return True
     if is_uri(text):
         return text.partition(":")[0].lower() in _SCHEMES
-    return _has_delta_log(text) or _iceberg(text) is not None
+    with _explained(text):
+        return _has_delta_log(text) or _iceberg(text) is not None
 
 
 def fetch(text: str, folder: Path) -> Path:
     """Copy a place into `folder`, and return where the copy is; TableError if nothing is there."""
-    target = Path(tempfile.mkdtemp(dir=folder)) / (PurePosixPath(text).name or "table")
+    target = Path(tempfile.mkdtemp(dir=folder)) / (last_name(text) or "table")
     with _explained(text):
         if (iceberg := _iceberg(text)) is not None:
             return _fetch_iceberg(*iceberg, target)
@@ -89,6 +93,8 @@ def check_free(text: str, *, overwrite: bool) -> None:
             names = [each.base_name for each in system.get_file_info(within)] if is_there else []
             others = [each for each in names if not _is_of_table(each, text)]
             others = [] if _RUN in names else others
+            if _DELTA_LOG in names and not text.startswith(DELTA):
+                raise TableError(f"{text} is a Delta table; give {DELTA}{text}")
     if is_there and not overwrite:
         raise TableError(f"{text} exists already; give another place, or --overwrite")
     if others:
@@ -108,13 +114,21 @@ def put(folder: Path, text: str, *, overwrite: bool = False) -> None:
             _put_delta(folder, text.removeprefix(DELTA))
         else:
             if system.get_file_info(path).type is pfs.FileType.Directory:
-                system.delete_dir_contents(path)
+                _clear(system, path)
             system.create_dir(path)
             for table in folder.iterdir():
                 if table not in notes:
                     _copy(table, system, f"{path}/{table.name}")
         for note in notes:
             _copy(note, system, f"{path}/{note.name}")
+
+
+def _clear(system: Any, path: str) -> None:
+    """Remove everything in a folder of a store, notes first: one that stays has its tables."""
+    for each in system.get_file_info(pfs.FileSelector(path)):
+        if each.type is pfs.FileType.File and each.base_name.startswith("_"):
+            system.delete_file(each.path)
+    system.delete_dir_contents(path)
 
 
 def _copy(source: Path, system: Any, target: str) -> None:
@@ -137,7 +151,7 @@ def _explained(text: str) -> Iterator[None]:
     except (OSError, pa.ArrowException, ValueError) as error:
         raise TableError(f"{text}: {str(error).partition(chr(10))[0]}") from None
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("deltalake", "_internal", "pyiceberg"):
+        if type(error).__module__.partition(".")[0] not in _PACKAGES:
             raise
         raise TableError(f"{text}: {str(error).partition(chr(10))[0]}") from None
 
@@ -222,6 +236,8 @@ def _fetch_iceberg(catalog: Any, name: str, target: Path) -> Path:
 def _put_iceberg(folder: Path, catalog: Any, name: str) -> None:
     for inner, parts in _tables_in(folder):
         table = f"{name}.{inner}" if inner else name
+        if "." not in table:
+            raise TableError(f"{catalog.name}.{table}: a schema; name a table in it")
         rows = pds.dataset(parts).to_table()
         catalog.create_namespace_if_not_exists(table.rpartition(".")[0])
         if catalog.table_exists(table):
@@ -249,6 +265,8 @@ def _plain(kind: Any) -> Any:
         return pa.string()
     if pa.types.is_struct(kind):
         return pa.struct([each.with_type(_plain(each.type)) for each in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
     return kind
 
 

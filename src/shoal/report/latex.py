@@ -1,9 +1,9 @@
 r"""Tables of a study for LaTeX, with the rules of the package booktabs.
 
->>> table = StudyTable(title="Rate", caption="", columns=("n", "rate, %"), rows=(("1", "2 %"),))
+>>> table = StudyTable(title="Rate > 1", caption="", columns=("n", "rate, %"), rows=(("1", "2 %"),))
 >>> print(latex([table]))
 \begin{table}
-\caption{Rate}
+\caption{Rate $>$ 1}
 \begin{tabular}{ll}
 \toprule
 n & rate, \% \\
@@ -28,6 +28,8 @@ _SPECIAL = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         **{sign: "\\" + sign for sign in "&%$#_{}"},
+        # Other signs in the fonts that LaTeX begins with.
+        **{sign: f"${sign}$" for sign in "<>|"},
         "\N{MINUS SIGN}": "$-$",
         "\N{EN DASH}": "--",
         "\N{NO-BREAK SPACE}": "~",

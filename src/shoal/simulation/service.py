@@ -15,7 +15,7 @@ from shoal.broker.effects import MatchingWork, MeasuredDelays
 from shoal.broker.messages import Message
 from shoal.model import BrokerId
 from shoal.overlays.trace_rows import ControlRow, LoadRow
-from shoal.simulation.sizes import kind_of
+from shoal.simulation.sizes import content_of
 
 
 class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +150,8 @@ class Meter:
     def count_control(self, message: Message, size: int) -> None:
         """Count a control message for a neighbour; its frame has so many bytes."""
         self.control_out += 1
-        counts = self._kinds.setdefault(kind_of(message), [0, 0, 0])
+        message = content_of(message)
+        counts = self._kinds.setdefault(type(message).__name__, [0, 0, 0])
         counts[0] += 1
         counts[1] += size
         if message.copied:

@@ -31,8 +31,7 @@ def message_sizes(codec: Codec) -> MessageSizes:
 
     def bytes_of(message: Message) -> int:
         nonlocal last, size
-        if type(message) is ReliableFrame and message.message is not None:
-            message = message.message
+        message = content_of(message)
         if message is last:
             return size
         try:
@@ -45,8 +44,8 @@ def message_sizes(codec: Codec) -> MessageSizes:
     return bytes_of
 
 
-def kind_of(message: Message) -> str:
-    """Name of a message's type, of the one inside a frame of a lossy link."""
+def content_of(message: Message) -> Message:
+    """The message inside a frame of a lossy link; any other message itself."""
     if type(message) is ReliableFrame and message.message is not None:
-        message = message.message
-    return type(message).__name__
+        return message.message
+    return message

@@ -1,7 +1,7 @@
 """The commands' steps between places that are not all paths, each by the function of its name.
 
 Spark reads the inputs where they are and writes the tables to where they shall be. The counts come
-of the tables that were written.
+from the tables that were written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.types import DoubleType, LongType, StructType
 
 from shoal.frames.errors import TableError
 from shoal.frames.folders import EVENTS, new_folder
-from shoal.frames.table_places import is_uri
+from shoal.frames.table_places import is_uri, named
 from shoal.pipeline.checks.lineage import FileRecord, Lineage
 from shoal.pipeline.checks.publication_facts import PublicationFacts
 from shoal.pipeline.ingest import (
@@ -77,8 +77,10 @@ def ingest_places(
         for each in found:
             each.unpersist()
     if (path := local_path(out)) is not None:
-        files = [FileRecord(str(each), 0, "") for each in places]
-        origin = Lineage(shoal=metadata.version("shoal"), declaration=str(source), files=files)
+        files = [FileRecord(named(str(each)), 0, "") for each in places]
+        origin = Lineage(
+            shoal=metadata.version("shoal"), declaration=named(str(source)), files=files
+        )
         write_counts(counts, path, origin)
     return counts
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from shoal.experiments.comparisons.design import Design, DesignError, Factor, parse_factor
+from shoal.experiments.comparisons.design import (
+    Design,
+    DesignError,
+    Factor,
+    parse_factor,
+    run_name,
+)
 from shoal.typed_toml import TomlError
 
 
@@ -39,7 +45,29 @@ def test_each_setting_has_the_same_seeds(scenario: Path) -> None:
     assert design.scenarios({"system": "pop"})[1].name == "pop-seed5"
 
 
-@pytest.mark.parametrize("text", ["system", "=tree", "system=", "system=a,,b", "system=a,a"])
+def test_a_topology_is_left_out_for_systems_with_links_of_their_own(scenario: Path) -> None:
+    factors = (Factor("system", ("tree", "octopia")), Factor("topology.fan_out", ("2", "3")))
+    design = Design(scenario, ("topology.kind=balanced", "grape.weight=5"), factors, 1)
+    with pytest.raises(DesignError, match="octopia, tree: none depends on it"):
+        design.settings()
+    design = design._replace(overrides=("topology.kind=balanced",))
+    found = design.settings()
+    assert found[2:] == [{"system": "octopia"}]
+    assert [design.scenarios(each)[0].system for each in found] == ["tree", "tree", "octopia"]
+
+
+def test_each_setting_has_files_of_its_own() -> None:
+    values = ("a/b", "a_b", "a b", "[1,2]", "[1,3]", "-1", "1", "x" * 300, "x" * 301)
+    names = [run_name({"k": value, "j": "1-j2"}, 1) for value in values]
+    names.append(run_name({"k": "1-j1", "j": "2"}, 1))
+    assert len(set(names)) == len(names)
+    assert all(len(name) < 100 and "/" not in name for name in names)
+
+
+TEXTS = ["system", "=tree", "system=", "system=a,,b", "system=a,a", "seed=1,2", "name=a,b"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_a_factor_without_key_or_values_is_an_error(text: str) -> None:
     with pytest.raises(DesignError, match="--vary"):
         parse_factor(text)

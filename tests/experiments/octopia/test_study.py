@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shoal.broker.effects import LinkLoad, Loads
 from shoal.experiments.octopia.claims import CLAIMS
 from shoal.experiments.octopia.evidence import OctopiaEvidence
 from shoal.experiments.octopia.grid import SCALES, OctopiaSetting, grid
-from shoal.experiments.octopia.measures import CountingDeliveries
+from shoal.experiments.octopia.measures import CountingDeliveries, Queues
 from shoal.experiments.octopia.network import draw_clients, overlay
 from shoal.experiments.octopia.page import conclude
 from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun, study_runs
@@ -53,6 +54,13 @@ def test_a_subscription_goes_to_its_cluster(tmp_path: Path) -> None:
     figures = run(tmp_path, setting).figures
     assert figures["prt"] == 10
     assert 13 <= figures["messages"] <= 21  # and bits that were set
+
+
+def test_windows_without_traffic_count_in_the_mean_of_a_queue() -> None:
+    queues = Queues("B1", ["B2"], 1_000)
+    for at_us, waiting in ((500, 9), (1_000, 0), (1_050, 4), (1_100, 0), (1_300, 7)):
+        queues.loads("B1", Loads({"B2": LinkLoad(0, 0, waiting)}), at_us)
+    assert queues.mean_until(200) == 4 * 50 / 200
 
 
 @pytest.mark.parametrize("way", one_in(2, ["snr", "steady", "ordered", "spread", "tid-dynamic"]))

@@ -26,6 +26,7 @@ from shoal.cli.support.spark import (
 )
 from shoal.cli.support.table_places import as_text, local, needs_spark, within
 from shoal.cli.support.waiting import waiting
+from shoal.frames.table_places import named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,10 +100,10 @@ def ingest(
     if counts.rejected:
         for line in _most_frequent(counts.reasons, counts.examples):
             print(f"shoal: {line}", file=sys.stderr)
-        why = f"which, and why: {within(out, 'rejects.parquet')}"
+        why = f"which, and why: {named(within(out, 'rejects.parquet'))}"
         print(f"shoal: warning: rows were rejected; {why}", file=sys.stderr)
     if counts.repeated:
-        which = f"which, and what they repeat: {within(out, 'repeats.parquet')}"
+        which = f"which, and what they repeat: {named(within(out, 'repeats.parquet'))}"
         print(f"shoal: warning: rows repeat earlier ones exactly; {which}", file=sys.stderr)
     if counts.absent:
         names = ", ".join(map(repr, counts.absent))

@@ -208,8 +208,9 @@ def _add(
     for name, place in (("publications", given), ("subscriptions", wanted)):
         check_exist(place)
         inside = place / f"{name}.parquet"
-        ending = "" if place.is_dir() else "".join(place.suffixes)
-        inputs.append((f"{name}{ending}", inside if inside.exists() else place))
+        table = inside if inside.exists() else place
+        ending = "" if table.is_dir() else "".join(table.suffixes)
+        inputs.append((f"{name}{ending}", table))
     with adding_errors(), additions(out, *inputs) as todo:
         for each in todo:
             COPIES[each.target] = str(out)

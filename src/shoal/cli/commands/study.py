@@ -24,6 +24,7 @@ from shoal.cli.support.spark import (
 )
 from shoal.cli.support.steps import CommandSteps
 from shoal.cli.support.studies import GOES_ON, StudyMeans, carry_out, claim_folder
+from shoal.frames.table_places import is_uri
 
 NOTES_TEXT = """\
 Made by `shoal study`; the same command goes on with the missing runs.
@@ -88,6 +89,8 @@ def study(
     from shoal.report.latex import write_latex
     from shoal.report.study import read_study
 
+    if is_uri(str(out)):
+        raise UserError(f"{out}: a study is in a folder of this machine; give a path")
     root = out.resolve()
     try:
         factors = tuple(parse_factor(each) for each in vary)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.cli.support.errors import UserError
+from shoal.frames.table_places import COPIES, is_within, path_in
 
 
 def check_exist(*paths: Path) -> None:
@@ -30,6 +31,11 @@ def check_new(out: Path | None, *, overwrite: bool, inputs: Sequence[Path] = ())
     """
     if out is None:
         return
+    if path_in(COPIES.get(out, "."), writes=True) is None:
+        # A place that is written from a copy: the copies are apart, their places may not be.
+        places = [COPIES.get(path, str(path)) for path in inputs]
+        if any(is_within(COPIES[out], place) for place in places):
+            raise UserError(f"{COPIES[out]} is the input; give another --out")
     if not out.exists():
         check_place(out)
         return

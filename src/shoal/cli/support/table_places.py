@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from shoal.cli.support.errors import UserError
 from shoal.frames.errors import TableError
-from shoal.frames.table_places import COPIES, is_uri, path_in
+from shoal.frames.table_places import COPIES, is_uri, last_name, path_in
 
 # Folders that are copied to these places when the command has worked.
 _outputs: dict[Path, str] = {}
@@ -51,6 +51,7 @@ def input_place(given: str | Path, *, by_spark: bool = False) -> Path | SparkPla
         return path
     if path is None and by_spark:
         return SparkPlace(text)
+    text = text if path is None else str(path)
     if not _is_store(text):
         raise UserError(f"{text} does not exist; {_SPARKS}")
     from shoal.frames.stores import fetch
@@ -64,30 +65,41 @@ def input_place(given: str | Path, *, by_spark: bool = False) -> Path | SparkPla
 def output_place(
     given: str | Path, *, overwrite: bool, by_spark: bool = False
 ) -> Path | SparkPlace:
-    """The place of an output; UserError for a store's place that is taken, without `overwrite`."""
+    """The place of an output; UserError for a store's place that is taken, without `overwrite`, and
+    for a Delta table as a folder of Parquet.
+    """
     text = _with_slashes(str(given))
     path = _path(text, writes=True)
+    if path is not None and (path / "_delta_log").is_dir():
+        raise UserError(f"{text} is a Delta table; give delta+{path.absolute().as_uri()}")
     if path is not None:
         return path
     if by_spark:
         return SparkPlace(text)
     if not _is_store(text):
-        raise UserError(f"{text}: {_SPARKS}")
+        folder = "" if is_uri(text) else f"; a folder is ./{text}"
+        raise UserError(f"{text}: {_SPARKS}{folder}")
     from shoal.frames.stores import check_free
 
     with _mistakes():
         check_free(text, overwrite=overwrite)
-    name = text.rstrip("/").rpartition("/")[2] or "out"
+    name = last_name(text) or "out"
     copy = Path(tempfile.mkdtemp(dir=_folder().name)) / name
     COPIES[copy] = _outputs[copy] = text
     return copy
 
 
 def output_folder(given: str | Path, *, overwrite: bool) -> Path:
-    """The folder of an output with other files than tables; UserError for a place of tables."""
+    """The folder of an output with other files than tables; UserError for a place of tables.
+
+    A name with dots is a folder, unless a catalog of Iceberg begins with it.
+    """
     text = str(given)
-    if text.startswith("delta+") or (_path(text, writes=True) is None and not is_uri(text)):
+    is_name = _path(text, writes=True) is None and not is_uri(text)
+    if text.startswith("delta+") or (is_name and _is_store(text)):
         raise UserError(f"{text}: a place of tables; give a folder, or a URI of a store")
+    if is_name:
+        return Path(text)
     place = output_place(given, overwrite=overwrite)
     assert isinstance(place, Path)
     return place

@@ -1,8 +1,9 @@
 """The design of a study: factors, their settings, and a scenario for each setting and seed.
 
 A factor is a key of the scenario with several values; the settings are all combinations. A factor
-of one system's parameters has no effect on another system: there the setting leaves it out, and the
-combinations that only differ in it are one.
+of one system's parameters has no effect on another system, and a topology none on a system with
+links of its own: there the setting leaves it out, and the combinations that only differ in it are
+one. Changes that all settings share are left out likewise.
 
 >>> factors = [Factor("system", ("tree", "grape")), Factor("grape.weight", ("0", "100"))]
 >>> def is_known(key: str, chosen: Setting) -> bool:
@@ -20,10 +21,15 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.experiments.scenario import Scenario, load_scenario
+from shoal.experiments.scenario import Scenario, has_effect, load_scenario
+from shoal.experiments.studies.runs import digest
 from shoal.overlays.registry import SYSTEMS
 
 SYSTEM = "system"
+# Keys that a study gives each run itself.
+_OWN = ("seed", "name")
+# Characters of a run's name, so that a file can have it.
+_LONGEST = 60
 
 Setting = Mapping[str, str]
 """The value of each factor that has an effect, by its key, as it was typed."""
@@ -55,12 +61,18 @@ class Design(NamedTuple):
     seeds: int
 
     def settings(self) -> list[Setting]:
-        """All settings in the order of the factors; DesignError if there is one only."""
-        base = load_scenario(self.scenario_file, self.overrides)
+        """All settings in the order of the factors; DesignError if there is one only, or for a key
+        that has an effect in none.
+        """
+        chosen = [each for each in self.overrides if _key(each) == SYSTEM]
+        system = load_scenario(self.scenario_file, chosen).system
         found = settings(
-            self.factors,
-            lambda key, chosen: _has_effect(key, chosen.get(SYSTEM, base.system)),
+            self.factors, lambda key, setting: _is_known(key, setting.get(SYSTEM, system))
         )
+        systems = {setting.get(SYSTEM, system) for setting in found}
+        for key in (*map(_key, self.overrides), *(factor.key for factor in self.factors)):
+            if not any(_is_known(key, each) for each in systems):
+                raise DesignError(f"{key}: {', '.join(sorted(systems))}: none depends on it")
         if len(found) < 2:
             raise DesignError("a study compares two settings or more: vary a key by --vary")
         return found
@@ -68,12 +80,15 @@ class Design(NamedTuple):
     def scenarios(self, setting: Setting) -> list[Scenario]:
         """A scenario for each seed; ValueError names a key or value that cannot be."""
         changes = [f"{key}={value}" for key, value in setting.items()]
-        first = load_scenario(self.scenario_file, (*self.overrides, *changes))
+        chosen = [each for each in (*self.overrides, *changes) if _key(each) == SYSTEM]
+        system = load_scenario(self.scenario_file, chosen).system
+        shared = [each for each in self.overrides if _is_known(_key(each), system)]
+        first = load_scenario(self.scenario_file, (*shared, *changes))
         numbers = range(first.seed, first.seed + self.seeds)
         return [
             load_scenario(
                 self.scenario_file,
-                (*self.overrides, *changes, f"seed={seed}", f'name="{run_name(setting, seed)}"'),
+                (*shared, *changes, f"seed={seed}", f'name="{run_name(setting, seed)}"'),
             )
             for seed in numbers
         ]
@@ -91,6 +106,8 @@ def parse_factor(text: str) -> Factor:
         raise DesignError(f"--vary {text}: write KEY.PATH=VALUE,VALUE,... (system=tree,grape)")
     if len(set(found)) < len(found):
         raise DesignError(f"--vary {text}: a value stands there twice")
+    if key.strip() in _OWN:
+        raise DesignError(f"--vary {text}: a study gives each run its seed and name, see --seeds")
     return Factor(key.strip(), found)
 
 
@@ -130,10 +147,16 @@ def settings(factors: Sequence[Factor], is_known: Callable[[str, Setting], bool]
     return list(found.values())
 
 
-def _has_effect(key: str, system: str) -> bool:
-    """Whether a key is not one of another system's parameters."""
-    section = key.partition(".")[0]
-    return section not in SYSTEMS or section == system or "." not in key
+def _is_known(key: str, system: str) -> bool:
+    """Whether a system depends on a key; true for a system that there is not, which has an error of
+    its own.
+    """
+    return system not in SYSTEMS or has_effect(key, system)
+
+
+def _key(setting: str) -> str:
+    """The key of `KEY.PATH=VALUE`."""
+    return setting.partition("=")[0].strip()
 
 
 def label(setting: Setting) -> str:
@@ -141,13 +164,19 @@ def label(setting: Setting) -> str:
 
 
 def run_name(setting: Setting, seed: int) -> str:
-    """A name that a file can have.
+    """A name that a file can have; another for each setting of a study.
 
     >>> run_name({"system": "grape", "topology.fan_out": "2"}, 7)
     'grape-fan_out2-seed7'
+    >>> run_name({"workload.path": "a/b"}, 7), run_name({"workload.path": "a_b"}, 7)
+    ('patha_b-6cc4c03c-seed7', 'patha_b-seed7')
     """
     parts = [
         value if key == SYSTEM else f"{key.rpartition('.')[2]}{value}"
         for key, value in setting.items()
     ]
-    return re.sub(r"[^\w.-]+", "_", "-".join([*parts, f"seed{seed}"]))
+    name = "-".join(parts)
+    if len(name) > _LONGEST or not all(re.fullmatch(r"[\w.]+", part) for part in parts):
+        short = re.sub(r"[^\w.-]+", "_", name)[:_LONGEST]
+        name = f"{short}-{digest([label(setting)])[:8]}"
+    return f"{name}-seed{seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import msgspec
 from shoal.experiments.comparisons.design import Design, Setting, run_name
 from shoal.experiments.run_files import read_workload
 from shoal.experiments.runner import run_scenario
-from shoal.experiments.scenario import Scenario, written_form
-from shoal.experiments.studies.runs import RecordedRun, run_key
+from shoal.experiments.scenario import PATHS, Scenario, written_form
+from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
+from shoal.overlays.registry import MODULES, SYSTEMS
 
 # Metrics of a run beside those of its summary: a run checks order by itself.
 OUT_OF_ORDER = "out_of_order"
@@ -78,7 +80,8 @@ def compared_runs(
 ) -> list[ComparedRun]:
     """A run for each setting and seed; `truths` has the folder of each workload's truth.
 
-    A run's key follows from the scenario, and from the workload's files by name, size and time.
+    A run's key follows from the scenario, from the files that it names by name, size and time, and
+    from the source of a system that is not shoal's.
     """
     found = []
     publications: dict[str, int] = {}
@@ -87,7 +90,7 @@ def compared_runs(
             path = scenario.workload.path
             if path not in publications:
                 publications[path] = len(read_workload(Path(path)).events)
-            key = run_key([written_form(scenario), workload_state(Path(path))])
+            key = run_key([written_form(scenario), _files(scenario), own_source(scenario.system)])
             found.append(
                 ComparedRun(
                     key=key,
@@ -101,10 +104,28 @@ def compared_runs(
     return found
 
 
+def _files(scenario: Scenario) -> list[list[tuple[str, int, int]]]:
+    """The state of each file or folder that a scenario names."""
+    form = written_form(scenario)
+    named = [form[section].get(key, "") for section, key in PATHS]
+    return [workload_state(Path(each)) for each in named if each]
+
+
+def own_source(system: str) -> list[str]:
+    """Digests of the modules that define a system's strategy; none for a system of shoal's."""
+    if system in MODULES:
+        return []
+    strategy = SYSTEMS[system].strategy
+    names = dict.fromkeys(each.__module__ for each in getattr(strategy, "__mro__", (strategy,)))
+    modules = [sys.modules.get(name) for name in names if name.partition(".")[0] != "shoal"]
+    files = [getattr(module, "__file__", None) for module in modules]
+    return [content_digest(Path(file)) for file in files if file is not None]
+
+
 def workload_state(folder: Path) -> list[tuple[str, int, int]]:
-    """Names, sizes and times of a workload's files."""
+    """Names, sizes and times of a workload's files, or of one file."""
     return [
         (each.relative_to(folder).as_posix(), (state := each.stat()).st_size, state.st_mtime_ns)
-        for each in sorted(folder.rglob("*"))
+        for each in (sorted(folder.rglob("*")) if folder.is_dir() else [folder])
         if each.is_file()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -112,9 +113,14 @@ class Queues:
         return broker == self._host
 
     def mean_until(self, until_us: int) -> float:
-        """Return how much waits, in the mean over that time."""
-        found = [waiting for at_us, waiting in self.waiting if at_us < until_us]
-        return sum(found) / len(found) if found else 0.0
+        """Return how much waits, in the mean over that time.
+
+        Each figure holds until the next one: windows without traffic are left out.
+        """
+        held_us = 0
+        for (at_us, waiting), (end_us, _) in pairwise([*self.waiting, (until_us, 0)]):
+            held_us += waiting * max(0, min(end_us, until_us) - at_us)
+        return held_us / until_us
 
 
 class CountingDeliveries:

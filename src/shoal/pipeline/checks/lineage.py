@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from shoal.frames.table_places import named
 from shoal.pipeline.checks.provenance import file_digest
 from shoal.pipeline.sources.raw_rows import RowSource
 
@@ -37,7 +38,7 @@ def lineage(declaration: Path | str, source: RowSource) -> Lineage:
     files = {split.name: split.file for split in source.splits}
     return Lineage(
         shoal=metadata.version("shoal"),
-        declaration=_record(str(declaration), declaration)
+        declaration=_record(named(str(declaration)), declaration)
         if isinstance(declaration, Path)
         else declaration,
         files=[_record(name, file) for name, file in files.items()],
