@@ -47,9 +47,10 @@ class MatchingCost(Protocol):
         return self.most_candidates
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        """Search a publication's texts for `work_us` in advance; True if nothing is left to do.
+        """Search a publication's texts, and evaluate costly expressions, for `work_us` in advance;
+        True if nothing is left to do.
 
-        A later call continues where this one stopped.
+        A later call continues where this one stopped. Without time: whether it needs none.
         """
         return True
 

@@ -12,7 +12,7 @@ are a large integer with a bit for each position: shifted to the run's beginning
 positions of the run, some 0.3 microseconds per character of the run for 16,384 of the text.
 
 Results about a text are kept as long as the text is: so a search may end before it is done
-(`search_within`), and takes less the next time.
+(`limited_search`), and takes less the next time.
 
 A hash that two windows share only costs a search.  Sources: q-gram filters as in Navarro, "A guided
 tour to approximate string matching", ACM Computing Surveys 33(1), 2001, section 8; windows named by
@@ -28,11 +28,13 @@ approach to text searching", CACM 35(10), 1992, with texts and patterns the othe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from shoal.matching.limited_search import unlimit
 
 # Shorter ones are searched sooner than a table is asked; of longer ones tables take much memory.
 LONG, LONGEST = 512, 65_536
@@ -110,10 +112,10 @@ class LongText:
 
     def remember(self, pattern: str, answer: bool) -> None:
         """It has the shape of a pattern, or has not; forgotten when there is no room for it."""
-        global _answers, _left_us
+        global _answers
         if _answers >= MOST_ANSWERS:
             if len(self.answers) >= MOST_ANSWERS:
-                _left_us = None  # it would find no more the next time
+                unlimit()
                 return
             for text in _texts.values():
                 if text is not self:
@@ -209,44 +211,6 @@ class LongText:
             self._tables.append(table.tobytes())
 
 
-class _EnoughError(Exception):
-    """A search has looked at long texts for as much as it may."""
-
-
-def search_within(work_us: float, search: Callable[[], object]) -> bool:
-    """Return whether a search that looks at long texts ends with some microseconds of that, or
-    about.
-
-    If not, it has looked for one pattern at least, and knows more the next time.
-    """
-    global _left_us
-    _left_us = work_us
-    try:
-        search()
-    except _EnoughError:
-        return False
-    finally:
-        _left_us = None
-    return True
-
-
-def may_look() -> bool:
-    """A search is about to look at a long text: it ends here if it may not, else: whether it is
-    limited."""
-    if _left_us is None:
-        return False
-    if _left_us <= 0:
-        raise _EnoughError
-    return True
-
-
-def spend(work_us: float) -> None:
-    """Charge a search of a long text with its time; its results are kept."""
-    global _left_us
-    if _left_us is not None:
-        _left_us -= work_us
-
-
 def long_text(text: str) -> LongText:
     """Return the derived data of a text of LONG to LONGEST characters; that of the last few is
     kept.
@@ -318,5 +282,3 @@ _characters = _answers = 0
 # The one that was asked for last: to find it by its characters is to compare them all.
 _last = ""
 _last_known: LongText | None = None
-# remaining time of a search; None: unlimited
-_left_us: float | None = None

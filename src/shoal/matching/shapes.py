@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.ledger import remembered
+from shoal.matching.limited_search import may_look, spend
 from shoal.matching.long_texts import (
     LONG,
     LONGEST,
@@ -36,8 +37,6 @@ from shoal.matching.long_texts import (
     Windows,
     codes_of,
     long_text,
-    may_look,
-    spend,
     windows_of,
 )
 from shoal.model.like import CACHED_CHARACTERS, CACHED_PATTERNS, Wildcard, elements

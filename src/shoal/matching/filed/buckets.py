@@ -89,6 +89,7 @@ class FilterBucket:
         "tests",
         "types",
         "ways",
+        "weight",
     )
 
     def __init__(self, place: FilterPlace) -> None:
@@ -99,6 +100,8 @@ class FilterBucket:
             self.types = tuple(TYPES[kind] for _, kind in place.signature)
         # number of conjunctions
         self.size = 0
+        # As many tests as all of them count.
+        self.weight = 0
         self.always: dict[Hashable, None] = {}
         self.ladders: dict[PlaceStep, _Ladder] = {}
         self.others: dict[tuple[Hashable, int], tuple[Hashable, Test]] = {}
@@ -133,6 +136,7 @@ class FilterBucket:
     def add(self, id: Hashable, number: int, place: FilterPlace, test: Test | None) -> int:
         """File a conjunction; how many tests more a search counts as."""
         self.size += 1
+        self.weight += 1 + place.expression_work
         self._count(int(place.is_tested))
         if place.is_of_expressions:
             tables = self.expressions
@@ -171,6 +175,7 @@ class FilterBucket:
     def remove(self, id: Hashable, number: int, place: FilterPlace) -> int:
         """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
         self.size -= 1
+        self.weight -= 1 + place.expression_work
         self._count(-place.is_tested)
         if place.is_of_expressions:
             assert self.expressions is not None

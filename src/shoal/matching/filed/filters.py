@@ -30,16 +30,33 @@ from shoal.matching.derived import SharedDerived
 from shoal.matching.filed.bitmaps import BLOCK
 from shoal.matching.filed.buckets import FEW, FilterBucket, Ladders, present
 from shoal.matching.filed.largest import Largest
-from shoal.matching.filed.places import STEPS_A_TEST, Signature, Values, places_with
+from shoal.matching.filed.places import (
+    STEPS_A_TEST,
+    FilterPlace,
+    Signature,
+    Values,
+    places_with,
+)
+from shoal.matching.filed.remembered_tests import RememberedTest
 from shoal.matching.given import checked
-from shoal.matching.long_texts import search_within
-from shoal.matching.predicates import compile_conjunction
+from shoal.matching.limited_search import search_within
+from shoal.matching.predicates import Test, compile_conjunction
 from shoal.model import Attributes, Conjunction, Filter
 from shoal.model.expressions import DERIVED
 
 # So many characters are looked through in the time of one test, where patterns are made for it.
 SHORT = 1_024
+# Expressions that count as so many tests take 20 ms at worst.
+FEW_EXPRESSIONS = 8_000
 _NONE: frozenset[str] = frozenset()
+
+
+def _test_of(place: FilterPlace) -> Test | None:
+    """The test of the rest of a conjunction, if there is a rest."""
+    if not place.rest:
+        return None
+    test, work = compile_conjunction(place.rest), place.expression_work
+    return RememberedTest(place.rest, test, work) if work else test
 
 
 class FilterTable(NamedTuple):
@@ -88,6 +105,8 @@ class FiledFilters:
         # The largest bucket of each table, by the table's number, and of all tables together.
         self._largest: dict[int, Largest] = {}
         self._most_candidates = 0
+        # As how many tests all expressions count that are worked out one by one.
+        self._expression_work = 0
         self._by_first: dict[str | None, dict[Signature, FilterTable]] = {}
 
     def __len__(self) -> int:
@@ -114,8 +133,7 @@ class FiledFilters:
         derived = [name for name in names if name[:2] == DERIVED]
         evaluated = self._shared.refused(normal_form) if derived else _NONE
         filed = [
-            (number, place, compile_conjunction(place.rest) if place.rest else None)
-            for number, place in places_with(filter, evaluated)
+            (number, place, _test_of(place)) for number, place in places_with(filter, evaluated)
         ]
         hash(destination)
         if id in self._filters:
@@ -138,9 +156,11 @@ class FiledFilters:
             bucket = table.buckets.get(place.values)
             if bucket is None:
                 bucket = table.buckets[place.values] = FilterBucket(place)
+            before = bucket.weight
             self._work += bucket.add(id, number, place, test)
             largest = self._largest[table.number]
-            self._most_candidates += largest.changed(bucket.size - 1, bucket.size)
+            self._most_candidates += largest.changed(before, bucket.weight)
+            self._expression_work += place.expression_work
             self._tested += place.is_tested
             self._expressed += place.is_of_expressions
             self._ranged += bool(place.ranges)
@@ -167,9 +187,11 @@ class FiledFilters:
         for number, place in places_with(filter, evaluated):
             table = self._tables[place.signature]
             bucket = table.buckets[place.values]
+            before = bucket.weight
             self._work += bucket.remove(id, number, place)
             largest = self._largest[table.number]
-            self._most_candidates += largest.changed(bucket.size + 1, bucket.size)
+            self._most_candidates += largest.changed(before, bucket.weight)
+            self._expression_work -= place.expression_work
             self._tested -= place.is_tested
             self._expressed -= place.is_of_expressions
             self._ranged -= bool(place.ranges)
@@ -189,7 +211,8 @@ class FiledFilters:
     def most_candidates(self) -> int:
         """Return how many conjunctions may have to be looked at, whatever a publication says.
 
-        Of those that demand values of the same attributes it has to do with one bucket only.
+        A conjunction with an expression counts as several. Of those that demand values of the same
+        attributes it has to do with one bucket only.
         """
         return self._most_candidates
 
@@ -304,10 +327,14 @@ class FiledFilters:
         return tests + looks, found
 
     def prepare(self, attributes: Attributes, work_us: float) -> bool:
-        """Look at long texts for so long; whether all is known that `match` looks for in them.
+        """Look at long texts and costly expressions for so long; whether all is known that `match`
+        looks for in them.
 
-        If not, a part of it is, and the next time there is less to do.
+        If not, a part of it is, and the next time there is less to do. Without time: whether they
+        need none.
         """
+        if not work_us:
+            return self._expression_work <= FEW_EXPRESSIONS
         attributes = self.extended(checked(attributes))
         return search_within(work_us, lambda: self._walk(attributes, None))
 

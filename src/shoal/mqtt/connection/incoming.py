@@ -128,23 +128,26 @@ class Incoming:
         return bool(self._owed)
 
     def is_prepared(self, packet: Publish, now_us: int) -> bool:
-        """Match a publication's long texts for a time slice; returns whether it may be handled."""
+        """Match a publication's long texts, and evaluate costly expressions, for a time slice;
+        returns whether it may be handled.
+        """
         is_prepared = self._turns >= MOST_TURNS or self._prepare(packet, now_us)
         self._turns = 0 if is_prepared else self._turns + 1
         return is_prepared
 
     def _prepare(self, packet: Publish, now_us: int) -> bool:
         topic = packet.topic or self._topic(packet)
-        if _characters(packet, topic) < LONG or self._is_too_deep(topic):
+        if self._is_too_deep(topic):
             return True
-        known = self._broker_api.subscribing.look(topic)
+        subscribing, is_long = self._broker_api.subscribing, _characters(packet, topic) >= LONG
+        known = subscribing.look(topic)
         if known is None:
-            return False
+            return not is_long
         _, filters = known.work
-        if filters < MANY_FILTERS:
+        if filters < MANY_FILTERS or not (is_long or subscribing.are_costly(topic)):
             return True
         message = message_of_publish(packet, topic, self._session.client_id, now_us)
-        return self._broker_api.subscribing.prepare(message, PREPARING_US)
+        return subscribing.prepare(message, PREPARING_US)
 
     def on_publish(self, packet: Publish, now_us: int, is_alone: bool = False) -> int:
         """Handle a publication; returns its work, in the units of `serving.TURN`.

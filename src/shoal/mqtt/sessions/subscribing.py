@@ -112,6 +112,10 @@ class Subscribing:
         """The additional work of the content filters (see `SessionSubscriptions`)."""
         return self._subscriptions.work_of_content(message, filters)
 
+    def are_costly(self, topic: str) -> bool:
+        """Whether filters of a topic have expressions that may take more than a time slice."""
+        return self._subscriptions.are_costly(topic)
+
     def prepare(self, message: PublishedMessage, work_us: float) -> bool:
         """Search a message's texts in advance for this time; returns whether it is complete."""
         return self._subscriptions.prepare_message(message, work_us)

@@ -7,14 +7,14 @@ a publication takes about as long as matching it. Other messages that arrive tog
 pieces that fill a time slice, by the recent time per message.
 
 One publication with a long text that thousands of subscriptions search takes more than a time slice
-by itself. So the subscriptions search it before it is handled, some of them in each slice, and the
-results are kept.
+by itself, and so does one with thousands of costly expressions. So the subscriptions search it, and
+evaluate them, before it is handled, some of them in each slice, and the results are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shoal.broker.effects import Input, Received, Requested
 from shoal.broker.machine import Broker
@@ -52,18 +52,23 @@ SHORT, LONGEST = 512, 65_536
 MOST_TURNS = 200
 
 
+# As `ConsumerLimits.prepare`.
+Look: TypeAlias = Callable[[Attributes, float], bool]
+
+
 class ConsumerLimits(NamedTuple):
     """Limits of the consumer of a machine's deliveries.
 
     most        most of its subscriptions that a publication may be tested against, or match
     takes_us    time that a publication with these takes it, in microseconds, if it is not assured
-    prepare     looks through a publication's texts for some microseconds; whether that is all
+    prepare     looks through a publication's texts and expressions for some microseconds; whether
+                that is all; without time, whether they need none
     heavy       an attribute of publications that take it HEAVY_US longer each; empty without such
     """
 
     most: Callable[[], int]
     takes_us: Callable[[Attributes], int]
-    prepare: Callable[[Attributes, float], bool]
+    prepare: Look
     heavy: str = ""
 
 
@@ -116,11 +121,14 @@ class CostEstimator:
         )
 
     def prepares(self, input: Input) -> bool:
-        """Search long texts of the next input; return whether to continue in the next slice."""
+        """Search long texts, and costly expressions, of the next input; return whether to continue
+        in the next slice.
+        """
         if self._prepared is not input:
             self._prepared, self._turns, self._looked = input, 0, 0
-        long = [each.attributes for each in _published(input) if self._is_long(each)]
         looks = (self._machine.strategy.prepare, *(each.prepare for each in self.takers))
+        most = self._most
+        long = [each.attributes for each in _published(input) if self._is_long(each, most, looks)]
         if long and self._looked < len(looks) and self._turns < MOST_TURNS:
             self._turns += 1
             look = looks[self._looked]
@@ -129,11 +137,15 @@ class CostEstimator:
         self._prepared = None
         return False
 
-    def _is_long(self, publication: Publication) -> bool:
-        """Return whether searches of its texts may take more than a time slice."""
-        if len(publication.body) < SHORT:
-            return False
-        return EACH_US * self._most * longest_text(publication.attributes) > TURN_US * SHORT
+    def _is_long(self, publication: Publication, most: int, looks: Sequence[Look]) -> bool:
+        """Return whether searches of its texts, or the evaluation of expressions, may take more
+        than a time slice.
+        """
+        attributes = publication.attributes
+        is_text = len(publication.body) >= SHORT
+        if is_text and EACH_US * most * longest_text(attributes) > TURN_US * SHORT:
+            return True
+        return EACH_US * most > TURN_US and not all(look(attributes, 0) for look in looks)
 
     @property
     def _most(self) -> int:

@@ -288,6 +288,10 @@ class SessionSubscriptions:
         topic = attributes.get(TOPIC_ATTRIBUTE)
         return not isinstance(topic, str) or self._prepare(topic, attributes, work_us)
 
+    def are_costly(self, topic: str) -> bool:
+        """Whether filters of a topic have expressions that may take more than a time slice."""
+        return not self._index.prepare(topic, {}, 0)
+
     def prepare_message(self, message: PublishedMessage, work_us: float) -> bool:
         """Like `prepare`, of a publication of a local client."""
         return self._prepare(message.topic, self._reader.attributes_of(message), work_us)
