@@ -25,6 +25,7 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("moto")
+Config = pytest.importorskip("pyiceberg.utils.config").Config
 
 DATA = "at,site,wind\n2026-01-01T00:00:00,A,1.5\n2026-01-01T00:00:01,B,7\n2026-01-01,B,x\n"
 MAPPING = """
@@ -64,6 +65,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "PYICEBERG_CATALOG__BROKEN__URI": f"sqlite:///{folder / 'none' / 'catalog.db'}",
         }.items():
             patch.setenv(name, value)
+        # PyIceberg reads the environment when it is imported.
+        patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
         try:
             until = time.monotonic() + WAIT_S
             while not answers(port):
