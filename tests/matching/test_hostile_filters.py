@@ -18,7 +18,7 @@ from shoal.matching import (
     matches,
     overlaps,
 )
-from shoal.matching.long_texts import search_within
+from shoal.matching.limited_search import search_within
 from shoal.matching.relations import decisions as relations
 from shoal.matching.relations import string_sets
 from shoal.model import And, Expression, Filter, FilterError, Operator, Or, Value, predicate

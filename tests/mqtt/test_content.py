@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.attributes import MAX_FIELDS, MAX_TEXT
 from shoal.language import parse
-from shoal.matching.long_texts import search_within
+from shoal.matching.limited_search import search_within
 from shoal.model import EVERYTHING, Attributes, check_attributes
 from shoal.model.entities import MAX_ATTRIBUTES
 from shoal.mqtt import content

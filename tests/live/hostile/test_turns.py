@@ -173,6 +173,25 @@ def patterns_that_look_through_long_texts(brokers: Served, count: int) -> None:
     subscriber.lose()
 
 
+def costly_expressions_of_large_integers(brokers: Served, count: int) -> None:
+    """Expressions of many operators that vector instructions do not evaluate."""
+    chance = random.Random(1)
+    subscriber = Client(brokers.address("B1"), "s")
+    subscriber.subscribe_where(
+        "x",
+        (
+            f"CASE WHEN b > {number} THEN "
+            + " + ".join(f"a % {chance.randrange(2, 99)}" for _ in range(30))
+            + f" ELSE {number} END > {chance.randrange(99)}"
+            for number in range(min(count, 3_000))
+        ),
+    )
+    for broker in ("B1", "B2"):
+        publisher = Client(brokers.address(broker), f"p{broker}")
+        publisher.publish(*(message("x", a=2**60 + at, b=2**61) for at in range(20)))
+    subscriber.lose()
+
+
 def groups(brokers: Served, count: int) -> None:
     client = Client(brokers.address("B1"), "c", properties=KEPT)
     client.subscribe(f"$share/g/{number}" for number in range(count))
@@ -265,6 +284,7 @@ CASES: tuple[Case, ...] = (
     wildcards_that_all_match,
     filters_that_all_match,
     patterns_that_look_through_long_texts,
+    costly_expressions_of_large_integers,
     groups,
     many_groups_of_one_topic,
     members_of_a_group,

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.matching.derived import derived_expression
 from shoal.matching.limited_search import may_look, spend
 from shoal.matching.predicates import Test
 from shoal.model import Attributes, Conjunction
-from shoal.model.expressions import is_derived, references
+from shoal.model.expressions import derived_expression, is_derived, references
 
 # Time of a test at worst, with integers of many digits.
 _TEST_US = 2.5
