@@ -136,7 +136,8 @@ class FilterBucket:
     def add(self, id: Hashable, number: int, place: FilterPlace, test: Test | None) -> int:
         """File a conjunction; how many tests more a search counts as."""
         self.size += 1
-        self.weight += 1 + place.expression_work
+        work = place.expression_work
+        self.weight += 1 + work
         self._count(int(place.is_tested))
         if place.is_of_expressions:
             tables = self.expressions
@@ -146,7 +147,7 @@ class FilterBucket:
             tables.add((id, number), place, test)
             return tables.tests - before
         if test is not None:
-            self.expression_work += place.expression_work
+            self.expression_work += work
         if place.step is not None:
             ladder = self.ladders.get(place.step)
             if ladder is None:
@@ -175,7 +176,8 @@ class FilterBucket:
     def remove(self, id: Hashable, number: int, place: FilterPlace) -> int:
         """Forget a conjunction; how many tests more a search counts as, which is none or fewer."""
         self.size -= 1
-        self.weight -= 1 + place.expression_work
+        work = place.expression_work
+        self.weight -= 1 + work
         self._count(-place.is_tested)
         if place.is_of_expressions:
             assert self.expressions is not None
@@ -186,7 +188,7 @@ class FilterBucket:
                 self.expressions = None
             return after - before
         if place.rest:
-            self.expression_work -= place.expression_work
+            self.expression_work -= work
         if place.step is not None:
             ladder = self.ladders[place.step]
             ladder.remove(place.threshold, id)

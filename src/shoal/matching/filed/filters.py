@@ -160,7 +160,7 @@ class FiledFilters:
             self._work += bucket.add(id, number, place, test)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(before, bucket.weight)
-            self._expression_work += place.expression_work
+            self._expression_work += bucket.weight - before - 1
             self._tested += place.is_tested
             self._expressed += place.is_of_expressions
             self._ranged += bool(place.ranges)
@@ -191,7 +191,7 @@ class FiledFilters:
             self._work += bucket.remove(id, number, place)
             largest = self._largest[table.number]
             self._most_candidates += largest.changed(before, bucket.weight)
-            self._expression_work -= place.expression_work
+            self._expression_work -= before - bucket.weight - 1
             self._tested -= place.is_tested
             self._expressed -= place.is_of_expressions
             self._ranged -= bool(place.ranges)

@@ -126,14 +126,15 @@ class CostEstimator:
         """
         if self._prepared is not input:
             self._prepared, self._turns, self._looked = input, 0, 0
-        looks = (self._machine.strategy.prepare, *(each.prepare for each in self.takers))
-        most = self._most
-        long = [each.attributes for each in _published(input) if self._is_long(each, most, looks)]
-        if long and self._looked < len(looks) and self._turns < MOST_TURNS:
-            self._turns += 1
-            look = looks[self._looked]
-            self._looked += all(look(attributes, TURN_US) for attributes in long)
-            return True
+        if published := _published(input):
+            looks = (self._machine.strategy.prepare, *(each.prepare for each in self.takers))
+            most = self._most
+            long = [each.attributes for each in published if self._is_long(each, most, looks)]
+            if long and self._looked < len(looks) and self._turns < MOST_TURNS:
+                self._turns += 1
+                look = looks[self._looked]
+                self._looked += all(look(attributes, TURN_US) for attributes in long)
+                return True
         self._prepared = None
         return False
 
