@@ -137,9 +137,9 @@ class Incoming:
 
     def _prepare(self, packet: Publish, now_us: int) -> bool:
         topic = packet.topic or self._topic(packet)
-        if self._is_too_deep(topic):
-            return True
         subscribing, is_long = self._broker_api.subscribing, _characters(packet, topic) >= LONG
+        if (not is_long and subscribing.are_plain) or self._is_too_deep(topic):
+            return True
         known = subscribing.look(topic)
         if known is None:
             return not is_long

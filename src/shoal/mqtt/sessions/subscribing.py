@@ -112,6 +112,11 @@ class Subscribing:
         """The additional work of the content filters (see `SessionSubscriptions`)."""
         return self._subscriptions.work_of_content(message, filters)
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether all subscriptions are plain."""
+        return self._subscriptions.are_plain
+
     def are_costly(self, topic: str) -> bool:
         """Whether filters of a topic have expressions that may take more than a time slice."""
         return self._subscriptions.are_costly(topic)
