@@ -122,6 +122,8 @@ class Brokers:
         # Brokers that are to be in the network; some of them are to leave.
         self._members = set(plan.brokers)
         self._leaving: set[str] = set()
+        # Brokers that are to join once they have left.
+        self._returning: set[str] = set()
         # Only where the plan needs them: relays cost processor time.
         has_cables = any(each.kind in ("cut", "hang", "slow cable") for each in plan.actions)
         self._cables = Cables(self._peers()) if has_cables else None
@@ -204,10 +206,12 @@ class Brokers:
 
     async def join(self, broker: str, over: str) -> None:
         """Start a broker that joins through another; if it is leaving, behind its leave."""
+        self._returning.add(broker)
         while broker in self._leaving or (
             broker in self._processes and broker not in self._members
         ):
             await asyncio.sleep(POLL_S)
+        self._returning.discard(broker)
         self._joins[broker] = f"--join={over}={self.network.broker(over).peers}"
         self._members.add(broker)
         await self.start(broker)
@@ -326,8 +330,10 @@ class Brokers:
 
     @property
     def unready(self) -> list[str]:
-        """Members that do not run, have not reported ready yet, or have not left yet."""
-        return sorted((self._members - self._ready) | self._leaving)
+        """Members that do not run, have not reported ready yet, or have not left yet; and brokers
+        that are to join.
+        """
+        return sorted((self._members - self._ready) | self._leaving | self._returning)
 
     async def are_ready(self) -> bool:
         """Whether all members report ready."""
@@ -349,6 +355,21 @@ class Brokers:
                     memory_at_start_mb=self._memory_mb.get(name, 0.0),
                 )
             )
+
+    async def describe(self, broker: str) -> str:
+        """The broker's words why it is not ready, or has not left."""
+        address = self.network.broker(broker).address("admin")
+        assert address is not None
+        try:
+            status = await get_json(address, "/status")
+        except OSError as error:
+            return f"its admin port: {error}"
+        leaving = status["leaving"]
+        if leaving["stage"]:
+            return f"its leave, in {leaving['stage']} for {leaving['since_s']:.0f} s: " + (
+                leaving["problem"] or "no problem"
+            )
+        return f"readiness: {status['missing']}"
 
     def _cpu_s(self, broker: str) -> float:
         text = Path(f"/proc/{self._processes[broker].pid}/stat").read_text(encoding="utf-8")

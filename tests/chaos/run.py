@@ -225,8 +225,8 @@ class Run:
                 while self._processes.unready or not await self._processes.are_ready():
                     await asyncio.sleep(POLL_S)
         for broker in self._processes.unready:
-            what = "its leave" if broker in self._processes.leaving else "its admin port"
-            self.record(Silent(at_s=self.now(), client=what, broker=broker))
+            words = await self._processes.describe(broker)
+            self.record(Silent(at_s=self.now(), client=words, broker=broker))
         await asyncio.sleep(AFTER_S)
         for publisher in self.publishers:
             publisher.is_finished = True
