@@ -305,6 +305,7 @@ class BrokerService:
             await self.joining.linked(sponsor, lambda: self.links.away)
         if self.joining.stage:
             await self.joining.answered(self._is_answered)
+            self.front_end.joined()
         if self.node.machine.is_leaving:
             self.leaving.resume()
         else:

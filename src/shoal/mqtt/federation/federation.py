@@ -172,6 +172,10 @@ class Federation:
         connection.is_spreading = True
         self._advertising.owe(known, now_us)
 
+    def joined(self, now_us: int) -> None:
+        """Handle the end of this broker's join."""
+        self.session_transfer.starting.joined(now_us)
+
     def linked(self, neighbour: BrokerId, is_ready: bool, now_us: int) -> None:
         """Handle a link that is ready, or one that was given up and has split the network."""
         self._front_end.forget_known()

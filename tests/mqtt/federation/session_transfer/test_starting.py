@@ -182,6 +182,22 @@ def test_a_broker_without_answers_serves_after_the_timeout(network: Network) -> 
     assert answers(network, "B3", "late").take()[0].reason_code is ReasonCode.SUCCESS
 
 
+def test_a_join_that_took_long_leaves_the_others_time_to_answer(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network["B3"].after(START_S + 1)
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    federation.joined(network["B3"].now_us)
+    client = answers(network, "B3")
+    network["B3"].after(1)
+    assert client.take() == []
+    network.is_slow = False
+    network.settle()
+    network.after(0.1)
+    assert client.take()[0].session_present
+
+
 @pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])
 def test_a_clean_start_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
     start(network, "B3")

@@ -3,7 +3,8 @@
 A session may have begun, or moved, elsewhere while this broker was down. Admitting its client with
 a new session would end that session. So a client that this broker does not know, and that does not
 say clean start, waits until every other broker has sent its session list (`Several`, in numbered
-parts, as in some systems later messages may arrive sooner), or until START_US after the start: then
+parts, as in some systems later messages may arrive sooner), or until START_US after the start. A new
+broker hears nothing before it has joined, so there the time begins with the end of its join. Then
 a silent broker counts as having no sessions. Before that, the others are asked about sessions of
 such a broker, which may be down.
 
@@ -87,6 +88,10 @@ class StartupSync:
         self._ready: OrderedDict[str, None] = OrderedDict()
         # Clients about which the others were not asked yet.
         self._unsought: dict[str, None] = {}
+
+    def joined(self, now_us: int) -> None:
+        """Handle the end of this broker's join: the others can be heard from now on."""
+        self._until_us = now_us + START_US
 
     def unheard(self, now_us: int) -> list[BrokerId]:
         """The brokers with missing lists, while that matters."""
