@@ -198,6 +198,25 @@ def test_a_join_that_took_long_leaves_the_others_time_to_answer(network: Network
     assert client.take()[0].session_present
 
 
+def test_a_session_that_is_being_exported_is_known(network: Network) -> None:
+    """The broker that has requested it lost its client, and has no session to list."""
+    first = network["B1"].connect("c", **KEPT)
+    first.subscribe("a", qos=1)
+    first.lose()
+    requesting = network["B2"].clients.federation
+    assert requesting is not None
+    requesting.session_transfer.fetching.on_control = lambda *_: None  # type: ignore[method-assign]
+    elsewhere = answers(network, "B2")
+    network.settle()
+    elsewhere.lose()
+    start(network, "B3")
+    client = answers(network, "B3")
+    network.is_slow = False
+    network.settle()
+    network.after(0.1)
+    assert client.take()[0].session_present
+
+
 @pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])
 def test_a_clean_start_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
     start(network, "B3")

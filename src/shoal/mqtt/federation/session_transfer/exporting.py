@@ -104,11 +104,6 @@ class SessionExport:
         """The export of a client's session, if it is exported."""
         return self._moves.get(client_id)
 
-    def keeps(self, session: Session) -> bool:
-        """Whether a session that outlives its connection is here, and is not exported."""
-        is_kept = session.expiry_interval_s > 0 and not session.is_departed
-        return is_kept and self.get(session.client_id) is None
-
     def home(self, client_id: str) -> SessionOwner | None:
         """The owner of an exported session, as far as is known here."""
         move = self._moves.get(client_id)

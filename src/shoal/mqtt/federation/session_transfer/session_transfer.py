@@ -275,8 +275,9 @@ class SessionTransfer:
         session = self._sessions.get(client_id)
         if session is None or client_id not in self._entered:
             return None
-        # At another broker it may only have been requested.
-        is_here = self._entered[client_id][1] == self._broker_id or self.giving.keeps(session)
+        # A broker that has requested it may lose the client before it has the session.
+        is_kept = session.expiry_interval_s > 0 and not session.is_departed
+        is_here = is_kept or self._entered[client_id][1] == self._broker_id
         return self.telling.about(session) if is_here else None
 
     def met(self, control: FederationHello | Here, now_us: int) -> None:
