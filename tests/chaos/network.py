@@ -195,9 +195,7 @@ class Brokers:
                 await asyncio.sleep(0)
             if broker in self._members and broker not in self._processes:
                 options = (*self._listens.get(broker, ()), self._joins.get(broker))
-                process = Fork(
-                    run, self._file(broker).absolute(), broker, *filter(None, options)
-                )
+                process = Fork(run, self._file(broker).absolute(), broker, *filter(None, options))
                 await process.start()
                 self._processes[broker] = process
                 self._record(Started(at_s=self._now(), broker=broker))

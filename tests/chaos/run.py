@@ -171,9 +171,7 @@ class Run:
             case "start":
                 self._later(0.0, whom)
             case "join":
-                self._tasks.append(
-                    asyncio.create_task(self._processes.join(whom, action.where))
-                )
+                self._tasks.append(asyncio.create_task(self._processes.join(whom, action.where)))
             case "order leave":
                 self._tasks.append(asyncio.create_task(self._processes.leave(whom)))
             case "pause":

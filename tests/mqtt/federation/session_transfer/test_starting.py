@@ -213,7 +213,7 @@ def test_a_session_that_is_being_exported_is_known(network: Network) -> None:
     client = answers(network, "B3")
     network.is_slow = False
     network.settle()
-    network.after(0.1)
+    network.after(3)
     assert client.take()[0].session_present
 
 
