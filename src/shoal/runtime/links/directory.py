@@ -107,8 +107,8 @@ class Directory:
     def leave(self, now_us: int) -> BrokerLocation:
         """Return the directory entry that announces this broker's leave.
 
-        It has the address: a broker that was down since before this one joined must link to it, too,
-        until it has left.
+        It has the address: a broker that was down while this one joined must link to it, too, until
+        it has left.
         """
         own = msgspec.structs.replace(self._known[self._broker], at_us=now_us, has_left=True)
         self._note(own)

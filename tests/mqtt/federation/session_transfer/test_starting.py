@@ -217,6 +217,20 @@ def test_a_session_that_is_being_exported_is_known(network: Network) -> None:
     assert client.take()[0].session_present
 
 
+def test_a_request_for_a_session_names_its_owner(network: Network) -> None:
+    """The owner is down when a new broker comes, and another broker asks for the session first."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network["B3"].after(0.1)
+    answers(network, "B2").lose()
+    network.settle()
+    federation = network["B3"].clients.federation
+    assert federation is not None
+    assert federation.session_transfer.homes.get("c") == "B1"
+
+
 @pytest.mark.parametrize("terms", [{"clean_start": True}, {"client_id": ""}])
 def test_a_clean_start_does_not_wait(network: Network, terms: dict[str, Any]) -> None:
     start(network, "B3")

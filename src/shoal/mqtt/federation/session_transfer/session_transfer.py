@@ -421,6 +421,8 @@ class SessionTransfer:
             )
         elif control.must_send_session is None:
             self.homes.pop(client_id)
+        elif control.is_kept and session is None and home is None:
+            self._learn_owner(control)
         self.fetching.turn_away(client_id, now_us)
         if not is_listed:
             self.starting.turn_away(client_id, now_us, control.at_us)
@@ -433,6 +435,12 @@ class SessionTransfer:
             self._letting_go.is_asked_for(session, control, now_us)
         if control.registered and client_id not in self._sessions:
             self._entered.pop(client_id, None)
+
+    def _learn_owner(self, control: Entered) -> None:
+        """A request names the owner: any announcement of an owner is newer."""
+        owner = control.must_send_session
+        if owner is not None and owner != self._broker_id:
+            self.homes.put(control.client_id, SessionOwner(owner, 0, control.user))
 
     def _is_back(self, session: Session, at_us: int) -> bool:
         """Whether its client reconnected here after `at_us`, which was not announced."""

@@ -3,10 +3,10 @@
 A session may have begun, or moved, elsewhere while this broker was down. Admitting its client with
 a new session would end that session. So a client that this broker does not know, and that does not
 say clean start, waits until every other broker has sent its session list (`Several`, in numbered
-parts, as in some systems later messages may arrive sooner), or until START_US after the start. A new
-broker hears nothing before it has joined, so there the time begins with the end of its join. Then
-a silent broker counts as having no sessions. Before that, the others are asked about sessions of
-such a broker, which may be down.
+parts, as in some systems later messages may arrive sooner), or until START_US after the start, or
+after the end of the join of a new broker, which hears nothing before. Then a silent broker counts
+as having no sessions. Before that, the others are asked about sessions of such a broker, which may
+be down.
 
 | hears or sees | does |
 | --- | --- |
