@@ -16,6 +16,7 @@ from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
 from shoal.mqtt.federation.controls import Entered, Several
 from shoal.mqtt.federation.session_transfer.directory import announcing
+from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
 from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
 from shoal.mqtt.timers import MqttTimers
 from tests.mqtt.broker_api import KEPT, SECOND
@@ -95,6 +96,21 @@ def test_sessions_of_a_broker_that_is_down_are_known_to_others(network: Network)
     assert federation is not None
     assert federation.session_transfer.fetching._silent.keys() == {"B1"}
     assert client.take() != []
+
+
+@pytest.mark.parametrize("count", [1, 2 * MOST_AS_ONE + 1])
+def test_a_broker_asks_for_the_sessions_of_one_that_is_down(network: Network, count: int) -> None:
+    for number in range(count):
+        network["B1"].connect(f"c{number}", **KEPT)
+    network["B2"].connect("elsewhere", **KEPT)
+    network.after(1)
+    start(network, "B3")
+    network.cut("B1", "B2")
+    network.is_slow = False
+    network.after(3)
+    transfer = network["B3"].clients.federation.session_transfer  # type: ignore[union-attr]
+    assert {transfer.homes.get(f"c{number}") for number in range(count)} == {"B1"}
+    assert transfer.starting._owners_known == {"B1"}
 
 
 def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> None:

@@ -31,7 +31,8 @@ from shoal.mqtt.federation.controls import (
     Here,
     Item,
     Offer,
-    OwnerKnown,
+    OwnersKnown,
+    OwnersSought,
     Register,
     SessionAdopted,
     SessionDeparted,
@@ -105,7 +106,9 @@ class SessionTransfer:
         self.telling = ClientAnnouncements(
             broker_id, timers, self._send_transfer_control, self._registered
         )
-        self.listing = SessionListing(sessions, self.telling, timers, self._own)
+        self.listing = SessionListing(
+            sessions, self.homes, self.telling, timers, self._own, self._send_transfer_control
+        )
         fill = partial(SessionInstallation, sessions, subscriptions, problems)
         self.fetching = Fetching(
             broker_id, sessions, timers, self._send_transfer_control, self._come, fill
@@ -360,11 +363,15 @@ class SessionTransfer:
                 elif self.homes.get(client_id) == broker:
                     self.homes.pop(client_id)  # another broker has requested it meanwhile
             case Sought(client_ids, broker):
-                for about in self.homes.whereabouts(client_ids, broker):
-                    self._send_transfer_control(broker, OwnerKnown(about), now_us)
-            case OwnerKnown(entered):
-                self._on_entered(entered, now_us, is_listed=True)
-                self.starting.known(entered.client_id, now_us)
+                if entered := tuple(self.homes.whereabouts(client_ids, broker)):
+                    self._send_transfer_control(broker, OwnersKnown(entered), now_us)
+            case OwnersSought(owners, broker):
+                self.listing.tell_owners(broker, owners, now_us)
+            case OwnersKnown(entered, owners):
+                for each in entered:
+                    self._on_entered(each, now_us, is_listed=True)
+                    self.starting.known(each.client_id, now_us)
+                self.starting.owners_known(owners)
             case Item() if self.arriving.came(control, now_us):
                 pass
             case Item() | SessionPart() | SessionState():
