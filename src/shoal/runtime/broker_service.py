@@ -389,7 +389,9 @@ class BrokerService:
         else:
             self._servers.pop(where.name, None)
         federation = self.front_end.clients.federation
-        if where.has_left and federation is not None:
+        if federation is not None and not where.has_left:
+            federation.came(where.name)
+        elif federation is not None:
             federation.left(where.name, self.node.clock.now_us())
             self.front_end.carry_out(self.front_end.clients.take_effects())
             self.node.schedule_flush()

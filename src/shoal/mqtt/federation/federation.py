@@ -147,6 +147,11 @@ class Federation:
     def left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left the network for good."""
         self.session_transfer.broker_left(broker, now_us)
+        self.sharing.left(broker, now_us)
+
+    def came(self, broker: BrokerId) -> None:
+        """Handle a broker that has joined the network, or stays after all."""
+        self.sharing.came(broker)
 
     def stored(self, subscription_id: SubscriptionId) -> None:
         """Handle a subscription of the front end that is installed in the whole network."""
