@@ -296,6 +296,8 @@ class BrokerService:
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()
+        if self.joining.stage:
+            self.links.no_joiners["join"] = f"{self.node.id} has not joined yet"
         await self._listeners.listen("peers", "log")
         self._membership.start()
         if self.spools is not None:
@@ -304,7 +306,8 @@ class BrokerService:
         if sponsor is not None:
             await self.joining.linked(sponsor, lambda: self.links.away)
         if self.joining.stage:
-            await self.joining.answered(self._is_answered)
+            await self.joining.answered(self._is_answered, lambda: self.links.neighbours)
+            self.links.no_joiners["join"] = ""
             self.front_end.joined()
         if self.node.machine.is_leaving:
             self.leaving.resume()
