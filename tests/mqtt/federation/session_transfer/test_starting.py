@@ -214,6 +214,25 @@ def test_a_join_that_took_long_leaves_the_others_time_to_answer(network: Network
     assert client.take()[0].session_present
 
 
+def test_a_session_stays_if_the_broker_that_requested_it_leaves(network: Network) -> None:
+    first = network["B1"].connect("c", **KEPT)
+    first.subscribe("a", qos=1)
+    first.lose()
+    requesting, source = (network[name].clients.federation for name in ("B2", "B1"))
+    assert requesting is not None
+    assert source is not None
+    requesting.session_transfer.fetching.on_control = lambda *_: None  # type: ignore[method-assign]
+    elsewhere = answers(network, "B2")
+    network.settle()
+    elsewhere.lose()
+    assert source.session_transfer.giving.get("c") is not None
+    source.left("B2", network["B1"].now_us)
+    network.settle()
+    client = answers(network, "B3")
+    network.settle()
+    assert client.take()[0].session_present
+
+
 def test_a_session_that_is_being_exported_is_known(network: Network) -> None:
     """The broker that has requested it lost its client, and has no session to list."""
     first = network["B1"].connect("c", **KEPT)

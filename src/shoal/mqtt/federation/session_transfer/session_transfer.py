@@ -295,6 +295,7 @@ class SessionTransfer:
         self.registry.forget(broker)
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
+        self.giving.left(broker, now_us)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
