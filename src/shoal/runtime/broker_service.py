@@ -293,6 +293,9 @@ class BrokerService:
         self.node.start(started)
         if self.front_end.clients.federation is not None:
             self.front_end.clients.federation.joining.repeats = bool(self.joining.stage)
+            for where in self.directory:
+                if where.has_left:
+                    self.front_end.clients.federation.left(where.name, self.node.clock.now_us())
         self.front_end.start()  # neighbours ask for the subscriptions of local clients
         if self.staging is not None:
             self.staging.start()

@@ -151,6 +151,7 @@ class Federation:
 
     def came(self, broker: BrokerId) -> None:
         """Handle a broker that has joined the network, or stays after all."""
+        self.session_transfer.broker_came(broker)
         self.sharing.came(broker)
 
     def stored(self, subscription_id: SubscriptionId) -> None:

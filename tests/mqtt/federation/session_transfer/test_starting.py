@@ -14,7 +14,7 @@ from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import Entered, Several
+from shoal.mqtt.federation.controls import Entered, Several, encode_control
 from shoal.mqtt.federation.session_transfer.directory import announcing
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
 from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
@@ -231,6 +231,19 @@ def test_a_session_stays_if_the_broker_that_requested_it_leaves(network: Network
     client = answers(network, "B3")
     network.settle()
     assert client.take()[0].session_present
+
+
+def test_a_late_request_of_a_broker_that_has_left_is_dropped(network: Network) -> None:
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    source = network["B1"].clients.federation
+    assert source is not None
+    request = Entered("c", "B2", network["B1"].now_us + 1, True, "B1")
+    source.left("B2", network["B1"].now_us)
+    source.on_control(encode_control(request), network["B1"].now_us)
+    assert source.session_transfer.giving.get("c") is None
+    source.came("B2")
+    source.on_control(encode_control(request), network["B1"].now_us)
+    assert source.session_transfer.giving.get("c") is not None
 
 
 def test_a_session_that_is_being_exported_is_known(network: Network) -> None:

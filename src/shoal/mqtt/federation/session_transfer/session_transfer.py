@@ -100,6 +100,8 @@ class SessionTransfer:
         self._journal: SessionJournal | None = None
         # The time and the broker of each client's last connection in the network.
         self._entered: dict[str, tuple[int, BrokerId]] = {}
+        # Brokers that have left the network; their last requests may still be under way.
+        self._left: set[BrokerId] = set()
         self.homes = SessionDirectory()
         # The brokers of clients for which this broker is a registrar.
         self.registry = Registry()
@@ -292,10 +294,15 @@ class SessionTransfer:
 
     def broker_left(self, broker: BrokerId, now_us: int) -> None:
         """Handle a broker that has left for good."""
+        self._left.add(broker)
         self.registry.forget(broker)
         self.listing.left(broker, now_us)
         self.starting.left(broker, now_us)
         self.giving.left(broker, now_us)
+
+    def broker_came(self, broker: BrokerId) -> None:
+        """Handle a broker that has joined, or stays after all."""
+        self._left.discard(broker)
 
     def on_transfer_timer(self, kind: str, transfer: Transfer, now_us: int) -> None:
         """Handle a timer of this package."""
@@ -393,6 +400,8 @@ class SessionTransfer:
             self.takeovers.asked(question, now_us)
 
     def _on_entered(self, control: Entered, now_us: int, *, is_listed: bool = False) -> None:
+        if control.must_send_session is not None and control.broker in self._left:
+            return  # it has no client any more
         client_id, stamp = control.client_id, (control.at_us, control.broker)
         session = self._sessions.get(client_id)
         if self._entered.get(client_id, (0, "")) > stamp:  # the later connection keeps the client
