@@ -14,7 +14,7 @@ from shoal.mqtt.access import ClientAdmission
 from shoal.mqtt.broker_clients import BrokerClients
 from shoal.mqtt.codec.packets import Connect
 from shoal.mqtt.codec.reason_codes import ReasonCode
-from shoal.mqtt.federation.controls import Entered, Several, encode_control
+from shoal.mqtt.federation.controls import Entered, OwnersKnown, Several, encode_control
 from shoal.mqtt.federation.session_transfer.directory import announcing
 from shoal.mqtt.federation.session_transfer.directory.announcing import MOST_AS_ONE
 from shoal.mqtt.federation.session_transfer.starting import MOST_AT_ONCE, START_US, StartupSync
@@ -111,6 +111,16 @@ def test_a_broker_asks_for_the_sessions_of_one_that_is_down(network: Network, co
     transfer = network["B3"].clients.federation.session_transfer  # type: ignore[union-attr]
     assert {transfer.homes.get(f"c{number}") for number in range(count)} == {"B1"}
     assert transfer.starting._owners_known == {"B1"}
+
+
+def test_a_session_that_is_here_stays_if_another_owner_is_known(network: Network) -> None:
+    """Its owner, to which it is exported, says what becomes of it."""
+    network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
+    there = network["B1"].clients.federation
+    assert there is not None
+    owner = Entered("c", "B2", network["B1"].now_us + 1, True)
+    there.on_control(encode_control(OwnersKnown((owner,), ("B2",))), network["B1"].now_us)
+    assert "c" in network["B1"].clients.sessions
 
 
 def test_brokers_are_asked_though_clients_keep_connecting(network: Network) -> None:

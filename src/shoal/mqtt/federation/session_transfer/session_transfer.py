@@ -376,9 +376,11 @@ class SessionTransfer:
             case OwnersSought(owners, broker):
                 self.listing.tell_owners(broker, owners, now_us)
             case OwnersKnown(entered, owners):
+                # The owner itself says what becomes of a session that is here, too.
                 for each in entered:
-                    self._on_entered(each, now_us, is_listed=True)
-                    self.starting.known(each.client_id, now_us)
+                    if each.client_id not in self._sessions:
+                        self._on_entered(each, now_us, is_listed=True)
+                        self.starting.known(each.client_id, now_us)
                 self.starting.owners_known(owners)
             case Item() if self.arriving.came(control, now_us):
                 pass
