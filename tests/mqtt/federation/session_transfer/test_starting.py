@@ -118,7 +118,7 @@ def test_a_session_that_is_here_stays_if_another_owner_is_known(network: Network
     network["B1"].connect("c", **KEPT).subscribe("a", qos=1)
     there = network["B1"].clients.federation
     assert there is not None
-    owner = Entered("c", "B2", network["B1"].now_us + 1, True)
+    owner = Entered("c", "B2", network["B1"].now_us + 1, True, None)
     there.on_control(encode_control(OwnersKnown((owner,), ("B2",))), network["B1"].now_us)
     assert "c" in network["B1"].clients.sessions
 
