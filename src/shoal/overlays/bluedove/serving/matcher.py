@@ -45,6 +45,8 @@ from shoal.overlays.bluedove.serving.queues import (
 
 # A report without changes, now and then: a dispatcher without reports assumes the worst.
 REPORTS_SKIPPED = 10
+# A utilisation that differs by more than this is reported if matchers are added by it.
+UTILISATION_CHANGE = 0.05
 
 
 class _Job:
@@ -83,6 +85,9 @@ class Matcher:
         self._before_shrinking = [0 for _ in node.dimensions]
         self.work_us = self._searched = self._reported_us = self._reported_work_us = 0
         self._reported: dict[BrokerId, tuple[tuple[Load, ...], int]] = {}
+        # The busy part of the broker's time, if its driver measures that.
+        self.busy: float | None = None
+        self._reported_utilisation = 0.0
 
     def dimension(self, number: int) -> int:
         """ProtocolError unless there is such a dimension."""
@@ -306,11 +311,19 @@ class Matcher:
         )
         passed_us = max(1, now_us - self._reported_us) * parameters.cores
         utilisation = (self.work_us - self._reported_work_us) / passed_us
+        if self.busy is not None:
+            # A live broker has one thread for matching, messages and gossip.
+            utilisation = max(utilisation, self.busy)
         self._reported_us, self._reported_work_us = now_us, self.work_us
+        is_new = parameters.elastic and (
+            abs(utilisation - self._reported_utilisation) > UTILISATION_CHANGE
+        )
+        if is_new:
+            self._reported_utilisation = utilisation
         share = parameters.load_change_percent / 100
         for dispatcher in self._node.dispatchers:
             told, skipped = self._reported.get(dispatcher, (None, 0))
-            if told is not None and skipped < REPORTS_SKIPPED:
+            if told is not None and skipped < REPORTS_SKIPPED and not is_new:
                 pairs = zip(told, loads, strict=True)
                 if not any(has_changed(before, after, share) for before, after in pairs):
                     self._reported[dispatcher] = told, skipped + 1
