@@ -205,9 +205,7 @@ class ProcessControl(Protocol):
         """The state of the decisions; None at a broker that does not decide."""
         return None
 
-    def process_answered(
-        self, answered: ProcessAnswered, now_us: int, out: list[Effect]
-    ) -> None:
+    def process_answered(self, answered: ProcessAnswered, now_us: int, out: list[Effect]) -> None:
         """The outcome of a `StartBroker` or `EndBroker` of this system."""
         return
 

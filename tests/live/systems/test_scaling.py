@@ -1,0 +1,148 @@
+"""A matcher's process is started under load, takes its part, and ends when the load has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+
+from shoal.client import Client
+from tests.live.processes import Processes, up
+from tests.runtime.live import PATIENCE_S, status_of
+
+COSTLY = 60
+# Publications under way at once, under load.
+WINDOW = 20
+SET = ("saturated=0.6", "idle=0.4", "patience_us=1000000", "settle_us=2000000")
+TOPIC = "site/values"
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Processes]:
+    settings = [word for each in SET for word in ("--set", f"elasticity.{each}")]
+    size = ("--dispatchers", "1", "--matchers", "1", "--spares", "1")
+    with up(tmp_path, "--system", "bluedove", *size, *settings) as processes:
+        yield processes
+
+
+class PlainClients:
+    """A publisher that never pauses, and a subscriber to all: clients that know only MQTT."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._where = host, int(port)
+        self.published = 0
+        self.received: list[int] = []
+        # The pause between two publications.
+        self.pause_s = 0.0
+        self._is_over = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with aiomqtt.Client(*self._where) as reader, aiomqtt.Client(*self._where) as writer:
+            # Else the dispatcher would need no other subscription than this one.
+            await reader.subscribe(f"{TOPIC}?n>=0", qos=1)
+            reading = asyncio.create_task(self._read(reader))
+            writing = [asyncio.create_task(self._write(writer)) for _ in range(WINDOW)]
+            yield
+            self._is_over = True
+            await asyncio.gather(*writing)
+            await until(lambda: len(self.received) >= self.published)
+            await asyncio.sleep(0.5)
+            reading.cancel()
+
+    async def _read(self, reader: aiomqtt.Client) -> None:
+        async for message in reader.messages:
+            assert isinstance(message.payload, bytes)
+            self.received.append(json.loads(message.payload)["n"])
+
+    async def _write(self, writer: aiomqtt.Client) -> None:
+        while not self._is_over:
+            number, self.published = self.published, self.published + 1
+            values = {"n": number, "x": number * 37 % 1_000, "a": 2**60 + number, "b": 2**61}
+            await writer.publish(TOPIC, json.dumps(values), qos=1)
+            await asyncio.sleep(self.pause_s)
+
+
+async def until(holds: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(2 * PATIENCE_S):
+        while True:
+            found = holds()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def costly_subscriptions(address: str) -> AsyncIterator[None]:
+    """Filters that take a matcher a tenth of a millisecond each, and match nothing."""
+    chance = random.Random(1)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(address))
+        for number in range(COSTLY):
+            terms = " + ".join(f"a % {chance.randrange(2, 99)}" for _ in range(30))
+            costly = f"CASE WHEN b > {number} THEN {terms} ELSE {number} END > 10000"
+            where = f"x >= {number} AND x < {800 + number} AND {costly}"
+            topics = f"{TOPIC}?$levels!={number + 1_000}"
+            await stack.enter_async_context(client.subscribe(topics, where))
+        yield
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def scaled(admin: Any) -> list[tuple[str, str, str]]:
+    rows = (await status_of(admin))["shown"]["scalings"]
+    return [(row["action"], row["matcher"], row["step"]) for row in rows]
+
+
+async def _grows_and_shrinks(address: str, admin: Any, spare: Any) -> list[tuple[str, str, str]]:
+    """Load rises and falls; the spare's process starts, works and ends; nothing is lost."""
+    clients = PlainClients(address)
+
+    async def is_added() -> bool:
+        return ("add", "done") in {(row[0], row[2]) for row in await scaled(admin)}
+
+    async def is_removed() -> bool:
+        return ("remove", "done") in {(row[0], row[2]) for row in await scaled(admin)}
+
+    async with clients.running():
+        async with costly_subscriptions(address):
+            await until(is_added)
+            status = await status_of(spare)
+            process, sent = status["pid"], status["counts"]["messages_out"]
+            assert status["tables"]["rows"] >= COSTLY / 2
+
+            async def takes_its_part() -> bool:
+                return (await status_of(spare))["counts"]["messages_out"] > sent + 100
+
+            await until(takes_its_part)
+        clients.pause_s = 1.0
+        await until(is_removed)
+        await until(lambda: not is_running(process))
+    assert clients.received == list(range(clients.published))
+    return await scaled(admin)
+
+
+def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(network: Processes) -> None:
+    admin, spare = (network.network.broker(name).address("admin") for name in ("D1", "M2"))
+    steps = asyncio.run(_grows_and_shrinks(network.address("D1"), admin, spare))
+    assert steps == [
+        ("add", "M2", "begun"),
+        ("add", "M2", "done"),
+        ("remove", "M2", "begun"),
+        ("remove", "M2", "done"),
+    ]
