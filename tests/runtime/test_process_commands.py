@@ -72,7 +72,7 @@ def test_orders_for_one_broker_run_one_after_the_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "problem"),
     [
-        (python("print('no such\\n unit'); exit(3)"), f"{sys.executable}: exit code 3: no such unit"),
+        (python("print('no\\n unit'); exit(3)"), f"{sys.executable}: exit code 3: no unit"),
         (("/no/such/program",), "/no/such/program: No such file or directory"),
         ((), "the network file has no command for it ([scaling])"),
     ],

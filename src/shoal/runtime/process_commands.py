@@ -76,7 +76,7 @@ class ProcessCommands:
         words = [word.replace("{broker}", name) for word in command]
         if not words:
             return "the network file has no command for it ([scaling])"
-        # With a pipe of asyncio's own, `wait` would wait for processes that a command leaves behind.
+        # With a pipe of asyncio's own, `wait` waits for processes that a command leaves behind.
         output = await CommandOutput.open()
         try:
             process = await asyncio.create_subprocess_exec(

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import random
+import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,10 @@ import aiomqtt
 import pytest
 
 from shoal.client import Client
+from shoal.runtime.free_ports import free_ports
+from shoal.runtime.network_file import dump_network, load_network, parse_network
 from tests.live.processes import Processes, up
+from tests.runtime.forked import Forked
 from tests.runtime.live import PATIENCE_S, status_of
 
 COSTLY = 60
@@ -113,6 +118,11 @@ async def _grows_and_shrinks(address: str, admin: Any, spare: Any) -> list[tuple
     """Load rises and falls; the spare's process starts, works and ends; nothing is lost."""
     clients = PlainClients(address)
 
+    async def is_ready() -> bool:
+        return bool((await status_of(admin))["ready"])
+
+    await until(is_ready)
+
     async def is_added() -> bool:
         return ("add", "done") in {(row[0], row[2]) for row in await scaled(admin)}
 
@@ -146,3 +156,75 @@ def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(network: Processes) 
         ("remove", "M2", "begun"),
         ("remove", "M2", "done"),
     ]
+
+
+# A spare's process that a command of the operator's starts and ends.
+_COMMAND = """
+import os, pathlib, signal, subprocess, sys
+order, broker, folder = sys.argv[1:]
+pid = pathlib.Path(folder, broker + ".pid")
+if broker == "M2":
+    sys.exit("M2 has no machine")
+if order == "start":
+    words = "-m", "shoal.cli.main", "serve", folder + "/network.toml", "-b", broker, "--join", "D1"
+    with open(folder + "/" + broker + ".log", "ab") as log:
+        child = subprocess.Popen([sys.executable, *words], stdout=log, stderr=log)
+    pid.write_text(str(child.pid))
+elif pid.exists():
+    try:
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+"""
+
+
+@pytest.mark.soak
+def test_an_operators_commands_start_and_end_the_spares(tmp_path: Path) -> None:
+    """The first spare's command fails, and the second spare comes instead."""
+    ports = iter(free_ports("127.0.0.1", 9))
+    names = "D1", "M1", "M2", "M3"
+    brokers = [
+        {"name": name} | {key: f"127.0.0.1:{next(ports)}" for key in ("peers", "admin")}
+        for name in names
+    ]
+    brokers[0]["mqtt"] = f"127.0.0.1:{next(ports)}"
+    command = [sys.executable, "-c", _COMMAND]
+    elasticity = {"saturated": 0.6, "idle": 0.4, "patience_us": 1_000_000, "settle_us": 2_000_000}
+    parameters = {
+        "dispatchers": ["D1"],
+        "matchers": ["M1"],
+        "dimensions": [{"attribute": "x", "high": 1_000}],
+        "elastic": True,
+        "elasticity": elasticity | {"spares": ["M2", "M3"]},
+    }
+    data = {
+        "name": "n",
+        "system": "bluedove",
+        "brokers": brokers,
+        "access": {"anonymous": True},
+        "scaling": {
+            "start": [*command, "start", "{broker}", str(tmp_path)],
+            "end": [*command, "end", "{broker}", str(tmp_path)],
+        },
+        "bluedove": parameters,
+    }
+    path = tmp_path / "network.toml"
+    path.write_text(dump_network(parse_network(data)), encoding="utf-8")
+    running = [
+        Forked(("serve", str(path), "--broker", name), tmp_path / f"{name}.log")
+        for name in ("D1", "M1")
+    ]
+    try:
+        network = load_network(path)
+        admin, spare = (network.broker(name).address("admin") for name in ("D1", "M3"))
+        steps = asyncio.run(_grows_and_shrinks(network.broker("D1").mqtt, admin, spare))
+    finally:
+        for process in running:
+            process.send_signal(signal.SIGKILL)
+    assert steps[:4] == [
+        ("add", "M2", "begun"),
+        ("add", "M2", "failed"),
+        ("add", "M3", "begun"),
+        ("add", "M3", "done"),
+    ]
+    assert steps[-2:] == [("remove", "M3", "begun"), ("remove", "M3", "done")]
