@@ -9,13 +9,14 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiomqtt
 import pytest
 
+from shoal.cli.main import main
 from shoal.client import Client
 from shoal.runtime.free_ports import free_ports
 from shoal.runtime.network_file import dump_network, load_network, parse_network
@@ -147,7 +148,14 @@ async def _grows_and_shrinks(address: str, admin: Any, spare: Any) -> list[tuple
     return await scaled(admin)
 
 
-def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(network: Processes) -> None:
+def test_a_spare_of_up_comes_with_the_load_and_goes_with_it(
+    network: Processes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with suppress(SystemExit):
+        main(("status", str(network.path)))
+    text = capsys.readouterr().out
+    assert "all 2 brokers are ready" in text  # a spare that does not run is no fault
+    assert "D1 scales: 1 serve (1 or more)" in text
     admin, spare = (network.network.broker(name).address("admin") for name in ("D1", "M2"))
     steps = asyncio.run(_grows_and_shrinks(network.address("D1"), admin, spare))
     assert steps == [
