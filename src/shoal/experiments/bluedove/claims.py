@@ -25,6 +25,7 @@ from shoal.experiments.bluedove.grid import (
     policy_name,
     subscriptions_name,
 )
+from shoal.experiments.bluedove.runs import FIRST_SHARE, KILL_EVERY_S, STEP_S
 from shoal.experiments.studies.claims import (
     Band,
     Claim,
@@ -129,7 +130,14 @@ def claims(scale: BlueDoveScale, fresh: str) -> Sequence[Claim[BlueDoveEvidence]
     gain, whole_gain = judges.gain, judges.whole_gain
     flat, adverse = deviation_name(max(scale.deviations)), adverse_name(max(scale.adverse))
     faster = max(1, scale.slowdown // 4)
-    growing = f"steps of 10 s instead of 5 minutes; {freshness(faster)}"
+    growing = (
+        f"from {FIRST_SHARE:.0%} of the limit instead of 500 messages/s, in steps of {STEP_S:g} s "
+        f"instead of 5 minutes; {freshness(faster)}"
+    )
+    faults = (
+        f"at half the limit (the paper does not say its load), a matcher each {KILL_EVERY_S:g} s "
+        "instead of 5 minutes"
+    )
 
     def subscriptions(system: str) -> judges.Judge:
         return judges.times(
@@ -205,13 +213,13 @@ def claims(scale: BlueDoveScale, fresh: str) -> Sequence[Claim[BlueDoveEvidence]
               _BACKLOG, is_own=True),
         Claim("loss", change, "Messages lost after a matcher fails", "around 5 %",
               judges.least_lost, share_of_at_most(0.05), "",
-              "dispatchers keep messages until they are matched, beyond the paper"),
+              f"dispatchers keep messages until they are matched, beyond the paper; {faults}"),
         Claim("loss-ends", change, "Until loss ends", "17.5 s", judges.loss_ends, at_most(17.5), "",
-              "the same"),
+              f"the same; {faults}"),
         Claim("slower", change, "Responses after a failure", "slightly longer, no saturation",
               judges.slower_after_a_failure, within(1.0, 2.0, "up to twice, in the worst second: "
               "without failures that has a sixth more than the mean"), "",
-              f"the worst second of all; {fresh}"),
+              f"the worst second of all; {faults}; {fresh}"),
         Claim("dimensions", skew, f"Rate with {DIMENSIONS} dimensions over one", "5.5 times",
               whole_gain(dimensions_name(1)), at_least_printed("5.5"), _BOTTLENECK, fresh),
         Claim("dimensions-each", skew, "Each further dimension raises the rate", "every one",

@@ -275,6 +275,30 @@ def _readings(maker: _Maker) -> Iterator[ClusterRun]:
                 if option.get("system") != FULL:
                     option["slowdown"] = round(scale.slowdown * matchers * SINGLE_SPEED)
             yield maker.run(prefixed(drawing, name), "rate", 4.0, drawing=drawing, **option)
+    yield from _narrow_subscriptions(maker)
+
+
+def _narrow_subscriptions(maker: _Maker) -> Iterator[ClusterRun]:
+    """Figure 6b where each subscription is at one matcher for each attribute."""
+    scale = maker.scale
+    options: dict[str, object] = {
+        "drawing": "single",
+        "matchers": scale.most,
+        "dispatchers": scale.most,
+        "subscriptions": max(50, scale.subscriptions // 4),
+        "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
+    }
+    slower = {"slowdown": round(scale.slowdown * scale.most * SINGLE_SPEED)}
+    varied: dict[str, dict[str, object]] = {
+        BLUEDOVE: slower,
+        PEERS: slower,
+        EVENEST_PEERS: slower | {"peers_by": EVENEST},
+        FULL: {},
+    }
+    for name, option in varied.items():
+        system = PEERS if name == EVENEST_PEERS else name
+        run = prefixed("single", subscriptions_name(name, scale.most))
+        yield maker.run(run, "subscriptions", 6.0, system=system, **options, **option)
 
 
 def _reports(maker: _Maker) -> Iterator[ClusterRun]:
