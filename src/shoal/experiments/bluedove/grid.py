@@ -288,7 +288,7 @@ def _narrow_subscriptions(maker: _Maker) -> Iterator[ClusterRun]:
         "subscriptions": max(50, scale.subscriptions // 4),
         "stands_for": PAPER_SUBSCRIPTIONS // scale.subscriptions,
     }
-    slower = {"slowdown": round(scale.slowdown * scale.most * SINGLE_SPEED)}
+    slower: dict[str, object] = {"slowdown": round(scale.slowdown * scale.most * SINGLE_SPEED)}
     varied: dict[str, dict[str, object]] = {
         BLUEDOVE: slower,
         PEERS: slower,

@@ -104,7 +104,8 @@ class RangeSample(NamedTuple):
         starts, ends = self.low[attribute], self.high[attribute]
         plain = (starts < high) & (ends > low)
         wrapped = (starts < high) | (ends > low)
-        return np.where(starts <= ends, plain, wrapped)
+        found: npt.NDArray[np.bool_] = np.where(starts <= ends, plain, wrapped)
+        return found
 
     def matching(self, places: Floats) -> npt.NDArray[np.int64]:
         """The number of subscriptions that match each message; `places` by attribute."""
@@ -366,7 +367,8 @@ def prints_as(value: float, printed: str) -> bool:
     >>> prints_as(1.17, "1.2"), prints_as(1.14, "1.2"), prints_as(66.6, "67")
     (True, False, True)
     """
-    return abs(value - float(printed)) <= 0.5 * 10 ** -len(printed.partition(".")[2])
+    half = 0.5 * 10.0 ** -len(printed.partition(".")[2])
+    return abs(value - float(printed)) <= half
 
 
 def best_readings(seed: int = 1) -> list[ReadingScore]:
