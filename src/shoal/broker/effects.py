@@ -418,7 +418,7 @@ class MoveClient(msgspec.Struct, frozen=True):
 class StartBroker(msgspec.Struct, frozen=True):
     """Start the process of a broker that is not running; `ProcessAnswered` has the outcome.
 
-    The broker joins the network by itself.  A driver without processes ignores it.
+    The broker joins the network by itself.
     """
 
     broker: BrokerId
