@@ -21,12 +21,10 @@ def follow_order(
     match order:
         case StartBroker(name):
             network.start_broker(now_us, name)
+            return ProcessAnswered(name)
         case EndBroker(name):
             network.left(name)
-        case LeaveNetwork(True):
-            network.remove_broker(now_us, broker)
+            return ProcessAnswered(name)
+        case LeaveNetwork(leaves):
+            (network.remove_broker if leaves else network.keep_broker)(now_us, broker)
             return None
-        case LeaveNetwork(False):
-            network.keep_broker(now_us, broker)
-            return None
-    return ProcessAnswered(order.broker)
