@@ -251,6 +251,30 @@ def test_only_the_first_dispatcher_decides_and_the_next_takes_over() -> None:
     assert cluster.serves("M3")
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_spare_that_runs_for_nothing_is_ended(dry_run: bool) -> None:
+    cluster = Elastic(dry_run=dry_run)
+    cluster.loads(0.6)  # neither busy, nor idle
+    cluster.add("M4")
+    cluster.start("M4")
+    cluster.run(4)
+    assert cluster.steps() == []
+    cluster.run(4)
+    assert cluster.ordered == ([] if dry_run else ["M4 left", "end M4"])
+    assert cluster.steps()[0] == ("remove", "M4", "dry run" if dry_run else "begun")
+    assert cluster.last().endswith("it runs, and serves nothing")
+
+
+def test_a_spare_that_runs_is_added_before_one_is_started() -> None:
+    cluster = Elastic()
+    cluster.add("M4")
+    cluster.start("M4")
+    cluster.loads(BUSY)
+    cluster.run(4)
+    assert cluster.ordered == []
+    assert cluster.serves("M4")
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

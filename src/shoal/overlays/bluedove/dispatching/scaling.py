@@ -1,7 +1,8 @@
 """The number of matchers: the first dispatcher adds and removes one at a time, as load asks for it.
 
 A matcher that runs and waits is added first. Without one, the process of a spare is started. Only
-spares are removed for good if there are any; without, a removed matcher stays ready.
+spares are removed for good if there are any; without, a removed matcher stays ready. A spare that
+runs and is not needed is removed, too.
 
 | step | until | after its time |
 | --- | --- | --- |
@@ -71,8 +72,9 @@ class Scaling:
         self._admit = admit
         self._elasticity: Elasticity = node.parameters.elasticity
         self._controller = Controller(self._elasticity)
-        # When matchers that run and wait have asked last.
+        # When matchers that run and wait have asked last, and since when they ask.
         self._ready_us: dict[BrokerId, int] = {}
+        self._ready_since_us: dict[BrokerId, int] = {}
         self._admitted: set[BrokerId] = set()
         self._step: ScaleStep | None = None
         # The spares, those that failed last at the end.
@@ -85,8 +87,15 @@ class Scaling:
         """Whether a matcher that asks gets segments now; else it counts as ready."""
         if joiner in self._admitted or not self._has_enough():
             return True
+        asked_us = self._ready_us.get(joiner)
+        if asked_us is None or asked_us < self._recent_us(now_us):
+            self._ready_since_us[joiner] = now_us
         self._ready_us[joiner] = now_us
         return False
+
+    def _recent_us(self, now_us: int) -> int:
+        """The time after which a matcher that is ready has asked."""
+        return now_us - ROUNDS_READY * self._node.parameters.gossip_interval_us
 
     def is_awaited(self, joiner: BrokerId) -> bool:
         """Whether the present step is about adding this matcher."""
@@ -110,11 +119,28 @@ class Scaling:
         removable = self._removable(serving)
         order = self._controller.decide(serving, now_us, may_remove=bool(removable))
         if order is None:
-            return
-        if order is ScaleOrder.ADD:
+            self._end_surplus(now_us, out)
+        elif order is ScaleOrder.ADD:
             self._add(now_us, out)
         else:
             self._remove(min(removable, key=lambda name: (serving[name], name)), now_us, out)
+
+    def _end_surplus(self, now_us: int, out: list[Effect]) -> None:
+        """End a spare that has been running for a pause, and is not needed: an earlier first
+        dispatcher may have started it, or it has been started again with the whole cluster.
+        """
+        controller, pause_us = self._controller, self._elasticity.settle_us
+        load = controller.utilisation
+        if load is None or controller.is_resting(now_us) or load > self._elasticity.saturated:
+            return
+        recent_us = self._recent_us(now_us)
+        for name in self._elasticity.spares:
+            since_us = self._ready_since_us.get(name, now_us)
+            is_ready = self._ready_us.get(name, 0) >= recent_us
+            if is_ready and now_us - since_us >= pause_us and not self._serves_some(name):
+                del self._ready_us[name]
+                self._remove(name, now_us, out, "it runs, and serves nothing")
+                return
 
     def _serving(self) -> dict[BrokerId, float]:
         """Utilisations of the matchers that serve."""
@@ -130,7 +156,7 @@ class Scaling:
         return [name for name in serving if name in spares] if spares else list(serving)
 
     def _add(self, now_us: int, out: list[Effect]) -> None:
-        recent_us = now_us - ROUNDS_READY * self._node.parameters.gossip_interval_us
+        recent_us = self._recent_us(now_us)
         ready = sorted(name for name, at_us in self._ready_us.items() if at_us >= recent_us)
         name = next((each for each in (*ready, *self._stopped())), None)
         if name is None or self._elasticity.dry_run:
@@ -147,14 +173,15 @@ class Scaling:
             self._admitted.add(name)
             out.append(StartBroker(name))
 
-    def _remove(self, name: BrokerId, now_us: int, out: list[Effect]) -> None:
+    def _remove(self, name: BrokerId, now_us: int, out: list[Effect], why: str = "") -> None:
         if self._elasticity.dry_run:
-            self._record(ScaleOrder.REMOVE, name, "dry run", now_us, out)
+            self._record(ScaleOrder.REMOVE, name, "dry run", now_us, out, why)
+            self._controller.rest(now_us)
             return
-        self._record(ScaleOrder.REMOVE, name, "begun", now_us, out)
+        self._record(ScaleOrder.REMOVE, name, "begun", now_us, out, why)
         self._admitted.discard(name)
         if name in self._elasticity.spares:
-            self._begin(ScalingState.LEAVING, ScaleOrder.REMOVE, name, now_us)
+            self._begin(ScalingState.LEAVING, ScaleOrder.REMOVE, name, now_us, why)
             self._ask_to_leave(name, now_us, out)
         else:
             self._node.send(name, LeaveCluster(stay_ready=True), now_us, out)
@@ -172,10 +199,15 @@ class Scaling:
     # --- steps --------------------------------------------------------------------------------
 
     def _begin(
-        self, state: ScalingState, order: ScaleOrder, matcher: BrokerId, now_us: int
+        self,
+        state: ScalingState,
+        order: ScaleOrder,
+        matcher: BrokerId,
+        now_us: int,
+        why: str = "",
     ) -> None:
-        why = self._controller.why
-        self._step = ScaleStep(state, order, matcher, now_us, now_us, why)
+        because = why or self._controller.why
+        self._step = ScaleStep(state, order, matcher, now_us, now_us, because)
 
     def _go_on(self, step: ScaleStep, now_us: int, out: list[Effect]) -> None:
         if step.state is ScalingState.LEAVING:
@@ -294,6 +326,10 @@ class Scaling:
     def _is_alive(self, matcher: BrokerId) -> bool:
         """Whether it is a part of the cluster."""
         return self._node.table.is_serving(matcher)
+
+    def _serves_some(self, matcher: BrokerId) -> bool:
+        member = self._node.table.members.get(matcher)
+        return member is not None and self._is_alive(matcher) and any(member.segments)
 
     def _serves_all(self, matcher: BrokerId) -> bool:
         member = self._node.table.members.get(matcher)
