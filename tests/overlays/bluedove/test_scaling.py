@@ -24,7 +24,7 @@ from shoal.overlays.bluedove.cluster.members import Status
 from shoal.overlays.bluedove.cluster.planner import Elasticity
 from shoal.overlays.bluedove.messages import LoadReport
 from shoal.overlays.bluedove.parameters import BlueDoveParameters
-from shoal.overlays.bluedove.records import ScaleRecord
+from shoal.overlays.bluedove.records import DeathRecord, ScaleRecord
 from tests.overlays.bluedove.cluster import SECOND_US, Cluster, parameters
 from tests.overlays.bluedove.settled import subscribe
 
@@ -133,6 +133,7 @@ def test_a_spare_is_started_when_busy_and_ended_when_idle() -> None:
     assert cluster.delivered() == [(1, "C", ("s",)), (2, "C", ("s",))]
     cluster.run(30)  # M1 and M2 are no spares
     assert cluster.ordered[-1] == "end M3"
+    assert not [row for row in cluster.records if isinstance(row, DeathRecord)]
 
 
 def test_a_matcher_that_left_is_started_again() -> None:
