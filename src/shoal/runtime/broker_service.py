@@ -67,6 +67,7 @@ from shoal.runtime.parts import (
     staging_area,
     trace_writer,
 )
+from shoal.runtime.process_commands import ProcessCommands
 from shoal.runtime.questions import AdminQuestions
 from shoal.runtime.reloading import People, changes
 from shoal.runtime.retained import Retained
@@ -196,6 +197,9 @@ class BrokerService:
             network.no_joiners,
             lambda: self._listeners.readmit_clients(),
         )
+        self.processes = ProcessCommands(network.scaling, self.node.bring, clock.now_us())
+        self.node.asides.at_process = self.processes.follow
+        self.node.asides.at_leave_order = self.leaving.follow
         self.ledger = Ledger()
         self.front_end.register(self.ledger)
         self.links.register(self.ledger)
@@ -426,6 +430,7 @@ class BrokerService:
         await self.leaving.stop()
         await self._membership.stop()
         await self.forgetting.stop()
+        await self.processes.stop()
         await self._costs.stop()
         self.front_end.shut_down()
         self.node.flush()
@@ -528,6 +533,8 @@ class BrokerService:
             "joining": self.joining.status(),
             "leaving": self.leaving.status(),
             "forgetting": self.forgetting.status(),
+            "scaling": msgspec.to_builtins(self.node.machine.scaling),
+            "processes": self.processes.status,
             "clients": self.operator.status(),
             "is_holding": self.node.is_holding,
             "tables": tables,

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.broker.effects import Leave, Stay
+from shoal.broker.effects import Leave, LeaveRefused, Stay
 from shoal.broker.messages import Goodbye
 from shoal.model import BrokerId
 from shoal.mqtt.codec.reason_codes import ReasonCode
@@ -133,6 +133,19 @@ class Leaving:
             self._task = asyncio.create_task(self._leave())
             self._watch()
         return ""
+
+    def follow(self, leaves: bool) -> None:
+        """The system of this broker orders a leave, or takes it back; a refusal goes to it."""
+        self._following = asyncio.ensure_future(self._follow(leaves))
+
+    async def _follow(self, leaves: bool) -> None:
+        if leaves and self.stage:
+            return  # the order is repeated until the broker has left
+        problem = await (self.begin() if leaves else self.abort("by its system"))
+        if problem:
+            _log.warning("an order of its system is refused", extra={"problem": problem})
+            if leaves:
+                self._node.bring(LeaveRefused(problem))
 
     def resume(self) -> None:
         """The broker was killed as its neighbours took its place: it goes on to leave."""
