@@ -204,7 +204,12 @@ class Brokers:
                 self._watch(self._wait_until_ready(broker, process))
 
     async def join(self, broker: str, over: str) -> None:
-        """Start a broker that joins through another; if it is leaving, behind its leave."""
+        """Start a broker that joins through another; if it is leaving, behind its leave.
+
+        A member whose order to leave was not given stays one.
+        """
+        if broker in self.staying:
+            return
         self._returning.add(broker)
         while broker in self._leaving or (
             broker in self._processes and broker not in self._members
