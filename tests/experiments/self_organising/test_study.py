@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from shoal.experiments.self_organising.claims import CLAIMS
-from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
 from shoal.experiments.self_organising.grid import EVERYTHING, PAPER_NETWORKS, SCALES, Part, grid
 from shoal.experiments.self_organising.modelling import workload as drawing
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, What
 from shoal.experiments.self_organising.modelling.workload import check_measured, measured_apart
 from shoal.experiments.self_organising.page import conclude
 from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun, model_runs
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import judge_claims, mean_and_interval
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
 from shoal.report.study import read_study

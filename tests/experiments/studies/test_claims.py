@@ -51,6 +51,8 @@ def test_only_a_miss_has_a_reason(value: int | None, verdict: str, ours: str, re
             reason=reason,
             band=CLAIM.band.reason,
             reading="the longest",
+            value=value,
+            limits=CLAIM.limits,
         )
     ]
 
@@ -97,6 +99,28 @@ def test_bands_have_two_sides(band: Band, value: float, verdict: tuple[str, str]
 )
 def test_a_band_says_why_it_has_each_side(band: Band, worse: str, better: str) -> None:
     assert band.reason.startswith(f"{worse} (as it is rounded) to {better} (another seed")
+
+
+@pytest.mark.parametrize(
+    ("band", "even", "value", "verdict"),
+    [
+        (cut_by(0.6), 0.0, 0.01, "direction only"),
+        (cut_by(0.6), 0.0, 0.6, "direction only"),
+        (cut_by(0.6), 0.0, 0.0, "missed"),
+        (cut_by(0.6), 0.0, -0.1, "missed"),
+        (at_least(4.2), 1.0, 1.1, "direction only"),
+        (at_least(4.2), 1.0, 0.9, "missed"),
+        (about(0.3), 1.0, 0.9, "direction only"),
+        (about(0.3), 1.0, 1.1, "missed"),
+    ],
+)
+def test_only_the_side_of_no_difference_is_compared(
+    band: Band, even: float, value: float, verdict: str
+) -> None:
+    claim = CLAIM._replace(band=band, even=even)
+    (found,) = judge_claims([claim], value, "quotes")
+    assert (found.verdict, found.ours) == (verdict, f"{value} s")
+    assert found.reason == ("a slow link" if verdict == "missed" else "")
 
 
 def test_findings_are_in_the_claims_order() -> None:

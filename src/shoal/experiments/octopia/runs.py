@@ -44,7 +44,7 @@ PROCESSING_US, MATCHING_US = 100, 100
 # broker's SRT before it goes on: this for each.
 WORD_US, ROW_US = 1_000, 10
 WINDOW_US = 50_000
-ADVERTISING_US, SUBSCRIBING_US = 20_000, 10_000
+SUBSCRIBING_US = 10_000
 # Advertisements have spread and subscriptions have arrived by then.
 START_US = 30 * SECOND_US
 MONITORED = 1_000
@@ -78,7 +78,7 @@ class OctopiaRun(RecordedRun[OctopiaMeasures], frozen=True, kw_only=True):
     def measure(self) -> OctopiaMeasures:
         setting = self.setting
         series: list[float] = []
-        if setting.part in ("publishers", "subscribers", "uneven"):
+        if setting.part in ("publishers", "subscribers", "uneven", "loaded"):
             figures = _spread(setting)
         else:
             rows = read_publishers(Path(self.file_of_data))
@@ -141,14 +141,14 @@ def _world(setting: OctopiaSetting, product: Product, costs: ServiceCosts, tap: 
     )
 
 
-def _add_clients(world: World, clients: StudyClients) -> dict[str, int]:
+def _add_clients(world: World, clients: StudyClients, advertising_us: int) -> dict[str, int]:
     """All clients, those that subscribe a second and more later; when each said its word."""
     said: dict[str, int] = {}
     for number, (promise, home) in enumerate(clients.publishers):
         world.add_publisher(promise.publisher, home, home)
-        said[promise.id] = number * ADVERTISING_US
+        said[promise.id] = number * advertising_us
         world.advertise(said[promise.id], promise)
-    first_us = len(clients.publishers) * ADVERTISING_US + SECOND_US
+    first_us = len(clients.publishers) * advertising_us + SECOND_US
     for number, (subscription, home) in enumerate(clients.subscribers):
         world.add_subscriber(subscription.client, home)
         said[subscription.id] = first_us + number * SUBSCRIBING_US
@@ -170,7 +170,7 @@ def _spread(setting: OctopiaSetting) -> dict[str, float]:
         searched_us = ROW_US * PUBLISHERS * brokers // len(product.brokers)
     costs = ServiceCosts(processing_us=PROCESSING_US + searched_us, transmission_us=WORD_US)
     world = _world(setting, product, costs, words)
-    said = _add_clients(world, clients)
+    said = _add_clients(world, clients, setting.advertising_us)
     if subscribes:
         first = clients.subscribers[0][0].id
         world.run(said[first] - 1)
@@ -295,7 +295,7 @@ def _burst(
     world = _world(setting, product, _costs(setting), queues)
     world.trace.deliveries = deliveries  # type: ignore[assignment]  # it counts what it is given
     world.trace.published = _Nothing()
-    _add_clients(world, clients)
+    _add_clients(world, clients, setting.advertising_us)
     sources = _sources(setting, rows)
     for source in sources:
         _Feed(world, source)
@@ -339,7 +339,7 @@ def _fail(setting: OctopiaSetting, rows: list[Rows]) -> dict[str, float]:
     homes = [home for _, home in clients.publishers]
     words = Words()
     world = _world(setting, product, _costs(setting), words)
-    _add_clients(world, clients)
+    _add_clients(world, clients, setting.advertising_us)
     for broker in dead:
         world.crash(START_US + DEATH_US, broker)
     sources = _sources(setting, rows)

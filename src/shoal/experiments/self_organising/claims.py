@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
 from shoal.experiments.self_organising.grid import LEAST_GAIN, PAPER_NETWORKS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, What
@@ -24,6 +24,7 @@ from shoal.experiments.studies.claims import (
     Claim,
     ClaimOutcome,
     always,
+    mean_and_interval,
     within,
 )
 

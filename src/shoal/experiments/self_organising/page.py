@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from shoal.experiments.self_organising.claims import CLAIMS, NAMES, percent
-from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
 from shoal.experiments.self_organising.grid import EVERYTHING, SHAPES, SelfOrganisingScale
 from shoal.experiments.self_organising.modelling.model import KINDS
 from shoal.experiments.self_organising.modelling.optimum import MAX_BROKERS_FOR_ALL
 from shoal.experiments.self_organising.modelling.setting import HEURISTICS, WINDOW, Links, Shape
 from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims, mean_and_interval
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows
@@ -39,8 +39,7 @@ NOTES = (
     "The paper's brokers learn what their own clients publish and get, and most of what a link "
     "carries is for others. In the columns 'what passes' brokers count all that they handle, the "
     "only change; static and lMST are the same in both.",
-    "A claim is met when our figure lies within its band, beaten when it is better, and missed "
-    "otherwise. What is missed says why that may be. Aims of our own are counted apart.",
+    VERDICTS_NOTE,
 )
 METRICS: Columns = {
     "part": "text", "tree": "text", "what": "text",
