@@ -71,6 +71,29 @@ def test_adaptivity_is_judged() -> None:
     assert verdicts(worse)["lowest"][0] == "missed"
 
 
+def test_changes_within_their_interval_are_named() -> None:
+    """lMST's costs rise on half of the networks: within the interval, which four networks lack."""
+
+    def networks(count: int) -> dict[str, tuple[str, str]]:
+        found = []
+        for network in range(count):
+            found.append(costs("redrawn", "static", [1_000.0] * 3 * PHASE, seed=network))
+            for what, rise in (("ci", 1.1 + network / 100), ("mst", (0.9, 1.12)[network % 2]),
+                               ("mit", 1.2)):  # fmt: skip
+                phase = [500.0] * PHASE
+                later = [500.0 * rise, *phase[1:]]
+                found.append(costs("redrawn", what, phase + later + later, seed=network))  # type: ignore[arg-type]
+        return verdicts(found)
+
+    assert networks(6)["rise-redrawn"] == ("met", "6 of 6; 2 within the 95 % interval (lMST)")
+    assert networks(5)["rise-redrawn"] == (
+        "missed", "4 of 6; not lMST; 2 within the 95 % interval (lMST)"
+    )  # fmt: skip
+    assert networks(4)["rise-redrawn"] == ("met", "6 of 6")
+    evidence = SelfOrganisingEvidence(adaptivity(), SCALES["small"], "a tree")
+    assert not any(one.turns for one in judge_claims(CLAIMS, evidence, "a tree"))
+
+
 def test_hops_and_alpha_are_judged() -> None:
     by_hops = {2: 700.0, 3: 650.0, 4: 600.0, 6: 610.0, 8: 650.0}
     found = [costs("hops", "static", [1_000.0])]

@@ -42,13 +42,19 @@ class SelfOrganisingEvidence(NamedTuple):
         return [one.total / theirs[seed].total for seed, one in ours.items() if seed in theirs]
 
     def curve(self, what: What) -> list[float]:
-        """In the first experiment: a heuristic's costs as parts of the static tree's, by window."""
-        ours, theirs = self.runs("adaptivity", what), self.runs("adaptivity", "static")
-        both = sorted(ours.keys() & theirs.keys())
-        pairs = [(ours[seed].windows, theirs[seed].windows) for seed in both]
+        """In the first experiment: a heuristic's costs as parts of the static tree's, by window;
+        the mean over networks.
+        """
+        curves = self.curves("adaptivity", what)
+        return [statistics.fmean(each) for each in zip(*curves, strict=False)]
+
+    def curves(self, part: Part, what: What) -> list[list[float]]:
+        """Of each network: a heuristic's costs as parts of the static tree's, by window."""
+        ours, theirs = self.runs(part, what), self.runs(part, "static")
         return [
-            statistics.fmean(one[window] / other[window] for one, other in pairs)
-            for window in range(min((len(one) for one, _ in pairs), default=0))
+            [one / other for one, other in zip(run.windows, theirs[seed].windows, strict=False)]
+            for seed, run in sorted(ours.items())
+            if seed in theirs
         ]
 
     def by_hops(self) -> dict[int, list[tuple[ModelCosts, ModelCosts]]]:

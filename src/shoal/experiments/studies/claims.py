@@ -85,10 +85,13 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 class ClaimOutcome(NamedTuple):
-    """The measurement, as text, and the value for the band."""
+    """The measurement, as text, and the value for the band; `turns` if its interval has another
+    verdict.
+    """
 
     ours: str
     value: float
+    turns: bool = False
 
 
 class Band(NamedTuple):
@@ -246,6 +249,7 @@ def judge_claims(
                 is_again=claim.is_again,
                 value=None if outcome is None else outcome.value,
                 limits=limits,
+                turns=outcome is not None and outcome.turns,
             )
         )
     return found

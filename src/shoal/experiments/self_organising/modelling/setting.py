@@ -19,9 +19,10 @@ Shape = Literal["recursive", "uniform"]
 What = Literal["static", "ci", "mst", "mit"]
 # Origin of a link's cost: the distance between routers, or a draw for each pair.
 Links = Literal["ways", "drawn"]
-# Costs that are drawn anew at the changes: of links at the first and of brokers at the second, or
-# of both at all.
-Changes = Literal["links, then brokers", "both"]
+# Costs that are drawn anew at the changes: of links at the first and of brokers at the second; of
+# both at each; or of both with the brokers' loads, so that all subscriptions begin elsewhere (5.1
+# names loads beside costs).
+Changes = Literal["links, then brokers", "both", "costs and loads"]
 HEURISTICS: tuple[What, ...] = ("ci", "mst", "mit")
 
 TICK_US = 100_000

@@ -132,7 +132,7 @@ def _costs(setting: SelfOrganisingSetting, eras: Sequence[_Era]) -> list[ModelLi
 
 def _drawn(setting: SelfOrganisingSetting, changes: int) -> tuple[int, int]:
     """After so many changes: by which links' costs were drawn last, and by which brokers'."""
-    if setting.changes == "both":
+    if setting.changes != "links, then brokers":
         return changes, changes
     # The first, third, ... is of links, the others of brokers.
     return max(0, (changes + 1) // 2 * 2 - 1), changes // 2 * 2
@@ -147,21 +147,45 @@ def _moves(
 ) -> list[InterestMove]:
     moves = []
     if setting.end_rate:
+        rate = setting.end_rate * setting.subscribers
         for type in range(setting.types):
-            inside, at = members[type], 0.0
+            inside, at, changes = members[type], 0.0, 0
             while True:
-                rate = setting.end_rate * setting.subscribers
                 at += float(random.exponential(1 / rate))
+                while changes < len(setting.changes_at) and setting.changes_at[changes] <= at:
+                    changes += 1
+                    if setting.changes == "costs and loads":
+                        inside, moved = _all_elsewhere(
+                            random, setting.changes_at[changes - 1], type,
+                            inside, publishers[type], eras[changes],
+                        )  # fmt: skip
+                        moves += moved
                 if at >= setting.ticks:
                     break
                 # All are as likely to end next, however long they have been there.
                 leaving = sorted(inside - {publishers[type]})
                 old = leaving[int(random.integers(len(leaving)))]
-                changes = sum(change <= at for change in setting.changes_at)
                 new = eras[_drawn(setting, changes)[1]].broker(random, inside)
                 inside = inside - {old} | {new}
                 moves.append(InterestMove(at, type, old, new))
     return sorted(moves)
+
+
+def _all_elsewhere(
+    random: np.random.Generator,
+    at: float,
+    type: int,
+    inside: frozenset[int],
+    publisher: int,
+    era: _Era,
+) -> tuple[frozenset[int], list[InterestMove]]:
+    """Every subscription to a type ends, and one begins at a broker by the loads of an era."""
+    moves = []
+    for old in sorted(inside - {publisher}):
+        new = era.broker(random, inside)
+        inside = inside - {old} | {new}
+        moves.append(InterestMove(at, type, old, new))
+    return inside, moves
 
 
 def places_apart(setting: SelfOrganisingSetting, folder: Path) -> Floats:
