@@ -21,6 +21,7 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
+from shoal.overlays.dynatops.structures.geography import Coordinates, is_on_earth
 from shoal.overlays.dynatops.view import Age, View, ViewPlaces, known_view
 
 # The manager and its successor: all members are linked to both.
@@ -69,8 +70,13 @@ class ViewMembership:
         self._spent = 0
         # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
+        # The brokers' coordinates, as far as known.
+        self._coordinates = dict(parameters.places_on_earth)
+        self._own_coordinates = self._coordinates.get(self.broker)
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
-        view = View(0, "", first, per_gateway=parameters.per_gateway)
+        view = View(
+            0, "", first, per_gateway=parameters.per_gateway, coordinates=self._of_members(first)
+        )
         self._start_in(view if context.is_founder and self.broker in first else None)
 
     def _start_in(self, view: View | None) -> None:
@@ -148,13 +154,15 @@ class ViewMembership:
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case Introduction(life, view, knows):
+            case Introduction(life, view, knows, coordinates):
+                self._note_coordinates(neighbour, coordinates)
                 self.may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
                 self._on_view(view, neighbour, now_us, out)
             case ViewSaid(view):
                 self._on_view(view, neighbour, now_us, out)
-            case JoinWanted(broker, life):
+            case JoinWanted(broker, life, coordinates):
+                self._note_coordinates(broker, coordinates)
                 self._join(broker, life, neighbour, out)
             case LeaveRequest():
                 self._leaving_brokers.add(neighbour)
@@ -191,8 +199,8 @@ class ViewMembership:
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self.spend(1)
-        knows = self._lives.get(neighbour)
-        out.append(Send(neighbour, Introduction(self.life, self.latest, knows)))
+        knows, own = self._lives.get(neighbour), self._own_coordinates
+        out.append(Send(neighbour, Introduction(self.life, self.latest, knows, own)))
 
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
         self.met[neighbour] = life
@@ -237,7 +245,7 @@ class ViewMembership:
             out.append(Send(neighbour, ViewSaid(view)))
         elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
-            self._send_to_manager(JoinWanted(broker, life), out)
+            self._send_to_manager(self._wanted(broker, life), out)
 
     # --- the manager --------------------------------------------------------------------------
 
@@ -297,7 +305,7 @@ class ViewMembership:
             was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
             self._send_to_manager(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
-            self._send_to_manager(JoinWanted(broker, life), out)
+            self._send_to_manager(self._wanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
             self._send_to_manager(LeaveRequest(), out)
 
@@ -381,7 +389,25 @@ class ViewMembership:
         base: Age | None = None,
     ) -> View:
         per_gateway = self._parameters.per_gateway
-        return View(version, self.broker, members, lives, is_held, per_gateway, base)
+        coordinates = self._of_members(members)
+        return View(version, self.broker, members, lives, is_held, per_gateway, base, coordinates)
+
+    # --- coordinates --------------------------------------------------------------------------
+
+    def _of_members(self, members: Collection[BrokerId]) -> Mapping[BrokerId, Coordinates]:
+        return {each: self._coordinates[each] for each in members if each in self._coordinates}
+
+    def _note_coordinates(self, broker: BrokerId, coordinates: Coordinates | None) -> None:
+        """A broker says where it stands, or that it stands nowhere."""
+        if coordinates is None:
+            self._coordinates.pop(broker, None)
+        elif is_on_earth(coordinates):
+            self._coordinates[broker] = coordinates
+        else:
+            raise ProtocolError(f"{broker} says that it is at {coordinates}")
+
+    def _wanted(self, broker: BrokerId, life: int) -> JoinWanted:
+        return JoinWanted(broker, life, self._coordinates.get(broker))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -399,6 +425,9 @@ class ViewMembership:
                 self._want_to_join(source, out)
             return
         self.latest = view
+        self._coordinates |= {
+            each: at for each, at in view.coordinates.items() if each != self.broker
+        }
         self._pass_on(view, source, out)
         if self._is_in(view):
             self._begin(view, now_us, out)
@@ -427,7 +456,7 @@ class ViewMembership:
     def _want_to_join(self, over: BrokerId, out: list[Effect]) -> None:
         self._has_asked = True
         if over in self.links.linked:
-            out.append(Send(over, JoinWanted(self.broker, self.life)))
+            out.append(Send(over, self._wanted(self.broker, self.life)))
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""
