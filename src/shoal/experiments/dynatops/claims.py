@@ -27,8 +27,10 @@ from shoal.experiments.dynatops.judges import (
     free_hours,
     gain_grows,
     gateways_save,
+    halves_help,
     handovers,
     less,
+    less_sensitive,
     more_when_skewed,
     overhead,
     percent,
@@ -40,6 +42,7 @@ from shoal.experiments.dynatops.judges import (
     tco_under_zipf,
     ten_suffices,
     weight_mends,
+    within_the_bound,
 )
 from shoal.experiments.studies.claims import Band, Claim, always, at_most, cut_by, within
 
@@ -99,6 +102,9 @@ CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
           "over 40 % fewer", less(overhead, "bayeux"), cut_by(0.40), _FRIENDS),
     Claim("overhead-geops", _PLACE, "... against GeoPS", "20 % fewer", less(overhead, "geops"),
           cut_by(0.20), _FRIENDS),
+    Claim("halves", _PLACE,
+          "Placing users, and changing brokers' places, each cut delay and messages (6d, 6e)",
+          "both", halves_help, always(), _FRIENDS, "each alone, against Bayeux (loc)"),
     Claim("gain-grows", _PLACE, "Delay and messages fall with the size of the cluster (6f)",
           "at every step", gain_grows, always(), _FAR),
     Claim("ten", _PLACE, "Clusters of ten are enough to be better than all others (4)",
@@ -124,9 +130,15 @@ CLAIMS: Sequence[Claim[DynatopsEvidence]] = (
     Claim("reconfiguring", _CHANCE,
           "Messages to change the overlay, against TCO, at fast change (7d)",
           "over 80 % fewer", below_all(reconfiguring, ["tco"], [FAST]), cut_by(0.80),
-          "TCO's are links that change, which the paper counts as one message each; a broker "
-          "that "
-          "moves costs thousands by its Eq. 7."),
+          "TCO's are links that change, which the paper counts as one message each.",
+          "DYNATOPS' are the messages that brokers send"),
+    Claim("sensitive", _CHANCE,
+          "They grow less with the rate of changes than TCO's (7d)", "less sensitive",
+          less_sensitive, Band(0, 1 - 1e-9, "less", f"any less; {_NONE}", 1), "",
+          "from the slowest to the fastest rate of changes"),
+    Claim("bound", _CHANCE, "A reconfiguration stays within its bound of messages (5.1.2, Eq. 7)",
+          "always", within_the_bound, always(), "",
+          "by the messages that brokers send; constants of the bound are 1"),
     Claim("patterns", _CHANCE, "Best under every pattern (8)", "every one",
           best_under_every_pattern,
           always(), _HOPS),

@@ -194,6 +194,24 @@ def ten_suffices(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     )
 
 
+def halves_help(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """Judge placement of users alone, and reconfiguration alone: delay and messages of each are
+    below Bayeux's, whose users are at their cell's broker as well.
+    """
+    runs = evidence.runs("location", ["bayeux-location", "up", "bnr"])
+    if runs is None:
+        return None
+    plain = runs["bayeux-location"]
+    halves: tuple[What, ...] = ("up", "bnr")
+    saved = {
+        f"{NAMES[half]} {name}": 1 - figure(runs[half]) / figure(plain)
+        for half in halves
+        for name, figure in (("delay", delay), ("messages", overhead))
+    }
+    text = ", ".join(f"{name} {percent(share)} less" for name, share in saved.items())
+    return ClaimOutcome(text, sum(share > 0 for share in saved.values()) / len(saved))
+
+
 # --- users without places -----------------------------------------------------------------------
 
 
@@ -218,6 +236,34 @@ def below_all(figure: Figure, others: Sequence[What], at: Sequence[float] = CHAN
         return ClaimOutcome(f"by changes an hour {text}", min(found))
 
     return judge
+
+
+def less_sensitive(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """How often DYNATOPS' messages to change the overlay grow from the slowest to the fastest
+    change of subscriptions, as a part of how often TCO's do.
+    """
+    grown: dict[What, float] = {}
+    systems: tuple[What, ...] = ("dynatops", "tco")
+    for what in systems:
+        slow, fast = (
+            evidence.run("poisson", what, having(change_rate=rate))
+            for rate in (CHANGE_RATES[0], CHANGE_RATES[-1])
+        )
+        if slow is None or fast is None or not reconfiguring(slow):
+            return None
+        grown[what] = reconfiguring(fast) / reconfiguring(slow)
+    text = ", ".join(f"{NAMES[what]} {times:.2f} times" for what, times in grown.items())
+    return ClaimOutcome(text, grown["dynatops"] / grown["tco"])
+
+
+def within_the_bound(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """The share of changes of brokers' places whose messages are within Eq. 7's bound."""
+    slots = [slot for one in evidence.found for slot in one.slots if slot.bound]
+    if not slots:
+        return None
+    parts = [slot.reconfiguring / slot.bound for slot in slots]
+    text = f"{len(parts)} changes took {percent(min(parts))} to {percent(max(parts))} of it"
+    return ClaimOutcome(text, sum(part <= 1 for part in parts) / len(parts))
 
 
 def tco_between(evidence: DynatopsEvidence) -> ClaimOutcome | None:
