@@ -183,6 +183,19 @@ def test_all_subscriptions_begin_elsewhere_when_loads_change() -> None:
     assert not {move.at for move in costs_alone.moves} & set(setting.changes_at)
 
 
+def test_local_subscribers_are_at_the_nearest_brokers() -> None:
+    """At first and after each move, whatever links cost later."""
+    setting = msgspec.structs.replace(SMALL, near=5)
+    workload = workload_of(setting)
+    for type, publisher in enumerate(workload.publishers):
+        costs = workload.costs[0].links[publisher]
+        others = [each for each in range(setting.brokers) if each != publisher]
+        nearest = {publisher, *sorted(others, key=costs.__getitem__)[:5]}
+        assert workload.members[type] <= nearest
+        assert {move.new for move in workload.moves if move.type == type} <= nearest
+    assert workload_of(msgspec.structs.replace(SMALL, near=0)) == workload_of(SMALL)
+
+
 def test_drawn_link_costs_change_nothing_else() -> None:
     ways = workload_of(SMALL)
     drawn = workload_of(msgspec.structs.replace(SMALL, links="drawn"))

@@ -10,7 +10,14 @@ import pytest
 
 from shoal.experiments.self_organising.claims import CLAIMS
 from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
-from shoal.experiments.self_organising.grid import EVERYTHING, PAPER_NETWORKS, SCALES, Part, grid
+from shoal.experiments.self_organising.grid import (
+    EVERYTHING,
+    NEAR,
+    PAPER_NETWORKS,
+    SCALES,
+    Part,
+    grid,
+)
 from shoal.experiments.self_organising.modelling import workload as drawing
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, What
 from shoal.experiments.self_organising.modelling.workload import check_measured, measured_apart
@@ -92,6 +99,20 @@ def test_changes_within_their_interval_are_named() -> None:
     assert networks(4)["rise-redrawn"] == ("met", "6 of 6")
     evidence = SelfOrganisingEvidence(adaptivity(), SCALES["small"], "a tree")
     assert not any(one.turns for one in judge_claims(CLAIMS, evidence, "a tree"))
+
+
+def test_locality_is_judged_network_by_network() -> None:
+    def with_local(shares: list[float]) -> tuple[str, str]:
+        found = []
+        for network, share in enumerate(shares):
+            for near, part in ((0, 0.6), (NEAR, share)):
+                found.append(costs("locality", "static", [1_000.0], seed=network, near=near))
+                found.append(costs("locality", "ci", [1_000.0 * part], seed=network, near=near))
+        return verdicts(found)["locality"]
+
+    assert with_local([0.5, 0.52, 0.48, 0.5, 0.5])[0] == "met"
+    assert with_local([0.7] * 5)[0] == "missed"
+    assert with_local([])[0] == "not run"
 
 
 def test_hops_and_alpha_are_judged() -> None:

@@ -20,6 +20,8 @@ from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
 from shoal.experiments.self_organising.grid import (
     FEWEST_NETWORKS,
     LEAST_GAIN,
+    LOCAL,
+    NEAR,
     PAPER_NETWORKS,
     Part,
 )
@@ -273,6 +275,28 @@ def never_worse(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
     return ClaimOutcome(text, sum(held) / len(held))
 
 
+# --- 7 ------------------------------------------------------------------------------------------
+
+
+def local_gains(evidence: SelfOrganisingEvidence) -> ClaimOutcome | None:
+    """By how much more CI saves, of the static tree's costs, if subscribers are near publishers."""
+    gains: dict[int, dict[int, float]] = {}
+    for near in (0, NEAR):
+        static, ours = (
+            evidence.runs("locality", what, lambda one, near=near: one.setting.near == near)  # type: ignore[misc]
+            for what in LOCAL
+        )
+        gains[near] = {
+            seed: 1 - one.total / static[seed].total for seed, one in ours.items() if seed in static
+        }
+    more = [gain - gains[0][seed] for seed, gain in gains[NEAR].items() if seed in gains[0]]
+    if not more:
+        return None
+    means = [percent(statistics.fmean(each.values())) for each in (gains[NEAR], gains[0])]
+    text = f"saves {means[0]} at the {NEAR} nearest brokers, {means[1]} at any"
+    return ClaimOutcome(text, statistics.fmean(more), _may_be_none(more))
+
+
 # --- ours ---------------------------------------------------------------------------------------
 
 
@@ -396,6 +420,9 @@ CLAIMS: Sequence[Claim[SelfOrganisingEvidence]] = (
           "Short ways have fewer brokers, whatever links cost."),
     Claim("ci-alpha", _ALPHA, "CI performs equally or better than both at every alpha",
           "every one", never_worse, always(), _MST),
+    Claim("locality", _ALPHA, "CI saves more if clients are local (7)", "even more", local_gains,
+          within(1e-9, 1, f"any more; {_NONE}"), "",
+          f"subscribers at the {NEAR} brokers whose links to the publisher's cost least"),
     Claim("cells", _OURS, "CI costs least of all four in every cell of the grid", "every one",
           best_everywhere, always(), _MST, is_own=True),
     Claim("regret", _OURS, "Eight brokers: CI's tree above the best of all, median",

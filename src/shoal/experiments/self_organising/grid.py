@@ -23,7 +23,7 @@ from shoal.experiments.self_organising.modelling.setting import (
 )
 from shoal.experiments.studies.study import ScaleName
 
-Part = Literal["adaptivity", "redrawn", "hops", "alpha", "regret", "ours", "frequency"]
+Part = Literal["adaptivity", "redrawn", "locality", "hops", "alpha", "regret", "ours", "frequency"]
 SHAPES: tuple[Shape, ...] = ("recursive", "uniform")
 EVERYTHING: tuple[What, ...] = ("static", *HEURISTICS)
 LINKS: tuple[Links, ...] = ("drawn", "ways")
@@ -35,6 +35,9 @@ SHORT = 25_000
 PAPER_NETWORKS = 25
 # From so many networks on a change of costs has an interval.
 FEWEST_NETWORKS = 5
+# Where clients are local: a fifth of the paper's brokers.
+NEAR = 20
+LOCAL: tuple[What, ...] = ("static", "ci")
 # Least gain of a cycle in one of our runs.
 LEAST_GAIN = 5
 
@@ -46,7 +49,8 @@ class SelfOrganisingScale(NamedTuple):
     varied       number of networks for varied parameters
     hops         range of broadcasts
     alphas       the part of the costs that is of brokers
-    redrawn      networks of which costs and loads are drawn anew at both changes
+    redrawn      networks of which costs and loads are drawn anew at both changes, or whose
+                 subscribers are near their publishers
     small        networks of eight brokers, for which the optimum is known
     large        networks of a hundred that nothing changes for
     every        ticks between two changes, where that is varied
@@ -102,6 +106,7 @@ class SelfOrganisingCell(NamedTuple):
         varied = {
             "adaptivity": "",
             "redrawn": "",
+            "locality": f"near-{setting.near}-",
             "hops": f"{setting.hops}-hops-",
             "alpha": f"alpha-{setting.alpha:g}-",
             "regret": f"{setting.brokers}-brokers-",
@@ -152,7 +157,7 @@ def _cells(scale: SelfOrganisingScale, seed: int, shape: Shape) -> Iterator[Self
         yield cell
         # Interest makes no difference to the other heuristics.
         has_interest = cell.setting.what in ("ci", "mit") and not cell.setting.counted
-        if has_interest and cell.part != "redrawn":
+        if has_interest and cell.part not in ("redrawn", "locality"):
             yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
 
 
@@ -170,6 +175,12 @@ def _as_in_the_paper(
                 what=what, seed=network, shape=shape, changes="costs and loads"
             )
             yield SelfOrganisingCell("redrawn", redrawn)
+        for near in (0, NEAR):
+            for whose in LOCAL:
+                local = SelfOrganisingSetting(
+                    what=whose, seed=network, shape=shape, ticks=SHORT, changes_at=(), near=near
+                )
+                yield SelfOrganisingCell("locality", local)
     for network in range(seed, seed + scale.varied):
         usual = SelfOrganisingSetting(
             what="ci", seed=network, shape=shape, ticks=SHORT, changes_at=()

@@ -73,9 +73,9 @@ def draw(setting: SelfOrganisingSetting, apart: Floats) -> ModelWorkload:
     publishers, members = [], []
     for _ in range(setting.types):
         first = eras[0].broker(random, frozenset())
-        inside = frozenset({first})
+        inside, beyond = frozenset({first}), eras[0].beyond(first, setting.near)
         for _ in range(setting.subscribers):
-            inside |= {eras[0].broker(random, inside)}
+            inside |= {eras[0].broker(random, inside | beyond)}
         publishers.append(first)
         members.append(inside)
     publications = [
@@ -119,6 +119,12 @@ class _Era:
             pass
         return min(found, len(self.shares) - 1)
 
+    def beyond(self, broker: int, near: int) -> frozenset[int]:
+        """The brokers that are not among the nearest ones; none if `near` is 0."""
+        costs = self.links[broker]
+        by_cost = sorted(range(len(costs)), key=lambda other: (other != broker, costs[other]))
+        return frozenset(by_cost[near + 1 :]) if near else frozenset()
+
 
 def _costs(setting: SelfOrganisingSetting, eras: Sequence[_Era]) -> list[ModelLinkCosts]:
     found = []
@@ -150,6 +156,7 @@ def _moves(
         rate = setting.end_rate * setting.subscribers
         for type in range(setting.types):
             inside, at, changes = members[type], 0.0, 0
+            beyond = eras[0].beyond(publishers[type], setting.near)
             while True:
                 at += float(random.exponential(1 / rate))
                 while changes < len(setting.changes_at) and setting.changes_at[changes] <= at:
@@ -165,7 +172,7 @@ def _moves(
                 # All are as likely to end next, however long they have been there.
                 leaving = sorted(inside - {publishers[type]})
                 old = leaving[int(random.integers(len(leaving)))]
-                new = eras[_drawn(setting, changes)[1]].broker(random, inside)
+                new = eras[_drawn(setting, changes)[1]].broker(random, inside | beyond)
                 inside = inside - {old} | {new}
                 moves.append(InterestMove(at, type, old, new))
     return sorted(moves)
