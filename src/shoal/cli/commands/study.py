@@ -33,7 +33,7 @@ RESULTS.md     every metric of every setting, beside the reference
 index.html     the same with figures, one page that opens offline
 results.csv    a row for each run and metric
 tables.tex     the tables for LaTeX (package booktabs)
-figures/       the figures as SVG
+figures/       the figures as SVG, and as PDF if shoal[figures] is installed
 tables/        Parquet: results, changes against the reference, costs by phase and kind
 runs/          a file per run
 truth/         the deliveries that each workload's runs must make
