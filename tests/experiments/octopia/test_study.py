@@ -72,6 +72,18 @@ def test_advertisements_that_meet_have_longer_trees(tmp_path: Path) -> None:
     assert rows["ordered", 2_000] == rows["ordered", 20_000] == 20
 
 
+def test_churn_in_a_cluster_is_counted_there_and_elsewhere(tmp_path: Path) -> None:
+    """OctopiA floods a cluster of 14 brokers both times: 26 messages, and bits beside them."""
+    figures = {
+        setting.way: run(tmp_path, setting).figures
+        for setting in grid(SCALES["small"], 1)
+        if setting.part == "churn"
+    }
+    assert 26 <= figures["ordered"]["messages"] < 27
+    assert figures["ordered"]["outside"] < 0.05
+    assert figures["tid"]["outside"] > 0.5
+
+
 def test_windows_without_traffic_count_in_the_mean_of_a_queue() -> None:
     queues = Queues("B1", ["B2"], 1_000)
     for at_us, waiting in ((500, 9), (1_000, 0), (1_050, 4), (1_100, 0), (1_300, 7)):
@@ -147,7 +159,7 @@ def test_a_bursts_subscribers_are_in_every_cluster_but_not_at_its_host() -> None
 
 
 NAMES = (
-    "delay_ms", "messages", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s", "copies",
+    "delay_ms", "messages", "outside", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s", "copies",
     "within_1_s", "waiting", "overtaken", "missing", "lost", "expected", "repaired_s",
 )  # fmt: skip
 

@@ -40,6 +40,7 @@ VARIED: Mapping[Part, str] = {
     "subscribers": "count",
     "uneven": "latency_us",
     "loaded": "advertising_us",
+    "churn": "count",
     "burst": "rate",
     "sources": "sources",
     "output": "output_us",
@@ -115,6 +116,19 @@ def more_in(part: Part, figure: str, ours: Way, theirs: Way) -> Judge:
         return ClaimOutcome(_each(more, part, "more"), -found.value)
 
     return judge
+
+
+def stays_inside(evidence: OctopiaEvidence) -> ClaimOutcome | None:
+    """The share of a cluster's subscription messages that other clusters' brokers receive, as a
+    part of TID's.
+    """
+    ours, theirs = (list(evidence.by("churn", "count", way).values()) for way in ("ordered", "tid"))
+    if not ours or not theirs:
+        return None
+    shares = [statistics.fmean(one.figures["outside"] for one in each) for each in (ours, theirs)]
+    return ClaimOutcome(
+        f"{percent(shares[0])} outside; TID {percent(shares[1])}", shares[0] / shares[1]
+    )
 
 
 def flat(evidence: OctopiaEvidence) -> ClaimOutcome | None:
@@ -356,6 +370,12 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
         ("11c-loaded", "... PADRES sends fewer messages", "32.7 % less", SPREADING,
          cut_in("loaded", "messages", "tid", "ordered"), about(0.327), LOADED_LINKS),
     ])),
+    *_claims(SUBSCRIBERS, [
+        ("churn", "Subscriptions that end and begin in a cluster load that cluster only (VI)",
+         "a limited part", "messages at brokers of other clusters, against TID's; OctopiA's are bits "
+         "of cluster index vectors", stays_inside,
+         within(0, 0.9999, "any less; the paper gives no figure"), ""),
+    ]),
     *_claims("Dynamic notification routing", [
         *((f"delay-{rate // 1000}", f"IDR's mean delay is lower, {rate // 1000} K a minute",
            paper + " less", "", cut_at(rate, "mean_s", "idr", "snr"), cut_by(share), HOST)

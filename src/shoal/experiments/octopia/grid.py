@@ -21,6 +21,7 @@ Part = Literal[
     "subscribers",
     "uneven",
     "loaded",
+    "churn",
     "burst",
     "sources",
     "output",
@@ -94,6 +95,7 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
             "subscribers": self.count,
             "uneven": self.latency_us,
             "loaded": self.advertising_us,
+            "churn": self.count,
             "burst": self.rate,
             "sources": self.sources,
             "output": self.output_us,
@@ -107,7 +109,7 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> float:
         """About how long it takes, in seconds."""
-        if self.part in ("publishers", "subscribers", "uneven", "loaded"):
+        if self.part in ("publishers", "subscribers", "uneven", "loaded", "churn"):
             return self.count / 500
         return (self.burst * self.sources + 100 * self.beside) / 600
 
@@ -187,6 +189,8 @@ def _settings(scale: OctopiaScale, seed: int) -> Iterator[OctopiaSetting]:
             yield OctopiaSetting(
                 part="loaded", way=way, seed=seed, count=count, advertising_us=advertising_us
             )
+    for way in ends:
+        yield OctopiaSetting(part="churn", way=way, seed=seed, count=scale.subscriptions[0])
     whole = OctopiaSetting(
         part="burst", way="snr", seed=seed, burst=BURST // scale.share, beside=BESIDE // scale.share
     )
