@@ -159,8 +159,8 @@ def test_a_bursts_subscribers_are_in_every_cluster_but_not_at_its_host() -> None
 
 
 NAMES = (
-    "delay_ms", "messages", "outside", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s", "copies",
-    "within_1_s", "waiting", "overtaken", "missing", "lost", "expected", "repaired_s",
+    "delay_ms", "messages", "outside", "srt", "prt", "mean_s", "burst_mean_s", "most_s", "stable_s",
+    "copies", "within_1_s", "waiting", "overtaken", "missing", "lost", "expected", "repaired_s",
 )  # fmt: skip
 
 

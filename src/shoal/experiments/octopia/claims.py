@@ -372,8 +372,8 @@ CLAIMS: tuple[Claim[OctopiaEvidence], ...] = (
     ])),
     *_claims(SUBSCRIBERS, [
         ("churn", "Subscriptions that end and begin in a cluster load that cluster only (VI)",
-         "a limited part", "messages at brokers of other clusters, against TID's; OctopiA's are bits "
-         "of cluster index vectors", stays_inside,
+         "a limited part", "messages at brokers of other clusters, against TID's; OctopiA's are "
+         "bits of cluster index vectors", stays_inside,
          within(0, 0.9999, "any less; the paper gives no figure"), ""),
     ]),
     *_claims("Dynamic notification routing", [
