@@ -29,8 +29,8 @@ _COLUMNS = ("Data", "Judged", "All", *(verdict.capitalize() for verdict in VERDI
 _MISSED = ("Claim", "Data", "The paper, or our aim", "Ours")
 _NOTE = (
     "A claim is met within its band, beaten above it, missed below it. Direction only: the figure "
-    "follows from a constant that the paper does not print, and lies on the paper's side. Each "
-    "study's page has all bands, readings and figures."
+    "follows from a constant that the paper does not print, or from a protocol of ours, and lies "
+    "on the paper's side. Each study's page has all bands, readings and figures."
 )
 
 

@@ -52,13 +52,13 @@ ROUNDED = 0.02
 HALF_A_POINT = 0.005
 # Begins the distance from the paper's figure, behind our own.
 BEATEN = " (beaten "
-DIRECTION = "the paper's direction: the size follows from a constant that the paper does not print"
+DIRECTION = "the paper's direction: the size follows from a constant or a protocol of ours"
 
 VERDICTS_NOTE = (
     "A claim is met when our figure lies within its band, beaten when it is better, and missed "
     "otherwise. What is missed says why that may be. Direction only: the size of our figure "
-    "follows from a constant that the paper does not print, and it lies on the paper's side. Aims "
-    "of our own are counted apart."
+    "follows from a constant that the paper does not print, or from a protocol of ours, and it "
+    "lies on the paper's side. Aims of our own are counted apart."
 )
 
 # Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
