@@ -43,7 +43,8 @@ class StudyError(ValueError):
 
 
 class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdicts on a value: below `low`, from `low` to `high`, and above `high`.
+    """The verdicts on a value: below `low`, from `low` to `high`, and above `high`; `is_share` if
+    values read as percentages.
 
     >>> limits = FindingLimits(low=1.0, high=2.0, verdicts=("missed", "met", "beaten"))
     >>> [limits.verdict(value) for value in (0.9, 1.0, 2.0, 2.1)]
@@ -55,6 +56,7 @@ class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     verdicts: tuple[Verdict, Verdict, Verdict]
+    is_share: bool = False
 
     def verdict(self, value: float) -> Verdict:
         return self.verdicts[(value >= self.low) + (value > self.high)]

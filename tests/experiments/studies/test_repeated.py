@@ -30,7 +30,12 @@ def findings(*values: float | None, claim: Claim[float | None] = CLAIM) -> list[
     ("values", "verdict", "turns", "ours"),
     [
         # The first seed alone would beat the claim, and another would miss it.
-        ((0.6, 0.4, 0.5, 0.52, 0.5), "met", True, "60 % less; 5 seeds: 50 % ± 8.8 %, turns within"),
+        (
+            (0.6, 0.4, 0.5, 0.52, 0.5),
+            "met",
+            True,
+            "60 % less; 5 seeds: 50 % ± 8.8 %, the verdict turns within",
+        ),
         ((0.4, 0.41, 0.39, 0.4, 0.4), "missed", False, "40 % less; 5 seeds: 40 % ± 0.9 %"),
         ((0.6, 0.61, 0.6, 0.59, 0.6), "beaten", False, "60 % less; 5 seeds: 60 % ± 0.9 %"),
         ((0.9, 0.1), "met", False, "90 % less; 2 seeds: 50 %"),

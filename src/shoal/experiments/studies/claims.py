@@ -123,7 +123,12 @@ class Band(NamedTuple):
         """The verdicts on a value below, in and above the band."""
         less: Verdict = "beaten" if self.better == "less" else "missed"
         more: Verdict = "beaten" if self.better == "more" else "missed"
-        return FindingLimits(low=self.low, high=self.high, verdicts=(less, "met", more))
+        return FindingLimits(
+            low=self.low,
+            high=self.high,
+            verdicts=(less, "met", more),
+            is_share=self.in_points or (self.low, self.high) == (1.0, 1.0),
+        )
 
     def distance(self, value: float) -> str:
         """How far a value lies from the paper's figure."""
@@ -214,7 +219,9 @@ class Claim(NamedTuple, Generic[Evidence]):
             below: Verdict = "direction only" if self.band.figure < self.even else "missed"
             above: Verdict = "direction only" if self.band.figure > self.even else "missed"
             verdicts = (below, "missed", above)
-            return FindingLimits(low=self.even, high=self.even, verdicts=verdicts)
+            return FindingLimits(
+                low=self.even, high=self.even, verdicts=verdicts, is_share=self.band.in_points
+            )
         return self.band.limits
 
 

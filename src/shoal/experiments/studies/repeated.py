@@ -11,13 +11,13 @@ draws several networks counts on from its seed. Figures and tables show the firs
 >>> values = [0.48, 0.50, 0.44, 0.42, 0.47]
 >>> found = over_seeds([msgspec.structs.replace(claim, value=value) for value in values])
 >>> found.verdict, found.turns, found.ours
-('met', True, '48 %; 5 seeds: 46 % ± 4.0 %, turns within this interval')
+('met', True, '48 %; 5 seeds: 46 % ± 4.0 %, the verdict turns within it')
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,12 +105,12 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         return first
     values = [one.value for one in done if one.value is not None]
     mean, half = mean_and_interval(values)
-    show = _shown(first)
+    show = _share if limits.is_share or "%" in first.paper else _plain
     ours = f"{first.ours.partition(BEATEN)[0]}; {len(values)} seeds: {show(mean)}"
     turns = False
     if len(values) >= LEAST:
         turns = limits.turns(mean - half, mean + half)
-        ours += f" \N{PLUS-MINUS SIGN} {show(half)}" + ", turns within this interval" * turns
+        ours += f" \N{PLUS-MINUS SIGN} {show(half)}" + ", the verdict turns within it" * turns
     verdict = limits.verdict(mean)
     reasons = (one.reason for one in done if one.reason)
     return msgspec.structs.replace(
@@ -121,13 +121,6 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
         value=mean,
         turns=turns,
     )
-
-
-def _shown(finding: StudyFinding) -> Callable[[float], str]:
-    """How a claim's values read: as shares if the paper's figure, or the band, is one."""
-    limits = finding.limits
-    is_share = limits is not None and 0 < limits.high <= 1 and abs(limits.low) <= 1
-    return _share if "%" in finding.paper or is_share else _plain
 
 
 def _plain(value: float) -> str:
