@@ -45,6 +45,15 @@ def test_every_claim_is_there_without_a_run(
     assert (tmp_path / "study" / "index.html").is_file()
 
 
+def test_each_seed_has_its_runs(tmp_path: Path, asked: list[SelfOrganisingModelRun]) -> None:
+    folder = tmp_path / "study"
+    assert reproduce("--out", folder, "--seeds", 2) == 0
+    places = [Path(run.file).relative_to(folder).parts[0] for run in asked]
+    assert places.count("runs") == places.count("seed-1001") == len(places) / 2
+    assert len({run.key for run in asked}) == len(asked)
+    assert "claims over seeds 1, 1001" in (folder / "RESULTS.md").read_text(encoding="utf-8")
+
+
 def test_round_trips_of_too_few_hosts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[SelfOrganisingModelRun]
 ) -> None:
