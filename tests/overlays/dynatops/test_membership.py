@@ -270,7 +270,7 @@ def test_paths_go_by_names_while_a_member_has_no_coordinates() -> None:
     assert places_of(machine).root("geo:51,0") == "D"
 
 
-def test_what_is_not_on_earth_is_refused() -> None:
+def test_coordinates_off_the_earth_are_refused() -> None:
     machine = on_earth(PLACES)
     bad = View(9, "D", MEMBERS, coordinates={"A": (float("nan"), 0.0)})
     for message in (JoinWanted("E", 99, (91.0, 0.0)), ViewSaid(bad)):

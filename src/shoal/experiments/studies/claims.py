@@ -56,7 +56,7 @@ DIRECTION = "the paper's direction: the size follows from a constant or a protoc
 
 VERDICTS_NOTE = (
     "A claim is met when our figure lies within its band, beaten when it is better, and missed "
-    "otherwise. What is missed says why that may be. Direction only: the size of our figure "
+    "otherwise; a missed claim says why that may be. Direction only: the size of our figure "
     "follows from a constant that the paper does not print, or from a protocol of ours, and it "
     "lies on the paper's side. Aims of our own are counted apart."
 )

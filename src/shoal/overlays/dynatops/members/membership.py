@@ -8,6 +8,7 @@ from typing import Any
 from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Remember, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
+from shoal.overlays.dynatops.members.coordinates import MemberCoordinates
 from shoal.overlays.dynatops.members.links import OwnLinks
 from shoal.overlays.dynatops.messages import (
     EndRefused,
@@ -21,7 +22,6 @@ from shoal.overlays.dynatops.messages import (
     ViewSaid,
 )
 from shoal.overlays.dynatops.parameters import ViewParameters
-from shoal.overlays.dynatops.structures.geography import Coordinates, is_on_earth
 from shoal.overlays.dynatops.view import Age, View, ViewPlaces, known_view
 
 # The manager and its successor: all members are linked to both.
@@ -70,13 +70,10 @@ class ViewMembership:
         self._spent = 0
         # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
-        # The brokers' coordinates, as far as known.
-        self._coordinates = dict(parameters.places_on_earth)
-        self._own_coordinates = self._coordinates.get(self.broker)
+        self._coordinates = MemberCoordinates(self.broker, parameters.places_on_earth)
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
-        view = View(
-            0, "", first, per_gateway=parameters.per_gateway, coordinates=self._of_members(first)
-        )
+        coordinates, per_gateway = self._coordinates.of(first), parameters.per_gateway
+        view = View(0, "", first, per_gateway=per_gateway, coordinates=coordinates)
         self._start_in(view if context.is_founder and self.broker in first else None)
 
     def _start_in(self, view: View | None) -> None:
@@ -155,14 +152,14 @@ class ViewMembership:
     ) -> None:
         match message:
             case Introduction(life, view, knows, coordinates):
-                self._note_coordinates(neighbour, coordinates)
+                self._coordinates.note(neighbour, coordinates)
                 self.may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
                 self._on_view(view, neighbour, now_us, out)
             case ViewSaid(view):
                 self._on_view(view, neighbour, now_us, out)
             case JoinWanted(broker, life, coordinates):
-                self._note_coordinates(broker, coordinates)
+                self._coordinates.note(broker, coordinates)
                 self._join(broker, life, neighbour, out)
             case LeaveRequest():
                 self._leaving_brokers.add(neighbour)
@@ -199,7 +196,7 @@ class ViewMembership:
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self.spend(1)
-        knows, own = self._lives.get(neighbour), self._own_coordinates
+        knows, own = self._lives.get(neighbour), self._coordinates.own
         out.append(Send(neighbour, Introduction(self.life, self.latest, knows, own)))
 
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
@@ -239,13 +236,16 @@ class ViewMembership:
             if not self.is_manager:
                 self._send_to_manager(LinkLost(age, broker, had_been_up), out)
 
+    def _join_wanted(self, broker: BrokerId, life: int) -> JoinWanted:
+        return JoinWanted(broker, life, self._coordinates.get(broker))
+
     def _join(self, broker: BrokerId, life: int, neighbour: BrokerId, out: list[Effect]) -> None:
         view = self.latest
         if view is not None and view.lives.get(broker) == life:
             out.append(Send(neighbour, ViewSaid(view)))
         elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
-            self._send_to_manager(self._wanted(broker, life), out)
+            self._send_to_manager(self._join_wanted(broker, life), out)
 
     # --- the manager --------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class ViewMembership:
             was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
             self._send_to_manager(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
-            self._send_to_manager(self._wanted(broker, life), out)
+            self._send_to_manager(self._join_wanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
             self._send_to_manager(LeaveRequest(), out)
 
@@ -389,25 +389,8 @@ class ViewMembership:
         base: Age | None = None,
     ) -> View:
         per_gateway = self._parameters.per_gateway
-        coordinates = self._of_members(members)
+        coordinates = self._coordinates.of(members)
         return View(version, self.broker, members, lives, is_held, per_gateway, base, coordinates)
-
-    # --- coordinates --------------------------------------------------------------------------
-
-    def _of_members(self, members: Collection[BrokerId]) -> Mapping[BrokerId, Coordinates]:
-        return {each: self._coordinates[each] for each in members if each in self._coordinates}
-
-    def _note_coordinates(self, broker: BrokerId, coordinates: Coordinates | None) -> None:
-        """A broker says where it stands, or that it stands nowhere."""
-        if coordinates is None:
-            self._coordinates.pop(broker, None)
-        elif is_on_earth(coordinates):
-            self._coordinates[broker] = coordinates
-        else:
-            raise ProtocolError(f"{broker} says that it is at {coordinates}")
-
-    def _wanted(self, broker: BrokerId, life: int) -> JoinWanted:
-        return JoinWanted(broker, life, self._coordinates.get(broker))
 
     # --- views --------------------------------------------------------------------------------
 
@@ -425,9 +408,7 @@ class ViewMembership:
                 self._want_to_join(source, out)
             return
         self.latest = view
-        self._coordinates |= {
-            each: at for each, at in view.coordinates.items() if each != self.broker
-        }
+        self._coordinates.learn(view.coordinates)
         self._pass_on(view, source, out)
         if self._is_in(view):
             self._begin(view, now_us, out)
@@ -456,7 +437,7 @@ class ViewMembership:
     def _want_to_join(self, over: BrokerId, out: list[Effect]) -> None:
         self._has_asked = True
         if over in self.links.linked:
-            out.append(Send(over, self._wanted(self.broker, self.life)))
+            out.append(Send(over, self._join_wanted(self.broker, self.life)))
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""
