@@ -59,6 +59,12 @@ def test_a_place_without_the_claim_is_a_miss_that_may_turn() -> None:
     assert score([found]) == ["of the paper's 1 claim 1 missed (1 turns within its interval)"]
 
 
+def test_few_seeds_keep_what_one_seed_found_to_turn() -> None:
+    one, other = findings(0.5, 0.5)
+    assert over_seeds([one, msgspec.structs.replace(other, turns=True)]).turns
+    assert not over_seeds([one, other]).turns
+
+
 def test_a_direction_that_turns_is_shown() -> None:
     found = over_seeds(findings(0.1, 0.3, -0.2, 0.1, 0.0, claim=CLAIM._replace(even=0.0)))
     assert (found.verdict, found.turns) == ("direction only", True)

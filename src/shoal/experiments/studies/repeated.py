@@ -107,7 +107,7 @@ def over_seeds(found: Sequence[StudyFinding]) -> StudyFinding:
     mean, half = mean_and_interval(values)
     show = _share if limits.is_share or "%" in first.paper else _plain
     ours = f"{first.ours.partition(BEATEN)[0]}; {len(values)} seeds: {show(mean)}"
-    turns = False
+    turns = any(one.turns for one in done)
     if len(values) >= LEAST:
         turns = limits.turns(mean - half, mean + half)
         ours += f" \N{PLUS-MINUS SIGN} {show(half)}" + ", the verdict turns within it" * turns
