@@ -194,22 +194,24 @@ def ten_suffices(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     )
 
 
-def halves_help(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+def halves_help(other: What) -> Judge:
     """Judge placement of users alone, and reconfiguration alone: delay and messages of each are
-    below Bayeux's, whose users are at their cell's broker as well.
+    below another system's.
     """
-    runs = evidence.runs("location", ["bayeux-location", "up", "bnr"])
-    if runs is None:
-        return None
-    plain = runs["bayeux-location"]
     halves: tuple[What, ...] = ("up", "bnr")
-    saved = {
-        f"{NAMES[half]} {name}": 1 - figure(runs[half]) / figure(plain)
-        for half in halves
-        for name, figure in (("delay", delay), ("messages", overhead))
-    }
-    text = ", ".join(f"{name} {percent(share)} less" for name, share in saved.items())
-    return ClaimOutcome(text, sum(share > 0 for share in saved.values()) / len(saved))
+
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+        runs = evidence.runs("location", [other, *halves])
+        if runs is None:
+            return None
+        texts, saved = [], []
+        for half in halves:
+            cuts = [1 - figure(runs[half]) / figure(runs[other]) for figure in (delay, overhead)]
+            texts.append(f"{NAMES[half]}: delay {percent(cuts[0])}, messages {percent(cuts[1])}")
+            saved += cuts
+        return ClaimOutcome(f"cut by {'; '.join(texts)}", sum(cut > 0 for cut in saved) / 4)
+
+    return judge
 
 
 # --- users without places -----------------------------------------------------------------------
