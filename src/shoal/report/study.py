@@ -44,7 +44,7 @@ class StudyError(ValueError):
 
 class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The verdicts on a value: below `low`, from `low` to `high`, and above `high`; `is_share` if
-    values read as percentages.
+    values read as percentages. A bound that is None is infinite: JSON has no such number.
 
     >>> limits = FindingLimits(low=1.0, high=2.0, verdicts=("missed", "met", "beaten"))
     >>> [limits.verdict(value) for value in (0.9, 1.0, 2.0, 2.1)]
@@ -53,17 +53,19 @@ class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
     (False, True)
     """
 
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     verdicts: tuple[Verdict, Verdict, Verdict]
     is_share: bool = False
 
     def verdict(self, value: float) -> Verdict:
-        return self.verdicts[(value >= self.low) + (value > self.high)]
+        is_above = self.high is not None and value > self.high
+        return self.verdicts[(self.low is None or value >= self.low) + is_above]
 
     def turns(self, low: float, high: float) -> bool:
         """Return whether values from `low` to `high` have more than one verdict."""
-        between = (each for each in (self.low, self.high) if low <= each <= high)
+        ends = (each for each in (self.low, self.high) if each is not None)
+        between = [each for each in ends if low <= each <= high]
         return len({self.verdict(value) for value in (low, high, *between)}) > 1
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
 import pytest
 
 from shoal.experiments.studies.claims import (
@@ -121,6 +124,17 @@ def test_only_the_side_of_no_difference_is_compared(
     (found,) = judge_claims([claim], value, "quotes")
     assert (found.verdict, found.ours) == (verdict, f"{value} s")
     assert found.reason == ("a slow link" if verdict == "missed" else "")
+
+
+def test_a_band_without_an_end_is_read_again() -> None:
+    """JSON has no infinite numbers."""
+    claim = CLAIM._replace(band=Band(3.0, math.inf, "neither", "", 3.0))
+    (found,) = judge_claims([claim], 10.0, "quotes")
+    read = msgspec.json.decode(msgspec.json.encode(found), type=StudyFinding)
+    assert read == found
+    assert read.limits is not None
+    assert [read.limits.verdict(value) for value in (2.0, 3.0, 1e300)] == ["missed", "met", "met"]
+    assert not read.limits.turns(4.0, 9.0)
 
 
 def test_findings_are_in_the_claims_order() -> None:

@@ -35,6 +35,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
+import msgspec
+
 from shoal.report.study import FindingLimits, StudyFinding, Verdict
 
 Evidence = TypeVar("Evidence")
@@ -124,8 +126,8 @@ class Band(NamedTuple):
         less: Verdict = "beaten" if self.better == "less" else "missed"
         more: Verdict = "beaten" if self.better == "more" else "missed"
         return FindingLimits(
-            low=self.low,
-            high=self.high,
+            low=_finite(self.low),
+            high=_finite(self.high),
             verdicts=(less, "met", more),
             is_share=self.in_points or (self.low, self.high) == (1.0, 1.0),
         )
@@ -135,6 +137,10 @@ class Band(NamedTuple):
         if self.in_points:
             return f"by {abs(100 * (value - self.figure)):.0f} points"
         return f"by {100 * abs(value / self.figure - 1):.0f} %"
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
 
 
 def _reason(worse: str, better: str) -> str:
@@ -214,7 +220,7 @@ class Claim(NamedTuple, Generic[Evidence]):
         if not self.is_comparable:
             nothing: Verdict = "not comparable"
             verdicts = (nothing, nothing, nothing)
-            return FindingLimits(low=self.band.low, high=self.band.high, verdicts=verdicts)
+            return msgspec.structs.replace(self.band.limits, verdicts=verdicts)
         if self.even is not None:
             below: Verdict = "direction only" if self.band.figure < self.even else "missed"
             above: Verdict = "direction only" if self.band.figure > self.even else "missed"
