@@ -11,7 +11,12 @@ import msgspec
 
 from shoal.matching.segments import Dimension
 from shoal.overlays.bluedove.parameters import BlueDoveParameters
-from shoal.overlays.dynatops.parameters import DynatopsParameters, HybridParameters, Managed
+from shoal.overlays.dynatops.parameters import (
+    DynatopsParameters,
+    EarthParameters,
+    HybridParameters,
+    Managed,
+)
 from shoal.overlays.octopia.parameters import OctopiaParameters
 from shoal.overlays.publisher_relocation.capacity import UNLIMITED
 from shoal.overlays.publisher_relocation.choosing import Priority
@@ -81,9 +86,11 @@ def eager(
         case "tid":
             return TidParameters(renew_us=20_000, most_hops=len(brokers))
         case "dynatops" | "bayeux" | "geops" | "hybrid":
-            ring = DynatopsParameters(
-                topic="class", reconfigure_us=publications * SECOND_US, price_percent=0
-            )
+            kind = EarthParameters if system in ("bayeux", "geops") else DynatopsParameters
+            ring = kind(topic="class", reconfigure_us=publications * SECOND_US, price_percent=0)
+            if system == "geops" and brokers:  # those that join them have no coordinates
+                points = {each: (7.0 * at % 90, 19.0 * at % 180) for at, each in enumerate(brokers)}
+                return EarthParameters(topic="class", coordinates=points).for_brokers(brokers)
             if system == "hybrid":  # few brokers shall have several gateways
                 ring = HybridParameters(per_gateway=2, **msgspec.structs.asdict(ring))
             return ring.for_brokers(brokers)

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shoal.report.latex import latex
+from shoal.report.pdf import pdf_of, write_pdfs
 from shoal.report.plots import COLOURS, plot
 from shoal.report.study import (
     Figure,
@@ -22,7 +24,7 @@ from shoal.report.study import (
     read_study,
     reason,
 )
-from shoal.report.study_pages import markdown, page, write_pages
+from shoal.report.study_pages import claim_tables, markdown, page, write_pages
 
 LOAD = StudyFinding(
     id="load",
@@ -74,6 +76,31 @@ def test_every_claim_has_a_row_in_both() -> None:
     assert '<span class="verdict missed">missed</span>' in html
     assert html.count('class="reason"') == 1
     assert count_verdicts(STUDY.claims) == {"met": 1, "missed": 1}
+
+
+def test_claims_are_tables_for_latex() -> None:
+    (load, delay) = claim_tables(STUDY)
+    assert (load.title, load.columns) == ("Load", ("Claim", "The paper", "Ours"))
+    assert load.rows == (("cuts the <load> | rate", "68 %", "met: 71 %"),)
+    assert delay.rows[0][2] == "missed: 71 %"
+    text = latex([load, delay])
+    assert r"cuts the $<$load$>$ $|$ rate & 68 \% & met: 71 \% \\" in text
+
+
+def test_figures_are_pdf_files_beside_their_drawings(tmp_path: Path) -> None:
+    """The same drawing gives the same bytes; one that is gone has no PDF any more."""
+    write_pages(tmp_path, STUDY)
+    folder = tmp_path / "figures"
+    (folder / "old.pdf").touch()
+    assert write_pdfs(folder) == 1
+    (made,) = folder.glob("*.pdf")
+    assert made.stem == "quotes-5a"
+    first = made.read_bytes()
+    assert first.startswith(b"%PDF-")
+    assert write_pdfs(folder) == 1
+    assert made.read_bytes() == first
+    with pytest.raises(ValueError, match="no drawing"):
+        pdf_of("nothing")
 
 
 def test_one_aim_is_singular() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shoal.overlays.dynatops.parameters import EarthParameters
 from shoal.overlays.publisher_relocation.grape.parameters import GrapeParameters
 from shoal.runtime.addresses import Address, read_address
 from shoal.runtime.network_file import dump_network, hints, load_network, parse_network, problems
@@ -288,6 +289,34 @@ def test_a_listener_for_readers_without_a_log_is_named(tmp_path: Path) -> None:
     assert any(each.startswith("log.folder: ") for each in problems(read))
     with pytest.raises(TomlError, match=r"log\.topics|topics"):
         parse_network(data | {"log": {"folder": "x", "topics": ["a/#/b"]}})
+
+
+@pytest.mark.parametrize("system", ["geops", "bayeux"])
+def test_brokers_places_are_the_coordinates_of_their_system(system: str) -> None:
+    data = network(plain_links=True) | {"system": system, "links": []}
+    for name in ("grape", "pop"):
+        data.pop(name, None)
+    places = {"B1": [48.2, 16.4], "B2": [52.5, 13.4], "B3": [40.6, -73.8]}
+    for each in data["brokers"][:2]:
+        each["place"] = places[each["name"]]
+    assert hints(parse_network(data)) == [
+        f"brokers[2].place: B3 has none; paths of {system} go by brokers' names until each has "
+        "its latitude and longitude"
+    ]
+    data["brokers"][2]["place"] = places["B3"]
+    read = parse_network(data)
+    assert hints(read) == []
+    parameters = read.system_parameters
+    assert isinstance(parameters, EarthParameters)
+    assert parameters.coordinates == {broker: tuple(at) for broker, at in places.items()}
+    data[system] = {"coordinates": {"B3": [1.0, 2.0]}, "topic": "city"}
+    parameters = parse_network(data).system_parameters
+    assert isinstance(parameters, EarthParameters)
+    assert (parameters.coordinates["B3"], parameters.topic) == ((1.0, 2.0), "city")
+    data[system] = {"reconfigure_us": 1_000_000}
+    with pytest.raises(TomlError, match=f"{system}.reconfigure_us: .* keep their places"):
+        parse_network(data)
+    assert parse_network(data | {"system": "dynatops"}).system == "dynatops"
 
 
 def test_a_listener_at_all_addresses_needs_an_advertised_one() -> None:

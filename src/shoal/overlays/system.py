@@ -142,6 +142,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     moves_subscribers   whether brokers ask front ends, by the parameters, for their clients'
                         deliveries and subscriptions, and move these clients
     named          brokers that parameters name and no network needs to have, by key
+    on_earth       parameters with the latitude and longitude of brokers, as a network file names
+                   them
     spares         by the parameters, brokers whose processes the system starts and ends
     """
 
@@ -166,6 +168,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     planner: Planner | None = None
     moves_subscribers: Callable[[Any], bool] = nobody_moves
     named: Callable[[Any], Mapping[str, Iterable[BrokerId]]] = _nobody
+    on_earth: Callable[[Any, Mapping[BrokerId, tuple[float, float]]], Any] | None = None
     spares: Callable[[Any], Spares] = _no_spares
 
     @property

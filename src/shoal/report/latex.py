@@ -36,6 +36,9 @@ _SPECIAL = str.maketrans(
     }
 )
 
+# A longer cell is a sentence, and breaks; such cells have so much of a line together.
+_LONG, _OF_A_LINE = 30, 0.8
+
 
 def latex(tables: Sequence[StudyTable]) -> str:
     """The tables that have rows, each as a float with its title as caption."""
@@ -51,7 +54,7 @@ def _table(table: StudyTable) -> str:
         [
             r"\begin{table}",
             rf"\caption{{{_text(table.title)}}}",
-            rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+            rf"\begin{{tabular}}{{{_columns(table)}}}",
             r"\toprule",
             _row(table.columns),
             r"\midrule",
@@ -61,6 +64,21 @@ def _table(table: StudyTable) -> str:
             r"\end{table}",
             "",
         ]
+    )
+
+
+def _columns(table: StudyTable) -> str:
+    r"""Columns as wide as their text; those of sentences share the line.
+
+    >>> rows = (("word " * 20, "1"),)
+    >>> table = StudyTable(title="", caption="", columns=("claim", "n"), rows=rows)
+    >>> _columns(table)
+    'p{0.80\\linewidth}l'
+    """
+    lengths = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    wide = sum(length > _LONG for length in lengths)
+    return "".join(
+        rf"p{{{_OF_A_LINE / wide:.2f}\linewidth}}" if length > _LONG else "l" for length in lengths
     )
 
 

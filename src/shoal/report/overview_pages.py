@@ -28,8 +28,9 @@ _WHOSE = {False: "the paper's claims", True: "aims of our own"}
 _COLUMNS = ("Data", "Judged", "All", *(verdict.capitalize() for verdict in VERDICTS))
 _MISSED = ("Claim", "Data", "The paper, or our aim", "Ours")
 _NOTE = (
-    "A claim is met within its band, beaten above it, missed below it; each study's page has all "
-    "bands, readings and figures."
+    "A claim is met within its band, beaten above it, missed below it. Direction only: the figure "
+    "follows from a constant that the paper does not print, or from a protocol of ours, and lies "
+    "on the paper's side. Each study's page has all bands, readings and figures."
 )
 
 

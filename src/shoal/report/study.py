@@ -10,6 +10,8 @@ The experiment decides about the content; the pages only show it.
 ["of the paper's 1 claim 1 met; of our own 1 aim 1 beaten"]
 >>> score([claim, msgspec.structs.replace(claim, verdict="beaten", is_again=True)])
 ["of the paper's 1 claim 1 met"]
+>>> score([claim, msgspec.structs.replace(claim, id="rate", turns=True)])
+["of the paper's 2 claims 2 met (1 turns within its interval)"]
 >>> score([claim, msgspec.structs.replace(claim, dataset="flights", verdict="missed")])
 ["quotes: of the paper's 1 claim 1 met", "flights: of the paper's 1 claim 1 missed"]
 """
@@ -23,8 +25,15 @@ from typing import Literal
 
 import msgspec
 
-Verdict = Literal["met", "beaten", "missed", "not comparable", "not run"]
-VERDICTS: Sequence[Verdict] = ("met", "beaten", "missed", "not comparable", "not run")
+Verdict = Literal["met", "beaten", "missed", "direction only", "not comparable", "not run"]
+VERDICTS: Sequence[Verdict] = (
+    "met",
+    "beaten",
+    "missed",
+    "direction only",
+    "not comparable",
+    "not run",
+)
 # Beginning of a claim that continues the one before it.
 _GOES_ON = "..."
 
@@ -33,13 +42,43 @@ class StudyError(ValueError):
     """A study file that is missing or misshapen; says which."""
 
 
+class FindingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdicts on a value: below `low`, from `low` to `high`, and above `high`; `is_share` if
+    values read as percentages. A bound that is None is infinite: JSON has no such number.
+
+    >>> limits = FindingLimits(low=1.0, high=2.0, verdicts=("missed", "met", "beaten"))
+    >>> [limits.verdict(value) for value in (0.9, 1.0, 2.0, 2.1)]
+    ['missed', 'met', 'met', 'beaten']
+    >>> limits.turns(1.5, 1.9), limits.turns(0.5, 2.5)
+    (False, True)
+    """
+
+    low: float | None
+    high: float | None
+    verdicts: tuple[Verdict, Verdict, Verdict]
+    is_share: bool = False
+
+    def verdict(self, value: float) -> Verdict:
+        is_above = self.high is not None and value > self.high
+        return self.verdicts[(self.low is None or value >= self.low) + is_above]
+
+    def turns(self, low: float, high: float) -> bool:
+        """Return whether values from `low` to `high` have more than one verdict."""
+        ends = (each for each in (self.low, self.high) if each is not None)
+        between = [each for each in ends if low <= each <= high]
+        return len({self.verdict(value) for value in (low, high, *between)}) > 1
+
+
 class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim, its text, our result, and, if it was missed, a possible reason.
 
-    Beaten is better than the paper by more than the band, which `band` puts in words; not
-    comparable are figures of different things, such as times of other machines; `reading`
-    says how the claim is read where the paper leaves a choice; `is_own` marks aims of our own, and
-    `is_again` another reading of a claim that has a row, shown beside it and not counted.
+    Beaten is better than the paper by more than the band, which `band` puts in words. Direction
+    only: the size of our figure follows from a constant that the paper does not print, and it lies
+    on the paper's side. Not comparable are figures of different things, such as times of other
+    machines. `reading` says how the claim is read where the paper leaves a choice; `is_own` marks
+    aims of our own, and `is_again` another reading of a claim that has a row, shown beside it and
+    not counted. `value` is the measurement, and `limits` its verdicts; `turns` marks a claim of
+    several seeds whose 95 % interval holds another verdict.
     """
 
     id: str
@@ -54,6 +93,9 @@ class StudyFinding(msgspec.Struct, frozen=True, kw_only=True):
     reading: str = ""
     is_own: bool = False
     is_again: bool = False
+    value: float | None = None
+    limits: FindingLimits | None = None
+    turns: bool = False
 
 
 class StudyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,8 +187,20 @@ def _score(claims: Sequence[StudyFinding], dataset: str) -> str:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in count_verdicts(some).items())
         if some:
             words = whose.format(len(some))
-            parts.append(f"{words.removesuffix('s') if len(some) == 1 else words} {counts}")
+            words = words.removesuffix("s") if len(some) == 1 else words
+            parts.append(f"{words} {counts}{_turning(some)}")
     return "; ".join(parts)
+
+
+def _turning(claims: Sequence[StudyFinding]) -> str:
+    count = sum(claim.turns for claim in claims)
+    if not count:
+        return ""
+    return (
+        f" ({count} turn within their intervals)"
+        if count > 1
+        else (" (1 turns within its interval)")
+    )
 
 
 def counted(claims: Sequence[StudyFinding], dataset: str, *, is_own: bool) -> list[StudyFinding]:

@@ -74,6 +74,27 @@ def markdown(study: StudyReport) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def claim_tables(study: StudyReport) -> list[StudyTable]:
+    """The claims with their verdicts as tables, one for each section."""
+    names = datasets(study.claims)
+    return [
+        StudyTable(
+            title=section,
+            caption="",
+            columns=("Claim", "The paper", *_headings(study.claims)),
+            rows=tuple(
+                (found[0].claim, found[0].paper, *_verdict_texts(found, names)) for found in claims
+            ),
+        )
+        for section, claims in sections(study.claims).items()
+    ]
+
+
+def _verdict_texts(found: Sequence[StudyFinding], names: Sequence[str]) -> list[str]:
+    ours = {one.dataset: f"{one.verdict}: {one.ours}" if one.ours else one.verdict for one in found}
+    return [ours.get(name, "") for name in names]
+
+
 def _headings(claims: Sequence[StudyFinding]) -> list[str]:
     """One column per data set; a single one needs no name."""
     names = datasets(claims)

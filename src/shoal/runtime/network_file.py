@@ -19,7 +19,7 @@ the broker that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
@@ -240,7 +240,7 @@ def parse_network(data: dict[str, Any], label: str = NETWORK) -> NetworkFile:
     given, kind = take_systems(data)
     systems = typed_toml.convert(given, kind, label, pages={"": SYSTEMS_PAGE})
     network = typed_toml.convert(data, NetworkFile, label, known=KNOWN_KEYS, pages={"": PAGE})
-    return complete(network, systems, has_links="links" in data)
+    return complete(network, systems, label, has_links="links" in data)
 
 
 def take_systems(data: dict[str, Any]) -> tuple[dict[str, Any], type[msgspec.Struct]]:
@@ -255,12 +255,30 @@ def take_systems(data: dict[str, Any]) -> tuple[dict[str, Any], type[msgspec.Str
     return given, kind
 
 
-def complete(network: NetworkFile, systems: msgspec.Struct, *, has_links: bool) -> NetworkFile:
-    """The network with its systems' parameters, and, without links, those that they say."""
+def complete(
+    network: NetworkFile, systems: msgspec.Struct, label: str, *, has_links: bool
+) -> NetworkFile:
+    """The network with its systems' parameters, and, without links, those that they say.
+
+    TomlError if a system's parameters contradict the brokers' places.
+    """
     parameters = {name: getattr(systems, name) for name in systems.__struct_fields__}
     given = {name: each for name, each in parameters.items() if each is not msgspec.UNSET}
+    on_earth, places = SYSTEMS[network.system].on_earth, _places(network)
+    if on_earth is not None and places:
+        try:
+            given[network.system] = on_earth(given.get(network.system), places)
+        except ValueError as error:
+            raise TomlError(f"{label}: {network.system}.{error}") from None
     network = msgspec.structs.replace(network, parameters=given)
     return network if has_links else _with_links(network)
+
+
+def _places(network: NetworkFile) -> dict[BrokerId, tuple[float, float]]:
+    """The latitude and longitude of brokers that have them."""
+    return {
+        broker.name: broker.place for broker in network.brokers if broker.place is not msgspec.UNSET
+    }
 
 
 def _with_links(network: NetworkFile) -> NetworkFile:
@@ -357,7 +375,21 @@ def hints(network: NetworkFile) -> list[str]:
     for place, (left, right) in enumerate(network.links if costs.links else ()):
         if right not in costs.costs_from(left, names):
             found.append(f"links[{place}]: {left}-{right} has no cost in costs.links")
-    return found
+    return found + list(_without_place(network))
+
+
+def _without_place(network: NetworkFile) -> Iterator[str]:
+    """Name the brokers without a place, in a system whose paths go by places."""
+    system, parameters = SYSTEMS[network.system], network.system_parameters
+    if system.on_earth is None or len(network.brokers) < 2:
+        return
+    named = system.named(system.parameters() if parameters is None else parameters)
+    for place, broker in enumerate(network.brokers):
+        if broker.name not in named["coordinates"]:
+            yield (
+                f"brokers[{place}].place: {broker.name} has none; paths of {system.name} go by "
+                "brokers' names until each has its latitude and longitude"
+            )
 
 
 def _log_problems(network: NetworkFile) -> list[str]:

@@ -55,7 +55,8 @@ class BrokerSection(NetworkSection, frozen=True, kw_only=True):
     wss         for MQTT clients, over WebSocket over TLS
     admin       health, status, metrics and orders, over HTTP (see the table [admin])
     log         the broker's log, over HTTP (see the table [log]); over TLS with [client_tls]
-    place       the broker's latitude and longitude in degrees, for maps: [40.64, -73.78]
+    place       the broker's latitude and longitude in degrees, for maps, and for paths by
+                distance, in a system that has them: [40.64, -73.78]
     public      addresses of listeners for other machines, by their keys, if they differ: a listener
                 takes all addresses of its machine (0.0.0.0), or is behind a NAT, a proxy, a
                 container's port

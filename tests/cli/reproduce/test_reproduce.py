@@ -87,7 +87,7 @@ def test_a_study_end_to_end_is_continued(out: Path, capsys: pytest.CaptureFixtur
     assert f"{out}/RESULTS.md\n{out}/index.html" in first.out
     assert {path.name for path in out.iterdir()} == {
         "RESULTS.md", "figures", "index.html", "runs", "study.json", "tables",
-        "what-is-here.txt", "workloads",
+        "tables.tex", "what-is-here.txt", "workloads",
     }  # fmt: skip
     metrics = pq.read_table(out / "tables" / "metrics.parquet").to_pylist()
     assert {row["setting"] for row in metrics} == set(LABELS)

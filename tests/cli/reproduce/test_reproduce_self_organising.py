@@ -39,10 +39,19 @@ def test_every_claim_is_there_without_a_run(
 ) -> None:
     assert reproduce("--out", tmp_path / "study") == 0
     assert {run.part for run in asked} >= {"adaptivity", "hops", "alpha", "regret"}
-    assert "of the paper's 14 claims 14 not run" in capsys.readouterr().out
+    assert "of the paper's 15 claims 15 not run" in " ".join(capsys.readouterr().out.split())
     text = (tmp_path / "study" / "RESULTS.md").read_text(encoding="utf-8")
     assert "| CI performs better than both others | lowest |" in text
     assert (tmp_path / "study" / "index.html").is_file()
+
+
+def test_each_seed_has_its_runs(tmp_path: Path, asked: list[SelfOrganisingModelRun]) -> None:
+    folder = tmp_path / "study"
+    assert reproduce("--out", folder, "--seeds", 2) == 0
+    places = [Path(run.file).relative_to(folder).parts[0] for run in asked]
+    assert places.count("runs") == places.count("seed-1001") == len(places) / 2
+    assert len({run.key for run in asked}) == len(asked)
+    assert "claims over seeds 1, 1001" in (folder / "RESULTS.md").read_text(encoding="utf-8")
 
 
 def test_round_trips_of_too_few_hosts(

@@ -20,7 +20,6 @@ from shoal.broker.messages import Publish, Subscribe, Unsubscribe
 from shoal.experiments.dynatops.crowds.users import StudyCrowd, draw_crowd
 from shoal.experiments.dynatops.model import DynatopsModel
 from shoal.experiments.dynatops.setting import DynatopsSetting, What
-from shoal.overlays.dynatops.parameters import DynatopsParameters
 from shoal.overlays.dynatops.planning.advising.prices import change_messages
 from shoal.overlays.dynatops.planning.problem import inverse
 from shoal.overlays.registry import SYSTEMS, strategy_factory
@@ -43,7 +42,7 @@ class Brokers:
         self._model = model
         names = [f"B{number}" for number in range(len(model.mapping))]
         self._at = [names[broker] for broker in inverse(model.mapping)]
-        parameters = DynatopsParameters(brokers=tuple(self._at), topic="topic")
+        parameters = SYSTEMS[system].parameters(brokers=tuple(self._at), topic="topic")
         factory = strategy_factory(system, parameters, self._at)
         self._world = World((), factory, ConstantUnderlay(1_000), brokers=names)
         self._names = names

@@ -68,10 +68,7 @@ def test_shares_are_judged_against_the_right_system() -> None:
     assert found["overhead-geops"] == ("beaten", "43 % (4 against 7) (beaten by 23 points)")
     assert found["subscribing"] == ("met", "43 % against GeoPS, clusters of 2")
     # TCO, which has no trees, and slower changes do not count.
-    assert found["subscribing-fast"] == (
-        "beaten",
-        "by changes an hour 0.1: 60 % (beaten by 20 points)",
-    )
+    assert found["subscribing-fast"] == ("direction only", "by changes an hour 0.1: 60 %")
     assert found["changes"][0] == "missed"  # 56 % below TCO
     assert found["patterns"][0] == "met"
     assert found["tco"][0] == "missed"  # its delay is less, not more
@@ -139,6 +136,46 @@ def test_reconfiguring_must_fall_at_every_step_whatever_users_do() -> None:
     for users, name in (("poisson", "free-cheaper"), ("location", "free-cheaper-location")):
         assert with_hours(users, falling)[name][0] == "met"
         assert with_hours(users, rising)[name][0] == "missed"
+
+
+def test_each_half_is_judged_alone() -> None:
+    found = verdicts(runs(), [])
+    assert found["halves"] == (
+        "missed",
+        "cut by DYNATOPS (UP): delay 44 %, messages 44 %; DYNATOPS (BNR): "
+        "delay \N{MINUS SIGN}5.6 %, messages \N{MINUS SIGN}5.6 %",
+    )
+    assert found["halves-static"][0] == "met"
+
+
+def test_growth_with_the_rate_of_changes_is_judged() -> None:
+    """DYNATOPS' messages double from the slowest to the fastest rate, TCO's grow six times."""
+
+    def growing(ours: float, theirs: float) -> tuple[str, str]:
+        found = []
+        for one in runs():
+            if one.part == "poisson" and one.setting.what in ("dynatops", "tco"):
+                times = ours if one.setting.what == "dynatops" else theirs
+                is_fast = one.setting.change_rate == 0.1
+                slot = one.slots[0]._replace(reconfiguring=100 * (times if is_fast else 1))
+                one = msgspec.structs.replace(one, slots=[slot])
+            found.append(one)
+        return verdicts(found, [])["sensitive"]
+
+    assert growing(2, 6) == ("met", "DYNATOPS 2.00 times, TCO 6.00 times")
+    assert growing(6, 6)[0] == "missed"
+
+
+def test_changes_of_places_are_held_against_their_bound() -> None:
+    assert verdicts(runs(), [])["bound"][0] == "not run"
+
+    def with_bounds(*bounds: float) -> tuple[str, str]:
+        one = next(each for each in runs() if each.setting.what == "dynatops")
+        slots = [one.slots[0]._replace(bound=bound) for bound in (0.0, *bounds)]
+        return verdicts([msgspec.structs.replace(one, slots=slots)], [])["bound"]
+
+    assert with_bounds(800.0, 4_000.0) == ("met", "2 changes took 10 % to 50 % of it")
+    assert with_bounds(399.0, 800.0)[0] == "missed"
 
 
 def test_the_weight_of_mending_is_judged() -> None:

@@ -165,6 +165,37 @@ def test_costs_change_for_links_first_and_then_for_brokers() -> None:
     assert max(whole.brokers) > 10
 
 
+def test_all_subscriptions_begin_elsewhere_when_loads_change() -> None:
+    """Each type's subscriptions move once at each change; its publisher's broker stays."""
+    setting = msgspec.structs.replace(SMALL, changes="costs and loads")
+    workload = workload_of(setting)
+    assert workload.costs[0].brokers != workload.costs[1].brokers
+    members = [set(each) for each in workload.members]
+    for at, type, old, new in workload.moves:
+        assert old in members[type] - {workload.publishers[type]}
+        assert new not in members[type]
+        members[type] ^= {old, new}
+        assert at < setting.ticks
+    for change in setting.changes_at:
+        moved = [move for move in workload.moves if move.at == change]
+        assert len(moved) == setting.types * setting.subscribers
+    costs_alone = workload_of(msgspec.structs.replace(SMALL, changes="both"))
+    assert not {move.at for move in costs_alone.moves} & set(setting.changes_at)
+
+
+def test_local_subscribers_are_at_the_nearest_brokers() -> None:
+    """At first and after each move, whatever links cost later."""
+    setting = msgspec.structs.replace(SMALL, near=5)
+    workload = workload_of(setting)
+    for type, publisher in enumerate(workload.publishers):
+        costs = workload.costs[0].links[publisher]
+        others = [each for each in range(setting.brokers) if each != publisher]
+        nearest = {publisher, *sorted(others, key=costs.__getitem__)[:5]}
+        assert workload.members[type] <= nearest
+        assert {move.new for move in workload.moves if move.type == type} <= nearest
+    assert workload_of(msgspec.structs.replace(SMALL, near=0)) == workload_of(SMALL)
+
+
 def test_drawn_link_costs_change_nothing_else() -> None:
     ways = workload_of(SMALL)
     drawn = workload_of(msgspec.structs.replace(SMALL, links="drawn"))

@@ -9,14 +9,21 @@ import msgspec
 import pytest
 
 from shoal.experiments.self_organising.claims import CLAIMS
-from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence, mean_and_interval
-from shoal.experiments.self_organising.grid import EVERYTHING, PAPER_NETWORKS, SCALES, Part, grid
+from shoal.experiments.self_organising.evidence import SelfOrganisingEvidence
+from shoal.experiments.self_organising.grid import (
+    EVERYTHING,
+    NEAR,
+    PAPER_NETWORKS,
+    SCALES,
+    Part,
+    grid,
+)
 from shoal.experiments.self_organising.modelling import workload as drawing
 from shoal.experiments.self_organising.modelling.setting import SelfOrganisingSetting, What
 from shoal.experiments.self_organising.modelling.workload import check_measured, measured_apart
 from shoal.experiments.self_organising.page import conclude
 from shoal.experiments.self_organising.runs import ModelCosts, SelfOrganisingModelRun, model_runs
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import judge_claims, mean_and_interval
 from shoal.experiments.studies.runs import write_summary
 from shoal.experiments.studies.study import write_conclusion
 from shoal.report.study import read_study
@@ -69,6 +76,43 @@ def test_adaptivity_is_judged() -> None:
     worse = [one for one in adaptivity() if one.setting.what != "ci"]
     worse += [costs("adaptivity", "ci", adapting(0.7, n), seed=n) for n in range(3)]
     assert verdicts(worse)["lowest"][0] == "missed"
+
+
+def test_changes_within_their_interval_are_named() -> None:
+    """lMST's costs rise on half of the networks: within the interval, which four networks lack."""
+
+    def networks(count: int) -> dict[str, tuple[str, str]]:
+        found = []
+        for network in range(count):
+            found.append(costs("redrawn", "static", [1_000.0] * 3 * PHASE, seed=network))
+            for what, rise in (("ci", 1.1 + network / 100), ("mst", (0.9, 1.12)[network % 2]),
+                               ("mit", 1.2)):  # fmt: skip
+                phase = [500.0] * PHASE
+                later = [500.0 * rise, *phase[1:]]
+                found.append(costs("redrawn", what, phase + later + later, seed=network))  # type: ignore[arg-type]
+        return verdicts(found)
+
+    assert networks(6)["rise-redrawn"] == ("met", "6 of 6; 2 within the 95 % interval (lMST)")
+    assert networks(5)["rise-redrawn"] == (
+        "missed", "4 of 6; not lMST; 2 within the 95 % interval (lMST)"
+    )  # fmt: skip
+    assert networks(4)["rise-redrawn"] == ("met", "6 of 6")
+    evidence = SelfOrganisingEvidence(adaptivity(), SCALES["small"], "a tree")
+    assert not any(one.turns for one in judge_claims(CLAIMS, evidence, "a tree"))
+
+
+def test_locality_is_judged_network_by_network() -> None:
+    def with_local(shares: list[float]) -> tuple[str, str]:
+        found = []
+        for network, share in enumerate(shares):
+            for near, part in ((0, 0.6), (NEAR, share)):
+                found.append(costs("locality", "static", [1_000.0], seed=network, near=near))
+                found.append(costs("locality", "ci", [1_000.0 * part], seed=network, near=near))
+        return verdicts(found)["locality"]
+
+    assert with_local([0.5, 0.52, 0.48, 0.5, 0.5])[0] == "met"
+    assert with_local([0.7] * 5)[0] == "missed"
+    assert with_local([])[0] == "not run"
 
 
 def test_hops_and_alpha_are_judged() -> None:

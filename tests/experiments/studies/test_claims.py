@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
 import pytest
 
 from shoal.experiments.studies.claims import (
@@ -51,6 +54,8 @@ def test_only_a_miss_has_a_reason(value: int | None, verdict: str, ours: str, re
             reason=reason,
             band=CLAIM.band.reason,
             reading="the longest",
+            value=value,
+            limits=CLAIM.limits,
         )
     ]
 
@@ -97,6 +102,39 @@ def test_bands_have_two_sides(band: Band, value: float, verdict: tuple[str, str]
 )
 def test_a_band_says_why_it_has_each_side(band: Band, worse: str, better: str) -> None:
     assert band.reason.startswith(f"{worse} (as it is rounded) to {better} (another seed")
+
+
+@pytest.mark.parametrize(
+    ("band", "even", "value", "verdict"),
+    [
+        (cut_by(0.6), 0.0, 0.01, "direction only"),
+        (cut_by(0.6), 0.0, 0.6, "direction only"),
+        (cut_by(0.6), 0.0, 0.0, "missed"),
+        (cut_by(0.6), 0.0, -0.1, "missed"),
+        (at_least(4.2), 1.0, 1.1, "direction only"),
+        (at_least(4.2), 1.0, 0.9, "missed"),
+        (about(0.3), 1.0, 0.9, "direction only"),
+        (about(0.3), 1.0, 1.1, "missed"),
+    ],
+)
+def test_only_the_side_of_no_difference_is_compared(
+    band: Band, even: float, value: float, verdict: str
+) -> None:
+    claim = CLAIM._replace(band=band, even=even)
+    (found,) = judge_claims([claim], value, "quotes")
+    assert (found.verdict, found.ours) == (verdict, f"{value} s")
+    assert found.reason == ("a slow link" if verdict == "missed" else "")
+
+
+def test_a_band_without_an_end_is_read_again() -> None:
+    """JSON has no infinite numbers."""
+    claim = CLAIM._replace(band=Band(3.0, math.inf, "neither", "", 3.0))
+    (found,) = judge_claims([claim], 10.0, "quotes")
+    read = msgspec.json.decode(msgspec.json.encode(found), type=StudyFinding)
+    assert read == found
+    assert read.limits is not None
+    assert [read.limits.verdict(value) for value in (2.0, 3.0, 1e300)] == ["missed", "met", "met"]
+    assert not read.limits.turns(4.0, 9.0)
 
 
 def test_findings_are_in_the_claims_order() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from shoal.broker.effects import (
     Effect,
     Input,
@@ -19,6 +21,7 @@ from shoal.broker.effects import (
 )
 from shoal.broker.machine import Broker
 from shoal.broker.messages import Message
+from shoal.broker.strategy import ProtocolError
 from shoal.overlays.dynatops.members.membership import GATHER, PATIENCE
 from shoal.overlays.dynatops.messages import (
     Introduction,
@@ -27,10 +30,10 @@ from shoal.overlays.dynatops.messages import (
     LinkLost,
     ViewSaid,
 )
-from shoal.overlays.dynatops.parameters import DynatopsParameters
+from shoal.overlays.dynatops.parameters import DynatopsParameters, EarthParameters
 from shoal.overlays.dynatops.protocol import Dynatops
 from shoal.overlays.dynatops.structures.chord import Chord
-from shoal.overlays.dynatops.view import View, ViewPlaces, seated, with_joiners
+from shoal.overlays.dynatops.view import View, ViewPlaces, known_view, seated, with_joiners
 from shoal.overlays.registry import strategy_factory
 
 MEMBERS = ("A", "B", "C", "D")
@@ -213,6 +216,81 @@ def test_a_restarted_member_stays_in_the_view() -> None:
     stage.receive("C", Introduction(77, View(0, "", MEMBERS)))
     stage.gathered()
     assert (stage.view.members, stage.view.lives["C"]) == (MEMBERS, 77)
+
+
+PLACES = {"A": (48.2, 16.4), "B": (52.5, 13.4), "C": (40.6, -73.8), "D": (51.5, -0.1)}
+
+
+def on_earth(coordinates: dict[str, tuple[float, float]]) -> Broker:
+    """Broker A of a grid of the earth, with its links up; members say their places of `PLACES`."""
+    parameters = EarthParameters(brokers=MEMBERS, coordinates=coordinates)
+    machine = Broker("A", (), strategy_factory("geops", parameters))
+    machine.handle(Started(), 1)
+    for at_us, other in enumerate(MEMBERS[1:], 2):
+        machine.handle(LinkChanged(other, LinkState.UP), at_us)
+        greeting = Introduction(at_us, View(0, "", MEMBERS), None, PLACES[other])
+        machine.handle(Received(other, greeting), at_us)
+    return machine
+
+
+def places_of(machine: Broker) -> ViewPlaces:
+    strategy = machine.strategy
+    assert isinstance(strategy, Dynatops)
+    assert strategy.membership.places is not None
+    return strategy.membership.places
+
+
+def test_a_joining_broker_brings_its_coordinates() -> None:
+    """Its place comes with its wish to join, over another member, and all learn it in the view."""
+    machine = on_earth(PLACES)
+    assert places_of(machine).root("geo:48.9,2.4") == "D"
+    machine.handle(Received("D", JoinWanted("E", 99, (48.8, 2.3))), 20)
+    machine.handle(LinkChanged("E", LinkState.UP), 21)
+    machine.handle(Received("E", Introduction(99, None, None, (48.8, 2.3))), 22)
+    effects = machine.handle(TimerFired(GATHER), 23)
+    view = view_of(machine)
+    assert view is not None
+    assert view.coordinates == PLACES | {"E": (48.8, 2.3)}
+    assert places_of(machine).root("geo:48.9,2.4") == "E"
+    assert {said.view.coordinates["E"] for _, said in sent(effects, ViewSaid)} == {(48.8, 2.3)}
+    # A broker that restarts comes back into the view that it knows.
+    (facts,) = [each.facts for each in effects if isinstance(each, Remember)]
+    known = known_view(facts, 1)
+    assert known is not None
+    assert known.coordinates == view.coordinates
+
+
+def test_paths_go_by_names_while_a_member_has_no_coordinates() -> None:
+    machine = on_earth({broker: PLACES[broker] for broker in "ABC"})
+    assert not places_of(machine).is_on_earth
+    machine.handle(LinkChanged("C", LinkState.FAILED), 20)
+    machine.handle(TimerFired(GATHER), 21)
+    # D has said its own meanwhile, and C is gone.
+    assert places_of(machine).is_on_earth
+    assert places_of(machine).root("geo:51,0") == "D"
+
+
+def test_coordinates_off_the_earth_are_refused() -> None:
+    machine = on_earth(PLACES)
+    bad = View(9, "D", MEMBERS, coordinates={"A": (float("nan"), 0.0)})
+    for message in (JoinWanted("E", 99, (91.0, 0.0)), ViewSaid(bad)):
+        before = view_of(machine)
+        with pytest.raises(ProtocolError):
+            machine.strategy.receive("D", message, 20, [])
+        assert view_of(machine) is before
+    with pytest.raises(ValueError, match="brokers with coordinates keep their places"):
+        EarthParameters(coordinates=PLACES, reconfigure_us=1)
+    with pytest.raises(ValueError, match="not on earth"):
+        EarthParameters(coordinates={"A": (0.0, 200.0)})
+
+
+def test_brokers_on_earth_keep_their_places() -> None:
+    machine = on_earth(PLACES)
+    strategy = machine.strategy
+    with pytest.raises(ProtocolError, match="keep their places"):
+        strategy.order("swap", {"brokers": "A,B"}, 20, [])
+    assert strategy.survey is not None
+    assert strategy.survey["pinned"] == list(MEMBERS)
 
 
 def test_a_dropped_member_returns_on_request() -> None:

@@ -9,11 +9,19 @@ import pytest
 
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
+from shoal.overlays.dynatops.structures.geography import EarthGrid, near_tapestry
 from shoal.overlays.dynatops.structures.prefixes import QuadGrid, quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure, route
 from tests.examples import one_in
 
+CITIES = [
+    (48.2, 16.4), (52.5, 13.4), (40.6, -73.8), (40.6, -73.8), (-33.9, 151.2), (51.5, -0.1),
+    (35.7, 139.7), (48.21, 16.41), (40.6, -73.8), (90.0, 180.0), (-90.0, -180.0), (0.0, 0.0),
+]  # fmt: skip
 STRUCTURES = [
+    *(EarthGrid(CITIES[:size]) for size in (1, 2, 12)),
+    EarthGrid([(1.0, 1.0)] * 6),
+    near_tapestry(CITIES, seed=1),
     *(Chord(size) for size in (1, 2, 3, 8, 13, 64, 100)),
     *(tapestry(size, seed=size) for size in (1, 2, 3, 8, 13, 64, 100)),
     tapestry(30, seed=1, distance=lambda one, other: (one * other) % 7),
@@ -63,6 +71,36 @@ def test_a_grid_goes_to_the_quadrant_first() -> None:
     grid = QuadGrid(8)
     way = route(grid, grid.at(0, 0), grid.at(6, 5))
     assert way == [grid.at(0, 0), grid.at(4, 4), grid.at(6, 4), grid.at(6, 5)]
+
+
+def test_a_grid_of_the_earth_goes_to_near_brokers() -> None:
+    """Europe's are in one quadrant; a message from New York enters it at the nearest of them."""
+    grid = EarthGrid(CITIES[:7])
+    vienna, berlin, new_york, london = 0, 1, 2, 5
+    assert route(grid, new_york, vienna)[1] in (vienna, berlin)
+    assert grid.apart(new_york, london) < grid.apart(new_york, vienna)
+    assert route(grid, vienna, berlin) == [vienna, berlin]
+    for topic, city in (("geo:48,16", vienna), ("air/geo:53.1,12.9/pm10", berlin)):
+        assert grid.root(topic) == city
+    # No place on earth, and no URI of its own: topics by their hash, as without geography.
+    hashed = {grid.root(f"geo:91,{number}") for number in range(100)}
+    assert len(hashed | {grid.root(f"xgeo:48,{number}") for number in range(100)}) > 4
+
+
+def test_near_tables_hold_the_nearest_broker_of_each_prefix() -> None:
+    """The same identifiers with tables by name: of all brokers' ways the mean is longer."""
+    near, far = near_tapestry(CITIES, seed=1), tapestry(len(CITIES), seed=1)
+    grid = EarthGrid(CITIES)
+
+    def length(structure: Structure) -> float:
+        return sum(
+            grid.apart(one, other)
+            for root in range(structure.size)
+            for target in range(structure.size)
+            for one, other in itertools.pairwise(route(structure, root, target))
+        )
+
+    assert length(near) < length(far)
 
 
 def test_only_gateways_are_roots_and_on_the_ring() -> None:

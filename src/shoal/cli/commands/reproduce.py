@@ -28,6 +28,7 @@ from shoal.cli.support.spark import (
 from shoal.cli.support.steps import CommandSteps
 from shoal.cli.support.studies import GOES_ON, StudyMeans, carry_out, claim_folder
 from shoal.experiments.registry import STUDIES
+from shoal.experiments.studies.repeated import plan_over_seeds
 from shoal.experiments.studies.study import ScaleName
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ Made by `shoal reproduce {paper}`; the same command goes on with the missing run
 
 RESULTS.md     claim by claim, where we stand
 index.html     the same with the figures, one page that opens offline
-figures/       the figures as SVG
+figures/       the figures as SVG, and as PDF if shoal[figures] is installed
+tables.tex     claims and tables for LaTeX (package booktabs)
 tables/        Parquet: metrics (a row per run and metric) and what the figures show
 runs/          a file per run
 workloads/     what the runs read
@@ -91,6 +93,14 @@ def _reproduce(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides everything left to chance.")] = 1,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Repeat all runs with so many seeds: claims are judged by their means, with 95 % "
+            "intervals from 5 on.",
+        ),
+    ] = 1,
     master: MasterOption = None,
     memory: MemoryOption = None,
     conf: ConfOption = None,
@@ -104,11 +114,13 @@ def _reproduce(
     folders = {name: root / name if paper == ALL else root for name in studies}
     try:
         plans = {
-            name: study.plan(
+            name: plan_over_seeds(
+                study,
                 study.options(**{field: data[field] for field in study.options.__struct_fields__}),
                 scale,
                 folders[name],
                 seed,
+                seeds,
             )
             for name, study in studies.items()
         }

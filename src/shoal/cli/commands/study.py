@@ -33,7 +33,7 @@ RESULTS.md     every metric of every setting, beside the reference
 index.html     the same with figures, one page that opens offline
 results.csv    a row for each run and metric
 tables.tex     the tables for LaTeX (package booktabs)
-figures/       the figures as SVG
+figures/       the figures as SVG, and as PDF if shoal[figures] is installed
 tables/        Parquet: results, changes against the reference, costs by phase and kind
 runs/          a file per run
 truth/         the deliveries that each workload's runs must make
@@ -86,7 +86,6 @@ def study(
     from shoal.experiments.comparisons.design import Design, parse_factor
     from shoal.experiments.comparisons.study import ComparisonPlan
     from shoal.experiments.studies.study import write_csv
-    from shoal.report.latex import write_latex
     from shoal.report.study import read_study
 
     if is_uri(str(out)):
@@ -101,7 +100,6 @@ def study(
             done = carry_out("shoal study", steps, {"study": plan}, {"study": root}, means)
         write_csv(root / "tables" / "results.parquet", root / "results.csv")
         report = read_study(root / "study.json")
-        write_latex(root / "tables.tex", report.tables)
     except KeyboardInterrupt:
         Console(stderr=True).print(GOES_ON)
         raise typer.Exit(STOPPED_EXIT_CODE) from None

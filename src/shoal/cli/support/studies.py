@@ -101,8 +101,10 @@ def _conclude(
 ) -> tuple[Sequence[StudyFinding], bool]:
     """Return the findings, and whether a user has interrupted the runs."""
     from shoal.experiments.studies.study import write_conclusion
+    from shoal.report.latex import write_latex
+    from shoal.report.pdf import can_draw, write_pdfs
     from shoal.report.study import read_study
-    from shoal.report.study_pages import write_pages
+    from shoal.report.study_pages import claim_tables, write_pages
 
     ends_s = None if minutes is None else time.monotonic() + minutes * 60
     is_interrupted = False
@@ -126,7 +128,11 @@ def _conclude(
             step.result = f"{said}; the same command goes on with them"
             conclusion = conclusion.of_a_part(said)
         findings = write_conclusion(root, conclusion)
-        write_pages(root, read_study(root / "study.json"))
+        report = read_study(root / "study.json")
+        write_pages(root, report)
+        write_latex(root / "tables.tex", [*claim_tables(report), *report.tables])
+        if can_draw():
+            write_pdfs(root / "figures")
     return findings, is_interrupted
 
 

@@ -194,6 +194,26 @@ def ten_suffices(evidence: DynatopsEvidence) -> ClaimOutcome | None:
     )
 
 
+def halves_help(other: What) -> Judge:
+    """Judge placement of users alone, and reconfiguration alone: delay and messages of each are
+    below another system's.
+    """
+    halves: tuple[What, ...] = ("up", "bnr")
+
+    def judge(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+        runs = evidence.runs("location", [other, *halves])
+        if runs is None:
+            return None
+        texts, saved = [], []
+        for half in halves:
+            cuts = [1 - figure(runs[half]) / figure(runs[other]) for figure in (delay, overhead)]
+            texts.append(f"{NAMES[half]}: delay {percent(cuts[0])}, messages {percent(cuts[1])}")
+            saved += cuts
+        return ClaimOutcome(f"cut by {'; '.join(texts)}", sum(cut > 0 for cut in saved) / 4)
+
+    return judge
+
+
 # --- users without places -----------------------------------------------------------------------
 
 
@@ -218,6 +238,34 @@ def below_all(figure: Figure, others: Sequence[What], at: Sequence[float] = CHAN
         return ClaimOutcome(f"by changes an hour {text}", min(found))
 
     return judge
+
+
+def less_sensitive(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """How often DYNATOPS' messages to change the overlay grow from the slowest to the fastest
+    change of subscriptions, as a part of how often TCO's do.
+    """
+    grown: dict[What, float] = {}
+    systems: tuple[What, ...] = ("dynatops", "tco")
+    for what in systems:
+        slow, fast = (
+            evidence.run("poisson", what, having(change_rate=rate))
+            for rate in (CHANGE_RATES[0], CHANGE_RATES[-1])
+        )
+        if slow is None or fast is None or not reconfiguring(slow):
+            return None
+        grown[what] = reconfiguring(fast) / reconfiguring(slow)
+    text = ", ".join(f"{NAMES[what]} {times:.2f} times" for what, times in grown.items())
+    return ClaimOutcome(text, grown["dynatops"] / grown["tco"])
+
+
+def within_the_bound(evidence: DynatopsEvidence) -> ClaimOutcome | None:
+    """The share of changes of brokers' places whose messages are within Eq. 7's bound."""
+    slots = [slot for one in evidence.found for slot in one.slots if slot.bound]
+    if not slots:
+        return None
+    parts = [slot.reconfiguring / slot.bound for slot in slots]
+    text = f"{len(parts)} changes took {percent(min(parts))} to {percent(max(parts))} of it"
+    return ClaimOutcome(text, sum(part <= 1 for part in parts) / len(parts))
 
 
 def tco_between(evidence: DynatopsEvidence) -> ClaimOutcome | None:

@@ -22,6 +22,7 @@ from shoal.experiments.dynatops.crowds.users import CrowdChange, StudyCrowd, Top
 from shoal.experiments.dynatops.setting import PLACED, RECONFIGURED, DynatopsSetting
 from shoal.overlays.dynatops.planning.advising.prices import change_messages, predicted_prices
 from shoal.overlays.dynatops.planning.advising.swapping import SwapRules, after, plan_swaps
+from shoal.overlays.dynatops.planning.bound import reconfiguration_cost
 from shoal.overlays.dynatops.planning.costs import (
     distances,
     moved,
@@ -57,6 +58,7 @@ class Slot(NamedTuple):
     moved          brokers that changed places
     deviation      of brokers' loads, as a part of their mean
     reaching       delay from these brokers to the users, if they have places, added up
+    bound          Eq. 7's messages for changing brokers' places as they changed
     """
 
     subscribing: float = 0.0
@@ -71,6 +73,7 @@ class Slot(NamedTuple):
     moved: int = 0
     deviation: float = 0.0
     reaching: float = 0.0
+    bound: float = 0.0
 
 
 class DynatopsGeography(NamedTuple):
@@ -235,8 +238,8 @@ class DynatopsModel:
             if self._overlay is not None:
                 slot = slot._replace(reconfiguring=float(self._overlay.change(after)))
             elif self.setting.what in RECONFIGURED and hour % self.setting.free_hours == 0:
-                count, messages = self._reconfigure(rates)
-                slot = slot._replace(moved=count, reconfiguring=messages)
+                count, messages, bound = self._reconfigure(rates)
+                slot = slot._replace(moved=count, reconfiguring=messages, bound=bound)
             if (hour + 1) % self.setting.update_hours == 0:
                 self._refresh_knowledge()
             yield slot
@@ -283,24 +286,26 @@ class DynatopsModel:
             delay_weight=self.setting.delay_weight,
         )
 
-    def _reconfigure(self, rates: Amounts) -> tuple[int, float]:
-        """Algorithm 2; how many brokers change places, and the messages for it."""
+    def _reconfigure(self, rates: Amounts) -> tuple[int, float, float]:
+        """Algorithm 2; how many brokers change places, the messages for it, and their bound."""
         problem = self._problem(rates, self.setting.free_hours)
         cost = standing(problem, self.mapping).cost(problem.delay_weight)
         if not is_worth_a_look(problem, cost, WORTH):
-            return 0, 0.0
+            return 0, 0.0, 0.0
         start, found = self.mapping, None
         if self.setting.planner == "paper":
             proposal = propose(problem, start)
             if not proposal.steps:
-                return 0, 0.0
+                return 0, 0.0, 0.0
             found = proposal.mapping
         prices = predicted_prices(self._structure, problem, start, self._ups.depths)
         if found is None:
             found = after(start, plan_swaps(problem, start, prices, SwapRules()))
         self.mapping = list(found)
         messages = change_messages(self._structure, start, found)
-        return len(moved(start, found)), float(messages)
+        count = len(moved(start, found))
+        bound = reconfiguration_cost(problem.brokers, problem.topics, count)
+        return count, float(messages), bound
 
     def _cost(self, rates: Amounts) -> Slot:
         """Return the costs of an hour's publications."""

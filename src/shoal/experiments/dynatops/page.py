@@ -24,7 +24,7 @@ from shoal.experiments.dynatops.model import Slot
 from shoal.experiments.dynatops.plans import PlanRun
 from shoal.experiments.dynatops.runs import DynatopsModelRun, Hours
 from shoal.experiments.dynatops.setting import DynatopsSetting
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import summaries
 from shoal.experiments.studies.study import Conclusion, StudyRows
@@ -43,8 +43,7 @@ NOTES = (
     "round trips, that between the user and its broker included.",
     "Bayeux's identifiers have binary digits, so that its tables are as large as Chord's; larger "
     "ones are in a table.",
-    "A claim is met when our figure lies within its band, beaten when it is better, and missed "
-    "otherwise. What is missed says why that may be. Aims of our own are counted apart.",
+    VERDICTS_NOTE,
 )
 METRICS: Columns = {
     "part": "text", "system": "text", "users": "text", "pattern": "text", "cluster": "integer",

@@ -20,6 +20,8 @@ Part = Literal[
     "publishers",
     "subscribers",
     "uneven",
+    "loaded",
+    "churn",
     "burst",
     "sources",
     "output",
@@ -49,6 +51,10 @@ OUTPUT_BY_ITSELF_US = 10_000
 # In the paper 300,000 notifications, each of which 40 subscriptions overlap, are 6 million
 # deliveries: half of those that overlap match.
 MATCHED = 50
+# Time between two advertisements: each has spread before the next, or several spread at a time, so
+# that each finds load on the links (II).
+ADVERTISING_US = 20_000
+LOADED_US = (2_000, 3_000, 5_000)
 
 
 class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +69,7 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
     shared     a broker sends one copy at a time; otherwise each of its links does
     latency_us one way over a link; above 200 at random, from 200 to this
     matched    percentage of a publisher's notifications that match a subscription to them
+    advertising_us  time between two advertisements
     """
 
     part: Part
@@ -78,6 +85,7 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
     shared: bool = True
     matched: int = MATCHED
     latency_us: int = LATENCY_US
+    advertising_us: int = ADVERTISING_US
 
     @property
     def name(self) -> str:
@@ -86,6 +94,8 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
             "publishers": self.count,
             "subscribers": self.count,
             "uneven": self.latency_us,
+            "loaded": self.advertising_us,
+            "churn": self.count,
             "burst": self.rate,
             "sources": self.sources,
             "output": self.output_us,
@@ -99,7 +109,7 @@ class OctopiaSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> float:
         """About how long it takes, in seconds."""
-        if self.part in ("publishers", "subscribers", "uneven"):
+        if self.part in ("publishers", "subscribers", "uneven", "loaded", "churn"):
             return self.count / 500
         return (self.burst * self.sources + 100 * self.beside) / 600
 
@@ -173,6 +183,14 @@ def _settings(scale: OctopiaScale, seed: int) -> Iterator[OctopiaSetting]:
             yield OctopiaSetting(
                 part="uneven", way=way, seed=seed, count=count, latency_us=latency_us
             )
+    for advertising_us in LOADED_US:
+        for way in ends:
+            count = scale.subscriptions[0]
+            yield OctopiaSetting(
+                part="loaded", way=way, seed=seed, count=count, advertising_us=advertising_us
+            )
+    for way in ends:
+        yield OctopiaSetting(part="churn", way=way, seed=seed, count=scale.subscriptions[0])
     whole = OctopiaSetting(
         part="burst", way="snr", seed=seed, burst=BURST // scale.share, beside=BESIDE // scale.share
     )

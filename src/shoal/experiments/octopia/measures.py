@@ -90,6 +90,24 @@ class Words:
         return [at_us - said_us[name] for name, at_us in last.items() if name in said_us]
 
 
+class MessagesByBroker:
+    """Messages other than publications, by the broker that receives them, from a time on."""
+
+    def __init__(self) -> None:
+        self.from_us: int | None = None
+        self.counts: dict[BrokerId, int] = {}
+
+    def received(self, broker: BrokerId, message: Message, now_us: int) -> None:
+        is_counted = self.from_us is not None and now_us >= self.from_us
+        if is_counted and not isinstance(message, Carrier):
+            self.counts[broker] = self.counts.get(broker, 0) + 1
+
+    def loads(self, broker: BrokerId, loads: Loads, now_us: int) -> None: ...
+
+    def is_watched(self, broker: BrokerId) -> bool:
+        return False
+
+
 class Queues:
     """Copies that went over links, and one host's output queues to the other clusters."""
 

@@ -9,7 +9,7 @@ from shoal.experiments.octopia.claims import CLAIMS, NAMES, VARIED, percent
 from shoal.experiments.octopia.evidence import OctopiaEvidence
 from shoal.experiments.octopia.grid import OURS, PAPERS, RATES, OctopiaScale, Part, Way
 from shoal.experiments.octopia.runs import OctopiaMeasures, OctopiaRun
-from shoal.experiments.studies.claims import judge_claims
+from shoal.experiments.studies.claims import VERDICTS_NOTE, judge_claims
 from shoal.experiments.studies.drawing import Points, draw, tabulate
 from shoal.experiments.studies.runs import Task
 from shoal.experiments.studies.study import Conclusion, StudyRows
@@ -36,8 +36,7 @@ NOTES = (
     "published beside them is as much shorter; where something is varied it is half of that.",
     "IDR takes equation 10 as the paper has it; steady is our rule of congestion, without its "
     "flaw; in order is the default, where each publisher's order is kept.",
-    "A claim is met when our figure lies within its band, beaten when it is better, and missed "
-    "otherwise. What is missed says why that may be. Aims of our own are counted apart.",
+    VERDICTS_NOTE,
 )
 MOST_POINTS = 400
 METRICS: Columns = {
@@ -149,6 +148,7 @@ COLUMNS: Mapping[Part, str] = {
     "links": "µs a copy",
     "matched": "% match",
     "uneven": "µs a link",
+    "loaded": "µs between",
     "clusters": "clusters",
     "sources": "bursts",
 }
@@ -162,7 +162,15 @@ def _tables(evidence: OctopiaEvidence) -> Iterator[StudyTable]:
                        "By how long a copy takes on a link, in µs; 100 K a minute.")  # fmt: skip
     yield _burst_table(evidence, "matched", "More and less that matches",
                        "By which percentage of what overlaps; 100 K a minute.")  # fmt: skip
-    yield _uneven_table(evidence)
+    yield _subscriptions_table(
+        evidence, "uneven", "Uneven links", "where links take from 200 µs to so many, at random"
+    )
+    yield _subscriptions_table(
+        evidence,
+        "loaded",
+        "Load while advertisements spread",
+        "behind advertisements that came one each so many µs (II)",
+    )
     yield _burst_table(evidence, "clusters", "From 2 to 6 clusters", "By k; 100 K a minute.")
     yield _burst_table(evidence, "sources", "Several bursts at a time", "By how many.")
 
@@ -201,19 +209,21 @@ def _burst_table(evidence: OctopiaEvidence, part: Part, title: str, caption: str
     )
 
 
-def _uneven_table(evidence: OctopiaEvidence) -> StudyTable:
+def _subscriptions_table(
+    evidence: OctopiaEvidence, part: Part, title: str, condition: str
+) -> StudyTable:
     rows = []
     ends: tuple[Way, ...] = ("tid", "ordered")
     for way in ends:
-        for value, one in evidence.by("uneven", VARIED["uneven"], way).items():
+        for value, one in evidence.by(part, VARIED[part], way).items():
             figures = one.figures
             name = "TID" if way == "tid" else "OctopiA"
             measured = (figures["delay_ms"], figures["prt"], figures["messages"])
             rows.append((f"{value:,}", name, *(f"{each:.1f}" for each in measured)))
     return tabulate(
-        f"Uneven links ({evidence.name})",
-        "Subscriptions where links take from 200 µs to so many, at random: how long one takes to "
-        "all brokers that keep it, in ms, rows in a PRT, messages for each.",
-        (COLUMNS["uneven"], "routing", "delay", "rows", "messages"),
+        f"{title} ({evidence.name})",
+        f"Subscriptions {condition}: how long one takes to all brokers that keep it, in ms, rows "
+        "in a PRT, messages for each.",
+        (COLUMNS[part], "routing", "delay", "rows", "messages"),
         sorted(rows, key=lambda row: int(row[0].replace(",", ""))),
     )

@@ -23,6 +23,7 @@ from shoal.experiments.octopia.grid import (
 from shoal.experiments.octopia.measures import (
     SECOND_US,
     CountingDeliveries,
+    MessagesByBroker,
     Queues,
     Tap,
     Words,
@@ -31,7 +32,7 @@ from shoal.experiments.octopia.measures import (
 from shoal.experiments.octopia.network import LOTS, StudyClients, draw_clients, factory, overlay
 from shoal.experiments.studies.runs import RecordedRun, content_digest, run_key
 from shoal.matching import matches
-from shoal.model import BrokerId, ClientId, Filter, Publication
+from shoal.model import BrokerId, ClientId, Filter, Publication, Subscription
 from shoal.overlays.octopia.places.labels import Product
 from shoal.overlays.octopia.protocol import Octopia
 from shoal.overlays.tid.protocol import Tid
@@ -44,7 +45,9 @@ PROCESSING_US, MATCHING_US = 100, 100
 # broker's SRT before it goes on: this for each.
 WORD_US, ROW_US = 1_000, 10
 WINDOW_US = 50_000
-ADVERTISING_US, SUBSCRIBING_US = 20_000, 10_000
+SUBSCRIBING_US = 10_000
+# The cluster whose subscriptions end and begin; all have spread after so long.
+CHURNING, SETTLED_US = 0, 30 * SECOND_US
 # Advertisements have spread and subscriptions have arrived by then.
 START_US = 30 * SECOND_US
 MONITORED = 1_000
@@ -78,8 +81,10 @@ class OctopiaRun(RecordedRun[OctopiaMeasures], frozen=True, kw_only=True):
     def measure(self) -> OctopiaMeasures:
         setting = self.setting
         series: list[float] = []
-        if setting.part in ("publishers", "subscribers", "uneven"):
+        if setting.part in ("publishers", "subscribers", "uneven", "loaded"):
             figures = _spread(setting)
+        elif setting.part == "churn":
+            figures = _churn(setting)
         else:
             rows = read_publishers(Path(self.file_of_data))
             if setting.part == "failures":
@@ -141,14 +146,14 @@ def _world(setting: OctopiaSetting, product: Product, costs: ServiceCosts, tap: 
     )
 
 
-def _add_clients(world: World, clients: StudyClients) -> dict[str, int]:
+def _add_clients(world: World, clients: StudyClients, advertising_us: int) -> dict[str, int]:
     """All clients, those that subscribe a second and more later; when each said its word."""
     said: dict[str, int] = {}
     for number, (promise, home) in enumerate(clients.publishers):
         world.add_publisher(promise.publisher, home, home)
-        said[promise.id] = number * ADVERTISING_US
+        said[promise.id] = number * advertising_us
         world.advertise(said[promise.id], promise)
-    first_us = len(clients.publishers) * ADVERTISING_US + SECOND_US
+    first_us = len(clients.publishers) * advertising_us + SECOND_US
     for number, (subscription, home) in enumerate(clients.subscribers):
         world.add_subscriber(subscription.client, home)
         said[subscription.id] = first_us + number * SUBSCRIBING_US
@@ -170,7 +175,7 @@ def _spread(setting: OctopiaSetting) -> dict[str, float]:
         searched_us = ROW_US * PUBLISHERS * brokers // len(product.brokers)
     costs = ServiceCosts(processing_us=PROCESSING_US + searched_us, transmission_us=WORD_US)
     world = _world(setting, product, costs, words)
-    said = _add_clients(world, clients)
+    said = _add_clients(world, clients, setting.advertising_us)
     if subscribes:
         first = clients.subscribers[0][0].id
         world.run(said[first] - 1)
@@ -186,6 +191,36 @@ def _spread(setting: OctopiaSetting) -> dict[str, float]:
         "srt": statistics.fmean(map(_advertisements_at, nodes)),
         "prt": statistics.fmean(map(_subscriptions_at, nodes)),
     }
+
+
+def _churn(setting: OctopiaSetting) -> dict[str, float]:
+    """All subscriptions of one cluster end, and others begin there: the messages of it, and the
+    share that brokers of other clusters receive.
+    """
+    product, received = overlay(setting.clusters), MessagesByBroker()
+    clients = draw_clients(setting, product)
+    costs = ServiceCosts(processing_us=PROCESSING_US, transmission_us=WORD_US)
+    world = _world(setting, product, costs, received)
+    said = _add_clients(world, clients, setting.advertising_us)
+    received.from_us = at_us = max(said.values()) + SETTLED_US
+    cluster = [
+        (each, home)
+        for each, home in clients.subscribers
+        if product.position(home).cluster == CHURNING
+    ]
+    for number, (each, home) in enumerate(cluster):
+        begins_us = at_us + number * SUBSCRIBING_US
+        world.unsubscribe(begins_us, home, each)
+        again = Subscription(id=f"{each.id}-again", client=each.client, filter=each.filter)
+        world.subscribe(begins_us + SUBSCRIBING_US // 2, home, again)
+    world.run(at_us + len(cluster) * SUBSCRIBING_US + SETTLED_US)
+    messages = sum(received.counts.values())
+    outside = sum(
+        count
+        for broker, count in received.counts.items()
+        if product.position(broker).cluster != CHURNING
+    )
+    return {"messages": messages / len(cluster), "outside": outside / messages}
 
 
 def _advertisements_at(strategy: Strategy) -> int:
@@ -295,7 +330,7 @@ def _burst(
     world = _world(setting, product, _costs(setting), queues)
     world.trace.deliveries = deliveries  # type: ignore[assignment]  # it counts what it is given
     world.trace.published = _Nothing()
-    _add_clients(world, clients)
+    _add_clients(world, clients, setting.advertising_us)
     sources = _sources(setting, rows)
     for source in sources:
         _Feed(world, source)
@@ -339,7 +374,7 @@ def _fail(setting: OctopiaSetting, rows: list[Rows]) -> dict[str, float]:
     homes = [home for _, home in clients.publishers]
     words = Words()
     world = _world(setting, product, _costs(setting), words)
-    _add_clients(world, clients)
+    _add_clients(world, clients, setting.advertising_us)
     for broker in dead:
         world.crash(START_US + DEATH_US, broker)
     sources = _sources(setting, rows)

@@ -1,13 +1,7 @@
-"""Input of the judges: the runs on one kind of tree, with the static tree's.
-
->>> mean, half = mean_and_interval([1.0, 2.0, 3.0])
->>> mean, round(half, 3)
-(2.0, 2.484)
-"""
+"""Input of the judges: the runs on one kind of tree, with the static tree's."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,23 +9,6 @@ from typing import NamedTuple
 from shoal.experiments.self_organising.grid import Part, SelfOrganisingScale
 from shoal.experiments.self_organising.modelling.setting import What
 from shoal.experiments.self_organising.runs import ModelCosts
-
-# Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
-T_975 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
-)  # fmt: skip
-BEYOND = 1.96
-
-
-def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half of its 95 % confidence interval; infinite of a single value."""
-    if len(values) < 2:
-        return values[0], math.inf
-    degrees = len(values) - 1
-    t = T_975[degrees - 1] if degrees <= len(T_975) else BEYOND
-    half = t * statistics.stdev(values) / math.sqrt(len(values))
-    return statistics.fmean(values), half
 
 
 class SelfOrganisingEvidence(NamedTuple):
@@ -65,13 +42,19 @@ class SelfOrganisingEvidence(NamedTuple):
         return [one.total / theirs[seed].total for seed, one in ours.items() if seed in theirs]
 
     def curve(self, what: What) -> list[float]:
-        """In the first experiment: a heuristic's costs as parts of the static tree's, by window."""
-        ours, theirs = self.runs("adaptivity", what), self.runs("adaptivity", "static")
-        both = sorted(ours.keys() & theirs.keys())
-        pairs = [(ours[seed].windows, theirs[seed].windows) for seed in both]
+        """In the first experiment: a heuristic's costs as parts of the static tree's, by window;
+        the mean over networks.
+        """
+        curves = self.curves("adaptivity", what)
+        return [statistics.fmean(each) for each in zip(*curves, strict=False)]
+
+    def curves(self, part: Part, what: What) -> list[list[float]]:
+        """Of each network: a heuristic's costs as parts of the static tree's, by window."""
+        ours, theirs = self.runs(part, what), self.runs(part, "static")
         return [
-            statistics.fmean(one[window] / other[window] for one, other in pairs)
-            for window in range(min((len(one) for one, _ in pairs), default=0))
+            [one / other for one, other in zip(run.windows, theirs[seed].windows, strict=False)]
+            for seed, run in sorted(ours.items())
+            if seed in theirs
         ]
 
     def by_hops(self) -> dict[int, list[tuple[ModelCosts, ModelCosts]]]:

@@ -23,7 +23,7 @@ from shoal.experiments.self_organising.modelling.setting import (
 )
 from shoal.experiments.studies.study import ScaleName
 
-Part = Literal["adaptivity", "hops", "alpha", "regret", "ours", "frequency"]
+Part = Literal["adaptivity", "redrawn", "locality", "hops", "alpha", "regret", "ours", "frequency"]
 SHAPES: tuple[Shape, ...] = ("recursive", "uniform")
 EVERYTHING: tuple[What, ...] = ("static", *HEURISTICS)
 LINKS: tuple[Links, ...] = ("drawn", "ways")
@@ -33,6 +33,11 @@ WITH_FLIGHTS: tuple[Part, ...] = ("adaptivity", "regret")
 SHORT = 25_000
 # As many physical networks as the paper has, from which on its intervals are judged.
 PAPER_NETWORKS = 25
+# From so many networks on a change of costs has an interval.
+FEWEST_NETWORKS = 5
+# Where clients are local: a fifth of the paper's brokers.
+NEAR = 20
+LOCAL: tuple[What, ...] = ("static", "ci")
 # Least gain of a cycle in one of our runs.
 LEAST_GAIN = 5
 
@@ -44,6 +49,8 @@ class SelfOrganisingScale(NamedTuple):
     varied       number of networks for varied parameters
     hops         range of broadcasts
     alphas       the part of the costs that is of brokers
+    redrawn      networks of which costs and loads are drawn anew at both changes, or whose
+                 subscribers are near their publishers
     small        networks of eight brokers, for which the optimum is known
     large        networks of a hundred that nothing changes for
     every        ticks between two changes, where that is varied
@@ -54,6 +61,7 @@ class SelfOrganisingScale(NamedTuple):
     varied: int
     hops: tuple[int, ...]
     alphas: tuple[float, ...]
+    redrawn: int
     small: int
     large: int
     every: tuple[int, ...]
@@ -66,6 +74,7 @@ SCALES: Mapping[ScaleName, SelfOrganisingScale] = {
         varied=1,
         hops=(2, 3, 4, 6, 8),
         alphas=(0.0, 0.25, 0.75, 1.0),
+        redrawn=FEWEST_NETWORKS,
         small=20,
         large=2,
         every=(2_500, 10_000),
@@ -76,6 +85,7 @@ SCALES: Mapping[ScaleName, SelfOrganisingScale] = {
         varied=PAPER_NETWORKS,
         hops=(2, 3, 4, 5, 6, 7, 8),
         alphas=tuple(tenth / 10 for tenth in range(11)),
+        redrawn=PAPER_NETWORKS,
         small=100,
         large=PAPER_NETWORKS,
         every=(1_000, 2_500, 5_000, 10_000),
@@ -95,6 +105,8 @@ class SelfOrganisingCell(NamedTuple):
         setting = self.setting
         varied = {
             "adaptivity": "",
+            "redrawn": "",
+            "locality": f"near-{setting.near}-",
             "hops": f"{setting.hops}-hops-",
             "alpha": f"alpha-{setting.alpha:g}-",
             "regret": f"{setting.brokers}-brokers-",
@@ -144,7 +156,8 @@ def _cells(scale: SelfOrganisingScale, seed: int, shape: Shape) -> Iterator[Self
     for cell in _as_in_the_paper(scale, seed, shape):
         yield cell
         # Interest makes no difference to the other heuristics.
-        if cell.setting.what in ("ci", "mit") and not cell.setting.counted:
+        has_interest = cell.setting.what in ("ci", "mit") and not cell.setting.counted
+        if has_interest and cell.part not in ("redrawn", "locality"):
             yield cell._replace(setting=msgspec.structs.replace(cell.setting, passing=True))
 
 
@@ -156,6 +169,18 @@ def _as_in_the_paper(
             yield SelfOrganisingCell(
                 "adaptivity", SelfOrganisingSetting(what=what, seed=network, shape=shape)
             )
+    for network in range(seed, seed + scale.redrawn):
+        for what in EVERYTHING:
+            redrawn = SelfOrganisingSetting(
+                what=what, seed=network, shape=shape, changes="costs and loads"
+            )
+            yield SelfOrganisingCell("redrawn", redrawn)
+        for near in (0, NEAR):
+            for whose in LOCAL:
+                local = SelfOrganisingSetting(
+                    what=whose, seed=network, shape=shape, ticks=SHORT, changes_at=(), near=near
+                )
+                yield SelfOrganisingCell("locality", local)
     for network in range(seed, seed + scale.varied):
         usual = SelfOrganisingSetting(
             what="ci", seed=network, shape=shape, ticks=SHORT, changes_at=()

@@ -7,8 +7,9 @@ values that count as the paper's figure, on both sides: inside it the claim is m
 better side it is beaten, and by how much: it may be that we measure something else. Else it is
 missed, also where a figure is too high that is neither better nor worse for being so. Figures that
 depend on the machine or on a constant of ours are not comparable with the paper's, and get no other
-verdict. Aims of our own are claims, too, and are counted apart. Nothing here changes a parameter: a
-missed claim is shown as missed.
+verdict. If such a figure's direction is the paper's whatever the constant is, the verdict is
+"direction only", and "missed" if it has the other direction. Aims of our own are claims, too, and
+are counted apart. Nothing here changes a parameter: a missed claim is shown as missed.
 
 >>> def judge(times: list[float]) -> ClaimOutcome | None:
 ...     return ClaimOutcome(f"{max(times):g} s", max(times)) if times else None
@@ -22,14 +23,21 @@ missed claim is shown as missed.
 ['not run']
 >>> [one.verdict for one in judge_claims([claim._replace(is_comparable=False)], [3.0], "quotes")]
 ['not comparable']
+>>> sided = [claim._replace(even=10.0)]
+>>> [judge_claims(sided, [value], "quotes")[0].verdict for value in (9.0, 11.0)]
+['direction only', 'missed']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from shoal.report.study import StudyFinding, Verdict
+import msgspec
+
+from shoal.report.study import FindingLimits, StudyFinding, Verdict
 
 Evidence = TypeVar("Evidence")
 Better = Literal["more", "less", "neither"]
@@ -44,13 +52,48 @@ POINTS = 0.05
 ROUNDED = 0.02
 # A share is printed as a whole number of points.
 HALF_A_POINT = 0.005
+# Begins the distance from the paper's figure, behind our own.
+BEATEN = " (beaten "
+DIRECTION = "the paper's direction: the size follows from a constant or a protocol of ours"
+
+VERDICTS_NOTE = (
+    "A claim is met when our figure lies within its band, beaten when it is better, and missed "
+    "otherwise; a missed claim says why that may be. Direction only: the size of our figure "
+    "follows from a constant that the paper does not print, or from a protocol of ours, and it "
+    "lies on the paper's side. Aims of our own are counted apart."
+)
+
+# Student's t: 97.5 % lie below, by degrees of freedom from 1 on.
+T_975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
+)  # fmt: skip
+BEYOND = 1.96
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half of its 95 % confidence interval; infinite of a single value.
+
+    >>> mean, half = mean_and_interval([1.0, 2.0, 3.0])
+    >>> mean, round(half, 3)
+    (2.0, 2.484)
+    """
+    if len(values) < 2:
+        return values[0], math.inf
+    degrees = len(values) - 1
+    t = T_975[degrees - 1] if degrees <= len(T_975) else BEYOND
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.fmean(values), half
 
 
 class ClaimOutcome(NamedTuple):
-    """The measurement, as text, and the value for the band."""
+    """The measurement, as text, and the value for the band; `turns` if its interval has another
+    verdict.
+    """
 
     ours: str
     value: float
+    turns: bool = False
 
 
 class Band(NamedTuple):
@@ -74,15 +117,30 @@ class Band(NamedTuple):
         >>> about(1.5).verdict(0.9), always().verdict(0.75)
         (('missed', ''), ('missed', ''))
         """
-        if self.low <= value <= self.high:
-            return "met", ""
-        is_better = {"more": value > self.high, "less": value < self.low, "neither": False}
-        return ("beaten", self._distance(value)) if is_better[self.better] else ("missed", "")
+        verdict = self.limits.verdict(value)
+        return verdict, self.distance(value) if verdict == "beaten" else ""
 
-    def _distance(self, value: float) -> str:
+    @property
+    def limits(self) -> FindingLimits:
+        """The verdicts on a value below, in and above the band."""
+        less: Verdict = "beaten" if self.better == "less" else "missed"
+        more: Verdict = "beaten" if self.better == "more" else "missed"
+        return FindingLimits(
+            low=_finite(self.low),
+            high=_finite(self.high),
+            verdicts=(less, "met", more),
+            is_share=self.in_points or (self.low, self.high) == (1.0, 1.0),
+        )
+
+    def distance(self, value: float) -> str:
+        """How far a value lies from the paper's figure."""
         if self.in_points:
             return f"by {abs(100 * (value - self.figure)):.0f} points"
         return f"by {100 * abs(value / self.figure - 1):.0f} %"
+
+
+def _finite(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
 
 
 def _reason(worse: str, better: str) -> str:
@@ -153,7 +211,8 @@ class Claim(NamedTuple, Generic[Evidence]):
 
     `reading` says how the claim is read here where the paper leaves a choice, whatever the verdict.
     One that is read in two ways has two rows, of which the second `is_again`: shown, not counted.
-    Unless it `is_comparable`, the figures stand beside each other without a judgement.
+    Unless it `is_comparable`, the figures stand beside each other without a judgement. With `even`,
+    the value of no difference, only the side of it is compared.
     """
 
     id: str
@@ -167,6 +226,23 @@ class Claim(NamedTuple, Generic[Evidence]):
     is_own: bool = False
     is_again: bool = False
     is_comparable: bool = True
+    even: float | None = None
+
+    @property
+    def limits(self) -> FindingLimits:
+        """The verdicts on a value: the band's, of its direction only, or none."""
+        if not self.is_comparable:
+            nothing: Verdict = "not comparable"
+            verdicts = (nothing, nothing, nothing)
+            return msgspec.structs.replace(self.band.limits, verdicts=verdicts)
+        if self.even is not None:
+            below: Verdict = "direction only" if self.band.figure < self.even else "missed"
+            above: Verdict = "direction only" if self.band.figure > self.even else "missed"
+            verdicts = (below, "missed", above)
+            return FindingLimits(
+                low=self.even, high=self.even, verdicts=verdicts, is_share=self.band.in_points
+            )
+        return self.band.limits
 
 
 def judge_claims(
@@ -178,13 +254,12 @@ def judge_claims(
         outcome = claim.judge(evidence)
         verdict: Verdict = "not run"
         ours = ""
+        limits = claim.limits
         if outcome is not None:
             ours = outcome.ours
-            verdict, by_how_much = claim.band.verdict(outcome.value)
-            if not claim.is_comparable:
-                verdict = "not comparable"
-            elif by_how_much:
-                ours += f" ({verdict} {by_how_much})"
+            verdict = limits.verdict(outcome.value)
+            if verdict == "beaten":
+                ours += f"{BEATEN}{claim.band.distance(outcome.value)})"
         found.append(
             StudyFinding(
                 id=claim.id,
@@ -195,10 +270,13 @@ def judge_claims(
                 ours=ours,
                 verdict=verdict,
                 reason=claim.reason if verdict == "missed" else "",
-                band=claim.band.reason,
+                band=claim.band.reason if claim.even is None else DIRECTION,
                 reading=claim.reading,
                 is_own=claim.is_own,
                 is_again=claim.is_again,
+                value=None if outcome is None else outcome.value,
+                limits=limits,
+                turns=outcome is not None and outcome.turns,
             )
         )
     return found

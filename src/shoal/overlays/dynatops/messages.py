@@ -12,6 +12,7 @@ import msgspec
 from shoal.broker.messages import Carrier, Message
 from shoal.broker.wire import Vocabulary
 from shoal.model import BrokerId, ClientId, Filter
+from shoal.overlays.dynatops.structures.geography import Coordinates
 from shoal.overlays.dynatops.view import Age, View
 
 # --- membership, over links -------------------------------------------------------------------
@@ -25,12 +26,13 @@ class Introduction(MembersMessage, frozen=True):
     """When a link has come up: when the sender started, and the latest view that it knows.
 
     `knows` is when the receiver started, as the sender knows it so far: maybe an earlier
-    incarnation.
+    incarnation. `coordinates` are the sender's.
     """
 
     life: int
     view: View | None
     knows: int | None = None
+    coordinates: Coordinates | None = None
 
 
 class ViewSaid(MembersMessage, frozen=True):
@@ -40,10 +42,11 @@ class ViewSaid(MembersMessage, frozen=True):
 
 
 class JoinWanted(MembersMessage, frozen=True):
-    """To a member, which forwards it to the manager."""
+    """To a member, which forwards it to the manager; with the joining broker's coordinates."""
 
     broker: BrokerId
     life: int
+    coordinates: Coordinates | None = None
 
 
 class LeaveRequest(MembersMessage, frozen=True):

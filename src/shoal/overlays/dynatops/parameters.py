@@ -10,12 +10,13 @@ ValueError: brokers: ['B1', 'B1'] has a broker twice
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import msgspec
 
 from shoal.model import BrokerId
+from shoal.overlays.dynatops.structures.geography import Coordinates, is_on_earth
 from shoal.overlays.dynatops.structures.structure import hash_of
 
 PER_GATEWAY = 5
@@ -114,6 +115,11 @@ class ViewParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Size of a cluster, which one broker represents on the structure; 1: each does itself."""
         return 1
 
+    @property
+    def places_on_earth(self) -> Mapping[BrokerId, Coordinates]:
+        """The brokers' coordinates, where the structure goes by them."""
+        return {}
+
     def for_brokers(self, brokers: Sequence[BrokerId]) -> Self:
         """These, with all brokers by the hash of their names if none are named."""
         if self.brokers:
@@ -197,6 +203,32 @@ class HybridParameters(DynatopsParameters, frozen=True, kw_only=True, forbid_unk
         super().__post_init__()
         if self.per_gateway < 1:
             raise ValueError(f"per_gateway: {self.per_gateway} is not at least 1")
+
+
+class EarthParameters(DynatopsParameters, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters of topic trees by geography; ValueError names what is out of bounds.
+
+    coordinates  brokers' latitude and longitude in degrees; a network file has them as `place` of
+                 each broker. With those of all brokers paths go by distance, and brokers keep their
+                 places (6.2); without, by names
+    """
+
+    coordinates: dict[BrokerId, Coordinates] = {}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for broker, coordinates in self.coordinates.items():
+            if not is_on_earth(coordinates):
+                raise ValueError(f"coordinates: {broker} is at {list(coordinates)}, not on earth")
+        if self.coordinates and self.reconfigure_us:
+            raise ValueError(
+                f"reconfigure_us: {self.reconfigure_us}; brokers with coordinates keep their "
+                "places: leave it out, or the brokers' `place`"
+            )
+
+    @property
+    def places_on_earth(self) -> Mapping[BrokerId, Coordinates]:
+        return self.coordinates
 
 
 def place_of(broker: BrokerId) -> tuple[int, BrokerId]:

@@ -47,7 +47,7 @@ from shoal.overlays.dynatops.topics.keys import key_of, keys_of
 from shoal.overlays.dynatops.topics.outbox import TopicOutbox
 from shoal.overlays.dynatops.topics.routing import TopicRouting
 from shoal.overlays.dynatops.users.placing import Placing
-from shoal.overlays.dynatops.view import MakeStructure, View, ViewPlaces
+from shoal.overlays.dynatops.view import MakeOnEarth, MakeStructure, View, ViewPlaces
 
 
 class Dynatops(InViews):
@@ -56,9 +56,14 @@ class Dynatops(InViews):
     routing: TopicRouting
 
     def __init__(
-        self, context: BrokerContext, parameters: DynatopsParameters, make_structure: MakeStructure
+        self,
+        context: BrokerContext,
+        parameters: DynatopsParameters,
+        make_structure: MakeStructure,
+        make_on_earth: MakeOnEarth | None = None,
     ) -> None:
-        super().__init__(context, parameters, partial(ViewPlaces, make_structure=make_structure))
+        place = partial(ViewPlaces, make_structure=make_structure, make_on_earth=make_on_earth)
+        super().__init__(context, parameters, place)
         self.parameters = parameters
         topics_of = partial(keys_of, attribute=parameters.topic, most=parameters.keys)
         self.interests = Interests(self.membership, topics_of, self.ways)
@@ -112,10 +117,13 @@ class Dynatops(InViews):
         if self._manager is not None and knows:
             period_s = parameters.reconfigure_us / 1e6
             rates = {topic: each / period_s for topic, each in self._manager.expected.items()}
+        places = self.membership.places
+        is_on_earth = places is not None and places.is_on_earth
         return {
             "version": view.version,
             "members": list(view.members),
-            "pinned": list(parameters.pinned),
+            # Brokers on earth keep their places.
+            "pinned": list(view.members if is_on_earth else parameters.pinned),
             "regions": [list(row) for row in parameters.regions],
             "is_manager": self.membership.is_manager,
             "rates": rates,

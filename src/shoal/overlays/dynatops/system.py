@@ -12,8 +12,14 @@ import msgspec
 
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.messages import MESSAGES
-from shoal.overlays.dynatops.parameters import PER_GATEWAY, DynatopsParameters, HybridParameters
+from shoal.overlays.dynatops.parameters import (
+    PER_GATEWAY,
+    DynatopsParameters,
+    EarthParameters,
+    HybridParameters,
+)
 from shoal.overlays.dynatops.records import PlacementRecord, ReconfigurationRecord
+from shoal.overlays.dynatops.structures.geography import Coordinates
 from shoal.overlays.shapes import SELF_LINKED
 from shoal.overlays.system import MAX_BROKERS, BrokerMachines, Picture, System, SystemLayout
 
@@ -27,6 +33,14 @@ class RingLayout(BrokerMachines, frozen=True, kw_only=True):
     def layout(self) -> SystemLayout:
         front_ends, _, _ = super().layout()
         return SystemLayout(front_ends, (), DynatopsParameters().for_brokers(front_ends))
+
+
+class EarthLayout(RingLayout, frozen=True, kw_only=True):
+    """The same until the network file has their places."""
+
+    def layout(self) -> SystemLayout:
+        front_ends, _, _ = super().layout()
+        return SystemLayout(front_ends, (), EarthParameters().for_brokers(front_ends))
 
 
 class HybridRing(RingLayout, frozen=True, kw_only=True):
@@ -45,7 +59,20 @@ class HybridRing(RingLayout, frozen=True, kw_only=True):
 
 def _named(parameters: DynatopsParameters) -> Mapping[str, Iterable[BrokerId]]:
     in_regions = [broker for region in parameters.regions for broker in region]
-    return {"brokers": parameters.brokers, "pinned": parameters.pinned, "regions": in_regions}
+    return {
+        "brokers": parameters.brokers,
+        "pinned": parameters.pinned,
+        "regions": in_regions,
+        "coordinates": list(parameters.places_on_earth),
+    }
+
+
+def _on_earth(
+    parameters: EarthParameters | None, coordinates: Mapping[BrokerId, Coordinates]
+) -> EarthParameters:
+    """The parameters with brokers' coordinates, in front of which the table's own go."""
+    found = EarthParameters() if parameters is None else parameters
+    return msgspec.structs.replace(found, coordinates={**coordinates, **found.coordinates})
 
 
 def _problems(picture: Picture, brokers: Mapping[BrokerId, Any]) -> list[str]:
@@ -61,9 +88,9 @@ def _system(
 ) -> System:
     def strategy(context: BrokerContext, parameters: DynatopsParameters) -> Strategy:
         from shoal.overlays.dynatops.protocol import Dynatops
-        from shoal.overlays.dynatops.structures.systems import STRUCTURES
+        from shoal.overlays.dynatops.structures.systems import STRUCTURES, STRUCTURES_ON_EARTH
 
-        return Dynatops(context, parameters, STRUCTURES[name])
+        return Dynatops(context, parameters, STRUCTURES[name], STRUCTURES_ON_EARTH.get(name))
 
     return System(
         name=name,
@@ -79,10 +106,11 @@ def _system(
         oracle=_problems,
         moves_subscribers=lambda parameters: (parameters or kind()).places_users,
         named=_named,
+        on_earth=_on_earth if kind is EarthParameters else None,
     )
 
 
 SYSTEM = _system("dynatops")
-BAYEUX = _system("bayeux")
-GEOPS = _system("geops")
+BAYEUX = _system("bayeux", EarthParameters, EarthLayout)
+GEOPS = _system("geops", EarthParameters, EarthLayout)
 HYBRID = _system("hybrid", HybridParameters, HybridRing)

@@ -21,6 +21,7 @@ import msgspec
 from shoal.model import BrokerId
 from shoal.overlays.dynatops.parameters import place_of
 from shoal.overlays.dynatops.structures.gateways import Gateways
+from shoal.overlays.dynatops.structures.geography import Coordinates, is_on_earth
 from shoal.overlays.dynatops.structures.structure import Structure
 
 # More views than there will ever be; higher counts still fit into a message.
@@ -29,6 +30,7 @@ MAX_VERSION = 2**53
 # The order of views; no two have the same.
 Age = tuple[int, BrokerId]
 MakeStructure = Callable[[int], Structure]
+MakeOnEarth = Callable[[Sequence[Coordinates]], Structure]
 
 
 class View(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class View(msgspec.Struct, frozen=True):
     `is_held`: an operator holds its members at their positions. `per_gateway`: this many
     consecutive members are a cluster, of which the first alone stands on the structure. `base` is
     the age of the view before if only positions have changed since: no member, no incarnation.
+    `coordinates` are those of the members that said some.
     """
 
     version: int
@@ -46,6 +49,7 @@ class View(msgspec.Struct, frozen=True):
     is_held: bool = False
     per_gateway: int = 1
     base: Age | None = None
+    coordinates: Mapping[BrokerId, Coordinates] = {}
 
     @property
     def age(self) -> Age:
@@ -55,15 +59,22 @@ class View(msgspec.Struct, frozen=True):
     def facts(self) -> Mapping[str, Any]:
         """Facts that a member keeps on disk; the members' incarnations end with a restart."""
         rows = {"version": self.version, "maker": self.maker, "members": list(self.members)}
-        return {"view": rows | {"is_held": self.is_held}}
+        rows |= {"is_held": self.is_held}
+        if self.coordinates:
+            rows["coordinates"] = {each: list(at) for each, at in self.coordinates.items()}
+        return {"view": rows}
 
     @property
     def is_sound(self) -> bool:
-        """Whether it has members, each at one position, and start times of members only."""
+        """Whether it has members, each at one position, and start times and coordinates of
+        members only.
+        """
         return (
             0 < len(self.members) == len(set(self.members))
             and 0 <= self.version < MAX_VERSION
             and self.lives.keys() <= set(self.members)
+            and self.coordinates.keys() <= set(self.members)
+            and all(map(is_on_earth, self.coordinates.values()))
             and self.per_gateway >= 1
         )
 
@@ -72,6 +83,7 @@ class View(msgspec.Struct, frozen=True):
         return (
             self.base == former.age
             and self.per_gateway == former.per_gateway
+            and self.coordinates == former.coordinates
             and sorted(self.members) == sorted(former.members)
             and all(self.lives.get(each) == life for each, life in former.lives.items())
         )
@@ -127,10 +139,18 @@ def seated(
 class ViewPlaces:
     """A view's structure, by brokers' names."""
 
-    def __init__(self, view: View, make_structure: MakeStructure) -> None:
+    def __init__(
+        self, view: View, make_structure: MakeStructure, make_on_earth: MakeOnEarth | None = None
+    ) -> None:
+        """With the coordinates of all members their structure is that of `make_on_earth`."""
         self.members = view.members
         self._per_gateway = view.per_gateway
-        self.structure = _structure(make_structure, len(view.members), view.per_gateway)
+        self.is_on_earth = make_on_earth is not None and view.coordinates.keys() == {*view.members}
+        if make_on_earth is not None and self.is_on_earth:
+            points = tuple(view.coordinates[each] for each in view.members)
+            self.structure = _structure_on_earth(make_on_earth, points)
+        else:
+            self.structure = _structure(make_structure, len(view.members), view.per_gateway)
         self._positions = {broker: at for at, broker in enumerate(view.members)}
 
     def __contains__(self, broker: object) -> bool:
@@ -179,3 +199,11 @@ def _structure(make_structure: MakeStructure, size: int, per_gateway: int) -> St
     if per_gateway > 1:
         return Gateways(size, per_gateway, make_structure)
     return make_structure(size)
+
+
+@lru_cache(64)
+def _structure_on_earth(
+    make_on_earth: MakeOnEarth, coordinates: tuple[Coordinates, ...]
+) -> Structure:
+    """The same by coordinates."""
+    return make_on_earth(coordinates)

@@ -17,6 +17,7 @@ from shoal.runtime.network_file import (
     located,
     take_systems,
 )
+from shoal.typed_toml import TomlError
 
 
 class FileReading(NamedTuple):
@@ -48,5 +49,8 @@ def read_all(path: Path) -> FileReading:
     faulty |= systems.dropped | found.dropped
     if found.value is None or systems.value is None or not found.is_whole:
         return FileReading(None, faults, faulty)
-    network = complete(found.value, systems.value, has_links="links" in data)
+    try:
+        network = complete(found.value, systems.value, label, has_links="links" in data)
+    except TomlError as error:
+        return FileReading(None, [*faults, str(error)], faulty)
     return FileReading(located(network, path.parent.resolve()), faults, faulty)

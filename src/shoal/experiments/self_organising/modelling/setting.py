@@ -19,9 +19,10 @@ Shape = Literal["recursive", "uniform"]
 What = Literal["static", "ci", "mst", "mit"]
 # Origin of a link's cost: the distance between routers, or a draw for each pair.
 Links = Literal["ways", "drawn"]
-# Costs that are drawn anew at the changes: of links at the first and of brokers at the second, or
-# of both at all.
-Changes = Literal["links, then brokers", "both"]
+# Costs that are drawn anew at the changes: of links at the first and of brokers at the second; of
+# both at each; or of both with the brokers' loads, so that all subscriptions begin elsewhere (5.1
+# names loads beside costs).
+Changes = Literal["links, then brokers", "both", "costs and loads"]
 HEURISTICS: tuple[What, ...] = ("ci", "mst", "mit")
 
 TICK_US = 100_000
@@ -49,6 +50,8 @@ class SelfOrganisingSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     least_gain        percent by which a cycle must become cheaper (ours); 0 is the paper
     links             origin of their costs: lengths of routes, or drawn, evenly and each by itself
     rtt               a matrix of measured round trips for the lengths of ways; empty: transit-stub
+    near              subscribers are at so many of the brokers whose links to the publisher's cost
+                      least; 0: at any
     departures        a file of flights' departures (`departures.py`) instead of drawn publications;
                       so many for each publisher on average as the rate says
     """
@@ -72,6 +75,7 @@ class SelfOrganisingSetting(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     least_gain: int = 0
     links: Links = "ways"
     rtt: str = ""
+    near: int = 0
     departures: str = ""
 
     @property

@@ -73,9 +73,9 @@ def draw(setting: SelfOrganisingSetting, apart: Floats) -> ModelWorkload:
     publishers, members = [], []
     for _ in range(setting.types):
         first = eras[0].broker(random, frozenset())
-        inside = frozenset({first})
+        inside, beyond = frozenset({first}), eras[0].beyond(first, setting.near)
         for _ in range(setting.subscribers):
-            inside |= {eras[0].broker(random, inside)}
+            inside |= {eras[0].broker(random, inside | beyond)}
         publishers.append(first)
         members.append(inside)
     publications = [
@@ -119,6 +119,12 @@ class _Era:
             pass
         return min(found, len(self.shares) - 1)
 
+    def beyond(self, broker: int, near: int) -> frozenset[int]:
+        """The brokers that are not among the nearest ones; none if `near` is 0."""
+        costs = self.links[broker]
+        by_cost = sorted(range(len(costs)), key=lambda other: (other != broker, costs[other]))
+        return frozenset(by_cost[near + 1 :]) if near else frozenset()
+
 
 def _costs(setting: SelfOrganisingSetting, eras: Sequence[_Era]) -> list[ModelLinkCosts]:
     found = []
@@ -132,7 +138,7 @@ def _costs(setting: SelfOrganisingSetting, eras: Sequence[_Era]) -> list[ModelLi
 
 def _drawn(setting: SelfOrganisingSetting, changes: int) -> tuple[int, int]:
     """After so many changes: by which links' costs were drawn last, and by which brokers'."""
-    if setting.changes == "both":
+    if setting.changes != "links, then brokers":
         return changes, changes
     # The first, third, ... is of links, the others of brokers.
     return max(0, (changes + 1) // 2 * 2 - 1), changes // 2 * 2
@@ -147,21 +153,46 @@ def _moves(
 ) -> list[InterestMove]:
     moves = []
     if setting.end_rate:
+        rate = setting.end_rate * setting.subscribers
         for type in range(setting.types):
-            inside, at = members[type], 0.0
+            inside, at, changes = members[type], 0.0, 0
+            beyond = eras[0].beyond(publishers[type], setting.near)
             while True:
-                rate = setting.end_rate * setting.subscribers
                 at += float(random.exponential(1 / rate))
+                while changes < len(setting.changes_at) and setting.changes_at[changes] <= at:
+                    changes += 1
+                    if setting.changes == "costs and loads":
+                        inside, moved = _all_elsewhere(
+                            random, setting.changes_at[changes - 1], type,
+                            inside, publishers[type], eras[changes],
+                        )  # fmt: skip
+                        moves += moved
                 if at >= setting.ticks:
                     break
                 # All are as likely to end next, however long they have been there.
                 leaving = sorted(inside - {publishers[type]})
                 old = leaving[int(random.integers(len(leaving)))]
-                changes = sum(change <= at for change in setting.changes_at)
-                new = eras[_drawn(setting, changes)[1]].broker(random, inside)
+                new = eras[_drawn(setting, changes)[1]].broker(random, inside | beyond)
                 inside = inside - {old} | {new}
                 moves.append(InterestMove(at, type, old, new))
     return sorted(moves)
+
+
+def _all_elsewhere(
+    random: np.random.Generator,
+    at: float,
+    type: int,
+    inside: frozenset[int],
+    publisher: int,
+    era: _Era,
+) -> tuple[frozenset[int], list[InterestMove]]:
+    """Every subscription to a type ends, and one begins at a broker by the loads of an era."""
+    moves = []
+    for old in sorted(inside - {publisher}):
+        new = era.broker(random, inside)
+        inside = inside - {old} | {new}
+        moves.append(InterestMove(at, type, old, new))
+    return inside, moves
 
 
 def places_apart(setting: SelfOrganisingSetting, folder: Path) -> Floats:

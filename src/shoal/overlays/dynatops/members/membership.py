@@ -8,6 +8,7 @@ from typing import Any
 from shoal.broker.effects import Effect, Left, LinkReady, LinkState, Remember, Send, SetTimer
 from shoal.broker.strategy import BrokerContext, ProtocolError, unexpected
 from shoal.model import BrokerId
+from shoal.overlays.dynatops.members.coordinates import MemberCoordinates
 from shoal.overlays.dynatops.members.links import OwnLinks
 from shoal.overlays.dynatops.messages import (
     EndRefused,
@@ -69,8 +70,10 @@ class ViewMembership:
         self._spent = 0
         # Whether an earlier incarnation of this broker may have been in a view.
         self.may_have_been = False
+        self._coordinates = MemberCoordinates(self.broker, parameters.places_on_earth)
         first = parameters.brokers or tuple(sorted({self.broker, *context.neighbours}))
-        view = View(0, "", first, per_gateway=parameters.per_gateway)
+        coordinates, per_gateway = self._coordinates.of(first), parameters.per_gateway
+        view = View(0, "", first, per_gateway=per_gateway, coordinates=coordinates)
         self._start_in(view if context.is_founder and self.broker in first else None)
 
     def _start_in(self, view: View | None) -> None:
@@ -148,13 +151,15 @@ class ViewMembership:
         self, neighbour: BrokerId, message: MembersMessage, now_us: int, out: list[Effect]
     ) -> None:
         match message:
-            case Introduction(life, view, knows):
+            case Introduction(life, view, knows, coordinates):
+                self._coordinates.note(neighbour, coordinates)
                 self.may_have_been |= knows not in (None, self.life)
                 self._greeted(neighbour, life, out)
                 self._on_view(view, neighbour, now_us, out)
             case ViewSaid(view):
                 self._on_view(view, neighbour, now_us, out)
-            case JoinWanted(broker, life):
+            case JoinWanted(broker, life, coordinates):
+                self._coordinates.note(broker, coordinates)
                 self._join(broker, life, neighbour, out)
             case LeaveRequest():
                 self._leaving_brokers.add(neighbour)
@@ -201,8 +206,8 @@ class ViewMembership:
 
     def _introduce(self, neighbour: BrokerId, out: list[Effect]) -> None:
         self.spend(1)
-        knows = self._lives.get(neighbour)
-        out.append(Send(neighbour, Introduction(self.life, self.latest, knows)))
+        knows, own = self._lives.get(neighbour), self._coordinates.own
+        out.append(Send(neighbour, Introduction(self.life, self.latest, knows, own)))
 
     def _greeted(self, neighbour: BrokerId, life: int, out: list[Effect]) -> None:
         self.met[neighbour] = life
@@ -241,13 +246,16 @@ class ViewMembership:
             if not self.is_manager:
                 self._send_to_manager(LinkLost(age, broker, had_been_up), out)
 
+    def _join_wanted(self, broker: BrokerId, life: int) -> JoinWanted:
+        return JoinWanted(broker, life, self._coordinates.get(broker))
+
     def _join(self, broker: BrokerId, life: int, neighbour: BrokerId, out: list[Effect]) -> None:
         view = self.latest
         if view is not None and view.lives.get(broker) == life:
             out.append(Send(neighbour, ViewSaid(view)))
         elif self._joiners.get(broker, -1) < life:
             self._joiners[broker] = life
-            self._send_to_manager(JoinWanted(broker, life), out)
+            self._send_to_manager(self._join_wanted(broker, life), out)
 
     # --- the manager --------------------------------------------------------------------------
 
@@ -307,7 +315,7 @@ class ViewMembership:
             was_up = broker in self.links.broken or self._lost_elsewhere.get(broker, False)
             self._send_to_manager(LinkLost(self.view.age, broker, was_up), out)
         for broker, life in self._joiners.items():
-            self._send_to_manager(JoinWanted(broker, life), out)
+            self._send_to_manager(self._join_wanted(broker, life), out)
         if self.is_leaving and not self.has_left and self._is_free():
             self._send_to_manager(LeaveRequest(), out)
 
@@ -391,7 +399,8 @@ class ViewMembership:
         base: Age | None = None,
     ) -> View:
         per_gateway = self._parameters.per_gateway
-        return View(version, self.broker, members, lives, is_held, per_gateway, base)
+        coordinates = self._coordinates.of(members)
+        return View(version, self.broker, members, lives, is_held, per_gateway, base, coordinates)
 
     # --- views --------------------------------------------------------------------------------
 
@@ -409,6 +418,7 @@ class ViewMembership:
                 self._want_to_join(source, out)
             return
         self.latest = view
+        self._coordinates.learn(view.coordinates)
         self._pass_on(view, source, out)
         if self._is_in(view):
             self._begin(view, now_us, out)
@@ -437,7 +447,7 @@ class ViewMembership:
     def _want_to_join(self, over: BrokerId, out: list[Effect]) -> None:
         self._has_asked = True
         if over in self.links.linked:
-            out.append(Send(over, JoinWanted(self.broker, self.life)))
+            out.append(Send(over, self._join_wanted(self.broker, self.life)))
 
     def _begin(self, view: View, now_us: int, out: list[Effect]) -> None:
         """This broker is in a new view."""

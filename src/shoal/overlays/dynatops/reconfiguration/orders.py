@@ -57,6 +57,9 @@ class Orders:
             raise ProtocolError("a broker is disconnected, or the ring is changing: try again")
 
     def _swapped(self, view: View, said: str) -> tuple[BrokerId, ...]:
+        ring = self._membership.places
+        if ring is not None and ring.is_on_earth:
+            raise ProtocolError("all brokers have coordinates, and keep their places")
         one, _, other = said.partition(",")
         for each in (one, other):
             if each not in view.members:

@@ -1,12 +1,16 @@
-"""The structure of each system; of `hybrid`, that of its gateways."""
+"""The structure of each system; of `hybrid`, that of its gateways.
+
+Bayeux and GeoPS have one by the brokers' coordinates, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from shoal.overlays.dynatops.structures.chord import Chord
 from shoal.overlays.dynatops.structures.gateways import Gateways
+from shoal.overlays.dynatops.structures.geography import Coordinates, EarthGrid, near_tapestry
 from shoal.overlays.dynatops.structures.prefixes import quad_cells, tapestry
 from shoal.overlays.dynatops.structures.structure import Structure
 
@@ -19,6 +23,12 @@ STRUCTURES: Mapping[str, Callable[[int], Structure]] = {
     "bayeux": partial(tapestry, seed=SEED),
     "geops": quad_cells,
     "hybrid": Chord,
+}
+
+# By system, the structure for brokers at these coordinates.
+STRUCTURES_ON_EARTH: Mapping[str, Callable[[Sequence[Coordinates]], Structure]] = {
+    "bayeux": partial(near_tapestry, seed=SEED),
+    "geops": EarthGrid,
 }
 
 
