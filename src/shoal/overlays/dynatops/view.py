@@ -132,6 +132,7 @@ class ViewPlaces:
         self._per_gateway = view.per_gateway
         self.structure = _structure(make_structure, len(view.members), view.per_gateway)
         self._positions = {broker: at for at, broker in enumerate(view.members)}
+        self._senders = _senders(make_structure, len(view.members), view.per_gateway)
 
     def __contains__(self, broker: object) -> bool:
         return broker in self._positions
@@ -159,9 +160,8 @@ class ViewPlaces:
 
     def linked_to(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """Those that `broker` sends to, or that send to it."""
-        there = dict.fromkeys(self.neighbours(broker))
-        there.update((each, None) for each in self.members if broker in self.neighbours(each))
-        return tuple(there)
+        senders = (self.members[at] for at in self._senders[self._positions[broker]])
+        return tuple(dict.fromkeys([*self.neighbours(broker), *senders]))
 
     def hops(
         self, broker: BrokerId, targets: Iterable[BrokerId]
@@ -179,3 +179,14 @@ def _structure(make_structure: MakeStructure, size: int, per_gateway: int) -> St
     if per_gateway > 1:
         return Gateways(size, per_gateway, make_structure)
     return make_structure(size)
+
+
+@lru_cache(64)
+def _senders(make_structure: MakeStructure, size: int, per_gateway: int) -> Sequence[Sequence[int]]:
+    """By position: the positions that send to it, in order."""
+    found: list[list[int]] = [[] for _ in range(size)]
+    structure = _structure(make_structure, size, per_gateway)
+    for position in range(size):
+        for neighbour in dict.fromkeys(structure.neighbours(position)):
+            found[neighbour].append(position)
+    return found
