@@ -10,10 +10,8 @@ instead of three: the message is handled at once, under the time at which its tu
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import chain
 from random import Random
 
@@ -25,6 +23,7 @@ from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
+from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
 from shoal.simulation.faults import FaultyLink, LinkFaults
@@ -446,7 +445,7 @@ class World:
         `progress` is told the virtual time now and then.
         """
         end_us = math.inf if until_us is None else until_us
-        with _without_garbage_collection():
+        with without_garbage_collection():
             while (at_us := self.queue.next_us) is not None and at_us <= end_us:
                 self._report(at_us, progress)
                 next_us = min(self._next_report_us, *self._windows.values(), end_us + 1)
@@ -482,6 +481,11 @@ class World:
             ]
         return found
 
+    @property
+    def meters(self) -> list[Meter]:
+        """The counters of all brokers, also of those that have left."""
+        return [*self._meters, *(node.meter for node in self.brokers.values())]
+
     def load_rows(self) -> Iterator[LoadRow]:
         """The load counters of all brokers, by broker and window; closes the last window."""
         for meter in self._closed_meters():
@@ -493,18 +497,6 @@ class World:
             yield from meter.control_rows
 
     def _closed_meters(self) -> Iterator[Meter]:
-        for meter in (*self._meters, *(node.meter for node in self.brokers.values())):
+        for meter in self.meters:
             meter.roll(meter.window_end_us)
             yield meter
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Suspend garbage collection: a run makes millions of objects and no cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
