@@ -147,7 +147,7 @@ def test_missing_and_foreign_files_are_errors(tmp_path: Path) -> None:
 def test_columns_of_a_csv_are_typed(tmp_path: Path) -> None:
     path = tmp_path / "rtt.csv"
     path.write_text("src,dst,rtt_ms,n\na,b,1.5,3\na,c,,3\n")
-    columns = read_columns(path, ("src", "dst", "rtt_ms"))
+    columns = read_columns(path, ("src", "dst", "rtt_ms"), numbers=("rtt_ms",))
     assert columns == [["a", "a"], ["b", "c"], [1.5, None]]
     assert read_columns(path, ("from", "to"), ("dst", "src")) == [["b", "c"], ["a", "a"]]
     with pytest.raises(RunFileError, match="'rtt' is missing; found: src, dst, rtt_ms, n"):

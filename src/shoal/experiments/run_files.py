@@ -10,13 +10,15 @@ replay.  `run_folder.py` writes a run's tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # as above
+import pyarrow.csv as pa_csv  # type: ignore[import-untyped]  # as above
 import pyarrow.dataset as ds  # type: ignore[import-untyped]  # as above
 
 from shoal.frames.mixed_columns import is_mixed, plain_value
@@ -220,12 +222,16 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     return rows
 
 
-def read_columns(path: Path, names: Sequence[str], *others: Sequence[str]) -> list[list[Any]]:
+def read_columns(
+    path: Path, names: Sequence[str], *others: Sequence[str], numbers: Collection[str] = ()
+) -> list[list[Any]]:
     """Columns of a Parquet or CSV table as lists; RunFileError when one is missing.
 
-    The columns may have `others` of their names instead.
+    The columns may have `others` of their names instead. A CSV file's columns are texts, so that a
+    broker `01` keeps its name, but for `numbers`.
     """
-    dataset = _dataset(path, "csv" if path.suffix == ".csv" else "parquet")
+    texts = {*names, *chain.from_iterable(others)} - {*numbers}
+    dataset = _dataset(path, _csv_format(texts) if path.suffix == ".csv" else "parquet")
     names = next((each for each in others if {*each} <= {*dataset.schema.names}), names)
     for name in names:
         if name not in dataset.schema.names:
@@ -241,7 +247,13 @@ def _existing(path: Path, name: str) -> Path:
     return parquet if parquet.exists() and not plain.exists() else plain
 
 
-def _dataset(path: Path, form: str = "parquet") -> Any:
+def _csv_format(texts: Iterable[str]) -> Any:
+    """CSV with these columns as texts; the types of all others follow from their values."""
+    options = pa_csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    return ds.CsvFileFormat(convert_options=options)
+
+
+def _dataset(path: Path, form: Any = "parquet") -> Any:
     if not path.exists():
         made = "; has `shoal workload` made that folder, or, of a truth, `shoal truth`?"
         raise RunFileError(f"{path}: no such table{made if form == 'parquet' else ''}")
@@ -250,7 +262,8 @@ def _dataset(path: Path, form: str = "parquet") -> Any:
         # front are left out by default.
         return ds.dataset(path, format=form)
     except (pa.ArrowException, OSError) as error:
-        raise RunFileError(f"{path}: not a {form} table: {error}") from None
+        kind = form if form == "parquet" else "CSV"
+        raise RunFileError(f"{path}: not a {kind} table: {error}") from None
 
 
 def _read_events(path: Path) -> Any:
