@@ -23,6 +23,7 @@ from shoal.clients.publisher import Publisher
 from shoal.matching import Classes
 from shoal.model import Advertisement, BrokerId, ClientId, Subscription
 from shoal.overlays.trace_rows import ControlRow, LoadRow
+from shoal.simulation.carried import publications_in
 from shoal.simulation.collection import without_garbage_collection
 from shoal.simulation.conflation import SimulatedConflation
 from shoal.simulation.event_queue import EventQueue
@@ -30,7 +31,8 @@ from shoal.simulation.faults import FaultyLink, LinkFaults
 from shoal.simulation.links.overlay_link import SimulatedLink
 from shoal.simulation.links.reliable import ReliableBroker
 from shoal.simulation.links.underlay import ClientLatencies, Underlay
-from shoal.simulation.nodes import DETECTION_US, BrokerNode, publications_in
+from shoal.simulation.load_windows import LoadWindows
+from shoal.simulation.nodes import DETECTION_US, BrokerNode
 from shoal.simulation.publishers import PublisherNode
 from shoal.simulation.refuge import Refuge
 from shoal.simulation.service import Meter, ServiceCosts
@@ -110,6 +112,7 @@ class World:
         self._sizes = sizes
         self._wiring = Wiring(self.queue, self.brokers, self._make_link, self._broker_latency_us)
         self.conflation = SimulatedConflation(self.queue)
+        self.load_windows = LoadWindows()
         self._subscribers = SimulatedSubscribers(
             self.queue, self.trace, self._deliver_request, self.conflation
         )
@@ -130,8 +133,6 @@ class World:
         for ends in given:
             self._wiring.connect(ends)
         self._next_report_us = MONITOR_INTERVAL_US
-        # By window: when the next one ends.
-        self._windows: dict[int, int] = {}
         for node in self.brokers.values():
             node.bring(0, Started())
 
@@ -448,12 +449,12 @@ class World:
         with without_garbage_collection():
             while (at_us := self.queue.next_us) is not None and at_us <= end_us:
                 self._report(at_us, progress)
-                next_us = min(self._next_report_us, *self._windows.values(), end_us + 1)
+                next_us = min(self._next_report_us, self.load_windows.next_us, end_us + 1)
                 self.queue.run_until(next_us - 1)
 
     def _report(self, at_us: int, progress: Callable[[int], None] | None) -> None:
         """Run the monitors' reports that end before the event at `at_us`, in order."""
-        reports = self._load_reports(at_us)
+        reports = self.load_windows.reports(at_us)
         now_us = at_us - at_us % MONITOR_INTERVAL_US
         if at_us >= self._next_report_us:
             self._next_report_us = now_us + MONITOR_INTERVAL_US
@@ -462,24 +463,6 @@ class World:
                 reports.append((now_us, progress))
         for ended_us, report in sorted(reports, key=lambda entry: entry[0]):
             report(ended_us)
-
-    def _load_reports(self, at_us: int) -> list[tuple[int, Callable[[int], None]]]:
-        """Of the first window that ended, and the last, if nothing happened between them."""
-        nodes = [node for node in self.brokers.values() if node.window_us is not None]
-        found: list[tuple[int, Callable[[int], None]]] = []
-        for window_us in dict.fromkeys(node.window_us for node in nodes):
-            assert window_us is not None
-            last_us = at_us - at_us % window_us
-            first_us = self._windows.get(window_us, last_us)
-            self._windows[window_us] = max(first_us, last_us + window_us)
-            found += [
-                (ended_us, node.report_loads)
-                for ended_us in sorted({first_us, last_us})
-                if first_us <= ended_us <= at_us and ended_us > 0
-                for node in nodes
-                if node.window_us == window_us
-            ]
-        return found
 
     @property
     def meters(self) -> list[Meter]:
