@@ -25,7 +25,7 @@ from shoal.experiments.run_files import (
     read_workload,
 )
 from shoal.experiments.run_totals import RunTotals
-from shoal.experiments.scenario import Scenario, check_faults
+from shoal.experiments.scenario import Scenario, check_faults, costs_by_broker
 from shoal.experiments.topologies import scenario_links
 from shoal.experiments.trace_sinks import MemorySink, Tables, TraceSink
 from shoal.experiments.trace_tables import Checks, RunTrace
@@ -149,6 +149,7 @@ def _build_world(scenario: Scenario, workload: WorkloadFiles, links: list[Link])
         build_underlay(scenario.underlay, workload.brokers, scenario.seed),
         brokers=brokers,
         costs=scenario.service,
+        own_costs=costs_by_broker(scenario.service, brokers),
         link_faults=LinkFaults(
             loss=scenario.faults.link_loss, jitter_us=scenario.faults.link_delay_jitter_us
         ),

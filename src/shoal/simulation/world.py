@@ -56,6 +56,7 @@ class World:
     underlay      latencies between places
     places        each broker's place; a broker not named stands at a place of its own name
     costs         costs of work in a broker
+    own_costs     of single brokers, in the place of `costs`
     link_faults   makes links lossy, and brokers run behind reliable links
     own_faults    of single links, by their two ends, in the place of `link_faults`
     is_patient    neighbours of a crashed broker learn of it when it is back, and a restarted broker
@@ -77,6 +78,7 @@ class World:
         brokers: Iterable[BrokerId] = (),
         places: Mapping[BrokerId, Place] | None = None,
         costs: ServiceCosts | None = None,
+        own_costs: Mapping[BrokerId, ServiceCosts] | None = None,
         link_faults: LinkFaults | None = None,
         own_faults: Mapping[frozenset[BrokerId], LinkFaults] | None = None,
         is_patient: bool = False,
@@ -92,6 +94,7 @@ class World:
         self._classes = Classes()
         self._underlay = underlay
         self._costs = costs or ServiceCosts()
+        self._own_costs = own_costs or {}
         self._link_faults = link_faults or LinkFaults()
         self._own_faults = own_faults or {}
         self._is_lossy = any((self._link_faults, *self._own_faults.values()))
@@ -137,12 +140,13 @@ class World:
             node.bring(0, Started())
 
     def _node(self, broker: BrokerId, machine: Machine) -> BrokerNode:
+        costs = self._costs_of(broker)
         return BrokerNode(
             machine,
             self.queue,
-            self._costs,
+            costs,
             self.trace,
-            Meter(broker, self._costs, self._window_us),
+            Meter(broker, costs, self._window_us),
             self._latency_us,
             self._publishers,
             self._subscribers,
@@ -170,12 +174,15 @@ class World:
 
     def _make_link(self, source: BrokerId, target: BrokerId) -> SimulatedLink:
         latency_us = self._broker_latency_us(source, target)
-        node, transmission_us = self.brokers[target], self._costs.transmission_us
+        node, transmission_us = self.brokers[target], self._costs_of(source).transmission_us
         way = self.queue, node.receive, node.receive_one, latency_us, transmission_us
         faults = self._own_faults.get(frozenset((source, target)), self._link_faults)
         if not faults:
             return SimulatedLink(*way)
         return FaultyLink(*way, faults, Random(f"{self._seed}/{source}/{target}"))
+
+    def _costs_of(self, broker: BrokerId) -> ServiceCosts:
+        return self._own_costs.get(broker, self._costs)
 
     def _broker_latency_us(self, source: BrokerId, target: BrokerId) -> int:
         return self._underlay.latency_us(self._place(source), self._place(target))
@@ -200,7 +207,7 @@ class World:
             return self._message_costs[broker]
         others = [name for name in self.brokers if name != broker]
         ways = {name: float(self._broker_latency_us(broker, name)) for name in others}
-        return Costs(float(self._costs.processing_us), ways)
+        return Costs(float(self._costs_of(broker).processing_us), ways)
 
     def change_costs(self, at_us: int, table: Mapping[BrokerId, Costs]) -> None:
         """From then on messages cost this, and brokers that watch it hear so."""
