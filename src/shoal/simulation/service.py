@@ -58,8 +58,11 @@ class ServiceCosts(msgspec.Struct, frozen=True, kw_only=True):
 transmission_us=0, client_transmission_us=0, shared_outputs=False, publication_bytes=200)
         """
         costs = {name: round(getattr(self, name) / speed) for name in _TIMES}
-        rest = {"shared_outputs": self.shared_outputs, "publication_bytes": self.publication_bytes}
-        return ServiceCosts(**costs, **rest)
+        return ServiceCosts(
+            **costs,
+            shared_outputs=self.shared_outputs,
+            publication_bytes=self.publication_bytes,
+        )
 
     def work_us(self, work: MatchingWork) -> int:
         """Return how long a core takes to match: a search of the subscriptions one after the
