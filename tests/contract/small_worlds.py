@@ -8,8 +8,8 @@ introduce from the moment the link is up until it emits `LinkReady`.
 
 At the end, when nothing is under way, the publisher publishes once more. That publication must
 reach the subscriber; each publication reaches it once at most, and they keep their order, unless a
-link of a cycle fails. A broker that is not ready, or a message that is still kept back, is a fault, and the
-words say which.
+link of a cycle fails. A broker that is not ready, or a message that is still kept back, is a fault,
+and the words say which.
 
 Timers fire when nothing else can happen, so messages are faster than any timer. A system whose
 brokers open links by themselves has no such world.
