@@ -31,8 +31,9 @@ def test_every_order_of_events(system: str, brokers: int, link_fails: bool) -> N
     assert found.ends
 
 
+# A failing link of three brokers of OctopiA makes too many states.
 @pytest.mark.soak
-@pytest.mark.parametrize("system", WITH_LINKS)
+@pytest.mark.parametrize("system", [name for name in SHORT if name != "octopia"])
 def test_every_order_of_events_with_a_failing_link_of_three(system: str) -> None:
     assert not SmallWorld(system, 3).explore(2_000_000).problems
 
